@@ -1,7 +1,9 @@
-"""`python -m benchmarks [NAME or PREFIX ...] [--step N] [--json]`: measures, and prints each figure beside its aim.
+"""`python -m benchmarks [NAME or PREFIX ...] [--step N] [--json]`: measures, and prints each figure
+beside its aim.
 
-A benchmark module has `FIGURES`, the names that it can measure, and `measure(names) -> Iterator[Figure]`, which measures
-those asked for.  Figures that one set-up gives are measured together.
+A benchmark module has `FIGURES`, the names that it can measure, and `measure(names) ->
+Iterator[Figure]`, which measures those asked for.  Figures that one set-up gives are measured
+together.
 """
 
 from __future__ import annotations
@@ -37,21 +39,32 @@ ROOT = Path(__file__).parents[1]
 
 
 def aims() -> list[Aim]:
-    """The table of figures: the shared one, or the copy beside this file where that is absent; and our own."""
+    """The table of figures: the shared one, or the copy beside this file where that is absent; and
+    our own."""
     shared = ROOT.parent / "shared" / "figures.tsv"
     path = shared if shared.exists() else Path(__file__).with_name("figures.tsv")
-    rows = [line.split("\t") for line in path.read_text().splitlines() if line and not line.startswith("#")]
-    table = [Aim(row[0], row[1], row[2], int(row[3]), row[4] if len(row) > 4 else "") for row in rows]
+    rows = [
+        line.split("\t")
+        for line in path.read_text().splitlines()
+        if line and not line.startswith("#")
+    ]
+    table = [
+        Aim(row[0], row[1], row[2], int(row[3]), row[4] if len(row) > 4 else "") for row in rows
+    ]
     return table + reference.AIMS + curve.AIMS + live.AIMS + backlog.AIMS
 
 
 def chosen(table: list[Aim], prefixes: list[str], step: int | None) -> dict[str, Aim]:
-    """The aims asked for by name; where a figure has aims in several steps, the highest one not past `step` (or of all)."""
+    """The aims asked for by name; where a figure has aims in several steps, the highest one not
+    past `step` (or of all)."""
     found: dict[str, Aim] = {}
     for aim in table:
         if step is not None and aim.step != step:
             continue
-        if prefixes and not any(aim.name == p or aim.name.startswith(p + ".") or aim.name.startswith(p) for p in prefixes):
+        if prefixes and not any(
+            aim.name == p or aim.name.startswith(p + ".") or aim.name.startswith(p)
+            for p in prefixes
+        ):
             continue
         if aim.name not in found or aim.step > found[aim.name].step:
             found[aim.name] = aim
@@ -87,9 +100,12 @@ def main() -> int:
             print(json.dumps(figure._asdict()), flush=True)
         else:
             verdict = "" if aim is None else "met" if aim.met_by(figure.value) else "MISSED"
-            shown = f"{figure.value:,.{3 if figure.value < 1 else 1 if figure.value < 1000 else 0}f}"
+            shown = (
+                f"{figure.value:,.{3 if figure.value < 1 else 1 if figure.value < 1000 else 0}f}"
+            )
             print(
-                f"{figure.name:<28} {shown:>12} {figure.unit:<12} {aim.aim if aim else '':<10} {verdict:<6} {figure.conditions}", flush=True
+                f"{figure.name:<28} {shown:>12} {figure.unit:<12} {aim.aim if aim else '':<10} {verdict:<6} {figure.conditions}",
+                flush=True,
             )
     missing = sorted(set(wanted) - measured)
     if missing and not arguments.json:

@@ -1,4 +1,5 @@
-"""The node agent alone with the API server: whole lives of fake pods, and of pods that are processes."""
+"""The node agent alone with the API server: whole lives of fake pods, and of pods that are
+processes."""
 
 from __future__ import annotations
 
@@ -36,7 +37,13 @@ def pod(name: str, command: list[str], **spec: Any) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": "default"},
-        "spec": {"containers": [container], "restartPolicy": "Never", "terminationGracePeriodSeconds": 0, **account, **spec},
+        "spec": {
+            "containers": [container],
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 0,
+            **account,
+            **spec,
+        },
     }
 
 
@@ -46,13 +53,21 @@ def nowhere(name: str, command: list[str]) -> dict[str, Any]:
 
 
 async def bind(client: Client, name: str, node: str) -> None:
-    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": name},
+        "target": {"kind": "Node", "name": node},
+    }
     await client.post(core.POD, name, "default", "binding", body)
 
 
 async def fake(made: Cluster) -> Figure:
     """5,000 fake pods: created, bound, Running, Succeeded, deleted, as fast as everything goes."""
-    async with Client(config.load(str(made.internal_kubeconfig)), pool=32) as client, Pods(client) as pods:
+    async with (
+        Client(config.load(str(made.internal_kubeconfig)), pool=32) as client,
+        Pods(client) as pods,
+    ):
         nodes = [node.metadata.name for node in (await client.list(core.NODE)).items]
         turns = asyncio.Semaphore(64)
 
@@ -73,8 +88,12 @@ async def fake(made: Cluster) -> Figure:
 
 
 async def processes(made: Cluster) -> Figure:
-    """Pods of one `true` each, at most 50 of them unfinished: from the first bind to the last Succeeded."""
-    async with Client(config.load(str(made.internal_kubeconfig)), pool=16) as client, Pods(client) as pods:
+    """Pods of one `true` each, at most 50 of them unfinished: from the first bind to the last
+    Succeeded."""
+    async with (
+        Client(config.load(str(made.internal_kubeconfig)), pool=16) as client,
+        Pods(client) as pods,
+    ):
         (node,) = (node.metadata.name for node in (await client.list(core.NODE)).items)
         for index in range(PROCESSES):
             await client.create(core.POD.untyped, nowhere(f"process-{index}", ["true"]), "default")
@@ -85,4 +104,9 @@ async def processes(made: Cluster) -> Figure:
             await bind(client, f"process-{index}", node)
         await pods.until("succeeded", PROCESSES, 120)
         seconds = time.perf_counter() - began
-    return Figure("agent.process", PROCESSES / seconds, "pods/s", f"{PROCESSES} pods of one `true`, {AT_ONCE} at once")
+    return Figure(
+        "agent.process",
+        PROCESSES / seconds,
+        "pods/s",
+        f"{PROCESSES} pods of one `true`, {AT_ONCE} at once",
+    )

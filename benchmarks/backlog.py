@@ -1,9 +1,12 @@
-"""The scheduler's daemon alone on a real kube-apiserver with etcd: pods that wait there are bound, beside that server's own limit.
+"""The scheduler's daemon alone on a real kube-apiserver with etcd: pods that wait there are bound,
+beside that server's own limit.
 
-`benchmarks.live` takes jobs the whole way, so that it mostly says what a job's creates, statuses and webhooks cost such a server.  Here
-pods and PodGroups stand before the scheduler starts, and the nodes are there but silent: from the first bind to the last the server
-does for it what it did for the client that costs nothing, and sends it what it watches.  A figure is the share of the limit of binds
-that is reached; the share of the tighter limit, which is that of creates as a rule, is printed with it.
+`benchmarks.live` takes jobs the whole way, so that it mostly says what a job's creates, statuses
+and webhooks cost such a server.  Here pods and PodGroups stand before the scheduler starts, and the
+nodes are there but silent: from the first bind to the last the server does for it what it did for
+the client that costs nothing, and sends it what it watches.  A figure is the share of the limit of
+binds that is reached; the share of the tighter limit, which is that of creates as a rule, is
+printed with it.
 """
 
 from __future__ import annotations
@@ -25,9 +28,22 @@ from hekla.kube.connection import config
 if TYPE_CHECKING:
     from tests.kubernetes.reference import Reference
 
-OWN = {"live.scheduler.1x1000": "e2e.1x1000", "live.scheduler.20x50": "e2e.20x50", "live.scheduler.1000x1": "e2e.1000x1"}
+OWN = {
+    "live.scheduler.1x1000": "e2e.1x1000",
+    "live.scheduler.20x50": "e2e.20x50",
+    "live.scheduler.1000x1": "e2e.1000x1",
+}
 FIGURES = tuple(OWN)
-AIMS = [Aim(name, ">= 80", "%", 3, f"binds of {OWN[name]}'s pods, which wait on a kube-apiserver with etcd: of its limit") for name in OWN]
+AIMS = [
+    Aim(
+        name,
+        ">= 80",
+        "%",
+        3,
+        f"binds of {OWN[name]}'s pods, which wait on a kube-apiserver with etcd: of its limit",
+    )
+    for name in OWN
+]
 SECONDS = 120.0
 """For the binds of one shape."""
 
@@ -70,7 +86,10 @@ def measured(name: str) -> Figure:
 def figure(name: str, placed: Placed, before: Limits, after: Limits) -> Figure:
     """The share, and how it came about."""
     jobs, tasks, _ = SHAPES[OWN[name]]
-    creates, binds = 2 * COUNT / (before.creating + after.creating), 2 * COUNT / (before.binding + after.binding)
+    creates, binds = (
+        2 * COUNT / (before.creating + after.creating),
+        2 * COUNT / (before.binding + after.binding),
+    )
     conditions = (
         f"{placed.binding:,.0f} binds/s of {binds:,.0f}; of the tighter limit, {min(creates, binds):,.0f}/s, "
         f"{placed.binding / min(creates, binds):.0%}; first bind {placed.first:.2f} s after the scheduler's start, "
@@ -80,22 +99,39 @@ def figure(name: str, placed: Placed, before: Limits, after: Limits) -> Figure:
 
 
 async def pile_up(server: Reference, jobs: int, tasks: int) -> None:
-    """Makes PodGroups and their pods as the job controller does, while there is nobody to place them."""
+    """Makes PodGroups and their pods as the job controller does, while there is nobody to place
+    them."""
     async with Client(config.load(str(server.kubeconfig)), pool=32) as client:
-        await asyncio.gather(*(client.create(scheduling.POD_GROUP.untyped, group(f"bench-{n}", tasks), "default") for n in range(jobs)))
         await asyncio.gather(
-            *(client.create(core.POD.untyped, pod(f"bench-{n}", index), "default") for n in range(jobs) for index in range(tasks))
+            *(
+                client.create(scheduling.POD_GROUP.untyped, group(f"bench-{n}", tasks), "default")
+                for n in range(jobs)
+            )
+        )
+        await asyncio.gather(
+            *(
+                client.create(core.POD.untyped, pod(f"bench-{n}", index), "default")
+                for n in range(jobs)
+                for index in range(tasks)
+            )
         )
 
 
 def group(name: str, tasks: int) -> dict[str, Any]:
-    return {"metadata": {"name": name}, "spec": {"minMember": tasks, "queue": "default", "minTaskMember": {"work": tasks}}}
+    return {
+        "metadata": {"name": name},
+        "spec": {"minMember": tasks, "queue": "default", "minTaskMember": {"work": tasks}},
+    }
 
 
 def pod(group: str, index: int) -> dict[str, Any]:
     """Pod `index` of the job of that name, as `benchmarks.end_to_end` describes it."""
     [task] = job(group, 1, 1)["spec"]["tasks"]
-    annotations = {"scheduling.k8s.io/group-name": group, "volcano.sh/task-spec": task["name"], "volcano.sh/task-index": str(index)}
+    annotations = {
+        "scheduling.k8s.io/group-name": group,
+        "volcano.sh/task-spec": task["name"],
+        "volcano.sh/task-index": str(index),
+    }
     return {
         "metadata": {"name": f"{group}-{task['name']}-{index}", "annotations": annotations},
         "spec": {"schedulerName": "volcano", **task["template"]["spec"]},
@@ -110,4 +146,8 @@ async def place(server: Reference) -> Placed:
         began = time.perf_counter()
         server.start_scheduler()
         await pods.until("bound", COUNT, SECONDS)
-        return Placed(spans.bound[0] - began, Spans.speed(spans.bound), server.processes.cpu_seconds()["scheduler"])
+        return Placed(
+            spans.bound[0] - began,
+            Spans.speed(spans.bound),
+            server.processes.cpu_seconds()["scheduler"],
+        )

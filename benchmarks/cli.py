@@ -24,7 +24,12 @@ def measure(names: set[str]) -> Iterator[Figure]:
         subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
         times.append(1000 * (time.perf_counter() - began))
     python = statistics.median(bare_interpreter() for _ in range(5))
-    yield Figure("cli.help", statistics.median(times[1:]), "ms", f"median of {RUNS}; an empty Python takes {python:.0f} ms here")
+    yield Figure(
+        "cli.help",
+        statistics.median(times[1:]),
+        "ms",
+        f"median of {RUNS}; an empty Python takes {python:.0f} ms here",
+    )
 
 
 def bare_interpreter() -> float:

@@ -33,7 +33,8 @@ def cluster(**flags: object) -> Iterator[Cluster]:
 
 @contextmanager
 def api_server(*flags: str) -> Iterator[tuple[Cluster, subprocess.Popen[bytes]]]:
-    """An API server alone, with the certificates and kubeconfigs of a cluster; the flags are added to its own."""
+    """An API server alone, with the certificates and kubeconfigs of a cluster; the flags are added
+    to its own."""
     from hekla.cli.up import certify, choose_port
     from hekla.local.cluster.cluster import Settings
 
@@ -57,7 +58,11 @@ def api_server(*flags: str) -> Iterator[tuple[Cluster, subprocess.Popen[bytes]]]
 def kube_controllers(made: Cluster) -> Iterator[None]:
     """The built-in controllers beside an API server: accounts, quota status."""
     with open(made.logs / "kube-controllers.log", "wb") as log:
-        process = subprocess.Popen(hekla("kube-controllers", f"--kubeconfig={made.internal_kubeconfig}"), stdout=log, stderr=log)
+        process = subprocess.Popen(
+            hekla("kube-controllers", f"--kubeconfig={made.internal_kubeconfig}"),
+            stdout=log,
+            stderr=log,
+        )
     try:
         yield
     finally:
@@ -66,10 +71,13 @@ def kube_controllers(made: Cluster) -> Iterator[None]:
 
 
 def resident(cluster: Cluster) -> dict[str, float]:
-    """Resident memory of each process of the cluster, in MB, the supervisor's and the API server's log writer included."""
+    """Resident memory of each process of the cluster, in MB, the supervisor's and the API server's
+    log writer included."""
     status = read_status(cluster)
     assert status is not None
-    pids = {process.name: process.pid for process in status.processes} | {"supervisor": status.supervisor}
+    pids = {process.name: process.pid for process in status.processes} | {
+        "supervisor": status.supervisor
+    }
     found = {name: psutil.Process(pid) for name, pid in pids.items()}
     [found["log writer"]] = found["apiserver"].children()
     return {name: process.memory_info().rss / 1e6 for name, process in found.items()}

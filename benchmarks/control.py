@@ -1,8 +1,9 @@
 """The batch controllers alone, the admission server alone, and the command line over many jobs.
 
-`control.*`: an API server, the controllers and fake nodes, each a process; the scheduler's part (letting PodGroups in, binding)
-is done by this program, with as few requests as it takes, so that what is measured is the controllers.  API writes are counted
-in the server's audit log, by who made them.
+`control.*`: an API server, the controllers and fake nodes, each a process; the scheduler's part
+(letting PodGroups in, binding) is done by this program, with as few requests as it takes, so that
+what is measured is the controllers.  API writes are counted in the server's audit log, by who made
+them.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ def measure(names: set[str]) -> Iterator[Figure]:
 def program(made: Cluster, name: str, *flags: str) -> Iterator[psutil.Process]:
     """One of Hekla's daemons over the cluster's internal door."""
     with open(made.logs / f"{name}.log", "wb") as log:
-        process = subprocess.Popen(hekla(name, f"--kubeconfig={made.internal_kubeconfig}", *flags), stdout=log, stderr=log)
+        process = subprocess.Popen(
+            hekla(name, f"--kubeconfig={made.internal_kubeconfig}", *flags), stdout=log, stderr=log
+        )
     try:
         yield psutil.Process(process.pid)
     finally:
@@ -76,15 +79,20 @@ async def install(client: Client) -> None:
     for name in ("root", "default"):
         for _ in range(100):
             try:
-                await client.create(scheduling.QUEUE.untyped, {"metadata": {"name": name}, "spec": {"weight": 1}})
+                await client.create(
+                    scheduling.QUEUE.untyped, {"metadata": {"name": name}, "spec": {"weight": 1}}
+                )
                 break
             except ApiError:
                 await asyncio.sleep(0.1)
-        await client.patch(scheduling.QUEUE.untyped, name, {"status": {"state": "Open"}}, subresource="status")
+        await client.patch(
+            scheduling.QUEUE.untyped, name, {"status": {"state": "Open"}}, subresource="status"
+        )
 
 
 class Scheduler:
-    """Lets every PodGroup in and binds every pod to the next node: two writes that are nobody's else."""
+    """Lets every PodGroup in and binds every pod to the next node: two writes that are nobody's
+    else."""
 
     def __init__(self, client: Client, nodes: list[str]) -> None:
         self._client = client
@@ -110,13 +118,21 @@ class Scheduler:
 
     async def _inqueue(self, group: scheduling.PodGroup) -> None:
         patch = {"status": {"phase": "Inqueue"}}
-        await self._client.patch(scheduling.POD_GROUP.untyped, group.metadata.name, patch, group.metadata.namespace)
+        await self._client.patch(
+            scheduling.POD_GROUP.untyped, group.metadata.name, patch, group.metadata.namespace
+        )
 
     def pod(self, old: Any, new: Any) -> None:
         """Called with each change of a pod."""
         if new is not None and old is None and not new.spec.node_name:
             self._next += 1
-            self._soon(self._bind(new.metadata.namespace, new.metadata.name, self._nodes[self._next % len(self._nodes)]))
+            self._soon(
+                self._bind(
+                    new.metadata.namespace,
+                    new.metadata.name,
+                    self._nodes[self._next % len(self._nodes)],
+                )
+            )
 
     async def _bind(self, namespace: str, name: str, node: str) -> None:
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
@@ -140,20 +156,34 @@ async def control(names: set[str]) -> list[Figure]:
         with api_server() as (made, _):
             run = await lives(made)
         figures += [
-            Figure("control.create", TOTAL / run.created, "pods/s",
-                   f"{JOBS} jobs of {TASKS}; all pods after {run.created:.2f} s, all jobs Running after {run.running:.2f} s; "
-                   f"{run.cpu:.1f} s of the controllers' CPU"),
+            Figure(
+                "control.create",
+                TOTAL / run.created,
+                "pods/s",
+                f"{JOBS} jobs of {TASKS}; all pods after {run.created:.2f} s, all jobs Running after {run.running:.2f} s; "
+                f"{run.cpu:.1f} s of the controllers' CPU",
+            ),
             Figure("control.rss", run.resident, "MB", f"{JOBS} jobs, {TOTAL} pods"),
-        ]  # fmt: skip
+        ]
     if "control.calls" in names:
         with tempfile.TemporaryDirectory() as directory:
             policy, log = Path(directory) / "policy.yaml", Path(directory) / "audit.log"
             policy.write_text(AUDIT)
-            with api_server(f"--audit-log-path={log}", f"--audit-policy-file={policy}") as (made, _):
+            with api_server(f"--audit-log-path={log}", f"--audit-policy-file={policy}") as (
+                made,
+                _,
+            ):
                 await lives(made)
             own = writes(log)
         by_kind = ", ".join(f"{count} {name}" for name, count in own.most_common(6))
-        figures.append(Figure("control.calls", own.total() / TOTAL, "calls/pod", f"{own.total() / JOBS:.1f} writes a job: {by_kind}"))
+        figures.append(
+            Figure(
+                "control.calls",
+                own.total() / TOTAL,
+                "calls/pod",
+                f"{own.total() / JOBS:.1f} writes a job: {by_kind}",
+            )
+        )
     return figures
 
 
@@ -189,12 +219,15 @@ class Run(NamedTuple):
 
 
 async def lives(made: Cluster) -> Run:
-    """500 jobs of 20 pods: to the last pod made, to the last job Running, and until the last counts are written."""
+    """500 jobs of 20 pods: to the last pod made, to the last job Running, and until the last counts
+    are written."""
     async with Client(config.load(str(made.internal_kubeconfig)), pool=64) as client:
         await ready(client)
         await install(client)
-        with program(made, "agent", f"--fake-nodes={NODES}", "--nodes=0", f"--root-dir={made.pods}"), \
-                program(made, "controllers", "--leader-elect=false") as controllers:  # fmt: skip
+        with (
+            program(made, "agent", f"--fake-nodes={NODES}", "--nodes=0", f"--root-dir={made.pods}"),
+            program(made, "controllers", "--leader-elect=false") as controllers,
+        ):
             nodes = await until_nodes(client)
             await until_open(client)
             before = sum(controllers.cpu_times()[:2])
@@ -209,9 +242,17 @@ async def lives(made: Cluster) -> Run:
 
                 pods.cache.on_change(note)
                 began = time.perf_counter()
-                await asyncio.gather(*(client.create(batch.JOB, job(f"bench-{n}", TASKS, TASKS), "default") for n in range(JOBS)))
+                await asyncio.gather(
+                    *(
+                        client.create(batch.JOB, job(f"bench-{n}", TASKS, TASKS), "default")
+                        for n in range(JOBS)
+                    )
+                )
                 await pods.until_running(TOTAL, 300)
-                while any(each.status.state.phase != "Running" or each.status.running != TASKS for each in jobs):
+                while any(
+                    each.status.state.phase != "Running" or each.status.running != TASKS
+                    for each in jobs
+                ):
                     await asyncio.sleep(0.05)
                 running = time.perf_counter() - began
                 used = sum(controllers.cpu_times()[:2]) - before
@@ -247,18 +288,23 @@ async def until_open(client: Client) -> None:
     raise TimeoutError("the controllers do not work")
 
 
-# -- the admission server ---------------------------------------------------------------------------------------------------
+# -- the admission server --------------------------------------------------------------------------
 
 CONNECTIONS, REVIEWS, SLOW_RATE, SLOW_REVIEWS = 16, 20_000, 500, 5_000
 
 
 async def admission() -> list[Figure]:
-    """Reviews of new jobs, of which every third is refused, over HTTPS: as many as go, then 500 a second."""
+    """Reviews of new jobs, of which every third is refused, over HTTPS: as many as go, then 500 a
+    second."""
     with api_server() as (made, _):
         async with Client(config.load(str(made.internal_kubeconfig)), pool=8) as client:
             await ready(client)
             await install(client)
-            flags = ("--port=0", "--webhook-url=https://127.0.0.1", "--enabled-admission=/jobs/validate")
+            flags = (
+                "--port=0",
+                "--webhook-url=https://127.0.0.1",
+                "--enabled-admission=/jobs/validate",
+            )
             with program(made, "admission", *flags) as server:
                 port, authority = await announced(client)
                 requests = [review(number) for number in range(3)]
@@ -273,12 +319,19 @@ async def admission() -> list[Figure]:
                 delays = await paced(lines, requests)
                 for line in lines:
                     line.writer.close()
-    ninety_nine, median = 1000 * statistics.quantiles(delays, n=100)[98], 1000 * statistics.median(delays)
+    ninety_nine, median = (
+        1000 * statistics.quantiles(delays, n=100)[98],
+        1000 * statistics.median(delays),
+    )
     return [
-        Figure("admission.reviews", speed, "1/s",
-               f"{CONNECTIONS} connections; {each:.0f} µs of the server's CPU a review, {1e6 / each:,.0f} a second of it"),
+        Figure(
+            "admission.reviews",
+            speed,
+            "1/s",
+            f"{CONNECTIONS} connections; {each:.0f} µs of the server's CPU a review, {1e6 / each:,.0f} a second of it",
+        ),
         Figure("admission.p99", ninety_nine, "ms", f"{SLOW_RATE} a second, p50 {median:.2f} ms"),
-    ]  # fmt: skip
+    ]
 
 
 async def announced(client: Client) -> tuple[int, str]:
@@ -299,16 +352,31 @@ def review(number: int) -> bytes:
     """The bytes of one request, as the API server would send it."""
     made = job(f"bench-{number}", TASKS, TASKS if number else TASKS + 1)
     policies = [{"event": "PodFailed", "action": "RestartJob"}]
-    made["spec"]["tasks"].append({**made["spec"]["tasks"][0], "name": "other", "policies": policies})
+    made["spec"]["tasks"].append(
+        {**made["spec"]["tasks"][0], "name": "other", "policies": policies}
+    )
     made["spec"]["minAvailable"] = TASKS if number else 3 * TASKS
-    body = json.dumps({
-        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
-        "request": {
-            "uid": f"u{number}", "kind": {"group": "batch.volcano.sh", "version": "v1alpha1", "kind": "Job"},
-            "resource": {"group": "batch.volcano.sh", "version": "v1alpha1", "resource": "jobs"}, "name": f"bench-{number}",
-            "namespace": "default", "operation": "CREATE", "object": made, "oldObject": None, "dryRun": False,
-        },
-    }).encode()  # fmt: skip
+    body = json.dumps(
+        {
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "request": {
+                "uid": f"u{number}",
+                "kind": {"group": "batch.volcano.sh", "version": "v1alpha1", "kind": "Job"},
+                "resource": {
+                    "group": "batch.volcano.sh",
+                    "version": "v1alpha1",
+                    "resource": "jobs",
+                },
+                "name": f"bench-{number}",
+                "namespace": "default",
+                "operation": "CREATE",
+                "object": made,
+                "oldObject": None,
+                "dryRun": False,
+            },
+        }
+    ).encode()
     head = f"POST /jobs/validate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
@@ -364,7 +432,7 @@ async def paced(lines: list[Line], requests: list[bytes]) -> list[float]:
     return delays
 
 
-# -- the command line -------------------------------------------------------------------------------------------------------
+# -- the command line ------------------------------------------------------------------------------
 
 
 async def listing() -> Figure:
@@ -374,8 +442,18 @@ async def listing() -> Figure:
             await ready(client)
             await install(client)
             for first in range(0, LISTED, 1000):
-                await asyncio.gather(*(client.create(batch.JOB, job(f"bench-{n}", 20, 20), "default") for n in range(first, first + 1000)))
-        command = [str(Path(sys.executable).with_name("vcctl")), "job", "list", f"--kubeconfig={made.kubeconfig}"]
+                await asyncio.gather(
+                    *(
+                        client.create(batch.JOB, job(f"bench-{n}", 20, 20), "default")
+                        for n in range(first, first + 1000)
+                    )
+                )
+        command = [
+            str(Path(sys.executable).with_name("vcctl")),
+            "job",
+            "list",
+            f"--kubeconfig={made.kubeconfig}",
+        ]
         times, before = [], resource.getrusage(resource.RUSAGE_CHILDREN)
         for _ in range(5):
             began = time.perf_counter()
@@ -384,4 +462,9 @@ async def listing() -> Figure:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert output.count(b"bench-") == LISTED
     used = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / len(times)
-    return Figure("cli.list.10000", statistics.median(times), "s", f"over HTTPS, median of 5; {used:.2f} s of vcctl's CPU")
+    return Figure(
+        "cli.list.10000",
+        statistics.median(times),
+        "s",
+        f"over HTTPS, median of 5; {used:.2f} s of vcctl's CPU",
+    )

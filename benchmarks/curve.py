@@ -1,6 +1,8 @@
-"""How a cycle's cost grows: with nodes, with pods of one gang, with jobs of one pod, with running pods that nothing happens to.
+"""How a cycle's cost grows: with nodes, with pods of one gang, with jobs of one pod, with running
+pods that nothing happens to.
 
-Each figure is the exponent of a power law through its points (1 is linear, 0 constant); the points stand beside it.
+Each figure is the exponent of a power law through its points (1 is linear, 0 constant); the points
+stand beside it.
 """
 
 from __future__ import annotations
@@ -20,8 +22,16 @@ FIGURES = (NODES, PODS, JOBS, RUNNING)
 AIMS = [
     Aim(NODES, "<= 1.1", "exponent", 3, "a gang of 10,000 pods on 1,000 to 20,000 nodes"),
     Aim(PODS, "<= 1.1", "exponent", 3, "a gang of 1,000 to 100,000 pods on 10,000 nodes"),
-    Aim(JOBS, "<= 1.1", "exponent", 3, "1,000 to 20,000 jobs of one pod in 10 queues on 2,000 nodes"),
-    Aim(RUNNING, "<= 1.1", "exponent", 3, "one pod arrives among 1,000 to 100,000 running ones on 10,000 nodes"),
+    Aim(
+        JOBS, "<= 1.1", "exponent", 3, "1,000 to 20,000 jobs of one pod in 10 queues on 2,000 nodes"
+    ),
+    Aim(
+        RUNNING,
+        "<= 1.1",
+        "exponent",
+        3,
+        "one pod arrives among 1,000 to 100,000 running ones on 10,000 nodes",
+    ),
 ]
 
 

@@ -1,7 +1,9 @@
-"""The scheduler as a daemon: what it costs at rest, how soon one pod is bound, how many writes that takes.
+"""The scheduler as a daemon: what it costs at rest, how soon one pod is bound, how many writes that
+takes.
 
-All on one cluster of 1,000 fake nodes of 4 cpus.  A pod asks for 0.8, so five fill a node; 4,999 one-pod jobs leave room for one, and a
-job that no node could ever take waits.  Volcano was measured in the same state.
+All on one cluster of 1,000 fake nodes of 4 cpus.  A pod asks for 0.8, so five fill a node; 4,999
+one-pod jobs leave room for one, and a job that no node could ever take waits.  Volcano was measured
+in the same state.
 """
 
 from __future__ import annotations
@@ -70,7 +72,9 @@ def full(made: Cluster, names: set[str]) -> Iterator[Figure]:
         spent = scheduler.cpu_times()
         cpu = 1000 * (spent.user + spent.system - before_cpu.user - before_cpu.system) / ONES
         spread = f"from {min(times):.0f} to {max(times):.0f} ms, {cpu:.0f} ms of the scheduler's CPU a pod"
-        yield Figure("e2e.one", statistics.median(times), "ms", f"median of {ONES}, {spread}; {where}")
+        yield Figure(
+            "e2e.one", statistics.median(times), "ms", f"median of {ONES}, {spread}; {where}"
+        )
     if "e2e.writes" in names:
         until, later = asyncio.run(writes(made))
         conditions = f"{ONES} plain pods, the agent stopped meanwhile: {shown(until)}; then, with the node's: {shown(later)}"
@@ -90,15 +94,31 @@ def client_of(made: Cluster) -> Client:
 def small(name: str, cpu: str = "800m") -> dict[str, Any]:
     """A job of one pod."""
     made = job(name, 1, 1)
-    made["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu, "memory": "128Mi"}}
+    made["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["resources"] = {
+        "requests": {"cpu": cpu, "memory": "128Mi"}
+    }
     return made
 
 
 def pod(name: str, cpu: str = "800m") -> dict[str, Any]:
     """A pod by itself, for the batch scheduler."""
-    container = {"name": "main", "image": "pause", "resources": {"requests": {"cpu": cpu, "memory": "128Mi"}}}
-    spec = {"schedulerName": "volcano", "containers": [container], "restartPolicy": "Never", "nodeSelector": {"type": "kwok"}}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+    container = {
+        "name": "main",
+        "image": "pause",
+        "resources": {"requests": {"cpu": cpu, "memory": "128Mi"}},
+    }
+    spec = {
+        "schedulerName": "volcano",
+        "containers": [container],
+        "restartPolicy": "Never",
+        "nodeSelector": {"type": "kwok"},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": spec,
+    }
 
 
 async def fill(made: Cluster) -> int:
@@ -106,7 +126,9 @@ async def fill(made: Cluster) -> int:
     async with client_of(made) as client, Pods(client) as pods:
         for first in range(0, JOBS - 1, BATCH):
             numbers = range(first, min(first + BATCH, JOBS - 1))
-            await asyncio.gather(*(client.create(batch.JOB, small(f"fill-{n}"), "default") for n in numbers))
+            await asyncio.gather(
+                *(client.create(batch.JOB, small(f"fill-{n}"), "default") for n in numbers)
+            )
         await pods.until_running(JOBS - 1, 600)
         await client.create(batch.JOB, small("never", "64"), "default")
         await asyncio.sleep(3)
@@ -114,7 +136,8 @@ async def fill(made: Cluster) -> int:
 
 
 async def one_by_one(made: Cluster) -> list[float]:
-    """Milliseconds from the create of a pod to the event of its bind, one pod after another on the last free place."""
+    """Milliseconds from the create of a pod to the event of its bind, one pod after another on the
+    last free place."""
     times = []
     async with client_of(made) as client, Pods(client) as pods:
         there = pods.bound
@@ -130,7 +153,8 @@ async def one_by_one(made: Cluster) -> list[float]:
 
 
 async def writes(made: Cluster) -> tuple[Counter[str], Counter[str]]:
-    """Writes by kind that the server took for all pods: from create to bound, and in the seconds after that with the node's own."""
+    """Writes by kind that the server took for all pods: from create to bound, and in the seconds
+    after that with the node's own."""
     until: Counter[str] = Counter()
     later: Counter[str] = Counter()
     async with client_of(made) as client, Pods(client) as pods:
@@ -182,8 +206,14 @@ async def written(client: Client) -> Counter[str]:
     counts: Counter[str] = Counter()
     for found in _WRITES.finditer(text):
         labels = dict(part.split("=", 1) for part in found["labels"].replace('"', "").split(","))
-        if labels["verb"] in ("POST", "PUT", "PATCH", "DELETE") and labels["code"].startswith("2") and labels["resource"] not in _OWN:
-            name = " ".join(filter(None, (labels["verb"], labels["resource"], labels.get("subresource", ""))))
+        if (
+            labels["verb"] in ("POST", "PUT", "PATCH", "DELETE")
+            and labels["code"].startswith("2")
+            and labels["resource"] not in _OWN
+        ):
+            name = " ".join(
+                filter(None, (labels["verb"], labels["resource"], labels.get("subresource", "")))
+            )
             counts[name] += int(found["count"])
     return counts
 
@@ -192,7 +222,12 @@ async def plain(made: Cluster) -> Figure:
     """5,000 pods by themselves: first create to last bind."""
     async with client_of(made) as client, Pods(client) as pods:
         began = time.perf_counter()
-        await asyncio.gather(*(client.create(core.POD.untyped, pod(f"plain-{n}", "100m"), "default") for n in range(JOBS)))
+        await asyncio.gather(
+            *(
+                client.create(core.POD.untyped, pod(f"plain-{n}", "100m"), "default")
+                for n in range(JOBS)
+            )
+        )
         created = time.perf_counter() - began
         await pods.until("bound", JOBS, 300)
         bound = time.perf_counter() - began

@@ -1,4 +1,5 @@
-"""Jobs through the whole system on fake nodes: from the first create to the last bind, every process on this machine."""
+"""Jobs through the whole system on fake nodes: from the first create to the last bind, every
+process on this machine."""
 
 from __future__ import annotations
 
@@ -94,13 +95,17 @@ class Pods:
     async def until_at_least(self, what: str, count: int, seconds: float) -> None:
         await self.until_true(what, lambda now: now >= count, count, seconds)
 
-    async def until_true(self, what: str, enough: Callable[[int], bool], count: int, seconds: float) -> None:
+    async def until_true(
+        self, what: str, enough: Callable[[int], bool], count: int, seconds: float
+    ) -> None:
         deadline = time.monotonic() + seconds
         while not enough(getattr(self, what)):
             self.changed.clear()
             left = deadline - time.monotonic()
             if left <= 0:
-                raise TimeoutError(f"{getattr(self, what)} of {count} pods {what} after {seconds:.0f} s")
+                raise TimeoutError(
+                    f"{getattr(self, what)} of {count} pods {what} after {seconds:.0f} s"
+                )
             try:
                 async with asyncio.timeout(left):
                     await self.changed.wait()
@@ -120,8 +125,18 @@ class Pods:
 
 def job(name: str, replicas: int, min_available: int) -> dict[str, Any]:
     """A gang of pods that run for ever."""
-    container = {"name": "main", "image": "pause", "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}}}
-    template = {"spec": {"containers": [container], "restartPolicy": "Never", "nodeSelector": {"type": "kwok"}}}
+    container = {
+        "name": "main",
+        "image": "pause",
+        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
+    }
+    template = {
+        "spec": {
+            "containers": [container],
+            "restartPolicy": "Never",
+            "nodeSelector": {"type": "kwok"},
+        }
+    }
     return {
         "apiVersion": "batch.volcano.sh/v1alpha1",
         "kind": "Job",
@@ -149,9 +164,14 @@ async def run(made: Cluster, name: str) -> Figure:
     """Creates the jobs, waits for the last bind, and cleans up."""
     jobs, tasks, nodes = SHAPES[name]
     total = jobs * tasks
-    async with Client(config.load(str(made.internal_kubeconfig)), pool=32) as client, Pods(client) as pods:
+    async with (
+        Client(config.load(str(made.internal_kubeconfig)), pool=32) as client,
+        Pods(client) as pods,
+    ):
         began = time.perf_counter()
-        await asyncio.gather(*(client.create(JOB, job(f"bench-{n}", tasks, tasks), "default") for n in range(jobs)))
+        await asyncio.gather(
+            *(client.create(JOB, job(f"bench-{n}", tasks, tasks), "default") for n in range(jobs))
+        )
         created = time.perf_counter() - began
         await pods.until("bound", total, 300)
         bound = time.perf_counter() - began

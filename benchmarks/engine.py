@@ -28,7 +28,12 @@ def measure(names: set[str]) -> Iterator[Figure]:
     for name, (pods, nodes) in GANGS.items():
         if name in names:
             best = min(_cycle_time(states.gang(pods, nodes), pods) for _ in range(RUNS))
-            yield Figure(name, pods / best, "pods/s", f"chart's default policy, one cycle of {best * 1e3:.0f} ms")
+            yield Figure(
+                name,
+                pods / best,
+                "pods/s",
+                f"chart's default policy, one cycle of {best * 1e3:.0f} ms",
+            )
     if JOBS in names:
         best = min(_all_cycles(states.one_pod_jobs(10_000, 10, 1_000)) for _ in range(RUNS))
         yield Figure(JOBS, 10_000 / best, "pods/s", f"chart's default policy, {best * 1e3:.0f} ms")
@@ -44,7 +49,9 @@ def measure(names: set[str]) -> Iterator[Figure]:
 
 def _rate(name: str, pods: int, state: State) -> Figure:
     took = _all_cycles(state, pods)
-    return Figure(name, pods / took, "pods/s", f"chart's default policy, {took * 1e3:.0f} ms, one run")
+    return Figure(
+        name, pods / took, "pods/s", f"chart's default policy, {took * 1e3:.0f} ms, one run"
+    )
 
 
 def _steady(names: set[str]) -> Iterator[Figure]:
@@ -53,7 +60,12 @@ def _steady(names: set[str]) -> Iterator[Figure]:
     cycle(state, policy, 0.0)
     where = "10,000 nodes, 100,000 running pods in 10,000 jobs, chart's default policy"
     if IDLE in names:
-        yield Figure(IDLE, 1e3 * min(_timed(lambda: cycle(state, policy, 1.0)) for _ in range(20)), "ms", where)
+        yield Figure(
+            IDLE,
+            1e3 * min(_timed(lambda: cycle(state, policy, 1.0)) for _ in range(20)),
+            "ms",
+            where,
+        )
     if ONE in names:
         times = []
         for number in range(20):

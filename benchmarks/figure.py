@@ -1,4 +1,5 @@
-"""What a benchmark yields: a figure under the name, unit and aim that the table of figures gives it."""
+"""What a benchmark yields: a figure under the name, unit and aim that the table of figures gives
+it."""
 
 from __future__ import annotations
 

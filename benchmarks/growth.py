@@ -1,8 +1,10 @@
-"""`python -m benchmarks.growth [WORD ...]`: which steps of the API server take more than their share for a long list.
+"""`python -m benchmarks.growth [WORD ...]`: which steps of the API server take more than their
+share for a long list.
 
-Every list and map of every built-in kind (those whose place contains a WORD) is sent through every step of a write twice, with four
-times as many entries the second time.  Prints the steps whose processor time grows much more than that, with both times; prints
-nothing else.  Times are the least of several, so that what else the machine does is left out.
+Every list and map of every built-in kind (those whose place contains a WORD) is sent through every
+step of a write twice, with four times as many entries the second time.  Prints the steps whose
+processor time grows much more than that, with both times; prints nothing else.  Times are the least
+of several, so that what else the machine does is left out.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ def base(place: Place) -> dict[str, Any]:
         return {"metadata": {"name": "a"}}
 
 
-def suspicious(few: Callable[[], Any], many: Callable[[], Any], times: int) -> tuple[float, float] | None:
+def suspicious(
+    few: Callable[[], Any], many: Callable[[], Any], times: int
+) -> tuple[float, float] | None:
     after = seconds(many, times)
     if after < SHORT:
         return None
@@ -77,7 +81,10 @@ def main(words: list[str]) -> None:
         count = FEW
         while len(Steps(place, base(place), 4 * count).body) > LARGEST:
             count //= 2
-        few, many = Steps(place, base(place), count).steps(), Steps(place, base(place), 4 * count).steps()
+        few, many = (
+            Steps(place, base(place), count).steps(),
+            Steps(place, base(place), 4 * count).steps(),
+        )
         for name in few:
             try:
                 found = suspicious(few[name], many[name], 1)
@@ -88,7 +95,10 @@ def main(words: list[str]) -> None:
                 continue
             if found is not None:
                 before, after = found
-                print(f"{place}: {name}: {1000 * before:.1f} ms, of four times as many {1000 * after:.1f} ms", flush=True)
+                print(
+                    f"{place}: {name}: {1000 * before:.1f} ms, of four times as many {1000 * after:.1f} ms",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

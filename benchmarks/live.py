@@ -1,17 +1,22 @@
-"""Jobs through a real kube-apiserver with etcd, beside what that server can do by itself in the same run.
+"""Jobs through a real kube-apiserver with etcd, beside what that server can do by itself in the
+same run.
 
-The servers are those of `tests/kubernetes`; nodes, controllers, webhooks and scheduler are Hekla's.  A figure is the part of the
-tighter of the server's two limits, creates and binds of pods by a client alone, that jobs reach from first create to last bind.
+The servers are those of `tests/kubernetes`; nodes, controllers, webhooks and scheduler are Hekla's.
+A figure is the part of the tighter of the server's two limits, creates and binds of pods by a
+client alone, that jobs reach from first create to last bind.
 
-Each shape has a server of its own.  Its limits are taken just before and just after, with nothing of Hekla's running, so that what
-else the machine does weighs on both sides alike.  A pod needs a create and a bind, and of a gang no pod is bound before the last is
-made: where the server leaves no processor idle, creating and then binding is the most that can be had.  That is printed too, with
-the processor time that the programs took for a pod: what is more than for the creates and binds alone is Hekla's doing.
+Each shape has a server of its own.  Its limits are taken just before and just after, with nothing
+of Hekla's running, so that what else the machine does weighs on both sides alike.  A pod needs a
+create and a bind, and of a gang no pod is bound before the last is made: where the server leaves no
+processor idle, creating and then binding is the most that can be had.  That is printed too, with
+the processor time that the programs took for a pod: what is more than for the creates and binds
+alone is Hekla's doing.
 
-Beside the whole way stand its two parts, each beside the limit that is its own: pods as the controllers create them, from the first to
-the last, and binds as the scheduler's come, from the first to the last.  A job of one pod cannot do without three writes of its own
-besides: the job, its PodGroup, and that the PodGroup is let in.  What the raw client gets out of the server with those, webhooks
-included, is the most that jobs of one pod can reach, and is printed with them.
+Beside the whole way stand its two parts, each beside the limit that is its own: pods as the
+controllers create them, from the first to the last, and binds as the scheduler's come, from the
+first to the last.  A job of one pod cannot do without three writes of its own besides: the job, its
+PodGroup, and that the PodGroup is let in.  What the raw client gets out of the server with those,
+webhooks included, is the most that jobs of one pod can reach, and is printed with them.
 """
 
 from __future__ import annotations
@@ -40,7 +45,16 @@ if TYPE_CHECKING:
 
 OWN = {"live.1x1000": "e2e.1x1000", "live.20x50": "e2e.20x50", "live.1000x1": "e2e.1000x1"}
 FIGURES = tuple(OWN)
-AIMS = [Aim(name, ">= 80", "%", 3, f"{OWN[name]} on a kube-apiserver with etcd: of the tighter of its limits") for name in OWN]
+AIMS = [
+    Aim(
+        name,
+        ">= 80",
+        "%",
+        3,
+        f"{OWN[name]} on a kube-apiserver with etcd: of the tighter of its limits",
+    )
+    for name in OWN
+]
 NODES = 100
 WARM = 500
 """Pods before anything is measured."""
@@ -51,7 +65,8 @@ SECONDS = 240.0
 
 
 class Limits(NamedTuple):
-    """What a client that costs nothing gets out of the server: seconds for COUNT pods, and the processors' seconds meanwhile."""
+    """What a client that costs nothing gets out of the server: seconds for COUNT pods, and the
+    processors' seconds meanwhile."""
 
     creating: float
     binding: float
@@ -59,14 +74,16 @@ class Limits(NamedTuple):
 
 
 class Essential(NamedTuple):
-    """What COUNT jobs of one pod need written beside their pods and binds: seconds, and the servers' processors' meanwhile."""
+    """What COUNT jobs of one pod need written beside their pods and binds: seconds, and the
+    servers' processors' meanwhile."""
 
     seconds: float
     cpu: float
 
 
 class Spans:
-    """When the first and the last pod were there, and when the first and the last were bound, as a watch shows it."""
+    """When the first and the last pod were there, and when the first and the last were bound, as a
+    watch shows it."""
 
     def __init__(self) -> None:
         self.created: list[float] = []
@@ -82,7 +99,11 @@ class Spans:
     @staticmethod
     def speed(times: list[float]) -> float:
         """A second, from the first to the last; 0 where there is no span."""
-        return (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 and times[-1] > times[0] else 0.0
+        return (
+            (len(times) - 1) / (times[-1] - times[0])
+            if len(times) > 1 and times[-1] > times[0]
+            else 0.0
+        )
 
 
 class Placed(NamedTuple):
@@ -140,22 +161,34 @@ def measured(name: str) -> Figure:
         server.add_webhooks()
         asyncio.run(ready(server.kubeconfig))
         placed = asyncio.run(place(server, jobs, tasks))
-        server.processes.end("agent", "scheduler", "controllers")  # the webhooks stay: new jobs and groups are asked about
+        server.processes.end(
+            "agent", "scheduler", "controllers"
+        )  # the webhooks stay: new jobs and groups are asked about
         with Raw() as raw:
             after = limits(server, raw, "after")
             own_writes = essential(server, raw) if tasks == 1 else None
     return figure(name, placed, before, after, own_writes)
 
 
-def figure(name: str, placed: Placed, before: Limits, after: Limits, own_writes: Essential | None) -> Figure:
+def figure(
+    name: str, placed: Placed, before: Limits, after: Limits, own_writes: Essential | None
+) -> Figure:
     """The share, and how it came about."""
     jobs, tasks, _ = SHAPES[OWN[name]]
-    creates, binds = 2 * COUNT / (before.creating + after.creating), 2 * COUNT / (before.binding + after.binding)
+    creates, binds = (
+        2 * COUNT / (before.creating + after.creating),
+        2 * COUNT / (before.binding + after.binding),
+    )
     both = 1 / (1 / creates + 1 / binds)
     speed = placed.bound / placed.seconds
-    alone, shared, own = (1000 * seconds / pods for seconds, pods in (
-        (before.cpu + after.cpu, 2 * COUNT), (placed.server_cpu, max(placed.bound, 1)), (placed.own_cpu, max(placed.bound, 1)),
-    ))  # fmt: skip
+    alone, shared, own = (
+        1000 * seconds / pods
+        for seconds, pods in (
+            (before.cpu + after.cpu, 2 * COUNT),
+            (placed.server_cpu, max(placed.bound, 1)),
+            (placed.own_cpu, max(placed.bound, 1)),
+        )
+    )
     missing = jobs * tasks - placed.bound
     conditions = (
         f"{speed:,.0f} pods/s; {creates:,.0f} creates/s, {binds:,.0f} binds/s; creating, then binding {both:,.0f}/s: {speed / both:.0%}; "
@@ -163,7 +196,11 @@ def figure(name: str, placed: Placed, before: Limits, after: Limits, own_writes:
         + (least(own_writes, after, speed) if own_writes else "")
         + f"processors a pod: server alone {alone:.1f} ms, with us {shared:.1f} ms, Hekla {own:.1f} ms; "
         f"{jobs} x {tasks} on {NODES} fake nodes, jobs created after {placed.created:.2f} s, "
-        + (f"{missing} not bound after {placed.seconds:.0f} s" if missing else f"all bound after {placed.seconds:.2f} s")
+        + (
+            f"{missing} not bound after {placed.seconds:.0f} s"
+            if missing
+            else f"all bound after {placed.seconds:.2f} s"
+        )
     )
     return Figure(name, 100 * speed / min(creates, binds), "%", conditions)
 
@@ -178,11 +215,18 @@ def least(own_writes: Essential, after: Limits, speed: float) -> str:
 def address(server: Reference) -> dict[str, Any]:
     """Where the raw client finds the server, and how."""
     certificates = [str(server.pki / name) for name in ("ca.crt", "admin.crt", "admin.key")]
-    return {"socket": "", "port": server.port, "certificates": certificates, "connections": CONNECTIONS, "namespace": NAMESPACE}
+    return {
+        "socket": "",
+        "port": server.port,
+        "certificates": certificates,
+        "connections": CONNECTIONS,
+        "namespace": NAMESPACE,
+    }
 
 
 def first_limits(server: Reference, raw: Raw) -> Limits:
-    """Those of a server that has just been started, once it is warm; no pod is left for a scheduler to look at."""
+    """Those of a server that has just been started, once it is warm; no pod is left for a scheduler
+    to look at."""
     asyncio.run(settle(server.kubeconfig))
     for what in ("create", "bind"):
         raw.ask(what=what, prefix="warm", count=WARM, **address(server))
@@ -191,7 +235,10 @@ def first_limits(server: Reference, raw: Raw) -> Limits:
 
 def limits(server: Reference, raw: Raw, prefix: str) -> Limits:
     began = sum(server.processes.cpu_seconds().values())
-    creating, binding = (COUNT / raw.ask(what=what, prefix=prefix, count=COUNT, **address(server))["speed"] for what in ("create", "bind"))
+    creating, binding = (
+        COUNT / raw.ask(what=what, prefix=prefix, count=COUNT, **address(server))["speed"]
+        for what in ("create", "bind")
+    )
     return Limits(creating, binding, sum(server.processes.cpu_seconds().values()) - began)
 
 
@@ -200,18 +247,36 @@ def essential(server: Reference, raw: Raw) -> Essential:
     from tests.kubernetes.programs import SERVER
 
     group = {
-        "apiVersion": scheduling.POD_GROUP.api_version, "kind": scheduling.POD_GROUP.kind, "metadata": {"name": FILLED_IN},
-        "spec": {"minMember": 1, "queue": "default", "minTaskMember": {"work": 1}, "minResources": {"cpu": "100m", "memory": "128Mi"}},
-    }  # fmt: skip
+        "apiVersion": scheduling.POD_GROUP.api_version,
+        "kind": scheduling.POD_GROUP.kind,
+        "metadata": {"name": FILLED_IN},
+        "spec": {
+            "minMember": 1,
+            "queue": "default",
+            "minTaskMember": {"work": 1},
+            "minResources": {"cpu": "100m", "memory": "128Mi"},
+        },
+    }
     one = {**job(FILLED_IN, 1, 1), "metadata": {"name": FILLED_IN}}
     let_in = {"status": {"phase": "Inqueue"}}
     groups = scheduling.POD_GROUP.path(NAMESPACE)
     orders: tuple[tuple[str, str, dict[str, Any]], ...] = (
-        ("POST", batch.JOB.path(NAMESPACE), one), ("POST", groups, group), ("PATCH", f"{groups}/{FILLED_IN}", let_in),
-    )  # fmt: skip
+        ("POST", batch.JOB.path(NAMESPACE), one),
+        ("POST", groups, group),
+        ("PATCH", f"{groups}/{FILLED_IN}", let_in),
+    )
     cpu = server.processes.cpu_seconds()
     seconds = sum(
-        COUNT / raw.ask(what="filled", method=method, path=path, body=body, prefix="own", count=COUNT, **address(server))["speed"]
+        COUNT
+        / raw.ask(
+            what="filled",
+            method=method,
+            path=path,
+            body=body,
+            prefix="own",
+            count=COUNT,
+            **address(server),
+        )["speed"]
         for method, path, body in orders
     )
     after = server.processes.cpu_seconds()
@@ -224,7 +289,12 @@ async def ready(kubeconfig: Path, seconds: float = 120) -> None:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             nodes = (await client.list(core.NODE)).items
-            up = sum(1 for node in nodes for one in node.status.conditions if one.type == "Ready" and one.status == "True")
+            up = sum(
+                1
+                for node in nodes
+                for one in node.status.conditions
+                if one.type == "Ready" and one.status == "True"
+            )
             try:
                 queue = await client.get(scheduling.QUEUE, "default")
                 if up >= NODES and queue.status.state == "Open":
@@ -245,7 +315,12 @@ async def place(server: Reference, jobs: int, tasks: int) -> Placed:
         pods.cache.on_change(spans.note)
         cpu = server.processes.cpu_seconds()
         began = time.perf_counter()
-        await asyncio.gather(*(client.create(batch.JOB, job(f"bench-{n}", tasks, tasks), "default") for n in range(jobs)))
+        await asyncio.gather(
+            *(
+                client.create(batch.JOB, job(f"bench-{n}", tasks, tasks), "default")
+                for n in range(jobs)
+            )
+        )
         created = time.perf_counter() - began
         try:
             await pods.until("bound", total, SECONDS - created)
@@ -255,4 +330,12 @@ async def place(server: Reference, jobs: int, tasks: int) -> Placed:
         spent = {name: now - cpu[name] for name, now in server.processes.cpu_seconds().items()}
         servers = sum(spent.pop(name) for name in SERVER)
         own = sum(spent.values())
-        return Placed(pods.bound, created, seconds, servers, own, Spans.speed(spans.created), Spans.speed(spans.bound))
+        return Placed(
+            pods.bound,
+            created,
+            seconds,
+            servers,
+            own,
+            Spans.speed(spans.created),
+            Spans.speed(spans.bound),
+        )

@@ -1,7 +1,8 @@
-"""A client that costs next to nothing, so that what is measured is the server: ready-made requests over many connections.
+"""A client that costs next to nothing, so that what is measured is the server: ready-made requests
+over many connections.
 
-Runs in a process of its own (`python -m benchmarks.raw`), which leaves the server a core.  It reads just enough of an answer
-to know its status and where it ends.
+Runs in a process of its own (`python -m benchmarks.raw`), which leaves the server a core.  It reads
+just enough of an answer to know its status and where it ends.
 """
 
 from __future__ import annotations
@@ -17,15 +18,18 @@ from typing import NamedTuple, TypeVar, cast
 
 
 class Connection(asyncio.Protocol):
-    """One keep-alive connection: sends a request when told, resolves its future when the answer is complete."""
+    """One keep-alive connection: sends a request when told, resolves its future when the answer is
+    complete."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self.buffer = b""
         self.status = self.left = self.received = 0
-        """Of the answer whose head has been read: its status, the bytes of its body that are still to come, and all of them."""
+        """Of the answer whose head has been read: its status, the bytes of its body that are still
+        to come, and all of them."""
         self.chunked = False
-        """Whether only its last chunk tells where the answer ends; `buffer` then has the last bytes."""
+        """Whether only its last chunk tells where the answer ends; `buffer` then has the last
+        bytes."""
         self.answer: asyncio.Future[int] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -124,7 +128,8 @@ async def count_events(order: dict[str, object]) -> dict[str, object]:
 
 
 async def delay_of_events(order: dict[str, object]) -> dict[str, object]:
-    """From the answer of each create to its event at the watchers of the same process, at a given rate."""
+    """From the answer of each create to its event at the watchers of the same process, at a given
+    rate."""
     prefix = str(order["prefix"])
     names = re.compile(rb'"name":"(%s-[0-9]+)"' % prefix.encode())
     watchers = [await watch(order, names) for _ in range(int(str(order.get("watchers", 1))))]
@@ -132,7 +137,11 @@ async def delay_of_events(order: dict[str, object]) -> dict[str, object]:
     work = list(requests("create", str(order["namespace"]), prefix, int(str(order["count"]))))
     answered = await offer(connections, work, float(str(order["rate"])))
     await asyncio.sleep(0.5)
-    delays = sorted(watcher.seen[f"{prefix}-{i}".encode()] - at for watcher in watchers for i, at in enumerate(answered.at))
+    delays = sorted(
+        watcher.seen[f"{prefix}-{i}".encode()] - at
+        for watcher in watchers
+        for i, at in enumerate(answered.at)
+    )
     return {
         "p50": delays[len(delays) // 2],
         "p99": delays[int(len(delays) * 0.99)],
@@ -141,12 +150,15 @@ async def delay_of_events(order: dict[str, object]) -> dict[str, object]:
 
 
 async def time_of_list(order: dict[str, object]) -> dict[str, object]:
-    """Seconds from sending a list of the namespace's pods to its last byte, the median of five, and its length in bytes."""
+    """Seconds from sending a list of the namespace's pods to its last byte, the median of five, and
+    its length in bytes."""
     connection = await connect(order, Connection)
     seconds = []
     for _ in range(5):
         began = time.perf_counter()
-        status = await connection.send(f"GET /api/v1/namespaces/{order['namespace']}/pods HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        status = await connection.send(
+            f"GET /api/v1/namespaces/{order['namespace']}/pods HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+        )
         seconds.append(time.perf_counter() - began)
         if status != 200:
             raise SystemExit(f"the server answered {status}")
@@ -157,7 +169,8 @@ P = TypeVar("P", bound=asyncio.Protocol)
 
 
 async def connect(order: dict[str, object], protocol: Callable[[], P]) -> P:
-    """To where an order says that the server is: a Unix socket, or a port with certificates (authority, certificate, key)."""
+    """To where an order says that the server is: a Unix socket, or a port with certificates
+    (authority, certificate, key)."""
     loop = asyncio.get_running_loop()
     if order.get("socket"):
         return (await loop.create_unix_connection(protocol, str(order["socket"])))[1]
@@ -167,7 +180,11 @@ async def connect(order: dict[str, object], protocol: Callable[[], P]) -> P:
     context = ssl.create_default_context(cafile=authority)
     context.load_cert_chain(certificate, key)
     port = int(str(order["port"]))
-    return (await loop.create_connection(protocol, "127.0.0.1", port, ssl=context, server_hostname="localhost"))[1]
+    return (
+        await loop.create_connection(
+            protocol, "127.0.0.1", port, ssl=context, server_hostname="localhost"
+        )
+    )[1]
 
 
 def pod(namespace: str, name: str) -> bytes:
@@ -209,7 +226,10 @@ def pod(namespace: str, name: str) -> bytes:
                         "imagePullPolicy": "IfNotPresent",
                         "command": ["python3", "-m", "trainer", "--epochs", "10"],
                         "env": [{"name": f"VARIABLE_{i}", "value": f"value-{i}"} for i in range(6)],
-                        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
+                        "resources": {
+                            "requests": {"cpu": "1", "memory": "1Gi"},
+                            "limits": {"cpu": "1", "memory": "1Gi"},
+                        },
                         "ports": [{"containerPort": 2222, "name": "tfjob-port"}],
                     }
                 ],
@@ -235,7 +255,9 @@ def running(address: int) -> bytes:
                 "startTime": at,
                 "hostIP": "10.0.0.1",
                 "podIP": f"10.1.{address >> 8 & 255}.{address & 255}",
-                "conditions": [{"type": kind, "status": "True", "lastTransitionTime": at} for kind in kinds],
+                "conditions": [
+                    {"type": kind, "status": "True", "lastTransitionTime": at} for kind in kinds
+                ],
                 "containerStatuses": [
                     {
                         "name": "main",
@@ -253,17 +275,25 @@ def running(address: int) -> bytes:
 
 
 def requests(what: str, namespace: str, prefix: str, count: int) -> Iterator[bytes]:
-    """Ready-made requests: `create` makes pods; `bind`, `status` and `get` are about those that `create` made with the same prefix."""
+    """Ready-made requests: `create` makes pods; `bind`, `status` and `get` are about those that
+    `create` made with the same prefix."""
     pods = f"/api/v1/namespaces/{namespace}/pods"
     for index in range(count):
         name = f"{prefix}-{index}"
         if what == "create":
             yield request("POST", pods, pod(namespace, name))
         elif what == "bind":
-            body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"kind": "Node", "name": "node-0"}}
+            body = {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"name": name},
+                "target": {"kind": "Node", "name": "node-0"},
+            }
             yield request("POST", f"{pods}/{name}/binding", json.dumps(body).encode())
         elif what == "status":
-            yield request("PATCH", f"{pods}/{name}/status", running(index), "application/merge-patch+json")
+            yield request(
+                "PATCH", f"{pods}/{name}/status", running(index), "application/merge-patch+json"
+            )
         else:
             yield f"GET {pods}/{name} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
 
@@ -273,12 +303,19 @@ FILLED_IN = "a-name-here"
 
 
 def filled(order: dict[str, object]) -> Iterator[bytes]:
-    """One request each for objects of any kind: method, path and body of the order, with the names filled in."""
-    method, path, body = str(order["method"]), str(order["path"]), json.dumps(order["body"], separators=(",", ":"))
+    """One request each for objects of any kind: method, path and body of the order, with the names
+    filled in."""
+    method, path, body = (
+        str(order["method"]),
+        str(order["path"]),
+        json.dumps(order["body"], separators=(",", ":")),
+    )
     content = "application/merge-patch+json" if method == "PATCH" else "application/json"
     for index in range(int(str(order["count"]))):
         name = f"{order['prefix']}-{index}"
-        yield request(method, path.replace(FILLED_IN, name), body.replace(FILLED_IN, name).encode(), content)
+        yield request(
+            method, path.replace(FILLED_IN, name), body.replace(FILLED_IN, name).encode(), content
+        )
 
 
 async def saturate(connections: list[Connection], work: list[bytes]) -> tuple[float, list[float]]:
@@ -336,7 +373,8 @@ async def offer(connections: list[Connection], work: list[bytes], rate: float) -
 
 
 async def run(order: dict[str, object]) -> dict[str, object]:
-    """Carries out one order: what, count, connections, rate (0: as fast as possible), and where the server is."""
+    """Carries out one order: what, count, connections, rate (0: as fast as possible), and where the
+    server is."""
     if order["what"] == "watch":
         return await count_events(order)
     if order["what"] == "delay":
@@ -347,14 +385,25 @@ async def run(order: dict[str, object]) -> dict[str, object]:
     if order["what"] == "filled":
         work = list(filled(order))
     else:
-        work = list(requests(str(order["what"]), str(order["namespace"]), str(order["prefix"]), int(str(order["count"]))))
+        work = list(
+            requests(
+                str(order["what"]),
+                str(order["namespace"]),
+                str(order["prefix"]),
+                int(str(order["count"])),
+            )
+        )
     rate = float(str(order.get("rate", 0)))
     if rate:
         latencies, speed = (await offer(connections, work, rate)).latencies, rate
     else:
         speed, latencies = await saturate(connections, work)
     latencies.sort()
-    return {"speed": speed, "p50": latencies[len(latencies) // 2], "p99": latencies[int(len(latencies) * 0.99)]}
+    return {
+        "speed": speed,
+        "p50": latencies[len(latencies) // 2],
+        "p99": latencies[int(len(latencies) * 0.99)],
+    }
 
 
 def main() -> int:

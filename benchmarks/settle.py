@@ -1,8 +1,9 @@
-"""`python -m benchmarks.settle [SEEDS]`: how many evictions it takes until queues that all want more are quiet.
+"""`python -m benchmarks.settle [SEEDS]`: how many evictions it takes until queues that all want
+more are quiet.
 
-In each layout of plugins: the set-up of two queues that deserve 12 of 32 cpus each and ask for all of them, with jobs of one pod, of four
-pods with a minimum of two, and of four; then SEEDS random clusters in all (1,000), the layouts taking turns.  All that is evicted
-comes back.
+In each layout of plugins: the set-up of two queues that deserve 12 of 32 cpus each and ask for all
+of them, with jobs of one pod, of four pods with a minimum of two, and of four; then SEEDS random
+clusters in all (1,000), the layouts taking turns.  All that is evicted comes back.
 """
 
 from __future__ import annotations
@@ -19,11 +20,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.settle", description=__doc__)
     parser.add_argument("seeds", nargs="?", type=int, default=1000, help="random clusters in all")
     seeds: int = parser.parse_args().seeds
-    print(f"{'layout':<26}" + "".join(f"{name:>10}" for name in JOBS) + f"{'random':>9}{'max':>6}{'mean':>7}{'cycles':>8}{'unsettled':>11}")
+    print(
+        f"{'layout':<26}"
+        + "".join(f"{name:>10}" for name in JOBS)
+        + f"{'random':>9}{'max':>6}{'mean':>7}{'cycles':>8}{'unsettled':>11}"
+    )
     unsettled = 0
     of_all: list[Settled] = []
     for at, layout in enumerate(LAYOUTS):
-        fixed = [settled(two_queues(layout, pods=pods, least=least)) for pods, least in JOBS.values()]
+        fixed = [
+            settled(two_queues(layout, pods=pods, least=least)) for pods, least in JOBS.values()
+        ]
         drawn = [played(layout, seed) for seed in range(at, seeds, len(LAYOUTS))]
         of_all += drawn
         missed = sum(not one.quiet for one in (*fixed, *drawn))

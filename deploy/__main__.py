@@ -1,8 +1,9 @@
-"""`python -m deploy`: writes what follows from the program into the chart, and the manifests that follow from the chart.
+"""`python -m deploy`: writes what follows from the program into the chart, and the manifests that
+follow from the chart.
 
     chart/files/crds.yaml       the definitions, a line each, for a release has to fit into a Secret
-    chart/files/policies.yaml   as `hekla policies` prints them
-    hekla.yaml                  the chart with its own values, without the definitions, for those who have no helm
+    chart/files/policies.yaml   as `hekla policies` prints them hekla.yaml                  the
+    chart with its own values, without the definitions, for those who have no helm
 
 A test holds the files against this, so that there is one source of each.
 """
@@ -40,9 +41,21 @@ def policies() -> str:
 
 def manifests(helm: str) -> str:
     """The chart as helm renders it.  Raises CalledProcessError."""
-    command = [helm, "template", "volcano", str(CHART), "--namespace=volcano-system", "--set=custom.crd_enable=false", KUBERNETES]
+    command = [
+        helm,
+        "template",
+        "volcano",
+        str(CHART),
+        "--namespace=volcano-system",
+        "--set=custom.crd_enable=false",
+        KUBERNETES,
+    ]
     namespace = "---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: volcano-system\n"
-    return HEADER + namespace + subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return (
+        HEADER
+        + namespace
+        + subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    )
 
 
 def main() -> int:
@@ -50,7 +63,10 @@ def main() -> int:
     (CHART / "files" / "policies.yaml").write_text(policies())
     helm = shutil.which("helm")
     if helm is None:
-        print("python -m deploy: there is no helm on the PATH, so hekla.yaml stays as it is", file=sys.stderr)
+        print(
+            "python -m deploy: there is no helm on the PATH, so hekla.yaml stays as it is",
+            file=sys.stderr,
+        )
         return 1
     MANIFESTS.write_text(manifests(helm))
     return 0

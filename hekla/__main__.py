@@ -1,4 +1,5 @@
-"""`python -m hekla` is the `hekla` command; the supervisor starts its daemons this way, so that no PATH is needed."""
+"""`python -m hekla` is the `hekla` command; the supervisor starts its daemons this way, so that no
+PATH is needed."""
 
 import sys
 

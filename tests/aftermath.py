@@ -1,9 +1,11 @@
 """Ends what a test session has left running, also when the session itself was killed.
 
-The clusters of the tests are made to outlive whoever started them, so nothing would ever end those of a session that got SIGKILL:
-its fixtures do not run any more.  Therefore a session gives its children a mark, and starts this file as a process that waits for the
-session's end, at the end of a pipe.  A child is known by the mark in its environment; a container, which has an environment of its
-own, by its keeper above it.  Interfaces, mounts and namespaces go with the last process in them; the agents' control groups are swept.
+The clusters of the tests are made to outlive whoever started them, so nothing would ever end those
+of a session that got SIGKILL: its fixtures do not run any more.  Therefore a session gives its
+children a mark, and starts this file as a process that waits for the session's end, at the end of a
+pipe.  A child is known by the mark in its environment; a container, which has an environment of its
+own, by its keeper above it.  Interfaces, mounts and namespaces go with the last process in them;
+the agents' control groups are swept.
 
     python -m tests.aftermath <mark>        and standard input as the pipe
 """
@@ -25,17 +27,23 @@ from hekla.local.kubelet.runtime import cgroups
 MARK = "HEKLA_TEST_SESSION"
 ROOT = Path(__file__).parents[1]
 PATIENCE = 20.0
-"""Seconds for which processes are looked for again: one that was just being started is not seen at once."""
+"""Seconds for which processes are looked for again: one that was just being started is not seen at
+once."""
 
 
 def begin() -> subprocess.Popen[bytes] | None:
-    """Marks this process's children from now on; None inside another session, which ends what this one leaves too."""
+    """Marks this process's children from now on; None inside another session, which ends what this
+    one leaves too."""
     if MARK in os.environ:
         return None
     mark = f"{os.getpid()}-{time.time_ns():x}"
     # Started before the mark is set, so that it does not find itself.
     waiting = subprocess.Popen(
-        [sys.executable, "-m", "tests.aftermath", mark], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True, cwd=ROOT
+        [sys.executable, "-m", "tests.aftermath", mark],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+        cwd=ROOT,
     )
     os.environ[MARK] = mark
     return waiting
@@ -45,7 +53,9 @@ def end(waiting: subprocess.Popen[bytes]) -> None:
     """The session is over: returns when what it left is gone, or will not go."""
     assert waiting.stdin is not None
     waiting.stdin.close()
-    with contextlib.suppress(subprocess.TimeoutExpired):  # what cannot be killed is no verdict on the tests
+    with contextlib.suppress(
+        subprocess.TimeoutExpired
+    ):  # what cannot be killed is no verdict on the tests
         waiting.wait(2 * PATIENCE)
     del os.environ[MARK]
 
@@ -68,7 +78,9 @@ def roots(processes: list[psutil.Process]) -> set[Path]:
     found = set()
     for process in processes:
         with contextlib.suppress(psutil.Error):
-            found |= {Path(word.removeprefix(flag)) for word in process.cmdline() if word.startswith(flag)}
+            found |= {
+                Path(word.removeprefix(flag)) for word in process.cmdline() if word.startswith(flag)
+            }
     return found
 
 

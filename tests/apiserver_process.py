@@ -3,7 +3,8 @@
     with ApiServerProcess.started(tmp_path) as server:
         client = Client(config.load(str(server.internal_kubeconfig)))
 
-or the fixtures `apiserver` (one a test) and `shared_apiserver` (one a module): `from tests.apiserver_process import apiserver`.
+or the fixtures `apiserver` (one a test) and `shared_apiserver` (one a module): `from
+tests.apiserver_process import apiserver`.
 """
 
 from __future__ import annotations
@@ -41,12 +42,14 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 class ApiServerProcess:
-    """One `hekla apiserver`.  `kubeconfig` is the HTTPS door, `internal_kubeconfig` the Unix socket."""
+    """One `hekla apiserver`.  `kubeconfig` is the HTTPS door, `internal_kubeconfig` the Unix
+    socket."""
 
     def __init__(self, directory: Path, *flags: str) -> None:
         self.directory = directory
         self.data = directory / "data"
-        # Socket paths are limited to some hundred bytes, which temporary directories of tests exceed.
+        # Socket paths are limited to some hundred bytes, which temporary directories of tests
+        # exceed.
         self._short = Path(tempfile.mkdtemp(prefix="hk"))
         self.socket = self._short / "api.sock"
         self.kubeconfig = self.data / "kubeconfig"
@@ -61,22 +64,34 @@ class ApiServerProcess:
         """Starts the server and waits until it is ready."""
         self.directory.mkdir(parents=True, exist_ok=True)
         command = [
-            sys.executable, "-m", "hekla", "apiserver", f"--data-dir={self.data}", f"--secure-port={self.port}",
-            f"--unix-socket={self.socket}", *self.flags,
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "hekla",
+            "apiserver",
+            f"--data-dir={self.data}",
+            f"--secure-port={self.port}",
+            f"--unix-socket={self.socket}",
+            *self.flags,
+        ]
         with self.log.open("ab") as output:
-            self.process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+            self.process = subprocess.Popen(
+                command, stdout=output, stderr=output, start_new_session=True
+            )
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
-                raise RuntimeError(f"the API server ended with {self.process.returncode}:\n{self.log.read_text()[-4000:]}")
+                raise RuntimeError(
+                    f"the API server ended with {self.process.returncode}:\n{self.log.read_text()[-4000:]}"
+                )
             if self._ready():
                 if self.port == 0:
                     self.port = self._https_port()
                 return self
             time.sleep(0.02)
         self.kill()
-        raise RuntimeError(f"the API server is not ready after {timeout} s:\n{self.log.read_text()[-4000:]}")
+        raise RuntimeError(
+            f"the API server is not ready after {timeout} s:\n{self.log.read_text()[-4000:]}"
+        )
 
     def _ready(self) -> bool:
         with contextlib.suppress(OSError, http.client.HTTPException):
@@ -89,7 +104,12 @@ class ApiServerProcess:
         return int(line.rpartition(":")[2])
 
     def request(
-        self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None, timeout: float = 30.0
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        timeout: float = 30.0,
     ) -> tuple[int, bytes]:
         """One request through the Unix socket."""
         connection = UnixConnection(self.socket, timeout)
@@ -146,7 +166,8 @@ class ApiServerProcess:
 
 
 class Kubernetes(ApiServerProcess):
-    """Kubernetes' own server in the same clothes.  Whoever started it ends it, and its one door is that of everybody."""
+    """Kubernetes' own server in the same clothes.  Whoever started it ends it, and its one door is
+    that of everybody."""
 
     def __init__(self, directory: Path, kubeconfig: Path, pki: Path, port: int) -> None:
         super().__init__(directory)
@@ -160,11 +181,18 @@ class Kubernetes(ApiServerProcess):
         from tests.deploy import accounts
 
         if not self._controllers.name:
-            self._controllers = accounts.grant(self.kubeconfig, "volcano-controllers", accounts.CONTROLLERS)
+            self._controllers = accounts.grant(
+                self.kubeconfig, "volcano-controllers", accounts.CONTROLLERS
+            )
         return self._controllers
 
     def request(
-        self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None, timeout: float = 30.0
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        timeout: float = 30.0,
     ) -> tuple[int, bytes]:
         connection = self.https()
         connection.timeout = timeout
@@ -178,7 +206,8 @@ class Kubernetes(ApiServerProcess):
     @classmethod
     @contextlib.contextmanager
     def alone(cls, directory: Path) -> Iterator[ApiServerProcess]:
-        """Without controllers, as Hekla's is in most tests: stories play the controllers' part themselves, and pods get no accounts."""
+        """Without controllers, as Hekla's is in most tests: stories play the controllers' part
+        themselves, and pods get no accounts."""
         from tests.kubernetes.reference import reference
 
         with reference("--disable-admission-plugins=ServiceAccount", controllers=False) as other:
@@ -196,7 +225,8 @@ def apiserver(tmp_path: Path) -> Iterator[ApiServerProcess]:
 
 @pytest.fixture(scope="module")
 def shared_apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerProcess]:
-    """One server for all tests of a module; with HEKLA_TEST_SERVER=kubernetes it is Kubernetes' own, which has to be built."""
+    """One server for all tests of a module; with HEKLA_TEST_SERVER=kubernetes it is Kubernetes'
+    own, which has to be built."""
     if os.environ.get(SERVER_VARIABLE) == "kubernetes":
         with Kubernetes.alone(tmp_path_factory.mktemp("kubernetes")) as server:
             yield server

@@ -1,4 +1,5 @@
-"""What holds for every test session: where its examples come from, how long its slow lane may take, and that it leaves nothing running."""
+"""What holds for every test session: where its examples come from, how long its slow lane may take,
+and that it leaves nothing running."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from tests import aftermath, lane
 
 # No limits of time for an example: they would measure what else the machine does.
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("landing", settings.get_profile("search"), derandomize=True, database=None, print_blob=True)
+settings.register_profile(
+    "landing", settings.get_profile("search"), derandomize=True, database=None, print_blob=True
+)
 settings.load_profile(os.environ.get("HEKLA_EXAMPLES", "search"))
 
 _aftermath = pytest.StashKey[subprocess.Popen[bytes] | None]()
@@ -21,7 +24,8 @@ _aftermath = pytest.StashKey[subprocess.Popen[bytes] | None]()
 
 def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # A session begun in the background ignores Ctrl-C, and so would all that it starts, also where that is what is tested.
+        # A session begun in the background ignores Ctrl-C, and so would all that it starts, also
+        # where that is what is tested.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[_aftermath] = aftermath.begin()
 
@@ -39,4 +43,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("slow") and lane.needs(item) > lane.left():
-        pytest.skip(f"{lane.needs(item):.0f} s are too much for what is left of the slow lane ({lane.MINUTES})")
+        pytest.skip(
+            f"{lane.needs(item):.0f} s are too much for what is left of the slow lane ({lane.MINUTES})"
+        )

@@ -1,7 +1,9 @@
-"""The slow lane's order and its end: the cheap and telling first, what has to be built or fetched last, and nothing that begins too late.
+"""The slow lane's order and its end: the cheap and telling first, what has to be built or fetched
+last, and nothing that begins too late.
 
-`.ci/run` says how many minutes there are; without that, as when one runs a slow test by hand, nothing is left out.  A test that
-takes more than a minute says so: `@pytest.mark.slow(seconds=300)`, on a machine that has everything.  What builds and fetches asks
+`.ci/run` says how many minutes there are; without that, as when one runs a slow test by hand,
+nothing is left out.  A test that takes more than a minute says so:
+`@pytest.mark.slow(seconds=300)`, on a machine that has everything.  What builds and fetches asks
 `left` how long it may try, and its tests are skipped when that is not enough.
 """
 
@@ -36,12 +38,15 @@ def needs(item: pytest.Item) -> float:
 
 
 def ordered(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Slow tests in the order of the lane.  A file stays together, for the sake of what its tests share."""
+    """Slow tests in the order of the lane.  A file stays together, for the sake of what its tests
+    share."""
     cost: dict[tuple[int, str], float] = defaultdict(float)
     for item in items:
         key = (_place(item), item.nodeid.partition("::")[0])
         cost[key] = max(cost[key], needs(item))
-    return sorted(items, key=lambda item: (_place(item), cost[_place(item), item.nodeid.partition("::")[0]]))
+    return sorted(
+        items, key=lambda item: (_place(item), cost[_place(item), item.nodeid.partition("::")[0]])
+    )
 
 
 def _place(item: pytest.Item) -> int:

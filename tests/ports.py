@@ -8,21 +8,26 @@ import socket
 from pathlib import Path
 
 LOWEST, HIGHEST = 20_000, 29_999
-"""Below the ports of services on nodes (30000 to 32767) and those that Linux gives to whoever asks for any (from 32768)."""
+"""Below the ports of services on nodes (30000 to 32767) and those that Linux gives to whoever asks
+for any (from 32768)."""
 GIVEN = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 _told: set[int] = set()
-"""What has been given: between two calls nobody may have begun to listen yet, and a cluster asks for several."""
+"""What has been given: between two calls nobody may have begun to listen yet, and a cluster asks
+for several."""
 
 
 def free_port() -> int:
-    """A port on which nobody listens, and which the system gives to no other connection or listener in between."""
+    """A port on which nobody listens, and which the system gives to no other connection or listener
+    in between."""
     with contextlib.suppress(OSError):
         if int(GIVEN.read_text().split()[0]) <= HIGHEST:
             return _bound(0)  # here it gives those too
     while True:
-        port = random.SystemRandom().randint(LOWEST, HIGHEST)  # a seeded one would give two tests the same
+        port = random.SystemRandom().randint(
+            LOWEST, HIGHEST
+        )  # a seeded one would give two tests the same
         if port not in _told:
             with contextlib.suppress(OSError):  # somebody is there
                 _told.add(_bound(port))

@@ -1,4 +1,5 @@
-"""A session that is killed leaves no process behind, however well its clusters were made to outlive their starters."""
+"""A session that is killed leaves no process behind, however well its clusters were made to outlive
+their starters."""
 
 from __future__ import annotations
 
@@ -60,9 +61,15 @@ def aliases() -> list[str]:
 
 @pytest.mark.parametrize("killed", [True, False], ids=["killed", "ended"])
 def test_what_was_started_ends_with_the_session(killed: bool) -> None:
-    """Also what is in a session of its own, and what has an environment of its own but a marked parent."""
+    """Also what is in a session of its own, and what has an environment of its own but a marked
+    parent."""
     session = subprocess.Popen(
-        [sys.executable, "-c", SESSION], cwd=ROOT, env=outside(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", SESSION],
+        cwd=ROOT,
+        env=outside(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert session.stdin is not None and session.stdout is not None
     started = [psutil.Process(int(pid)) for pid in session.stdout.readline().split()]
@@ -84,9 +91,24 @@ def test_a_cluster_ends_with_the_session_that_was_killed(tmp_path: Path) -> None
     place = tmp_path / "place"
     story = tmp_path / "test_story.py"
     story.write_text(KILLED.replace("{place!r}", repr(str(place))))
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT),
-               "-p", "tests.conftest", str(story)]  # fmt: skip
-    done = subprocess.run(command, cwd=ROOT, env=outside(), capture_output=True, text=True, timeout=120, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        str(ROOT / "pyproject.toml"),
+        "--rootdir",
+        str(ROOT),
+        "-p",
+        "tests.conftest",
+        str(story),
+    ]
+    done = subprocess.run(
+        command, cwd=ROOT, env=outside(), capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
     cluster = place.read_text()
 
@@ -98,4 +120,8 @@ def test_a_cluster_ends_with_the_session_that_was_killed(tmp_path: Path) -> None
         return found
 
     until("every process of the cluster is gone", lambda: not named(), 40)
-    until("the interface of its network is gone", lambda: not any(cluster in alias for alias in aliases()), 20)
+    until(
+        "the interface of its network is gone",
+        lambda: not any(cluster in alias for alias in aliases()),
+        20,
+    )

@@ -1,4 +1,5 @@
-"""The structure of the code: no large circle of imports, type-only ones counted, and no crowded folder."""
+"""The structure of the code: no large circle of imports, type-only ones counted, and no crowded
+folder."""
 
 from __future__ import annotations
 
@@ -68,7 +69,10 @@ def test_circles_are_found() -> None:
 
 def test_no_circle_of_imports_is_large() -> None:
     known = modules()
-    arrows = {module: {one for one in imported(path, known) if one in known and one != module} for module, path in known.items()}
+    arrows = {
+        module: {one for one in imported(path, known) if one in known and one != module}
+        for module, path in known.items()
+    }
     large = [sorted(circle) for circle in circles(arrows) if len(circle) > MOST_IN_A_CIRCLE]
     assert not large
 

@@ -26,7 +26,9 @@ class Item:
 
 def item(nodeid: str, seconds: float | None = 0, **params: str) -> pytest.Item:
     """`seconds`: what its mark says, 0 where that says nothing, None where it has none."""
-    mark = None if seconds is None else SimpleNamespace(kwargs={"seconds": seconds} if seconds else {})
+    mark = (
+        None if seconds is None else SimpleNamespace(kwargs={"seconds": seconds} if seconds else {})
+    )
     return cast("pytest.Item", Item(nodeid, mark, SimpleNamespace(params=params)))
 
 
@@ -34,22 +36,41 @@ def test_the_cheap_comes_first_and_what_has_to_be_built_last() -> None:
     given = [
         item("tests/kubernetes/test_judgement.py::test_specs", 240),
         item("tests/scheduler/test_live.py::test_binds[kubernetes]", 90, at="kubernetes"),
-        item("tests/frameworks/test_isolation.py::test_mpi"), item("tests/clients/test_helm.py::test_chart"),
-        item("tests/apiserver/test_kills.py::test_long", 200), item("tests/apiserver/test_fuzz.py::test_random", 90),
-        item("tests/kube/test_restarts.py::test_kills"), item("tests/kube/test_cache.py::test_quick", None),
-    ]  # fmt: skip
-    assert [one.nodeid.split("/")[1] + ":" + one.nodeid.rpartition("_")[2] for one in lane.ordered(given)] == [
-        "kube:quick", "kube:kills", "apiserver:random", "apiserver:long", "clients:chart", "frameworks:mpi",
-        "scheduler:binds[kubernetes]", "kubernetes:specs",
-    ]  # fmt: skip
+        item("tests/frameworks/test_isolation.py::test_mpi"),
+        item("tests/clients/test_helm.py::test_chart"),
+        item("tests/apiserver/test_kills.py::test_long", 200),
+        item("tests/apiserver/test_fuzz.py::test_random", 90),
+        item("tests/kube/test_restarts.py::test_kills"),
+        item("tests/kube/test_cache.py::test_quick", None),
+    ]
+    assert [
+        one.nodeid.split("/")[1] + ":" + one.nodeid.rpartition("_")[2]
+        for one in lane.ordered(given)
+    ] == [
+        "kube:quick",
+        "kube:kills",
+        "apiserver:random",
+        "apiserver:long",
+        "clients:chart",
+        "frameworks:mpi",
+        "scheduler:binds[kubernetes]",
+        "kubernetes:specs",
+    ]
 
 
 def test_a_file_stays_together_in_its_order() -> None:
-    given = [item("tests/cluster/test_a.py::test_1"), item("tests/cluster/test_a.py::test_2", 130), item("tests/cluster/test_b.py::test_1"),
-             item("tests/cluster/test_a.py::test_3")]  # fmt: skip
+    given = [
+        item("tests/cluster/test_a.py::test_1"),
+        item("tests/cluster/test_a.py::test_2", 130),
+        item("tests/cluster/test_b.py::test_1"),
+        item("tests/cluster/test_a.py::test_3"),
+    ]
     assert [one.nodeid.removeprefix("tests/cluster/test_") for one in lane.ordered(given)] == [
-        "b.py::test_1", "a.py::test_1", "a.py::test_2", "a.py::test_3",
-    ]  # fmt: skip
+        "b.py::test_1",
+        "a.py::test_1",
+        "a.py::test_2",
+        "a.py::test_3",
+    ]
 
 
 def test_without_a_limit_everything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,12 +79,16 @@ def test_without_a_limit_everything_runs(monkeypatch: pytest.MonkeyPatch) -> Non
     conftest.pytest_runtest_setup(item("tests/kubernetes/test_judgement.py::test_specs", 100_000))
 
 
-def test_what_would_end_too_late_is_left_out_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_would_end_too_late_is_left_out_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv(lane.MINUTES, "40")
     monkeypatch.setattr(lane, "BEGAN", lane.time.monotonic() - 38 * 60)
     assert 100 < lane.left() <= 120
     conftest.pytest_runtest_setup(item("tests/kube/test_restarts.py::test_kills"))
-    with pytest.raises(pytest.skip.Exception, match="240 s are too much for what is left of the slow lane"):
+    with pytest.raises(
+        pytest.skip.Exception, match="240 s are too much for what is left of the slow lane"
+    ):
         conftest.pytest_runtest_setup(item("tests/kubernetes/test_judgement.py::test_specs", 240))
     monkeypatch.setattr(lane, "BEGAN", lane.time.monotonic() - 41 * 60)
     conftest.pytest_runtest_setup(item("tests/kube/test_cache.py::test_quick", None))

@@ -1,8 +1,9 @@
 """The server's certificate: given by files, or made here, and replaced without a restart.
 
-A certificate of our own is renewed after half of its life.  The order of a renewal matters: the new authority is announced to
-the API server first, beside the old one, and only then does the server show a certificate of the new one, so that no review
-in between meets a certificate that its caller does not trust.
+A certificate of our own is renewed after half of its life.  The order of a renewal matters: the new
+authority is announced to the API server first, beside the old one, and only then does the server
+show a certificate of the new one, so that no review in between meets a certificate that its caller
+does not trust.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 LIFETIME = datetime.timedelta(days=365)
 SLACK = datetime.timedelta(minutes=5)  # clocks of other machines run behind
 MOST = 16
-"""Authorities announced at one time: one a copy of the server, and those of copies that were there before."""
+"""Authorities announced at one time: one a copy of the server, and those of copies that were there
+before."""
 
 
 class CertificateError(Exception):
@@ -92,7 +94,10 @@ class Own:
 
 def make(names: Sequence[str], now: datetime.datetime, lifetime: datetime.timedelta) -> Pair:
     """A new authority and a server certificate under it, for host names and addresses."""
-    authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    authority_key, key = (
+        ec.generate_private_key(ec.SECP256R1()),
+        ec.generate_private_key(ec.SECP256R1()),
+    )
     issuer = _name(f"{names[0]} admission authority")
 
     def builder(subject: x509.Name, public: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
@@ -111,19 +116,28 @@ def make(names: Sequence[str], now: datetime.datetime, lifetime: datetime.timede
         builder(issuer, authority_key.public_key())
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key()), critical=False)
+        .add_extension(
+            x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key()), critical=False
+        )
         .sign(authority_key, hashes.SHA256())
     )
     certificate = (
         builder(_name(names[0]), key.public_key())
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False
+        )
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()),
+            critical=False,
+        )
         .sign(authority_key, hashes.SHA256())
     )
     pem = serialization.Encoding.PEM
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    private = key.private_bytes(
+        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
     return Pair(authority.public_bytes(pem), certificate.public_bytes(pem), private)
 
 
@@ -147,22 +161,32 @@ def context_of(pair: Pair) -> ssl.SSLContext:
 
 def show(context: ssl.SSLContext, pair: Pair) -> None:
     """Let the context show this pair to every connection that is opened from now on."""
-    with tempfile.TemporaryDirectory() as directory:  # OpenSSL reads files only; the directory is ours alone
+    with (
+        tempfile.TemporaryDirectory() as directory
+    ):  # OpenSSL reads files only; the directory is ours alone
         chain = Path(directory) / "pair.pem"
         chain.touch(0o600)
         chain.write_bytes(pair.certificate + b"\n" + pair.key)
         try:
             context.load_cert_chain(chain)
         except ssl.SSLError as error:
-            raise CertificateError(f"the certificate and key cannot be used: {error.reason or error}") from error
+            raise CertificateError(
+                f"the certificate and key cannot be used: {error.reason or error}"
+            ) from error
 
 
 def bundle(announced: bytes, authority: bytes, now: datetime.datetime, limit: int = MOST) -> bytes:
-    """The authorities to announce: those announced so far that are still valid, and this one, last when it is new; `limit` at most."""
-    kept = {certificate.public_bytes(serialization.Encoding.PEM): None for certificate in _certificates(announced)
-            if certificate.not_valid_after_utc > now}  # fmt: skip
+    """The authorities to announce: those announced so far that are still valid, and this one, last
+    when it is new; `limit` at most."""
+    kept = {
+        certificate.public_bytes(serialization.Encoding.PEM): None
+        for certificate in _certificates(announced)
+        if certificate.not_valid_after_utc > now
+    }
     if authority in kept:
-        return b"".join(kept)  # in the order that is there: copies of this server would change it by turns
+        return b"".join(
+            kept
+        )  # in the order that is there: copies of this server would change it by turns
     return b"".join([*kept][-(limit - 1) :]) + authority
 
 

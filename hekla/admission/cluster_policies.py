@@ -1,9 +1,12 @@
-"""The rules of admission that a cluster can keep by itself: ValidatingAdmissionPolicies and MutatingAdmissionPolicies.
+"""The rules of admission that a cluster can keep by itself: ValidatingAdmissionPolicies and
+MutatingAdmissionPolicies.
 
-`hekla policies` prints them.  They ask for no server of ours: what is refused is refused while every pod of Hekla is away.  They
-are weaker than the webhooks where a rule has to know other objects (queues and their tree), walk a graph to its end (cycles of
-dependencies), or know the whole of a pod.  Names and texts are those of the reference (api-and-admission 5.5, 5.6); where it
-leaves a rule out that CEL can express, or refuses what the webhook lets in, these follow the webhook (decision 0190).
+`hekla policies` prints them.  They ask for no server of ours: what is refused is refused while
+every pod of Hekla is away.  They are weaker than the webhooks where a rule has to know other
+objects (queues and their tree), walk a graph to its end (cycles of dependencies), or know the whole
+of a pod.  Names and texts are those of the reference (api-and-admission 5.5, 5.6); where it leaves
+a rule out that CEL can express, or refuses what the webhook lets in, these follow the webhook
+(decision 0190).
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ HIERARCHY, WEIGHTS = "volcano.sh/hierarchy", "volcano.sh/hierarchy-weights"
 
 
 class Policy(NamedTuple):
-    """One policy: `resource` is (group, version, plural); `rules` are (expression, message), `variables` (name, expression)."""
+    """One policy: `resource` is (group, version, plural); `rules` are (expression, message),
+    `variables` (name, expression)."""
 
     name: str
     resource: tuple[str, str, str]
@@ -37,13 +41,25 @@ def _words(*words: str) -> str:
 
 
 _EVENTS = _words(
-    Event.ANY, Event.POD_FAILED, Event.POD_EVICTED, Event.POD_PENDING, Event.JOB_UNKNOWN, Event.TASK_COMPLETED, Event.TASK_FAILED,
+    Event.ANY,
+    Event.POD_FAILED,
+    Event.POD_EVICTED,
+    Event.POD_PENDING,
+    Event.JOB_UNKNOWN,
+    Event.TASK_COMPLETED,
+    Event.TASK_FAILED,
     "JobUpdated",
-)  # fmt: skip
+)
 _ACTIONS = _words(
-    Action.ABORT_JOB, Action.RESTART_JOB, Action.RESTART_TASK, Action.RESTART_POD, Action.RESTART_PARTITION, Action.TERMINATE_JOB,
-    Action.COMPLETE_JOB, Action.RESUME_JOB,
-)  # fmt: skip
+    Action.ABORT_JOB,
+    Action.RESTART_JOB,
+    Action.RESTART_TASK,
+    Action.RESTART_POD,
+    Action.RESTART_PARTITION,
+    Action.TERMINATE_JOB,
+    Action.COMPLETE_JOB,
+    Action.RESUME_JOB,
+)
 _JOB = ("batch.volcano.sh", "v1alpha1", "jobs")
 _EVENTS_OF = "(has(p.event) && p.event != '' ? [p.event] : []) + p.?events.orValue([])"
 
@@ -55,10 +71,19 @@ def _lifecycle(policies: str) -> tuple[tuple[str, str], ...]:
     return tuple(
         (f"!variables.created || {policies}.all(l, {expression})", message)
         for expression, message in (
-            (f"l.all(p, !({given} && has(p.exitCode)))", "must not specify event and exitCode simultaneously"),
-            (f"l.all(p, {given} || has(p.exitCode))", "either event and exitCode should be specified"),
+            (
+                f"l.all(p, !({given} && has(p.exitCode)))",
+                "must not specify event and exitCode simultaneously",
+            ),
+            (
+                f"l.all(p, {given} || has(p.exitCode))",
+                "either event and exitCode should be specified",
+            ),
             (f"{events}.all(es, es.all(e, e in {_EVENTS}))", "invalid policy event"),
-            (f"l.all(p, !({given}) || p.?action.orValue('') in {_ACTIONS})", "invalid policy action"),
+            (
+                f"l.all(p, !({given}) || p.?action.orValue('') in {_ACTIONS})",
+                "invalid policy action",
+            ),
             ("l.all(p, !has(p.exitCode) || p.exitCode != 0)", "0 is not a valid error code"),
             (
                 f"l.all(p, l.filter(q, ({_EVENTS_OF.replace('p.', 'q.')}).exists(e, e in ({_EVENTS_OF}))).size() <= 1)",
@@ -81,10 +106,13 @@ def _same(name: str, default: str) -> str:
 
 
 _TASK_MINIMUM = "(has(t.minAvailable) ? t.minAvailable : t.?replicas.orValue(0))"
-_SIZES = "object.spec.?minAvailable.orValue(0) <= variables.tasks.map(t, t.?replicas.orValue(0)).sum()"
+_SIZES = (
+    "object.spec.?minAvailable.orValue(0) <= variables.tasks.map(t, t.?replicas.orValue(0)).sum()"
+)
 _TIERS = "!(has({0}) && has({0}.highestTierAllowed) && {0}.?highestTierName.orValue('') != '')"
 _PARTITIONS = (
-    "{0}.all(t, !has(t.partitionPolicy) || t.?replicas.orValue(0) == t.partitionPolicy.totalPartitions * t.partitionPolicy.partitionSize)"
+    "{0}.all(t, !has(t.partitionPolicy) || t.?replicas.orValue(0) == "
+    "t.partitionPolicy.totalPartitions * t.partitionPolicy.partitionSize)"
 )
 _NAMED = "size({0}) <= 63 && {0}.matches('^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$')"
 
@@ -96,18 +124,35 @@ JOBS = Policy(
         ("!variables.created || size(variables.tasks) > 0", "No task specified in job spec"),
         ("object.spec.?minAvailable.orValue(0) >= 0", "job 'minAvailable' must be >= 0"),
         ("object.spec.?maxRetry.orValue(0) >= 0", "'maxRetry' cannot be less than zero"),
-        ("object.spec.?ttlSecondsAfterFinished.orValue(0) >= 0", "'ttlSecondsAfterFinished' cannot be less than zero"),
-        ("!variables.created || variables.names.all(n, variables.names.exists_one(m, m == n))", "duplicated task name found"),
+        (
+            "object.spec.?ttlSecondsAfterFinished.orValue(0) >= 0",
+            "'ttlSecondsAfterFinished' cannot be less than zero",
+        ),
+        (
+            "!variables.created || variables.names.all(n, variables.names.exists_one(m, m == n))",
+            "duplicated task name found",
+        ),
         (
             "!variables.created || variables.names.all(n, size(n) <= 63 && n.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'))",
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters",
         ),
         ("variables.tasks.all(t, t.?replicas.orValue(0) >= 0)", "'replicas' < 0 in task"),
         ("variables.tasks.all(t, t.?minAvailable.orValue(0) >= 0)", "'minAvailable' < 0 in task"),
-        (f"variables.tasks.all(t, {_TASK_MINIMUM} <= t.?replicas.orValue(0))", "'minAvailable' is greater than 'replicas' in task"),
-        (f"!variables.created || {_SIZES}", "job 'minAvailable' should not be greater than total replicas in tasks"),
-        *_lifecycle("([object.spec.?policies.orValue([])] + variables.tasks.map(t, t.?policies.orValue([])))"),
-        ("!variables.created || variables.volumes.all(v, v.?mountPath.orValue('') != '')", "mountPath is required"),
+        (
+            f"variables.tasks.all(t, {_TASK_MINIMUM} <= t.?replicas.orValue(0))",
+            "'minAvailable' is greater than 'replicas' in task",
+        ),
+        (
+            f"!variables.created || {_SIZES}",
+            "job 'minAvailable' should not be greater than total replicas in tasks",
+        ),
+        *_lifecycle(
+            "([object.spec.?policies.orValue([])] + variables.tasks.map(t, t.?policies.orValue([])))"
+        ),
+        (
+            "!variables.created || variables.volumes.all(v, v.?mountPath.orValue('') != '')",
+            "mountPath is required",
+        ),
         (
             "!variables.created || variables.volumes.all(v, variables.volumes.exists_one(w, w.?mountPath == v.?mountPath))",
             "duplicated mountPath found",
@@ -120,10 +165,19 @@ JOBS = Policy(
             "!variables.created || variables.volumes.all(v, !has(v.volumeClaim) || v.?volumeClaimName.orValue('') == '')",
             "conflict: If you want to use an existing PVC, just specify VolumeClaimName.",
         ),
-        (f"object.spec.?plugins.orValue({{}}).all(p, p in {_words(*sorted(PLUGINS))})", "unable to find job plugin"),
+        (
+            f"object.spec.?plugins.orValue({{}}).all(p, p in {_words(*sorted(PLUGINS))})",
+            "unable to find job plugin",
+        ),
         (_TIERS.format("object.spec.networkTopology"), BOTH_TIERS),
-        (f"variables.tasks.all(t, !has(t.partitionPolicy) || {_TIERS.format('t.partitionPolicy.networkTopology')})", BOTH_TIERS),
-        (_PARTITIONS.format("variables.tasks"), "'Replicas' are not equal to TotalPartitions*PartitionSize in task"),
+        (
+            f"variables.tasks.all(t, !has(t.partitionPolicy) || {_TIERS.format('t.partitionPolicy.networkTopology')})",
+            BOTH_TIERS,
+        ),
+        (
+            _PARTITIONS.format("variables.tasks"),
+            "'Replicas' are not equal to TotalPartitions*PartitionSize in task",
+        ),
         (
             "variables.tasks.all(t, !has(t.partitionPolicy) || t.partitionPolicy.?minPartitions.orValue(0) == 0 || !has(t.minAvailable) || "
             "t.partitionPolicy.minPartitions * t.partitionPolicy.partitionSize == t.minAvailable)",
@@ -134,20 +188,34 @@ JOBS = Policy(
             "d in variables.names && d != t.?name.orValue('') && t.dependsOn.name.exists_one(o, o == d)))",
             "job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG)",
         ),
-        (f"!variables.created || ({_NAMED.format('object.metadata.name')})", "job name errors: it has to be a qualified name"),
+        (
+            f"!variables.created || ({_NAMED.format('object.metadata.name')})",
+            "job name errors: it has to be a qualified name",
+        ),
         (
             "!variables.created || variables.names.all(n, size(object.metadata.name + '-' + n) <= 61)",
             "create pod with name validate failed: it is longer than 63 characters",
         ),
-        ("variables.created || size(variables.tasks) == size(variables.before)", "job updates may not add or remove tasks"),
-        (f"variables.created || {_SIZES}", "job 'minAvailable' must not be greater than total replicas"),
+        (
+            "variables.created || size(variables.tasks) == size(variables.before)",
+            "job updates may not add or remove tasks",
+        ),
+        (
+            f"variables.created || {_SIZES}",
+            "job 'minAvailable' must not be greater than total replicas",
+        ),
         (
             "variables.created || ("
             + " && ".join(
                 _same(name, default)
                 for name, default in (
-                    ("queue", "'default'"), ("schedulerName", "'volcano'"), ("maxRetry", "3"), ("policies", "[]"),
-                    ("ttlSecondsAfterFinished", "-1"), ("minSuccess", "-1"), ("runningEstimate", "''"),
+                    ("queue", "'default'"),
+                    ("schedulerName", "'volcano'"),
+                    ("maxRetry", "3"),
+                    ("policies", "[]"),
+                    ("ttlSecondsAfterFinished", "-1"),
+                    ("minSuccess", "-1"),
+                    ("runningEstimate", "''"),
                 )
             )
             + ")",
@@ -158,7 +226,11 @@ JOBS = Policy(
             "variables.before[i].?name.orValue('') == variables.tasks[i].?name.orValue(variables.before[i].?name.orValue('')) && "
             + " && ".join(
                 f"variables.before[i].?{name}.orValue({default}) == variables.tasks[i].?{name}.orValue({default})"
-                for name, default in (("policies", "[]"), ("maxRetry", "3"), ("topologyPolicy", "''"))
+                for name, default in (
+                    ("policies", "[]"),
+                    ("maxRetry", "3"),
+                    ("topologyPolicy", "''"),
+                )
             )
             + " && variables.before[i].template.?spec.?containers.orValue([]).map(c, [c.?name.orValue(''), c.?image.orValue('')]) == "
             "variables.tasks[i].template.?spec.?containers.orValue([]).map(c, [c.?name.orValue(''), c.?image.orValue('')]))",
@@ -176,7 +248,7 @@ JOBS = Policy(
         ),
         ("volumes", "object.spec.?volumes.orValue([])"),
     ),
-)  # fmt: skip
+)
 
 _AMOUNT = "quantity(string({0}))"
 _STILL = "request.operation == 'DELETE' || "
@@ -186,10 +258,16 @@ QUEUES = Policy(
     ("scheduling.volcano.sh", "v1beta1", "queues"),
     ("CREATE", "UPDATE", "DELETE"),
     (
-        (_STILL + "object.?status.?state.orValue('') in ['', 'Open', 'Closed']", "queue state must be in [Open, Closed]"),
+        (
+            _STILL + "object.?status.?state.orValue('') in ['', 'Open', 'Closed']",
+            "queue state must be in [Open, Closed]",
+        ),
         *(
-            (_STILL + f"variables.{field}.all(r, {_AMOUNT.format(f'variables.{field}[r]')}.compareTo(quantity('0')) >= 0)",
-             f"{field}: must be greater than or equal to 0")
+            (
+                _STILL
+                + f"variables.{field}.all(r, {_AMOUNT.format(f'variables.{field}[r]')}.compareTo(quantity('0')) >= 0)",
+                f"{field}: must be greater than or equal to 0",
+            )
             for field in ("capability", "deserved", "guarantee")
         ),
         (
@@ -208,22 +286,41 @@ QUEUES = Policy(
             f"{HIERARCHY} must have the same length with {WEIGHTS}",
         ),
         (
-            _STILL + "(variables.hierarchy == '' && variables.weights == '') || variables.weights.split('/').all(w, "
+            _STILL
+            + "(variables.hierarchy == '' && variables.weights == '') || variables.weights.split('/').all(w, "
             "w.matches('^[0-9]+([.][0-9]+)?$') && double(w) > 0.0)",
             f"weights in {WEIGHTS} must be larger than 0",
         ),
-        ("request.operation == 'DELETE' || object.?spec.?parent.orValue('') != object.metadata.name", "queue cannot use itself as parent"),
-        ("request.operation != 'DELETE' || oldObject.metadata.name != 'default'", "`default` queue can not be deleted"),
-        ("request.operation != 'DELETE' || oldObject.metadata.name != 'root'", "`root` queue can not be deleted"),
+        (
+            "request.operation == 'DELETE' || object.?spec.?parent.orValue('') != object.metadata.name",
+            "queue cannot use itself as parent",
+        ),
+        (
+            "request.operation != 'DELETE' || oldObject.metadata.name != 'default'",
+            "`default` queue can not be deleted",
+        ),
+        (
+            "request.operation != 'DELETE' || oldObject.metadata.name != 'root'",
+            "`root` queue can not be deleted",
+        ),
     ),
     variables=(
         ("capability", "request.operation == 'DELETE' ? {} : object.?spec.?capability.orValue({})"),
         ("deserved", "request.operation == 'DELETE' ? {} : object.?spec.?deserved.orValue({})"),
-        ("guarantee", "request.operation == 'DELETE' ? {} : object.?spec.?guarantee.?resource.orValue({})"),
-        ("hierarchy", f"request.operation == 'DELETE' ? '' : object.metadata.?annotations['{HIERARCHY}'].orValue('')"),
-        ("weights", f"request.operation == 'DELETE' ? '' : object.metadata.?annotations['{WEIGHTS}'].orValue('')"),
+        (
+            "guarantee",
+            "request.operation == 'DELETE' ? {} : object.?spec.?guarantee.?resource.orValue({})",
+        ),
+        (
+            "hierarchy",
+            f"request.operation == 'DELETE' ? '' : object.metadata.?annotations['{HIERARCHY}'].orValue('')",
+        ),
+        (
+            "weights",
+            f"request.operation == 'DELETE' ? '' : object.metadata.?annotations['{WEIGHTS}'].orValue('')",
+        ),
     ),
-)  # fmt: skip
+)
 
 POD_GROUPS = Policy(
     "podgroup-validation-policy",
@@ -231,7 +328,10 @@ POD_GROUPS = Policy(
     ("CREATE",),
     (
         (_TIERS.format("object.spec.networkTopology"), BOTH_TIERS + "."),
-        (f"object.?spec.?subGroupPolicy.orValue([]).all(p, {_TIERS.format('p.networkTopology')})", BOTH_TIERS + "."),
+        (
+            f"object.?spec.?subGroupPolicy.orValue([]).all(p, {_TIERS.format('p.networkTopology')})",
+            BOTH_TIERS + ".",
+        ),
     ),
 )
 
@@ -257,7 +357,10 @@ PODS = Policy(
         _budget(JDB_MAX_UNAVAILABLE),
     ),
     conditions=(
-        ("batch-scheduler", "has(object.spec.schedulerName) && object.spec.schedulerName == 'volcano'"),
+        (
+            "batch-scheduler",
+            "has(object.spec.schedulerName) && object.spec.schedulerName == 'volcano'",
+        ),
         ("annotated", "has(object.metadata.annotations)"),
     ),
 )
@@ -288,7 +391,11 @@ HYPER_NODES = Policy(
                 f"size(p.replace('{_ESCAPE}{b}', '').split('{b}')))",
                 f"member regexMatch pattern is invalid: unmatched {name}",
             )
-            for a, b, name in (("(", ")", "parentheses"), ("[", "]", "square brackets"), ("{", "}", "curly braces"))
+            for a, b, name in (
+                ("(", ")", "parentheses"),
+                ("[", "]", "square brackets"),
+                ("{", "}", "curly braces"),
+            )
         ),
     ),
     variables=(
@@ -299,7 +406,7 @@ HYPER_NODES = Policy(
             ".map(m, m.selector.regexMatch.?pattern.orValue(''))",
         ),
     ),
-)  # fmt: skip
+)
 
 JOB_FLOWS = Policy(
     "jobflow-validation-policy",
@@ -310,7 +417,10 @@ JOB_FLOWS = Policy(
             "variables.flows.all(f, f.?dependsOn.?targets.orValue([]).all(t, variables.flows.exists(o, o.name == t)))",
             "jobflow Flow is not DAG: vertex is not defined",
         ),
-        ("variables.flows.all(f, !(f.name in f.?dependsOn.?targets.orValue([])))", "jobflow Flow is not DAG"),
+        (
+            "variables.flows.all(f, !(f.name in f.?dependsOn.?targets.orValue([])))",
+            "jobflow Flow is not DAG",
+        ),
         (
             "variables.flows.all(f, !f.?dependsOn.?targets.orValue([]).exists(t, variables.flows.exists(o, o.name == t && "
             "f.name in o.?dependsOn.?targets.orValue([]))))",
@@ -335,7 +445,10 @@ CRON_JOBS = Policy(
             "size(object.spec.schedule.trim().split(' ').filter(part, part != '')) == 5",
             "schedule is not a valid cron expression",
         ),
-        ("object.?spec.?timeZone.orValue('UTC') != ''", "timeZone must be nil or non-empty string, got empty string"),
+        (
+            "object.?spec.?timeZone.orValue('UTC') != ''",
+            "timeZone must be nil or non-empty string, got empty string",
+        ),
         (
             "object.?spec.?timeZone.orValue('UTC').lowerAscii() != 'local'",
             "timeZone can't be Local, and must be defined in https://www.iana.org/time-zones",
@@ -352,7 +465,9 @@ VALIDATING = (JOBS, QUEUES, POD_GROUPS, PODS, HYPER_NODES, JOB_FLOWS, CRON_JOBS)
 
 def objects() -> list[Tree]:
     """All policies and their bindings, ready to be applied."""
-    return [tree for policy in VALIDATING for tree in validating(policy)] + [tree for name in MUTATING for tree in mutating(name)]
+    return [tree for policy in VALIDATING for tree in validating(policy)] + [
+        tree for name in MUTATING for tree in mutating(name)
+    ]
 
 
 def validating(policy: Policy) -> list[Tree]:
@@ -362,17 +477,32 @@ def validating(policy: Policy) -> list[Tree]:
         "matchConstraints": {
             "resourceRules": [_rule(policy.resource, policy.operations)],
         },
-        "variables": [{"name": name, "expression": expression} for name, expression in policy.variables],
-        "matchConditions": [{"name": name, "expression": expression} for name, expression in policy.conditions],
-        "validations": [{"expression": expression, "message": message, "reason": "Invalid"} for expression, message in policy.rules],
+        "variables": [
+            {"name": name, "expression": expression} for name, expression in policy.variables
+        ],
+        "matchConditions": [
+            {"name": name, "expression": expression} for name, expression in policy.conditions
+        ],
+        "validations": [
+            {"expression": expression, "message": message, "reason": "Invalid"}
+            for expression, message in policy.rules
+        ],
     }
     return [
-        _object("ValidatingAdmissionPolicy", policy.name, {key: value for key, value in spec.items() if value}),
-        _object("ValidatingAdmissionPolicyBinding", f"{policy.name}-binding", {"policyName": policy.name, "validationActions": ["Deny"]}),
+        _object(
+            "ValidatingAdmissionPolicy",
+            policy.name,
+            {key: value for key, value in spec.items() if value},
+        ),
+        _object(
+            "ValidatingAdmissionPolicyBinding",
+            f"{policy.name}-binding",
+            {"policyName": policy.name, "validationActions": ["Deny"]},
+        ),
     ]
 
 
-# -- what is filled in ------------------------------------------------------------------------------------------------------
+# -- what is filled in -----------------------------------------------------------------------------
 
 _ADD = "JSONPatch{{op: 'add', path: {0}, value: {1}}}"
 _EMPTY: str = "[]"
@@ -384,14 +514,20 @@ def _when(condition: str, path: str, value: str) -> str:
 
 def _tasks(condition: str, field: str, value: str) -> str:
     """A patch for each task i (as t) that fulfils a condition."""
-    return f"variables.tasks.transformList(i, t, {condition}, " + _ADD.format(f"'/spec/tasks/' + string(i) + '/{field}'", value) + ")"
+    return (
+        f"variables.tasks.transformList(i, t, {condition}, "
+        + _ADD.format(f"'/spec/tasks/' + string(i) + '/{field}'", value)
+        + ")"
+    )
 
 
 _LEAST = (
     "(t.?partitionPolicy.?minPartitions.orValue(0) > 0 ? t.partitionPolicy.minPartitions * t.partitionPolicy.partitionSize : "
     "t.?replicas.orValue(0))"
 )
-_NEEDS_SVC = " || ".join(f"'{name}' in object.spec.plugins" for name in ("tensorflow", "mpi", "pytorch", "ray"))
+_NEEDS_SVC = " || ".join(
+    f"'{name}' in object.spec.plugins" for name in ("tensorflow", "mpi", "pytorch", "ray")
+)
 
 MUTATING: dict[str, tuple[tuple[str, str, str], tuple[str, ...], tuple[tuple[str, str], ...], str]] = {
     "volcano-job-mutation": (
@@ -441,7 +577,8 @@ MUTATING: dict[str, tuple[tuple[str, str, str], tuple[str, ...], tuple[tuple[str
         _when("object.spec.?queue.orValue('default') == 'default' && variables.queue != ''", "'/spec/queue'", "variables.queue"),
     ),
 }  # fmt: skip
-"""Name without its ending -> (resource, operations, variables, expression of a list of JSON patches)."""
+"""Name without its ending -> (resource, operations, variables, expression of a list of JSON
+patches)."""
 
 
 def mutating(name: str) -> list[Tree]:
@@ -458,13 +595,20 @@ def mutating(name: str) -> list[Tree]:
     }
     return [
         _object("MutatingAdmissionPolicy", f"{name}-policy", spec),
-        _object("MutatingAdmissionPolicyBinding", f"{name}-binding", {"policyName": f"{name}-policy"}),
+        _object(
+            "MutatingAdmissionPolicyBinding", f"{name}-binding", {"policyName": f"{name}-policy"}
+        ),
     ]
 
 
 def _rule(resource: tuple[str, str, str], operations: tuple[str, ...]) -> Tree:
     group, version, plural = resource
-    return {"apiGroups": [group], "apiVersions": [version], "operations": list(operations), "resources": [plural]}
+    return {
+        "apiGroups": [group],
+        "apiVersions": [version],
+        "operations": list(operations),
+        "resources": [plural],
+    }
 
 
 def _object(kind: str, name: str, spec: Tree) -> Tree:

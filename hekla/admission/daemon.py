@@ -1,7 +1,7 @@
 """`hekla admission`: the webhook server as a process.  Reference: api-and-admission 5.1.
 
-It serves first and registers then, so that the API server never calls a door that is still shut; from there one loop keeps
-the configurations, the certificates and the resource groups up to date.
+It serves first and registers then, so that the API server never calls a door that is still shut;
+from there one loop keeps the configurations, the certificates and the resource groups up to date.
 """
 
 from __future__ import annotations
@@ -15,10 +15,24 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from hekla.admission.certificates import CertificateError, Files, Own, Source, bundle, context_of, show
+from hekla.admission.certificates import (
+    CertificateError,
+    Files,
+    Own,
+    Source,
+    bundle,
+    context_of,
+    show,
+)
 from hekla.admission.registration import Where, register
 from hekla.admission.registry import ADMISSIONS, Admission
-from hekla.admission.review import DEFAULT_SCHEDULER, POD_LEVEL_RESOURCES_SINCE, ResourceGroup, Settings, Verdict
+from hekla.admission.review import (
+    DEFAULT_SCHEDULER,
+    POD_LEVEL_RESOURCES_SINCE,
+    ResourceGroup,
+    Settings,
+    Verdict,
+)
 from hekla.admission.reviews import Request
 from hekla.admission.rules import groups
 from hekla.admission.rules.lookups import CachedLookup
@@ -107,7 +121,8 @@ def settings_of(options: Options, pod_level_resources: bool) -> Settings:
 
 
 def resource_groups(path: str) -> tuple[ResourceGroup, ...] | None:
-    """The groups at the start: without a file, or with one that cannot be read, pods are left alone."""
+    """The groups at the start: without a file, or with one that cannot be read, pods are left
+    alone."""
     if not path:
         return None
     try:
@@ -118,16 +133,26 @@ def resource_groups(path: str) -> tuple[ResourceGroup, ...] | None:
 
 
 def certificate_source(options: Options, where: Where) -> Source:
-    """Given files (all three or none), or certificates of our own for the names by which the API server knows us."""
-    given = {name: getattr(options, name.replace("-", "_")) for name in ("tls-cert-file", "tls-private-key-file", "ca-cert-file")}
+    """Given files (all three or none), or certificates of our own for the names by which the API
+    server knows us."""
+    given = {
+        name: getattr(options, name.replace("-", "_"))
+        for name in ("tls-cert-file", "tls-private-key-file", "ca-cert-file")
+    }
     missing = [f"--{name}" for name, path in given.items() if not path]
     if not missing:
         return Files(given["tls-cert-file"], given["tls-private-key-file"], given["ca-cert-file"])
     if len(missing) < len(given):
-        raise DaemonError(f"certificate, key and authority are given together or not at all; missing: {', '.join(missing)}")
+        raise DaemonError(
+            f"certificate, key and authority are given together or not at all; missing: {', '.join(missing)}"
+        )
     if where.url:
         return Own([urlsplit(where.url).hostname or "localhost"])
-    names = (f"{where.service}.{where.namespace}.svc", f"{where.service}.{where.namespace}", where.service)
+    names = (
+        f"{where.service}.{where.namespace}.svc",
+        f"{where.service}.{where.namespace}",
+        where.service,
+    )
     return Own(names)
 
 
@@ -138,9 +163,15 @@ class Service:
         options = daemon.options
         self.daemon = daemon
         self.admissions = enabled_admissions(options.enabled_admission)
-        if not options.webhook_url and not (options.webhook_namespace and options.webhook_service_name):
-            raise DaemonError("failed to start webhooks as both 'url' and 'namespace/name' of webhook are empty")
-        self.where = Where(options.webhook_url, options.webhook_namespace, options.webhook_service_name)
+        if not options.webhook_url and not (
+            options.webhook_namespace and options.webhook_service_name
+        ):
+            raise DaemonError(
+                "failed to start webhooks as both 'url' and 'namespace/name' of webhook are empty"
+            )
+        self.where = Where(
+            options.webhook_url, options.webhook_namespace, options.webhook_service_name
+        )
         self.source = certificate_source(options, self.where)
         try:
             self.pair = self.source.first()
@@ -166,10 +197,16 @@ class Service:
         try:
             await self.server.listen_tcp(host, options.port, self.context)
         except OSError as error:
-            raise DaemonError(f"cannot serve at {host or 'all addresses'} port {options.port}: {error.strerror or error}") from error
+            raise DaemonError(
+                f"cannot serve at {host or 'all addresses'} port {options.port}: {error.strerror or error}"
+            ) from error
         log.info("reviews of %s at port %d", ", ".join(paths) or "nothing", self.server.port)
         if self.where.url and not options.port:
-            self.where = Where(_with_port(self.where.url, self.server.port), self.where.namespace, self.where.service)
+            self.where = Where(
+                _with_port(self.where.url, self.server.port),
+                self.where.namespace,
+                self.where.service,
+            )
         await self._announce(self.pair.authority)
 
     async def keep(self) -> None:
@@ -178,7 +215,12 @@ class Service:
         due = loop.time() + REGISTER_SECONDS
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            if await self._renew_certificates() or self._reload_groups() or loop.time() >= due or not self.registered:
+            if (
+                await self._renew_certificates()
+                or self._reload_groups()
+                or loop.time() >= due
+                or not self.registered
+            ):
                 await self._register()
                 due = loop.time() + REGISTER_SECONDS
 
@@ -206,7 +248,8 @@ class Service:
         await self._register()
 
     def _announced(self, before: bytes) -> bytes:
-        """Certificates of our own stand beside those of before and of other copies of this server; given ones replace."""
+        """Certificates of our own stand beside those of before and of other copies of this server;
+        given ones replace."""
         if not isinstance(self.source, Own):
             return self.authority
         return bundle(before, self.authority, datetime.datetime.now(datetime.UTC))
@@ -214,7 +257,13 @@ class Service:
     async def _register(self) -> None:
         assert self.server is not None
         try:
-            await register(self.daemon.client, self.admissions, self.where, self._announced, self.server.settings)
+            await register(
+                self.daemon.client,
+                self.admissions,
+                self.where,
+                self._announced,
+                self.server.settings,
+            )
             if not self.registered:
                 log.info("the webhooks are registered")
                 notify.ready()
@@ -249,7 +298,11 @@ class Service:
         assert self.server is not None
         path = self.daemon.options.admission_conf
         stamp = _stamp(path)
-        if self.server.settings.resource_groups is None or stamp is None or stamp == self._groups_stamp:
+        if (
+            self.server.settings.resource_groups is None
+            or stamp is None
+            or stamp == self._groups_stamp
+        ):
             return False
         self._groups_stamp = stamp
         try:

@@ -1,8 +1,9 @@
 """The rules without a server around them, for an API server that asks them inside its own process.
 
-`hekla up` names `reviewers` to the API server of its cluster.  What is decided and how it is worded is the same as over HTTPS,
-because it is the same rules.  Only workloads come by the thousand; queues and hypernodes are left to the daemon, and so are pods, because
-it writes events about those that it refuses.  Decision 0230.
+`hekla up` names `reviewers` to the API server of its cluster.  What is decided and how it is worded
+is the same as over HTTPS, because it is the same rules.  Only workloads come by the thousand;
+queues and hypernodes are left to the daemon, and so are pods, because it writes events about those
+that it refuses.  Decision 0230.
 """
 
 from __future__ import annotations
@@ -32,23 +33,37 @@ class Reviewer:
         self.settled = admission.settled
 
     def __call__(
-        self, resource: tuple[str, str, str], operation: str, object: Tree | None, old: Tree | None, name: str, namespace: str, /
+        self,
+        resource: tuple[str, str, str],
+        operation: str,
+        object: Tree | None,
+        old: Tree | None,
+        name: str,
+        namespace: str,
+        /,
     ) -> Answer:
         path = self.admission.path
         if resource != self.served:
             return False, self.admission.expected_resource, None
-        verdict = review(path, operation, object, old, self.lookup, self.settings, name=name, namespace=namespace)
+        verdict = review(
+            path, operation, object, old, self.lookup, self.settings, name=name, namespace=namespace
+        )
         if not verdict.allowed:
             log.info("%s denied %s/%s: %s", path, namespace, name, verdict.message)
         return verdict.allowed, verdict.message, verdict.patch
 
 
 def settings_inside(minor: int) -> Settings:
-    """As of a daemon that is started without flags about the rules, beside a server of this minor version."""
+    """As of a daemon that is started without flags about the rules, beside a server of this minor
+    version."""
     return Settings(pod_level_resources=minor >= POD_LEVEL_RESOURCES_SINCE)
 
 
 def reviewers(lookup: Lookup, minor: int) -> Mapping[str, Reviewer]:
     """By the path under which the daemon serves the same rules."""
     settings = settings_inside(minor)
-    return {path: Reviewer(admission, lookup, settings) for path, admission in ADMISSIONS.items() if admission.resource in WORKLOADS}
+    return {
+        path: Reviewer(admission, lookup, settings)
+        for path, admission in ADMISSIONS.items()
+        if admission.resource in WORKLOADS
+    }

@@ -1,10 +1,11 @@
 """Telling the API server about the webhooks, and keeping that true.
 
-In a cluster whose chart made the configurations only the authority in them is ours to write.  Where nobody made them (the
-local cluster, or a bare installation) they are written whole.  Reference: api-and-admission 5.2, operations 4.1.
+In a cluster whose chart made the configurations only the authority in them is ours to write.  Where
+nobody made them (the local cluster, or a bare installation) they are written whole.  Reference:
+api-and-admission 5.2, operations 4.1.
 
-Every pod that anybody creates would pay for a pod webhook, so these two are kept as narrow as loses nothing: see
-docs/decisions/0230.
+Every pod that anybody creates would pay for a pod webhook, so these two are kept as narrow as loses
+nothing: see docs/decisions/0230.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from hekla.admission.registry import Admission
 from hekla.admission.review import Settings
 from hekla.admission.rules.pods import BUDGETS
 from hekla.api.kinds import Kind
-from hekla.api.kubernetes.admissionregistration import MUTATING_WEBHOOK_CONFIGURATION, VALIDATING_WEBHOOK_CONFIGURATION
+from hekla.api.kubernetes.admissionregistration import (
+    MUTATING_WEBHOOK_CONFIGURATION,
+    VALIDATING_WEBHOOK_CONFIGURATION,
+)
 from hekla.kube.client import Client
 from hekla.kube.errors import AlreadyExists, Conflict, NotFound
 
@@ -27,7 +31,8 @@ log = logging.getLogger(__name__)
 
 Tree = dict[str, Any]
 Announce = Callable[[bytes], bytes]
-"""Which authorities to announce, given those that are announced: other copies of this server have theirs among them."""
+"""Which authorities to announce, given those that are announced: other copies of this server have
+theirs among them."""
 
 TIMEOUT_SECONDS = 10
 SERVICE_PORT = 443
@@ -46,7 +51,12 @@ class Where:
         bundle = base64.b64encode(authority).decode()
         if self.url:
             return {"url": self.url.rstrip("/") + admission.path, "caBundle": bundle}
-        service = {"namespace": self.namespace, "name": self.service, "path": admission.path, "port": SERVICE_PORT}
+        service = {
+            "namespace": self.namespace,
+            "name": self.service,
+            "path": admission.path,
+            "port": SERVICE_PORT,
+        }
         return {"service": service, "caBundle": bundle}
 
 
@@ -59,7 +69,9 @@ def wanted(admission: Admission, settings: Settings) -> bool:
     """Whether the path has anything to do: sorting pods needs groups to sort into, or the gate."""
     if admission.path != "/pods/mutate":
         return True
-    return settings.resource_groups is not None and bool(settings.resource_groups or settings.scheduling_gates)
+    return settings.resource_groups is not None and bool(
+        settings.resource_groups or settings.scheduling_gates
+    )
 
 
 def webhook(admission: Admission, where: Where, authority: bytes, settings: Settings) -> Tree:
@@ -96,7 +108,8 @@ def webhook(admission: Admission, where: Where, authority: bytes, settings: Sett
 def pod_conditions(settings: Settings) -> list[Tree]:
     """The pods that /pods/validate can refuse at all: ours, and with a budget annotation.
 
-    An API server that does not know these conditions drops them and asks about every pod, which is slower and as right.
+    An API server that does not know these conditions drops them and asks about every pod, which is
+    slower and as right.
     """
     schedulers = ", ".join(f"'{name}'" for name in settings.scheduler_names)
     budgets = " || ".join(f"'{key}' in object.metadata.annotations" for key in BUDGETS)
@@ -105,12 +118,22 @@ def pod_conditions(settings: Settings) -> list[Tree]:
             "name": "batch-scheduler",
             "expression": f"has(object.spec.schedulerName) && object.spec.schedulerName in [{schedulers}]",
         },
-        {"name": "disruption-budget", "expression": f"has(object.metadata.annotations) && ({budgets})"},
+        {
+            "name": "disruption-budget",
+            "expression": f"has(object.metadata.annotations) && ({budgets})",
+        },
     ]
 
 
-async def register(client: Client, admissions: Iterable[Admission], where: Where, announce: Announce, settings: Settings) -> None:
-    """Make every configuration say what it should.  Raises ApiError or TransportError; calling again continues."""
+async def register(
+    client: Client,
+    admissions: Iterable[Admission],
+    where: Where,
+    announce: Announce,
+    settings: Settings,
+) -> None:
+    """Make every configuration say what it should.  Raises ApiError or TransportError; calling
+    again continues."""
     for admission in admissions:
         if wanted(admission, settings):
             await _ensure(client, admission, where, announce, settings)
@@ -120,26 +143,45 @@ async def register(client: Client, admissions: Iterable[Admission], where: Where
 
 def _announced(found: Tree) -> bytes:
     """The authorities that the API server trusts for a path today."""
-    bundles = ((hook.get("clientConfig") or {}).get("caBundle") or "" for hook in found.get("webhooks") or ())
+    bundles = (
+        (hook.get("clientConfig") or {}).get("caBundle") or ""
+        for hook in found.get("webhooks") or ()
+    )
     return base64.b64decode(next(filter(None, bundles), ""))
 
 
-async def _ensure(client: Client, admission: Admission, where: Where, announce: Announce, settings: Settings) -> None:
+async def _ensure(
+    client: Client, admission: Admission, where: Where, announce: Announce, settings: Settings
+) -> None:
     kind, name = kind_of(admission), admission.configuration
     try:
         found = await client.get(kind, name)
     except NotFound:
         hook = webhook(admission, where, announce(b""), settings)
-        tree = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, "webhooks": [hook]}
+        tree = {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "metadata": {"name": name},
+            "webhooks": [hook],
+        }
         try:
             await client.create(kind, tree)
             log.info("registered %s", name)
         except AlreadyExists:
-            await _ensure(client, admission, where, announce, settings)  # a sister process was quicker
+            await _ensure(
+                client, admission, where, announce, settings
+            )  # a sister process was quicker
         return
     hook = webhook(admission, where, announce(_announced(found)), settings)
     whole = bool(where.url)
-    hooks = [hook] if whole else [_with_authority(old, hook["clientConfig"]["caBundle"]) for old in found.get("webhooks") or []]
+    hooks = (
+        [hook]
+        if whole
+        else [
+            _with_authority(old, hook["clientConfig"]["caBundle"])
+            for old in found.get("webhooks") or []
+        ]
+    )
     if not _differs(found.get("webhooks") or [], hooks):
         return
     try:
@@ -154,9 +196,12 @@ def _with_authority(hook: Tree, bundle: str) -> Tree:
 
 
 def _differs(found: list[Tree], hooks: list[Tree]) -> bool:
-    """Whether anything that we say is said otherwise; what the API server added by itself does not count."""
+    """Whether anything that we say is said otherwise; what the API server added by itself does not
+    count."""
     return len(found) != len(hooks) or any(
-        old.get(key) != value for old, new in zip(found, hooks, strict=True) for key, value in new.items()
+        old.get(key) != value
+        for old, new in zip(found, hooks, strict=True)
+        for key, value in new.items()
     )
 
 

@@ -1,7 +1,8 @@
-"""The table of admission paths: which kind, which operations, which functions, under which webhook name.
+"""The table of admission paths: which kind, which operations, which functions, under which webhook
+name.
 
-Reference: api-and-admission 5.2.  Everything that differs between paths is a row here; the server, the registration
-and the tests walk the table.
+Reference: api-and-admission 5.2.  Everything that differs between paths is a row here; the server,
+the registration and the tests walk the table.
 """
 
 from __future__ import annotations
@@ -11,7 +12,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hekla.admission.review import Lookup, Patch, Review, Settings, Tree, Verdict, metadata_of
-from hekla.admission.rules import cronjobs, hypernodes, jobdefaults, jobflows, jobs, minimums, podgroups, pods, queues
+from hekla.admission.rules import (
+    cronjobs,
+    hypernodes,
+    jobdefaults,
+    jobflows,
+    jobs,
+    minimums,
+    podgroups,
+    pods,
+    queues,
+)
 from hekla.api.text.quantity import QuantityError
 
 log = logging.getLogger(__name__)
@@ -25,7 +36,8 @@ CORE = "", "v1"
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """One path.  Exactly one of `mutate` and `validate` is set; `refused` words an operation that the path does not serve."""
+    """One path.  Exactly one of `mutate` and `validate` is set; `refused` words an operation that
+    the path does not serve."""
 
     path: str
     webhook: str
@@ -38,8 +50,10 @@ class Admission:
     namespace_selector: bool = True
     side_effects: str = "NoneOnDryRun"
     settled: Callable[[Tree], bool] = lambda tree: False
-    """Of a new object: whether what is said of it follows from its spec, its namespace and the cluster alone, because nothing is wrong
-    with what the rules look at in its metadata.  No, where nobody has looked."""
+    """Of a new object: whether what is said of it follows from its spec, its namespace and the
+    cluster alone, because nothing is wrong with what the rules look at in its metadata.  No, where
+    nobody has looked.
+    """
 
     @property
     def resource(self) -> str:
@@ -70,29 +84,102 @@ INVALID_CREATE = "invalid operation `{operation}`, expect operation to be `CREAT
 ADMISSIONS = {
     admission.path: admission
     for admission in (
-        Admission("/jobs/mutate", "mutatejob.volcano.sh", *BATCH, CU, "expect operation to be 'CREATE' ", mutate=jobdefaults.mutate,
-                  settled=minimums.unmarked),
-        Admission("/jobs/validate", "validatejob.volcano.sh", *BATCH, CU, "expect operation to be 'CREATE' or 'UPDATE'",
-                  validate=jobs.validate, settled=jobs.named_well),
-        Admission("/cronjobs/validate", "validatecronjob.volcano.sh", *BATCH, CU, "expect operation to be 'CREATE' or 'UPDATE'",
-                  validate=cronjobs.validate),
-        Admission("/podgroups/mutate", "mutatepodgroup.volcano.sh", *SCHEDULING, C, INVALID_CREATE, mutate=podgroups.mutate,
-                  settled=nothing_of_metadata),
-        Admission("/podgroups/validate", "validatepodgroup.volcano.sh", *SCHEDULING, C, "unsupported operation {operation}",
-                  validate=podgroups.validate, settled=nothing_of_metadata),
-        Admission("/queues/mutate", "mutatequeue.volcano.sh", *SCHEDULING, C, INVALID_CREATE, mutate=queues.mutate),
-        Admission("/queues/validate", "validatequeue.volcano.sh", *SCHEDULING, CUD,
-                  "invalid operation `{operation}`, expect operation to be `CREATE`, `UPDATE` or `DELETE`",
-                  validate=queues.validate),
-        Admission("/pods/mutate", "mutatepod.volcano.sh", *CORE, C, "expect operation to be 'CREATE' ", mutate=pods.mutate),
-        Admission("/pods/validate", "validatepod.volcano.sh", *CORE, C, "expect operation to be 'CREATE'",
-                  validate=pods.validate),
-        Admission("/hypernodes/validate", "validatehypernodes.volcano.sh", *TOPOLOGY, CU, "", validate=hypernodes.validate,
-                  namespace_selector=False, side_effects="None"),
-        Admission("/jobflows/validate", "validatejob.volcano.sh", *FLOW, CU, "expect operation to be 'CREATE' or 'UPDATE'",
-                  validate=jobflows.validate),
+        Admission(
+            "/jobs/mutate",
+            "mutatejob.volcano.sh",
+            *BATCH,
+            CU,
+            "expect operation to be 'CREATE' ",
+            mutate=jobdefaults.mutate,
+            settled=minimums.unmarked,
+        ),
+        Admission(
+            "/jobs/validate",
+            "validatejob.volcano.sh",
+            *BATCH,
+            CU,
+            "expect operation to be 'CREATE' or 'UPDATE'",
+            validate=jobs.validate,
+            settled=jobs.named_well,
+        ),
+        Admission(
+            "/cronjobs/validate",
+            "validatecronjob.volcano.sh",
+            *BATCH,
+            CU,
+            "expect operation to be 'CREATE' or 'UPDATE'",
+            validate=cronjobs.validate,
+        ),
+        Admission(
+            "/podgroups/mutate",
+            "mutatepodgroup.volcano.sh",
+            *SCHEDULING,
+            C,
+            INVALID_CREATE,
+            mutate=podgroups.mutate,
+            settled=nothing_of_metadata,
+        ),
+        Admission(
+            "/podgroups/validate",
+            "validatepodgroup.volcano.sh",
+            *SCHEDULING,
+            C,
+            "unsupported operation {operation}",
+            validate=podgroups.validate,
+            settled=nothing_of_metadata,
+        ),
+        Admission(
+            "/queues/mutate",
+            "mutatequeue.volcano.sh",
+            *SCHEDULING,
+            C,
+            INVALID_CREATE,
+            mutate=queues.mutate,
+        ),
+        Admission(
+            "/queues/validate",
+            "validatequeue.volcano.sh",
+            *SCHEDULING,
+            CUD,
+            "invalid operation `{operation}`, expect operation to be `CREATE`, `UPDATE` or `DELETE`",
+            validate=queues.validate,
+        ),
+        Admission(
+            "/pods/mutate",
+            "mutatepod.volcano.sh",
+            *CORE,
+            C,
+            "expect operation to be 'CREATE' ",
+            mutate=pods.mutate,
+        ),
+        Admission(
+            "/pods/validate",
+            "validatepod.volcano.sh",
+            *CORE,
+            C,
+            "expect operation to be 'CREATE'",
+            validate=pods.validate,
+        ),
+        Admission(
+            "/hypernodes/validate",
+            "validatehypernodes.volcano.sh",
+            *TOPOLOGY,
+            CU,
+            "",
+            validate=hypernodes.validate,
+            namespace_selector=False,
+            side_effects="None",
+        ),
+        Admission(
+            "/jobflows/validate",
+            "validatejob.volcano.sh",
+            *FLOW,
+            CU,
+            "expect operation to be 'CREATE' or 'UPDATE'",
+            validate=jobflows.validate,
+        ),
     )
-}  # fmt: skip
+}
 
 
 def review(
@@ -106,13 +193,17 @@ def review(
     name: str = "",
     namespace: str = "",
 ) -> Verdict:
-    """Play one request through the rules of `path`.  A delete carries no object; its `name` is what counts then."""
+    """Play one request through the rules of `path`.  A delete carries no object; its `name` is what
+    counts then."""
     admission = ADMISSIONS[path]
     if operation not in admission.operations:
         # An empty wording: the path lets operations through that it knows nothing about.
         return Verdict(not admission.refused, admission.refused.format(operation=operation))
     try:
-        return _decide(admission, _request(operation, object or {}, old_object or {}, lookup, settings, name, namespace))
+        return _decide(
+            admission,
+            _request(operation, object or {}, old_object or {}, lookup, settings, name, namespace),
+        )
     except QuantityError as error:
         return Verdict(False, error.wire)
     except MISSHAPEN as error:
@@ -120,13 +211,24 @@ def review(
 
 
 MISSHAPEN = (AttributeError, KeyError, TypeError, ValueError)
-"""What reading a tree of another shape raises: a list where a mapping belongs, a text where a number does."""
+"""What reading a tree of another shape raises: a list where a mapping belongs, a text where a
+number does."""
 
 
-def _request(operation: str, tree: Tree, old: Tree, lookup: Lookup, settings: Settings, name: str, namespace: str) -> Review:
+def _request(
+    operation: str,
+    tree: Tree,
+    old: Tree,
+    lookup: Lookup,
+    settings: Settings,
+    name: str,
+    namespace: str,
+) -> Review:
     metadata = metadata_of(tree)
     name = name or metadata.get("name") or metadata_of(old).get("name") or ""
-    return Review(operation, tree, old, name, namespace or metadata.get("namespace") or "", lookup, settings)
+    return Review(
+        operation, tree, old, name, namespace or metadata.get("namespace") or "", lookup, settings
+    )
 
 
 def _decide(admission: Admission, request: Review) -> Verdict:
@@ -138,9 +240,15 @@ def _decide(admission: Admission, request: Review) -> Verdict:
 
 
 def _misshapen(admission: Admission, error: Exception) -> Verdict:
-    """Mutators meet objects that no schema has looked at yet.  They leave alone what they cannot read: the schema check
-    that follows names the field and what it should be, better than we could."""
-    log.warning("%s cannot read the object: %r", admission.path, error, exc_info=log.isEnabledFor(logging.DEBUG))
+    """Mutators meet objects that no schema has looked at yet.  They leave alone what they cannot
+    read: the schema check that follows names the field and what it should be, better than we could.
+    """
+    log.warning(
+        "%s cannot read the object: %r",
+        admission.path,
+        error,
+        exc_info=log.isEnabledFor(logging.DEBUG),
+    )
     if admission.mutate is not None:
         return Verdict(True)
     return Verdict(False, f"the object cannot be read: {error}")

@@ -1,7 +1,8 @@
 """What a rule sees, and what it answers.
 
-The three pieces are kept apart so that a rule is a pure function: the request (`Review`), what else is in the cluster
-(`Lookup`, filled from caches by the server and from lists by tests) and how the process was started (`Settings`).
+The three pieces are kept apart so that a rule is a pure function: the request (`Review`), what else
+is in the cluster (`Lookup`, filled from caches by the server and from lists by tests) and how the
+process was started (`Settings`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ POD_LEVEL_RESOURCES_SINCE = 34
 
 
 class Lookup(Protocol):
-    """What rules may ask about the rest of the cluster; answers may lag behind the server as any cache does."""
+    """What rules may ask about the rest of the cluster; answers may lag behind the server as any
+    cache does."""
 
     def queue(self, name: str) -> Tree | None: ...
 
@@ -55,7 +57,8 @@ class ResourceGroup:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The flags that change what rules say.  `resource_groups` is None where no configuration was loaded."""
+    """The flags that change what rules say.  `resource_groups` is None where no configuration was
+    loaded."""
 
     scheduler_names: tuple[str, ...] = (DEFAULT_SCHEDULER,)
     max_queue_depth: int = 5
@@ -92,7 +95,12 @@ class Verdict:
 class StaticLookup:
     """A lookup over given objects, for tests, recorded cases and tools."""
 
-    def __init__(self, queues: Iterable[Tree] = (), namespaces: Iterable[Tree] = (), hypernodes: Iterable[Tree] = ()) -> None:
+    def __init__(
+        self,
+        queues: Iterable[Tree] = (),
+        namespaces: Iterable[Tree] = (),
+        hypernodes: Iterable[Tree] = (),
+    ) -> None:
         self._hypernodes = {name_of(hypernode): hypernode for hypernode in hypernodes}
         self._queues = {name_of(queue): queue for queue in queues}
         self._namespaces = {name_of(namespace): namespace for namespace in namespaces}
@@ -118,7 +126,8 @@ def spec_of(tree: Tree) -> Tree:
 
 
 def with_spec(tree: Tree, patch: Patch) -> Patch | None:
-    """A patch of a spec, where the object may have none to be patched.  What is no mapping is left for the schema to refuse."""
+    """A patch of a spec, where the object may have none to be patched.  What is no mapping is left
+    for the schema to refuse."""
     spec = tree.get("spec")
     if spec is None:
         return [{"op": "add", "path": "/spec", "value": {}}, *patch]
@@ -134,7 +143,8 @@ def status_of(tree: Tree) -> Tree:
 
 
 def queue_state(queue: Tree) -> str:
-    """The state of a Queue.  One to which the controller has not come yet is open, as it will be then."""
+    """The state of a Queue.  One to which the controller has not come yet is open, as it will be
+    then."""
     return status_of(queue).get("state") or "Open"
 
 
@@ -157,4 +167,6 @@ def both_tiers(topology: Tree | None) -> bool:
     return topology.get("highestTierAllowed") is not None and bool(topology.get("highestTierName"))
 
 
-BOTH_TIERS = "must not specify 'highestTierAllowed' and 'highestTierName' in networkTopology simultaneously"
+BOTH_TIERS = (
+    "must not specify 'highestTierAllowed' and 'highestTierName' in networkTopology simultaneously"
+)

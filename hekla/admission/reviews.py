@@ -14,7 +14,8 @@ from hekla.admission.registry import Admission, review
 from hekla.admission.review import Lookup, Settings, Verdict
 
 NULL_PATCH = base64.b64encode(b"null").decode()
-# These answer with the JSON text `null` where there is nothing to change; the others leave the patch out.
+# These answer with the JSON text `null` where there is nothing to change; the others leave the
+# patch out.
 NULL_WHEN_UNCHANGED = frozenset({"/jobs/mutate", "/queues/mutate", "/pods/mutate"})
 
 
@@ -61,7 +62,9 @@ _decode = msgspec.json.Decoder(AdmissionReview).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def answer(admission: Admission, body: bytes, lookup: Lookup, settings: Settings) -> tuple[bytes, Request | None, Verdict]:
+def answer(
+    admission: Admission, body: bytes, lookup: Lookup, settings: Settings
+) -> tuple[bytes, Request | None, Verdict]:
     """The body of the answer, the request as far as it could be read, and the verdict."""
     try:
         request = _decode(body).request
@@ -69,7 +72,11 @@ def answer(admission: Admission, body: bytes, lookup: Lookup, settings: Settings
             return _refused("", "request: missing")
     except (msgspec.DecodeError, RecursionError) as error:
         return _refused("", f"the review cannot be read: {error}")
-    if (request.resource.group, request.resource.version, request.resource.resource) != admission.key:
+    if (
+        request.resource.group,
+        request.resource.version,
+        request.resource.resource,
+    ) != admission.key:
         return _refused(request.uid, admission.expected_resource)
     verdict = review(
         admission.path,
@@ -92,7 +99,12 @@ def _response(admission: Admission, uid: str, verdict: Verdict, settings: Settin
     if not verdict.allowed:
         return Response(uid, False, Status(verdict.message))
     if verdict.patch is not None:
-        return Response(uid, True, patch=base64.b64encode(_encode(verdict.patch)).decode(), patch_type="JSONPatch")
+        return Response(
+            uid,
+            True,
+            patch=base64.b64encode(_encode(verdict.patch)).decode(),
+            patch_type="JSONPatch",
+        )
     idle = admission.path == "/pods/mutate" and settings.resource_groups is None
     if admission.path in NULL_WHEN_UNCHANGED and not idle:
         return Response(uid, True, patch=NULL_PATCH, patch_type="JSONPatch")

@@ -1,7 +1,7 @@
 """The HTTPS side of admission: one handler a path, answers straight from the event loop.
 
-A review is a decode, a few dictionary reads and an encode; handing it to a thread would cost more than it takes.
-Reference: api-and-admission 5.1.
+A review is a decode, a few dictionary reads and an encode; handing it to a thread would cost more
+than it takes. Reference: api-and-admission 5.1.
 """
 
 from __future__ import annotations
@@ -26,9 +26,16 @@ Denied = Callable[[ReviewRequest, Verdict], None]
 
 
 class ReviewServer(Server):
-    """Serves the given paths.  `settings` is replaced while it runs; `on_denied` hears of refused pods."""
+    """Serves the given paths.  `settings` is replaced while it runs; `on_denied` hears of refused
+    pods."""
 
-    def __init__(self, paths: Iterable[str], lookup: Lookup, settings: Settings, on_denied: Denied | None = None) -> None:
+    def __init__(
+        self,
+        paths: Iterable[str],
+        lookup: Lookup,
+        settings: Settings,
+        on_denied: Denied | None = None,
+    ) -> None:
         super().__init__(self.review, LARGEST_BODY)
         self.admissions: dict[str, Admission] = {path: ADMISSIONS[path] for path in paths}
         self.lookup = lookup
@@ -43,14 +50,25 @@ class ReviewServer(Server):
             return Response(200, b"")
         body, asked, verdict = answer(admission, request.body, self.lookup, self.settings)
         if not verdict.allowed:
-            log.info("%s denied %s/%s: %s", admission.path, asked.namespace if asked else "", asked.name if asked else "",
-                     verdict.message)  # fmt: skip
-            if asked is not None and self.on_denied is not None and admission.path == "/pods/validate":
+            log.info(
+                "%s denied %s/%s: %s",
+                admission.path,
+                asked.namespace if asked else "",
+                asked.name if asked else "",
+                verdict.message,
+            )
+            if (
+                asked is not None
+                and self.on_denied is not None
+                and admission.path == "/pods/validate"
+            ):
                 self.on_denied(asked, verdict)
         return Response(200, body)
 
     def refusal(self, status: int, text: str) -> Response:
-        return Response(status, TOO_LARGE.encode() if status == 413 else text.encode(), "text/plain")
+        return Response(
+            status, TOO_LARGE.encode() if status == 413 else text.encode(), "text/plain"
+        )
 
 
 async def serve(server: ReviewServer, host: str, port: int, context: ssl.SSLContext) -> int:

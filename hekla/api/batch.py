@@ -1,6 +1,8 @@
-"""The batch job: tasks of pods that start together, live by policies and end as one; and the clock that makes jobs.
+"""The batch job: tasks of pods that start together, live by policies and end as one; and the clock
+that makes jobs.
 
-A task's pod template stays the tree that the user wrote, so that a pod has every member of it, whatever this program knows.
+A task's pod template stays the tree that the user wrote, so that a pod has every member of it,
+whatever this program knows.
 """
 
 from __future__ import annotations
@@ -15,7 +17,18 @@ from hekla.api.kinds import Column, Kind
 from hekla.api.kubernetes.references import ObjectReference
 from hekla.api.meta import Object, Struct, TemplateMeta, always
 from hekla.api.scheduling import NetworkTopology
-from hekla.api.schema import Atomic, Count, Duration, Int32, LabelName, PodTemplate, Required, Rule, Subdomain, Time
+from hekla.api.schema import (
+    Atomic,
+    Count,
+    Duration,
+    Int32,
+    LabelName,
+    PodTemplate,
+    Required,
+    Rule,
+    Subdomain,
+    Time,
+)
 
 GROUP = "batch.volcano.sh"
 API_VERSION = f"{GROUP}/v1alpha1"
@@ -71,7 +84,8 @@ class LifecyclePolicy(Struct):
 
 
 class VolumeSpec(Struct):
-    """A claim mounted into every container of every task: one that exists, or one that is made for the job."""
+    """A claim mounted into every container of every task: one that exists, or one that is made for
+    the job."""
 
     mount_path: Annotated[str, Rule(required=True, min_length=1, pattern="^[^:]+$")] = ""
     volume_claim_name: Annotated[str, Rule(max_length=253)] = ""

@@ -1,4 +1,5 @@
-"""Commands: how a person or a program asks a controller to act on a job or a queue; and the words for what happens and is done.
+"""Commands: how a person or a program asks a controller to act on a job or a queue; and the words
+for what happens and is done.
 
 The consumer deletes a command before it acts on it, so that a command acts at most once.
 """
@@ -15,7 +16,8 @@ API_VERSION = f"{GROUP}/v1alpha1"
 
 
 class Event(StrEnum):
-    """What a lifecycle policy may wait for.  The last three are the controller's own and are refused in policies."""
+    """What a lifecycle policy may wait for.  The last three are the controller's own and are
+    refused in policies."""
 
     ANY = "*"
     POD_FAILED = "PodFailed"
@@ -31,7 +33,8 @@ class Event(StrEnum):
 
 
 class Action(StrEnum):
-    """What is done to a job or a queue.  From SYNC_JOB on, only controllers and commands may say it."""
+    """What is done to a job or a queue.  From SYNC_JOB on, only controllers and commands may say
+    it."""
 
     ABORT_JOB = "AbortJob"
     RESTART_JOB = "RestartJob"

@@ -1,11 +1,23 @@
-"""All kinds that Hekla has structs for, to find one by the words of an owner reference or of a person."""
+"""All kinds that Hekla has structs for, to find one by the words of an owner reference or of a
+person."""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import Any
 
-from hekla.api import batch, bus, config, datadependency, flow, nodeinfo, scheduling, shard, topology, training
+from hekla.api import (
+    batch,
+    bus,
+    config,
+    datadependency,
+    flow,
+    nodeinfo,
+    scheduling,
+    shard,
+    topology,
+    training,
+)
 from hekla.api.kinds import Kind
 from hekla.api.kubernetes import (
     admissionregistration,
@@ -39,7 +51,12 @@ INSTALLED: tuple[Kind[Any], ...] = (
 )
 """The kinds of the batch system that a cluster is taught by their definitions."""
 
-BATCH: tuple[Kind[Any], ...] = (*INSTALLED, datadependency.DATA_SOURCE, datadependency.DATA_SOURCE_CLAIM, training.HYPER_JOB)
+BATCH: tuple[Kind[Any], ...] = (
+    *INSTALLED,
+    datadependency.DATA_SOURCE,
+    datadependency.DATA_SOURCE_CLAIM,
+    training.HYPER_JOB,
+)
 """All kinds of the batch system; the last three are types that nothing serves or handles yet."""
 
 BUILT_IN: tuple[Kind[Any], ...] = tuple(

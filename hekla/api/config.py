@@ -15,7 +15,8 @@ API_VERSION = f"{GROUP}/v1alpha1"
 
 
 class MemoryQos(Struct):
-    """Percentages of a container's memory limit: throttled above high, spared below low, never taken below min."""
+    """Percentages of a container's memory limit: throttled above high, spared below low, never
+    taken below min."""
 
     high_ratio: Annotated[int | None, Rule(default=100, minimum=0, maximum=100)] = None
     low_ratio: Annotated[int | None, Rule(default=0, minimum=0, maximum=100)] = None
@@ -34,8 +35,12 @@ class ColocationConfigurationStatus(Struct):
 class ColocationConfiguration(Object):
     api_version: str = always(API_VERSION)
     kind: str = always("ColocationConfiguration")
-    spec: Required[ColocationConfigurationSpec] = msgspec.field(default_factory=ColocationConfigurationSpec)
-    status: ColocationConfigurationStatus = msgspec.field(default_factory=ColocationConfigurationStatus)
+    spec: Required[ColocationConfigurationSpec] = msgspec.field(
+        default_factory=ColocationConfigurationSpec
+    )
+    status: ColocationConfigurationStatus = msgspec.field(
+        default_factory=ColocationConfigurationStatus
+    )
 
 
 COLOCATION_CONFIGURATION = Kind(

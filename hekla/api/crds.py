@@ -1,7 +1,8 @@
 """The CustomResourceDefinitions of the batch kinds, made from their structs.
 
-The structs say everything once: names, types, bounds, defaults, columns.  What an API server is told is a walk over them, so a
-field that a program knows and a cluster does not cannot happen.  The result is the same text in every process.
+The structs say everything once: names, types, bounds, defaults, columns.  What an API server is
+told is a walk over them, so a field that a program knows and a cluster does not cannot happen.  The
+result is the same text in every process.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ def definition(kind: Kind[Any]) -> dict[str, Any]:
         version["subresources"] = {"status": {}}
     if kind.columns:
         version["additionalPrinterColumns"] = [
-            {"name": column.name, "type": column.type, "jsonPath": column.path} | ({"priority": column.priority} if column.priority else {})
+            {"name": column.name, "type": column.type, "jsonPath": column.path}
+            | ({"priority": column.priority} if column.priority else {})
             for column in kind.columns
         ]
     names: dict[str, Any] = {
@@ -130,7 +132,9 @@ def _annotated(hint: Any, inherited: tuple[Rule, ...] = ()) -> tuple[Schema, tup
     """The schema of a type hint, and the rules found on the way to it."""
     if get_origin(hint) is Annotated:
         inner, *extras = get_args(hint)
-        return _annotated(inner, inherited + tuple(extra for extra in extras if isinstance(extra, Rule)))
+        return _annotated(
+            inner, inherited + tuple(extra for extra in extras if isinstance(extra, Rule))
+        )
     if get_origin(hint) in (Union, types.UnionType):
         present = [option for option in get_args(hint) if option is not types.NoneType]
         if len(present) == 1:
@@ -142,10 +146,14 @@ def _annotated(hint: Any, inherited: tuple[Rule, ...] = ()) -> tuple[Schema, tup
 
 
 def _bare(hint: Any, rules: tuple[Rule, ...]) -> Schema:
-    """The schema of a type before its own rules are applied, except for those that replace the type."""
+    """The schema of a type before its own rules are applied, except for those that replace the
+    type."""
     for rule in rules:
         if rule.int_or_string:
-            return {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
+            return {
+                "anyOf": [{"type": "integer"}, {"type": "string"}],
+                "x-kubernetes-int-or-string": True,
+            }
         if rule.shape:
             return _struct(SHAPES[rule.shape])
     items = [rule.items for rule in rules if rule.items]
@@ -180,7 +188,9 @@ def _apply(rule: Rule, schema: Schema) -> None:
     if rule.list_keys:
         schema["x-kubernetes-list-map-keys"] = list(rule.list_keys)
     if rule.validations:
-        schema["x-kubernetes-validations"] = [{"rule": check.rule, "message": check.message} for check in rule.validations]
+        schema["x-kubernetes-validations"] = [
+            {"rule": check.rule, "message": check.message} for check in rule.validations
+        ]
 
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
@@ -188,7 +198,8 @@ _RESERVED = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
 def _yaml(tree: Any) -> str:
-    """A JSON tree as block YAML.  Written here because this layer may not need more than the standard library."""
+    """A JSON tree as block YAML.  Written here because this layer may not need more than the
+    standard library."""
     return "".join(f"{line}\n" for line in _lines(tree))
 
 

@@ -80,5 +80,15 @@ class DataSourceClaim(Object):
     status: DataSourceClaimStatus = msgspec.field(default_factory=DataSourceClaimStatus)
 
 
-DATA_SOURCE = Kind(GROUP, "v1alpha1", "DataSource", "datasources", namespaced=False, type=DataSource, status=True)
-DATA_SOURCE_CLAIM = Kind(GROUP, "v1alpha1", "DataSourceClaim", "datasourceclaims", namespaced=True, type=DataSourceClaim, status=True)
+DATA_SOURCE = Kind(
+    GROUP, "v1alpha1", "DataSource", "datasources", namespaced=False, type=DataSource, status=True
+)
+DATA_SOURCE_CLAIM = Kind(
+    GROUP,
+    "v1alpha1",
+    "DataSourceClaim",
+    "datasourceclaims",
+    namespaced=True,
+    type=DataSourceClaim,
+    status=True,
+)

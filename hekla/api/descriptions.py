@@ -1,6 +1,8 @@
-"""What `kubectl explain` says of the batch kinds: a sentence for each kind and for the fields that are theirs alone.
+"""What `kubectl explain` says of the batch kinds: a sentence for each kind and for the fields that
+are theirs alone.
 
-Pod templates and claims are described where Kubernetes describes them; a field that is not here says enough by its name and type.
+Pod templates and claims are described where Kubernetes describes them; a field that is not here
+says enough by its name and type.
 """
 
 from __future__ import annotations
@@ -66,7 +68,10 @@ FIELDS = {
         "exitCode": "A container's exit code that it is done upon; never 0.",
         "timeout": "How long to wait before it is done, such as 5m.",
     },
-    "DependsOn": {"name": "The names of the tasks.", "iteration": "Whether any or all of them must be there."},
+    "DependsOn": {
+        "name": "The names of the tasks.",
+        "iteration": "Whether any or all of them must be there.",
+    },
     "PartitionPolicy": {
         "totalPartitions": "How many groups there are.",
         "partitionSize": "How many pods each has.",
@@ -108,7 +113,10 @@ FIELDS = {
         "lastScheduleTime": "When the last job was due.",
         "lastSuccessfulTime": "When a job ended well last.",
     },
-    "Command": {"action": "What to do, such as AbortJob, ResumeJob, OpenQueue or CloseQueue.", "target": "The object that it is done to."},
+    "Command": {
+        "action": "What to do, such as AbortJob, ResumeJob, OpenQueue or CloseQueue.",
+        "target": "The object that it is done to.",
+    },
     "PodGroupSpec": {
         "minMember": "So many pods must be able to start at once; fewer do not start at all.",
         "minTaskMember": "The same for each task.",
@@ -167,7 +175,10 @@ FIELDS = {
         "when": "A condition without which it is left out.",
         "retries": "How often it is made again when it fails.",
     },
-    "FlowDependsOn": {"targets": "Flows that must have ended well.", "probe": "What must answer in their pods."},
+    "FlowDependsOn": {
+        "targets": "Flows that must have ended well.",
+        "probe": "What must answer in their pods.",
+    },
     "JobFlowStatus": {
         "pendingJobs": "Jobs that have not started.",
         "runningJobs": "Jobs that run.",
@@ -184,7 +195,10 @@ FIELDS = {
         "tierName": "What such a domain is called, such as rack.",
         "members": "The nodes, or the HyperNodes one tier below.",
     },
-    "Member": {"type": "Node or HyperNode.", "selector": "Which ones: by name, by a pattern of names, or by labels."},
+    "Member": {
+        "type": "Node or HyperNode.",
+        "selector": "Which ones: by name, by a pattern of names, or by labels.",
+    },
     "HyperNodeStatus": {"nodeCount": "How many nodes are in it."},
     "NumatopoSpec": {
         "policies": "The policies of the node's agent.",
@@ -200,7 +214,10 @@ FIELDS = {
         "nodesToAdd": "The nodes that it is still to get.",
         "nodesToRemove": "The nodes that it is still to give away.",
     },
-    "ColocationConfigurationSpec": {"selector": "The pods that it is for.", "memoryQos": "How their memory is protected."},
+    "ColocationConfigurationSpec": {
+        "selector": "The pods that it is for.",
+        "memoryQos": "How their memory is protected.",
+    },
     "MemoryQos": {
         "highRatio": "The part of the limit, in percent, above which memory is taken back.",
         "lowRatio": "The part of the request, in percent, that is taken back last.",
@@ -214,5 +231,9 @@ def of_field(struct: str, field: str) -> str:
     """What a field is for; empty where its name says it."""
     own = FIELDS.get(struct)
     if own is None:
-        return FIELDS[""][field] if struct in KINDS and field in ("apiVersion", "kind", "spec", "status") else ""
+        return (
+            FIELDS[""][field]
+            if struct in KINDS and field in ("apiVersion", "kind", "spec", "status")
+            else ""
+        )
     return own.get(field) or FIELDS[""].get(field, "")

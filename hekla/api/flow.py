@@ -32,7 +32,8 @@ class JobRetainPolicy(StrEnum):
 
 
 class When(StrEnum):
-    """What has to have become of a step's targets.  Hekla's own; a flow without it is as in the original."""
+    """What has to have become of a step's targets.  Hekla's own; a flow without it is as in the
+    original."""
 
     COMPLETED = "Completed"
     FAILED = "Failed"
@@ -173,4 +174,13 @@ JOB_FLOW = Kind(
     ),
     status=True,
 )
-JOB_TEMPLATE = Kind(GROUP, "v1alpha1", "JobTemplate", "jobtemplates", namespaced=True, type=JobTemplate, short_names=("jt",), status=True)
+JOB_TEMPLATE = Kind(
+    GROUP,
+    "v1alpha1",
+    "JobTemplate",
+    "jobtemplates",
+    namespaced=True,
+    type=JobTemplate,
+    short_names=("jt",),
+    status=True,
+)

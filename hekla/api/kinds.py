@@ -1,8 +1,9 @@
-"""What a kind is to a program: where its objects live on the API server, which struct they decode into, what users call it.
+"""What a kind is to a program: where its objects live on the API server, which struct they decode
+into, what users call it.
 
-Decoding a whole list or watch event into structs is one call and takes microseconds.  When one object in it does not fit its
-struct, only that object is given up, and the reader is told which and why: a scheduler must not go blind because somebody
-stored something odd.
+Decoding a whole list or watch event into structs is one call and takes microseconds.  When one
+object in it does not fit its struct, only that object is given up, and the reader is told which and
+why: a scheduler must not go blind because somebody stored something odd.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class Listing(msgspec.Struct, Generic[T]):
 
 
 class WatchEvent(msgspec.Struct, Generic[T]):
-    """One line of a watch.  `object` is a Status where type is ERROR, and Malformed where it could not be read."""
+    """One line of a watch.  `object` is a Status where type is ERROR, and Malformed where it could
+    not be read."""
 
     type: str
     object: T | Status | Malformed
@@ -92,7 +94,8 @@ class Kind(Generic[T]):
 
     @property
     def resource(self) -> str:
-        """`jobs.batch.volcano.sh`, or `pods` in the core group: what a person types and a CRD is called."""
+        """`jobs.batch.volcano.sh`, or `pods` in the core group: what a person types and a CRD is
+        called."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @cached_property
@@ -100,12 +103,21 @@ class Kind(Generic[T]):
         """The same kind, whose objects stay JSON trees."""
         return read_as(self, dict[str, Any])
 
-    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
-        """The path of the collection, of one object or of its subresource; without a namespace, the collection of all."""
-        path = f"{self._root}/namespaces/{_segment(namespace, '')}/{self.plural}" if self.namespaced and namespace else self._everywhere
+    def path(
+        self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
+    ) -> str:
+        """The path of the collection, of one object or of its subresource; without a namespace, the
+        collection of all."""
+        path = (
+            f"{self._root}/namespaces/{_segment(namespace, '')}/{self.plural}"
+            if self.namespaced and namespace
+            else self._everywhere
+        )
         if name is not None:
             if self.namespaced and not namespace:
-                raise ValueError(f"{self.kind} {name}: a {self.kind} lives in a namespace, and none was given")
+                raise ValueError(
+                    f"{self.kind} {name}: a {self.kind} lives in a namespace, and none was given"
+                )
             path = f"{path}/{_segment(name, ':')}"
         return f"{path}/{subresource}" if subresource else path
 
@@ -130,7 +142,12 @@ class Kind(Generic[T]):
             page = self._list_decoder.decode(body)
         except msgspec.ValidationError:
             return self._decode_each(body)
-        return Listing(page.items, page.metadata.resource_version, page.metadata.continue_, page.metadata.remaining_item_count)
+        return Listing(
+            page.items,
+            page.metadata.resource_version,
+            page.metadata.continue_,
+            page.metadata.remaining_item_count,
+        )
 
     def decode_event(self, line: bytes) -> WatchEvent[T]:
         """One line of a watch."""
@@ -162,7 +179,8 @@ class Kind(Generic[T]):
         return msgspec.json.Decoder(_Event[self.type])  # type: ignore[name-defined]  # as above
 
     def _decode_without_nulls(self, body: bytes | msgspec.Raw) -> T:
-        """Again, reading null as absent: Go clients write `null` for an empty list, and the API server may keep it."""
+        """Again, reading null as absent: Go clients write `null` for an empty list, and the API
+        server may keep it."""
         return msgspec.convert(without_nulls(msgspec.json.decode(body)), self.type)
 
     def _decode_or_name(self, body: bytes | msgspec.Raw) -> T | Malformed:
@@ -173,7 +191,13 @@ class Kind(Generic[T]):
 
     def _decode_each(self, body: bytes) -> Listing[T]:
         page = _raw_page.decode(body)
-        listing: Listing[T] = Listing([], page.metadata.resource_version, page.metadata.continue_, page.metadata.remaining_item_count, [])
+        listing: Listing[T] = Listing(
+            [],
+            page.metadata.resource_version,
+            page.metadata.continue_,
+            page.metadata.remaining_item_count,
+            [],
+        )
         for raw in page.items or ():
             item = self._decode_or_name(raw)
             if isinstance(item, Malformed):
@@ -235,11 +259,14 @@ def _malformed(kind: str, body: bytes | msgspec.Raw, reason: str) -> Malformed:
         return value if isinstance(value, str) else ""
 
     namespace, name = text("namespace"), text("name")
-    return Malformed(kind, f"{namespace}/{name}" if namespace else name, text("resourceVersion"), reason)
+    return Malformed(
+        kind, f"{namespace}/{name}" if namespace else name, text("resourceVersion"), reason
+    )
 
 
 def names_of(kinds: Sequence[Kind[Any]]) -> dict[str, Kind[Any]]:
-    """Every word that a person may type for one of these kinds: plural, singular, short names, `plural.group`."""
+    """Every word that a person may type for one of these kinds: plural, singular, short names,
+    `plural.group`."""
     words: dict[str, Kind[Any]] = {}
     for kind in kinds:
         for word in (kind.plural, kind.singular, *kind.short_names, kind.resource):

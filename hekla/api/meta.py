@@ -1,8 +1,10 @@
-"""What every object has, whatever its kind: names, owners, labels, conditions; and the base of all wire structs.
+"""What every object has, whatever its kind: names, owners, labels, conditions; and the base of all
+wire structs.
 
-Attributes are snake_case in Python and camelCase on the wire, with the capitals that Kubernetes gives to initials (`pod_ip` is
-`podIP`).  A field at its default is left out of the encoding, as Go's omitempty does; the few fields that Go always writes are
-made with `always`, so that a zero restart count is seen as zero and not as nothing.
+Attributes are snake_case in Python and camelCase on the wire, with the capitals that Kubernetes
+gives to initials (`pod_ip` is `podIP`).  A field at its default is left out of the encoding, as
+Go's omitempty does; the few fields that Go always writes are made with `always`, so that a zero
+restart count is seen as zero and not as nothing.
 """
 
 from __future__ import annotations
@@ -49,12 +51,14 @@ def always(value: T) -> T:
 class Struct(msgspec.Struct, rename=wire_name, omit_defaults=True, kw_only=True, gc=False):
     """Base of every wire struct.
 
-    The cycle collector does not look at them (decision 0010): a tree that came off the wire has no cycles, so do not make any.
+    The cycle collector does not look at them (decision 0010): a tree that came off the wire has no
+    cycles, so do not make any.
     """
 
 
 class AtomicStruct(Struct):
-    """Base of the small structs that server-side apply replaces whole and never merges member by member."""
+    """Base of the small structs that server-side apply replaces whole and never merges member by
+    member."""
 
 
 class OwnerReference(AtomicStruct):
@@ -67,7 +71,8 @@ class OwnerReference(AtomicStruct):
 
 
 class ObjectMeta(Struct):
-    """Without managedFields: an update that leaves them out leaves them alone, and no controller reads them."""
+    """Without managedFields: an update that leaves them out leaves them alone, and no controller
+    reads them."""
 
     name: str = ""
     generate_name: str = ""
@@ -131,7 +136,15 @@ class Condition(Struct):
     status: Annotated[str, Rule(required=True, enum=("True", "False", "Unknown"))] = ""
     observed_generation: Annotated[int, Rule(format="int64", minimum=0)] = 0
     last_transition_time: Required[Time] = ""
-    reason: Annotated[str, Rule(required=True, min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")] = ""
+    reason: Annotated[
+        str,
+        Rule(
+            required=True,
+            min_length=1,
+            max_length=1024,
+            pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+        ),
+    ] = ""
     message: Annotated[str, Rule(required=True, max_length=32768)] = always("")
 
 
@@ -169,7 +182,8 @@ class StatusDetails(Struct):
 
 
 class Status(Struct):
-    """The answer of an API server that is not an object: why a request failed, or that it succeeded."""
+    """The answer of an API server that is not an object: why a request failed, or that it
+    succeeded."""
 
     api_version: str = always("v1")
     kind: str = always("Status")
@@ -182,7 +196,8 @@ class Status(Struct):
 
 
 def key(obj: Any) -> str:
-    """`namespace/name` of a namespaced object, `name` of a cluster-scoped one; takes structs and JSON trees."""
+    """`namespace/name` of a namespaced object, `name` of a cluster-scoped one; takes structs and
+    JSON trees."""
     if isinstance(obj, dict):
         metadata = obj.get("metadata") or {}
         name, namespace = metadata.get("name") or "", metadata.get("namespace") or ""

@@ -1,7 +1,9 @@
-"""Well-known names: keys of labels and annotations, resources, taints, environment variables and fixed objects.
+"""Well-known names: keys of labels and annotations, resources, taints, environment variables and
+fixed objects.
 
-They are the agreement between programs that never call each other, so each stands here once.  Values are facts of the wire;
-the comment behind a key says where it is found and what it holds when the name does not.
+They are the agreement between programs that never call each other, so each stands here once.
+Values are facts of the wire; the comment behind a key says where it is found and what it holds when
+the name does not.
 """
 
 from __future__ import annotations
@@ -30,22 +32,33 @@ FORWARD_CLUSTER = "volcano.sh/forward-cluster"
 OUT_OF_SYNC = "volcano.sh/controller-out-of-sync"  # pod annotation, presence matters
 CREATED_BY_JOB_TEMPLATE = "volcano.sh/createdByJobTemplate"  # Job, <namespace>.<template>
 CREATED_BY_JOB_FLOW = "volcano.sh/createdByJobFlow"  # Job, <namespace>.<flow>
-JOB_FLOW_ATTEMPT = "hekla.io/jobflow-attempt"  # Job annotation, Hekla's own: which job of its step, from 2
+JOB_FLOW_ATTEMPT = (
+    "hekla.io/jobflow-attempt"  # Job annotation, Hekla's own: which job of its step, from 2
+)
 CRON_JOB_SCHEDULED_TIMESTAMP = "volcano.sh/cronjob-scheduled-timestamp"  # Job annotation
 HCCL_RANK_INDEX = "hccl/rankIndex"
-FILLED_MINIMUMS = "hekla.io/filled-minimums"  # Job annotation, Hekla's own: tasks whose minAvailable admission filled in; * the job's
+# Job annotation, Hekla's own: tasks whose minAvailable admission filled in; * the job's
+FILLED_MINIMUMS = "hekla.io/filled-minimums"
 LAST_FAILURE = "hekla.io/last-failure"  # Job annotation, JSON; Hekla's own
 WAITING = "Waiting"  # PodGroup condition and event whose message says why a job waits; Hekla's own
-IGNORED = "Ignored"  # PodGroup condition and event: what is asked for and no plugin of the policy answers; Hekla's own
-QUEUE_LIMITED = "QueueLimited"  # reason of a pod's condition PodScheduled: its queue may not have it, whatever nodes there are; Hekla's own
-EXPLANATION = "hekla.io/explanation"  # PodGroup annotation, JSON: the numbers of the condition Waiting; Hekla's own
+# PodGroup condition and event: what is asked for and no plugin of the policy answers; Hekla's own
+IGNORED = "Ignored"
+# reason of a pod's condition PodScheduled: its queue may not have it, whatever nodes there are;
+# Hekla's own
+QUEUE_LIMITED = "QueueLimited"
+# PodGroup annotation, JSON: the numbers of the condition Waiting; Hekla's own
+EXPLANATION = "hekla.io/explanation"
 
 # Grouping, queueing, gating.
 GROUP_NAME = "scheduling.k8s.io/group-name"  # pod annotation
-GROUP_NAME_VOLCANO = "scheduling.volcano.sh/group-name"  # pod annotation, fallback of the vGPU spread policy
+GROUP_NAME_VOLCANO = (
+    "scheduling.volcano.sh/group-name"  # pod annotation, fallback of the vGPU spread policy
+)
 GROUP_MIN_MEMBER = "scheduling.volcano.sh/group-min-member"  # annotation of the pods' owner
 GROUP_QUEUE_NAME = "scheduling.volcano.sh/queue-name"  # annotation of pods and namespaces
-QUEUE_ALLOCATION_GATE = "scheduling.volcano.sh/queue-allocation-gate"  # pod annotation, and the gate of that name
+QUEUE_ALLOCATION_GATE = (
+    "scheduling.volcano.sh/queue-allocation-gate"  # pod annotation, and the gate of that name
+)
 RESOURCE_GROUP = "volcano.sh/resource-group"
 CLOSED_BY_PARENT = "volcano.sh/closed-by-parent"  # Queue annotation
 HIERARCHY = "volcano.sh/hierarchy"  # Queue annotation, root/a/b

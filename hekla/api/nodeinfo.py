@@ -1,4 +1,5 @@
-"""The inside of a node: its NUMA cells, which processor is where, and what of each cell pods have taken."""
+"""The inside of a node: its NUMA cells, which processor is where, and what of each cell pods have
+taken."""
 
 from __future__ import annotations
 
@@ -62,4 +63,12 @@ class Numatopology(Object):
     spec: NumatopoSpec = msgspec.field(default_factory=NumatopoSpec)
 
 
-NUMATOPOLOGY = Kind(GROUP, "v1alpha1", "Numatopology", "numatopologies", namespaced=False, type=Numatopology, short_names=("numatopo",))
+NUMATOPOLOGY = Kind(
+    GROUP,
+    "v1alpha1",
+    "Numatopology",
+    "numatopologies",
+    namespaced=False,
+    type=Numatopology,
+    short_names=("numatopo",),
+)

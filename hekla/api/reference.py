@@ -1,4 +1,5 @@
-"""The page that lists the kinds for users, made from the kinds, so that it cannot tell of a short name that does not work."""
+"""The page that lists the kinds for users, made from the kinds, so that it cannot tell of a short
+name that does not work."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def page() -> str:
 
 def _row(kind: Kind[Any]) -> str:
     names = ", ".join(f"`{name}`" for name in (kind.plural, kind.singular, *kind.short_names))
-    columns = [f"[{column.name}]" if column.priority else column.name for column in kind.columns] or ["AGE"]
+    columns = [
+        f"[{column.name}]" if column.priority else column.name for column in kind.columns
+    ] or ["AGE"]
     cells = (
         kind.kind,
         names,

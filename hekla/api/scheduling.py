@@ -46,7 +46,8 @@ class DequeueStrategy(StrEnum):
 
 
 class NetworkTopology(Struct):
-    """How far apart in the network the pods of one group may land.  The two limits exclude each other."""
+    """How far apart in the network the pods of one group may land.  The two limits exclude each
+    other."""
 
     mode: Annotated[str, Rule(default="hard", enum=tuple(NetworkTopologyMode))] = ""
     highest_tier_allowed: Annotated[int | None, Rule(minimum=0)] = None
@@ -54,7 +55,8 @@ class NetworkTopology(Struct):
 
 
 class SubGroupPolicy(Struct):
-    """How the pods of a group fall into smaller gangs: those that agree in the values of `match_label_keys`."""
+    """How the pods of a group fall into smaller gangs: those that agree in the values of
+    `match_label_keys`."""
 
     name: Annotated[str, Rule(max_length=253)] = ""
     network_topology: NetworkTopology | None = None
@@ -93,7 +95,8 @@ class PodGroupStatus(Struct):
 
 
 class PodGroup(Object):
-    """Pods that start together or not at all.  Its status is written through the object itself: it has no status endpoint."""
+    """Pods that start together or not at all.  Its status is written through the object itself: it
+    has no status endpoint."""
 
     api_version: str = always(API_VERSION)
     kind: str = always("PodGroup")

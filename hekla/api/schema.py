@@ -1,8 +1,10 @@
-"""What a field of a kind promises beyond its Python type: bounds, patterns, defaults, how lists merge.
+"""What a field of a kind promises beyond its Python type: bounds, patterns, defaults, how lists
+merge.
 
-A promise stands once, in the annotation of the field (`Annotated[int, Rule(minimum=0)]`), and is read by whoever needs it: the
-CRDs are made from it today.  Decoding never enforces a promise: what is stored was checked by the API server, and a daemon that
-refuses to read an object that somebody stored under an older rule is worse than one that reads it.
+A promise stands once, in the annotation of the field (`Annotated[int, Rule(minimum=0)]`), and is
+read by whoever needs it: the CRDs are made from it today.  Decoding never enforces a promise: what
+is stored was checked by the API server, and a daemon that refuses to read an object that somebody
+stored under an older rule is worse than one that reads it.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ class Validation:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Promises of one field; None and empty mean that nothing is promised.  Several rules on one field add up."""
+    """Promises of one field; None and empty mean that nothing is promised.  Several rules on one
+    field add up."""
 
     required: bool = False
     default: Any = None
@@ -38,7 +41,8 @@ class Rule:
     pattern: str = ""
     enum: tuple[str, ...] = ()
     list_type: str = ""
-    """`map`, `set` or `atomic`: how server-side apply merges a list, and which duplicates are refused."""
+    """`map`, `set` or `atomic`: how server-side apply merges a list, and which duplicates are
+    refused."""
     list_keys: tuple[str, ...] = ()
     map_type: str = ""
     validations: tuple[Validation, ...] = ()
@@ -46,7 +50,8 @@ class Rule:
     """Promises of each element of a list, or of each value of a map."""
     int_or_string: bool = False
     shape: str = ""
-    """The field is kept as a raw tree in Python and described to the API server by the struct of this name."""
+    """The field is kept as a raw tree in Python and described to the API server by the struct of
+    this name."""
 
 
 SUBDOMAIN_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
@@ -72,7 +77,9 @@ Duration = str
 """Go duration text such as `1h30m`; "" where absent."""
 Subdomain = Annotated[str, Rule(max_length=253, pattern=SUBDOMAIN_PATTERN)]
 LabelName = Annotated[str, Rule(max_length=63, pattern=LABEL_PATTERN)]
-Quantity = Annotated[str | int | float, Rule(int_or_string=True, pattern=QUANTITY_PATTERN, max_length=LONGEST)]
+Quantity = Annotated[
+    str | int | float, Rule(int_or_string=True, pattern=QUANTITY_PATTERN, max_length=LONGEST)
+]
 ResourceList = dict[str, Quantity]
 IntOrString = Annotated[int | str, Rule(int_or_string=True)]
 PodTemplate = Annotated[dict[str, Any], Rule(shape="PodTemplateSpec")]

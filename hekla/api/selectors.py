@@ -1,7 +1,8 @@
-"""Choosing objects by their labels and fields: the texts that people type, the selectors that objects carry.
+"""Choosing objects by their labels and fields: the texts that people type, the selectors that
+objects carry.
 
-Both become the same thing, a tuple of requirements that all must hold.  Texts are read by one small grammar whose errors are
-those that users of Kubernetes know.
+Both become the same thing, a tuple of requirements that all must hold.  Texts are read by one small
+grammar whose errors are those that users of Kubernetes know.
 """
 
 from __future__ import annotations
@@ -60,9 +61,17 @@ class Requirement(NamedTuple):
         values = sorted(self.values)
         match self.operator:
             case Operator.IN:
-                return f"{self.key}={values[0]}" if len(values) == 1 else f"{self.key} in ({','.join(values)})"
+                return (
+                    f"{self.key}={values[0]}"
+                    if len(values) == 1
+                    else f"{self.key} in ({','.join(values)})"
+                )
             case Operator.NOT_IN:
-                return f"{self.key}!={values[0]}" if len(values) == 1 else f"{self.key} notin ({','.join(values)})"
+                return (
+                    f"{self.key}!={values[0]}"
+                    if len(values) == 1
+                    else f"{self.key} notin ({','.join(values)})"
+                )
             case Operator.EXISTS:
                 return self.key
             case Operator.DOES_NOT_EXIST:
@@ -72,7 +81,8 @@ class Requirement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LabelSelector:
-    """All requirements hold; without requirements everything matches.  `nothing` matches no object at all."""
+    """All requirements hold; without requirements everything matches.  `nothing` matches no object
+    at all."""
 
     requirements: tuple[Requirement, ...] = ()
     nothing: bool = False
@@ -88,7 +98,9 @@ class LabelSelector:
 
     def __str__(self) -> str:
         """The text form, requirements in order of their keys."""
-        return ",".join(str(requirement) for requirement in sorted(self.requirements, key=lambda one: one.key))
+        return ",".join(
+            str(requirement) for requirement in sorted(self.requirements, key=lambda one: one.key)
+        )
 
 
 EVERYTHING = LabelSelector()
@@ -97,19 +109,28 @@ NOTHING = LabelSelector(nothing=True)
 
 def of_map(labels: Mapping[str, str]) -> LabelSelector:
     """The selector of a service or a node selector map: every label has exactly this value."""
-    return LabelSelector(tuple(Requirement(key, Operator.IN, frozenset((value,))) for key, value in sorted(labels.items())))
+    return LabelSelector(
+        tuple(
+            Requirement(key, Operator.IN, frozenset((value,)))
+            for key, value in sorted(labels.items())
+        )
+    )
 
 
 def of_object(selector: meta.LabelSelector | None) -> LabelSelector:
-    """The selector that an object carries: absent matches nothing, empty matches everything.  Raises SelectorError."""
+    """The selector that an object carries: absent matches nothing, empty matches everything.
+    Raises SelectorError."""
     if selector is None:
         return NOTHING
-    expressions = tuple(_expression(one.key, one.operator, one.values) for one in selector.match_expressions)
+    expressions = tuple(
+        _expression(one.key, one.operator, one.values) for one in selector.match_expressions
+    )
     return LabelSelector(of_map(selector.match_labels).requirements + expressions)
 
 
 def matches_node(selector: NodeSelector, name: str, labels: Mapping[str, str]) -> bool:
-    """Whether a node fits one of the terms; a term without conditions fits none.  Raises SelectorError."""
+    """Whether a node fits one of the terms; a term without conditions fits none.  Raises
+    SelectorError."""
     fields = {"metadata.name": name}
     for term in selector.node_selector_terms:
         if not term.match_expressions and not term.match_fields:
@@ -120,7 +141,9 @@ def matches_node(selector: NodeSelector, name: str, labels: Mapping[str, str]) -
 
 
 def _all_match(requirements: Iterable[NodeSelectorRequirement], values: Mapping[str, str]) -> bool:
-    return all(_expression(one.key, one.operator, one.values).matches(values) for one in requirements)
+    return all(
+        _expression(one.key, one.operator, one.values).matches(values) for one in requirements
+    )
 
 
 def _expression(key: str, operator: str, values: Sequence[str]) -> Requirement:
@@ -128,7 +151,9 @@ def _expression(key: str, operator: str, values: Sequence[str]) -> Requirement:
         return Requirement(key, Operator(operator), frozenset(values))
     except ValueError:
         known = ", ".join(Operator)
-        raise SelectorError(f'"{operator}" is not a valid label selector operator (key "{key}"); valid are {known}') from None
+        raise SelectorError(
+            f'"{operator}" is not a valid label selector operator (key "{key}"); valid are {known}'
+        ) from None
 
 
 def _integer(text: str | None) -> int | None:
@@ -160,7 +185,9 @@ class _Reader:
     def requirements(self) -> Iterable[Requirement]:
         while self._peek():
             if not self._is_word() and self._peek() != "!":
-                raise SelectorError(f"found '{self._peek()}', expected: !, identifier, or 'end of string'")
+                raise SelectorError(
+                    f"found '{self._peek()}', expected: !, identifier, or 'end of string'"
+                )
             try:
                 yield self._requirement()
             except SelectorError as error:
@@ -244,12 +271,18 @@ class _Reader:
 
 def _checked(key: str, operator: Operator, values: list[str]) -> Requirement:
     if not values:
-        raise SelectorError("values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty")
+        raise SelectorError(
+            "values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty"
+        )
     if operator in (Operator.GREATER, Operator.LESS) and _integer(values[0]) is None:
-        raise SelectorError(f"values[0]: Invalid value: \"{values[0]}\": for 'Gt', 'Lt' operators, the value must be an integer")
+        raise SelectorError(
+            f"values[0]: Invalid value: \"{values[0]}\": for 'Gt', 'Lt' operators, the value must be an integer"
+        )
     for position, value in enumerate(values):
         if reasons := syntax.label_value(value):
-            raise SelectorError(f'values[{position}][{key}]: Invalid value: "{value}": {"; ".join(reasons)}')
+            raise SelectorError(
+                f'values[{position}][{key}]: Invalid value: "{value}": {"; ".join(reasons)}'
+            )
     return Requirement(key, operator, frozenset(values))
 
 
@@ -306,7 +339,9 @@ def parse_fields(text: str) -> FieldSelector:
             raise SelectorError(f"invalid selector: '{text}'; can't understand '{term}'")
         if term in ("=", "==", "!="):
             continue  # asks for nothing
-        requirements.append(FieldRequirement(term[: sign.start()], sign[0] != "!=", _unescape(term[sign.end() :])))
+        requirements.append(
+            FieldRequirement(term[: sign.start()], sign[0] != "!=", _unescape(term[sign.end() :]))
+        )
     return FieldSelector(tuple(requirements))
 
 
@@ -315,7 +350,8 @@ def _escape(value: str) -> str:
 
 
 def _unescape(value: str) -> str:
-    """`\\,`, `\\=` and `\\\\` stand for themselves; nothing else may be escaped, and these may not stand unescaped."""
+    """`\\,`, `\\=` and `\\\\` stand for themselves; nothing else may be escaped, and these may not
+    stand unescaped."""
     pieces = []
     at = 0
     while at < len(value):
@@ -327,7 +363,9 @@ def _unescape(value: str) -> str:
             character = escaped
             at += 1
         elif character in ",=":
-            raise SelectorError(f"invalid field selector: unescaped character in value: {character}")
+            raise SelectorError(
+                f"invalid field selector: unescaped character in value: {character}"
+            )
         pieces.append(character)
         at += 1
     return "".join(pieces)

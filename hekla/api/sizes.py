@@ -1,7 +1,8 @@
 """How large a workload may be, and how many of its pods are made at a time (decision 0330).
 
-A number of replicas is one word in a manifest and may be 2147483647.  What has an ordinary size gets all its pods at once.  Of
-what is larger, only so many pods wait at a time, and more are made as those begin to run: it costs what it runs.
+A number of replicas is one word in a manifest and may be 2147483647.  What has an ordinary size
+gets all its pods at once.  Of what is larger, only so many pods wait at a time, and more are made
+as those begin to run: it costs what it runs.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ ORDINARY = 10_000
 """Pods that a workload gets all at once."""
 
 WAITING = 1_000
-"""Of a larger workload, the pods that may wait at a time, beside those that it cannot start without."""
+"""Of a larger workload, the pods that may wait at a time, beside those that it cannot start
+without."""
 
 MOST_PODS = 100_000
-"""Pods of one batch job, unless the cluster says otherwise: as many as Kubernetes lets an indexed Job have at a time."""
+"""Pods of one batch job, unless the cluster says otherwise: as many as Kubernetes lets an indexed
+Job have at a time."""
 
 MOST_TOGETHER = 1_000_000
-"""Pods that a job may need together where the cluster sets no bound: several times what any cluster holds."""
+"""Pods that a job may need together where the cluster sets no bound: several times what any cluster
+holds."""
 
 MOST_TASKS = 1_000
 """Tasks of one batch job, and flows of one JobFlow, unless the cluster says otherwise."""

@@ -1,4 +1,5 @@
-"""The network as a tree: hyper nodes hold nodes or other hyper nodes, and a lower tier is a faster network."""
+"""The network as a tree: hyper nodes hold nodes or other hyper nodes, and a lower tier is a faster
+network."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ class MemberType(StrEnum):
 
 
 class ExactMatch(Struct):
-    name: Annotated[str, Rule(required=True, min_length=1, max_length=253, pattern=SUBDOMAIN_PATTERN)] = ""
+    name: Annotated[
+        str, Rule(required=True, min_length=1, max_length=253, pattern=SUBDOMAIN_PATTERN)
+    ] = ""
 
 
 class RegexMatch(Struct):

@@ -67,4 +67,13 @@ class HyperJob(Object):
     status: HyperJobStatus = msgspec.field(default_factory=HyperJobStatus)
 
 
-HYPER_JOB = Kind(GROUP, "v1alpha1", "HyperJob", "hyperjobs", namespaced=True, type=HyperJob, short_names=("hyperjob", "hj"), status=True)
+HYPER_JOB = Kind(
+    GROUP,
+    "v1alpha1",
+    "HyperJob",
+    "hyperjobs",
+    namespaced=True,
+    type=HyperJob,
+    short_names=("hyperjob", "hj"),
+    status=True,
+)

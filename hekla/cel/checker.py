@@ -1,4 +1,5 @@
-"""Types of every part of an expression, and which overloads its calls can mean; what does not fit is said with its place."""
+"""Types of every part of an expression, and which overloads its calls can mean; what does not fit
+is said with its place."""
 
 from __future__ import annotations
 
@@ -28,21 +29,38 @@ from hekla.cel.types import (
     map_of,
     optional_of,
     type_of,
-)  # fmt: skip
+)
 from hekla.cel.values import TypeValue, Uint
 
 _CONSTANTS: dict[type, Type] = {
-    bool: BOOL, int: INT, Uint: UINT, float: DOUBLE, str: STRING, bytes: BYTES, type(None): NULL,
-}  # fmt: skip
+    bool: BOOL,
+    int: INT,
+    Uint: UINT,
+    float: DOUBLE,
+    str: STRING,
+    bytes: BYTES,
+    type(None): NULL,
+}
 TYPE_NAMES = {
     name: (TypeValue(name), type_of(kind))
     for name, kind in {
-        "bool": BOOL, "int": INT, "uint": UINT, "double": DOUBLE, "string": STRING, "bytes": BYTES, "null_type": NULL,
-        "list": list_of(DYN), "map": map_of(DYN, DYN), "type": type_of(DYN), "optional_type": optional_of(DYN),
-        "google.protobuf.Timestamp": TIMESTAMP, "google.protobuf.Duration": DURATION,
-        "net.IP": Type("net.IP"), "net.CIDR": Type("net.CIDR"),
+        "bool": BOOL,
+        "int": INT,
+        "uint": UINT,
+        "double": DOUBLE,
+        "string": STRING,
+        "bytes": BYTES,
+        "null_type": NULL,
+        "list": list_of(DYN),
+        "map": map_of(DYN, DYN),
+        "type": type_of(DYN),
+        "optional_type": optional_of(DYN),
+        "google.protobuf.Timestamp": TIMESTAMP,
+        "google.protobuf.Duration": DURATION,
+        "net.IP": Type("net.IP"),
+        "net.CIDR": Type("net.CIDR"),
     }.items()
-}  # fmt: skip
+}
 FIRST_SLOT = 1
 """Place 0 of a frame counts the steps that are left."""
 
@@ -61,12 +79,17 @@ def cooked(type: Type) -> Type:
 class Checker:
     """Checks one expression; `size` is the number of places its frame needs."""
 
-    def __init__(self, source: str, variables: Mapping[str, Type], structs: Mapping[str, Type] | None = None) -> None:
+    def __init__(
+        self, source: str, variables: Mapping[str, Type], structs: Mapping[str, Type] | None = None
+    ) -> None:
         self.source = source
         self.issues: list[Issue] = []
         self.structs = structs
         self.scopes: list[dict[str, tuple[int, Type]]] = [
-            {name: (FIRST_SLOT + position, kind) for position, (name, kind) in enumerate(variables.items())}
+            {
+                name: (FIRST_SLOT + position, kind)
+                for position, (name, kind) in enumerate(variables.items())
+            }
         ]
         self.size = FIRST_SLOT + len(variables)
         self.mixed: set[Node] = set()
@@ -90,7 +113,7 @@ class Checker:
         self.issues.append(Issue(at, text))
         return ANY_ERROR
 
-    # --- one rule a kind of node ----------------------------------------------------------------------------------------
+    # --- one rule a kind of node ------------------------------------------------------------------
 
     def constant(self, node: Constant) -> Type:
         return _CONSTANTS[type(node.value)]
@@ -164,10 +187,14 @@ class Checker:
             return BOOL
         overloads = library.overloads(node.function)
         if overloads is None:
-            return self.wrong(node.at, f"undeclared reference to '{node.function}' (in container '')")
+            return self.wrong(
+                node.at, f"undeclared reference to '{node.function}' (in container '')"
+            )
         return self.resolved(node, overloads, types, target is not None)
 
-    def resolved(self, node: Call, overloads: list[Overload], types: list[Type], member: bool) -> Type:
+    def resolved(
+        self, node: Call, overloads: list[Overload], types: list[Type], member: bool
+    ) -> Type:
         found: list[Overload] = []
         result: Type | None = None
         for overload in overloads:
@@ -181,17 +208,23 @@ class Checker:
         if result is None:
             shown = ", ".join(map(str, types[member:]))
             applied = f"{types[0]}.({shown})" if member else f"({shown})"
-            return self.wrong(node.at, f"found no matching overload for '{node.function}' applied to '{applied}'")
+            return self.wrong(
+                node.at, f"found no matching overload for '{node.function}' applied to '{applied}'"
+            )
         node.candidates = found
         return result
 
     def conditional(self, node: Call, types: list[Type]) -> Type:
         condition, then, other = types
-        if not assignable(BOOL, condition) or not (assignable(then, other) or assignable(other, then)):
+        if not assignable(BOOL, condition) or not (
+            assignable(then, other) or assignable(other, then)
+        ):
             if ANY_ERROR in types:
                 return ANY_ERROR
             shown = ", ".join(map(str, types))
-            return self.wrong(node.at, f"found no matching overload for '_?_:_' applied to '({shown})'")
+            return self.wrong(
+                node.at, f"found no matching overload for '_?_:_' applied to '({shown})'"
+            )
         return other if then is NULL or then is DYN else then
 
     def list_literal(self, node: ListOf) -> Type:
@@ -213,7 +246,9 @@ class Checker:
         if found.name == "optional_type":
             return found.parameters[0]
         if found is not DYN:
-            return self.wrong(item.at, f"expected type 'optional_type({found})' but found '{found}'")
+            return self.wrong(
+                item.at, f"expected type 'optional_type({found})' but found '{found}'"
+            )
         return found
 
     def joined(self, common: Type | None, found: Type, item: Node) -> Type:
@@ -253,9 +288,14 @@ class Checker:
                 continue
             declared = known.fields.get(name)
             if declared is None:
-                self.wrong(at, f"expected type of field '{name}' is '' but provided type is '{found}'")
+                self.wrong(
+                    at, f"expected type of field '{name}' is '' but provided type is '{found}'"
+                )
             elif not assignable(declared[1], found):
-                self.wrong(at, f"expected type of field '{name}' is '{declared[1]}' but provided type is '{found}'")
+                self.wrong(
+                    at,
+                    f"expected type of field '{name}' is '{declared[1]}' but provided type is '{found}'",
+                )
         return known
 
     def macro(self, node: Macro) -> Type:
@@ -289,7 +329,10 @@ class Checker:
             if subject.name == "optional_type":
                 return [subject.parameters[0] if subject.parameters else DYN]
             if subject is not DYN and subject is not ANY_ERROR:
-                self.wrong(node.at, f"found no matching overload for '{node.name}' applied to '{subject}.()'")
+                self.wrong(
+                    node.at,
+                    f"found no matching overload for '{node.name}' applied to '{subject}.()'",
+                )
             return [DYN]
         two = len(node.names) == 2
         if subject.name == "list":
@@ -310,13 +353,23 @@ class Checker:
             return BOOL
         if name == "filter":
             self.must_be_bool(node.body, body)
-            return subject if subject.name == "list" else list_of(subject.parameters[0] if subject.name == "map" else DYN)
+            return (
+                subject
+                if subject.name == "list"
+                else list_of(subject.parameters[0] if subject.name == "map" else DYN)
+            )
         if name == "sortBy":
             return subject
         if name in ("map", "transformList"):
             return list_of(body)
         if name == "transformMap":
-            key = INT if subject.name == "list" else subject.parameters[0] if subject.name == "map" else DYN
+            key = (
+                INT
+                if subject.name == "list"
+                else subject.parameters[0]
+                if subject.name == "map"
+                else DYN
+            )
             return map_of(key, body)
         if name == "transformMapEntry":
             return body if body.name == "map" else map_of(DYN, DYN)
@@ -325,8 +378,15 @@ class Checker:
         return body
 
     _RULES: dict[type[Node], Any] = {
-        Constant: constant, Name: name, Select: select, Call: call, ListOf: list_literal, MapOf: map_literal, Struct: struct, Macro: macro,
-    }  # fmt: skip
+        Constant: constant,
+        Name: name,
+        Select: select,
+        Call: call,
+        ListOf: list_literal,
+        MapOf: map_literal,
+        Struct: struct,
+        Macro: macro,
+    }
 
 
 def _path(node: Node) -> str:

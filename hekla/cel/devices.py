@@ -1,8 +1,10 @@
-"""Selectors of devices (DRA): whether a device of a ResourceSlice is one that a class or a claim asks for.
+"""Selectors of devices (DRA): whether a device of a ResourceSlice is one that a class or a claim
+asks for.
 
 Pure: a selector is compiled once and asked of devices as they lie in a slice.
 
-    Selector('device.driver == "gpu.example.com" && device.capacity["gpu.example.com"].memory.isGreaterThan(quantity("8Gi"))')
+    Selector('device.driver == "gpu.example.com" &&
+    device.capacity["gpu.example.com"].memory.isGreaterThan(quantity("8Gi"))')
         .matches("gpu.example.com", device)
 """
 
@@ -16,12 +18,15 @@ from hekla.cel.environment import Program, compile_expression
 from hekla.cel.errors import Failed, Refused
 from hekla.cel.types import BOOL, DYN, QUANTITY, STRING, Type, map_of
 
-_DEVICE = Type("kubernetes.DRADevice", fields={
-    "driver": ("driver", STRING),
-    "attributes": ("attributes", map_of(STRING, map_of(STRING, DYN))),
-    "capacity": ("capacity", map_of(STRING, map_of(STRING, QUANTITY))),
-    "allowMultipleAllocations": ("allowMultipleAllocations", BOOL),
-})  # fmt: skip
+_DEVICE = Type(
+    "kubernetes.DRADevice",
+    fields={
+        "driver": ("driver", STRING),
+        "attributes": ("attributes", map_of(STRING, map_of(STRING, DYN))),
+        "capacity": ("capacity", map_of(STRING, map_of(STRING, QUANTITY))),
+        "allowMultipleAllocations": ("allowMultipleAllocations", BOOL),
+    },
+)
 
 
 class Unusable(Exception):
@@ -51,15 +56,19 @@ class Selector:
         self.program: Program = program
 
     def matches(self, driver: str, device: Json) -> bool:
-        """Whether a device of that driver is meant.  Raises Failed, as for a device that lacks an attribute that is read."""
+        """Whether a device of that driver is meant.  Raises Failed, as for a device that lacks an
+        attribute that is read."""
         found = self.program({"device": seen(driver, device)})
         if not isinstance(found, bool):
-            raise Failed(f"CEL result of type {type(found).__name__} could not be converted to bool")
+            raise Failed(
+                f"CEL result of type {type(found).__name__} could not be converted to bool"
+            )
         return found
 
 
 def seen(driver: str, device: Json) -> Json:
-    """A device of a slice as selectors see it: names by domain, those without one under the driver's."""
+    """A device of a slice as selectors see it: names by domain, those without one under the
+    driver's."""
     attributes, capacity = _Domains(), _Domains()
     for name, value in (device.get("attributes") or {}).items():
         _put(attributes, driver, name, _attribute(value))
@@ -69,9 +78,11 @@ def seen(driver: str, device: Json) -> Json:
     for name, value in (device.get("capacity") or {}).items():
         _put(capacity, driver, name, Quantity.read(str(value["value"])))
     return {
-        "driver": driver, "attributes": attributes, "capacity": capacity,
+        "driver": driver,
+        "attributes": attributes,
+        "capacity": capacity,
         "allowMultipleAllocations": bool(device.get("allowMultipleAllocations")),
-    }  # fmt: skip
+    }
 
 
 def _put(domains: _Domains, driver: str, name: str, value: Any) -> None:
@@ -87,5 +98,9 @@ def _attribute(value: Json) -> Any:
         if value.get(kind) is not None:
             from hekla.cel.library.semver import Semver
 
-            return [Semver.read(one) for one in value[kind]] if kind == "versions" else Semver.read(value[kind])
+            return (
+                [Semver.read(one) for one in value[kind]]
+                if kind == "versions"
+                else Semver.read(value[kind])
+            )
     return None

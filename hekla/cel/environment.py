@@ -3,7 +3,8 @@
     program = compile_expression("self.replicas <= 5", {"self": declared(schema)}, wanted=(BOOL,))
     program({"self": tree})
 
-An expression that does not parse or does not fit raises Refused, an evaluation that goes wrong raises Failed.
+An expression that does not parse or does not fit raises Refused, an evaluation that goes wrong
+raises Failed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ from hekla.cel.values import Duration, Timestamp, Uint
 STRUCTS: dict[str, Type] = {
     "Object": Type("Object"),
     "JSONPatch": Type(
-        "JSONPatch", fields={"op": ("op", STRING), "path": ("path", STRING), "from": ("from", STRING), "value": ("value", DYN)}
+        "JSONPatch",
+        fields={
+            "op": ("op", STRING),
+            "path": ("path", STRING),
+            "from": ("from", STRING),
+            "value": ("value", DYN),
+        },
     ),
 }
 """What the expressions of a mutating policy may write beside maps."""
@@ -61,7 +68,8 @@ class Program:
         except RecursionError:
             raise TooCostly from None
         except (TypeError, AttributeError, OverflowError) as error:
-            # a value that is not what its declared type promised: an object that no schema has checked
+            # a value that is not what its declared type promised: an object that no schema has
+            # checked
             raise Failed("no such overload") from error
         finally:
             budget[0] -= given - frame[0] + 1
@@ -105,7 +113,11 @@ def _check_literals(source: str, root: Node) -> None:
         if not isinstance(node, Call) or not node.arguments:
             continue
         last = node.arguments[-1]
-        if node.function == "format" and isinstance(node.target, Constant) and isinstance(last, ListOf):
+        if (
+            node.function == "format"
+            and isinstance(node.target, Constant)
+            and isinstance(last, ListOf)
+        ):
             issues += _format_issues(node, node.target.value, last)
             continue
         if not isinstance(last, Constant) or not isinstance(last.value, str):
@@ -125,7 +137,15 @@ def _check_literals(source: str, root: Node) -> None:
         raise Refused(source, issues)
 
 
-_SAMPLES: dict[str, Any] = {"int": 1, "uint": Uint(1), "double": 1.5, "string": "a", "bool": True, "bytes": b"a", "null": None}
+_SAMPLES: dict[str, Any] = {
+    "int": 1,
+    "uint": Uint(1),
+    "double": 1.5,
+    "string": "a",
+    "bool": True,
+    "bytes": b"a",
+    "null": None,
+}
 
 
 def _format_issues(node: Call, text: Any, arguments: ListOf) -> list[Issue]:
@@ -145,7 +165,11 @@ def _format_issues(node: Call, text: Any, arguments: ListOf) -> list[Issue]:
             except Failed as other:
                 if str(other) == str(error) and "out of range" not in str(error):
                     break
-        at = arguments.items[place - 1].at if values and place > 0 and "out of range" not in str(error) else arguments.at
+        at = (
+            arguments.items[place - 1].at
+            if values and place > 0 and "out of range" not in str(error)
+            else arguments.at
+        )
         return [Issue(at, str(error))]
 
 

@@ -23,7 +23,8 @@ class Issue(NamedTuple):
 
 
 class Refused(Exception):
-    """An expression that does not parse or does not fit the declared types.  `str()` shows the places as CEL does."""
+    """An expression that does not parse or does not fit the declared types.  `str()` shows the
+    places as CEL does."""
 
     def __init__(self, source: str, issues: list[Issue]) -> None:
         self.source = source

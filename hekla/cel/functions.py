@@ -1,7 +1,9 @@
-"""The table of functions: what the library files put in, the checker looks up, and the program calls.
+"""The table of functions: what the library files put in, the checker looks up, and the program
+calls.
 
-An overload takes its receiver as the first argument.  A function whose argument types are known before it runs is called
-directly; one with dynamic arguments looks its overload up by the kinds of the values, once for each combination of kinds.
+An overload takes its receiver as the first argument.  A function whose argument types are known
+before it runs is called directly; one with dynamic arguments looks its overload up by the kinds of
+the values, once for each combination of kinds.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ def _kind(type: Type) -> str | None:
 FUNCTIONS: dict[str, list[Overload]] = {}
 
 
-def function(name: str, arguments: Sequence[Type], result: Type, work: Work, *, member: bool = False) -> None:
+def function(
+    name: str, arguments: Sequence[Type], result: Type, work: Work, *, member: bool = False
+) -> None:
     FUNCTIONS.setdefault(name, []).append(Overload(tuple(arguments), result, work, member))
 
 
@@ -62,6 +66,8 @@ def dispatcher(candidates: Sequence[Overload]) -> Work:
 
 def _fitting(candidates: Sequence[Overload], kinds: tuple[str, ...]) -> Work | None:
     for overload in candidates:
-        if len(overload.kinds) == len(kinds) and all(wanted is None or wanted == kind for wanted, kind in zip(overload.kinds, kinds)):
+        if len(overload.kinds) == len(kinds) and all(
+            wanted is None or wanted == kind for wanted, kind in zip(overload.kinds, kinds)
+        ):
             return overload.work
     return None

@@ -1,4 +1,5 @@
-"""The tree of a parsed expression.  Every node knows its place in the source; the checker adds its type."""
+"""The tree of a parsed expression.  Every node knows its place in the source; the checker adds its
+type."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ class Select(Node):
 
     __slots__ = ("field", "operand", "optional", "test")
 
-    def __init__(self, at: int, operand: Node, field: str, *, test: bool = False, optional: bool = False) -> None:
+    def __init__(
+        self, at: int, operand: Node, field: str, *, test: bool = False, optional: bool = False
+    ) -> None:
         super().__init__(at)
         self.operand = operand
         self.field = field
@@ -86,11 +89,14 @@ class Struct(Node):
 
 
 class Macro(Node):
-    """A macro that walks a list or a map (`all`, `map`, `transformMap`, ...), or binds a name to one value (`bind`, `optMap`)."""
+    """A macro that walks a list or a map (`all`, `map`, `transformMap`, ...), or binds a name to
+    one value (`bind`, `optMap`)."""
 
     __slots__ = ("body", "name", "names", "slots", "subject", "test")
 
-    def __init__(self, at: int, name: str, subject: Node, names: list[str], test: Node | None, body: Node) -> None:
+    def __init__(
+        self, at: int, name: str, subject: Node, names: list[str], test: Node | None, body: Node
+    ) -> None:
         super().__init__(at)
         self.name = name
         self.subject = subject

@@ -1,4 +1,5 @@
-"""From the text of an expression to its tree: CEL's grammar, its macros, and its words for what does not parse."""
+"""From the text of an expression to its tree: CEL's grammar, its macros, and its words for what
+does not parse."""
 
 from __future__ import annotations
 
@@ -24,14 +25,57 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _RESERVED = frozenset(
-    ("as", "break", "const", "continue", "else", "for", "function", "if", "import", "let",
-     "loop", "package", "namespace", "return", "var", "void", "while")
-)  # fmt: skip
-_BINARY = {"||": 1, "&&": 2, "==": 3, "!=": 3, "<": 3, "<=": 3, ">": 3, ">=": 3, "in": 3, "+": 4, "-": 4, "*": 5, "/": 5, "%": 5}
+    (
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    )
+)
+_BINARY = {
+    "||": 1,
+    "&&": 2,
+    "==": 3,
+    "!=": 3,
+    "<": 3,
+    "<=": 3,
+    ">": 3,
+    ">=": 3,
+    "in": 3,
+    "+": 4,
+    "-": 4,
+    "*": 5,
+    "/": 5,
+    "%": 5,
+}
 _START = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"
 _ESCAPES = {
-    "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", "'": "'", '"': '"', "`": "`", "?": "?",
-}  # fmt: skip
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+    "\\": "\\",
+    "'": "'",
+    '"': '"',
+    "`": "`",
+    "?": "?",
+}
 
 
 class Token(NamedTuple):
@@ -43,7 +87,15 @@ class Token(NamedTuple):
 def parse(source: str, *, bindings: bool = False) -> Node:
     """Raises Refused.  `bindings` adds `cel.bind`, which only selectors of devices know."""
     if len(source) > LONGEST:
-        raise Refused(source[:80], [Issue(0, f"expression code point size exceeds limit: size: {len(source)}, limit {LONGEST}")])
+        raise Refused(
+            source[:80],
+            [
+                Issue(
+                    0,
+                    f"expression code point size exceeds limit: size: {len(source)}, limit {LONGEST}",
+                )
+            ],
+        )
     parser = _Parser(source, bindings)
     found = parser.expression()
     if parser.token.kind != "end":
@@ -61,7 +113,7 @@ class _Parser:
         self.token = self.tokens[0]
         self.depth = 0
 
-    # --- tokens ---------------------------------------------------------------------------------------------------------
+    # --- tokens -----------------------------------------------------------------------------------
 
     def _scan(self) -> None:
         at, source = 0, self.source
@@ -108,7 +160,11 @@ class _Parser:
     def expect(self, text: str, more: str | None = None) -> Token:
         if self.token.text != text or self.token.kind != "sign":
             closing = self.token.kind == "end" and text in (")", "}") and more is None
-            self.refuse(f"missing '{text}' at {self.shown()}" if closing else self.mismatch(more or f"'{text}'"))
+            self.refuse(
+                f"missing '{text}' at {self.shown()}"
+                if closing
+                else self.mismatch(more or f"'{text}'")
+            )
         return self.next()
 
     def shown(self) -> str:
@@ -128,7 +184,7 @@ class _Parser:
         where = self.token.at if at is None else at
         raise Refused(self.source, [Issue(where, f"Syntax error: {text}" if syntax else text)])
 
-    # --- the grammar ----------------------------------------------------------------------------------------------------
+    # --- the grammar ------------------------------------------------------------------------------
 
     def expression(self) -> Node:
         self.depth += 1
@@ -152,7 +208,9 @@ class _Parser:
                 return left
             self.next()
             right = self.binary(strength + 1)
-            left = Call(token.at, "@in" if token.text == "in" else f"_{token.text}_", None, [left, right])
+            left = Call(
+                token.at, "@in" if token.text == "in" else f"_{token.text}_", None, [left, right]
+            )
 
     def unary(self) -> Node:
         token = self.token
@@ -228,7 +286,11 @@ class _Parser:
                 value = Select(token.at, value, field.text[1:-1], optional=optional)
                 continue
             if field.kind != "name" or field.text in ("in", "true", "false", "null"):
-                self.refuse(self.mismatch("IDENTIFIER") if optional else f"no viable alternative at input '.{field.text}'")
+                self.refuse(
+                    self.mismatch("IDENTIFIER")
+                    if optional
+                    else f"no viable alternative at input '.{field.text}'"
+                )
             self.next()
             if self.token.text == "(" and self.token.kind == "sign" and not optional:
                 value = self.called(self.token.at, value, field.text)
@@ -294,7 +356,7 @@ class _Parser:
                 break
         return Struct(at, name, fields)
 
-    # --- macros ---------------------------------------------------------------------------------------------------------
+    # --- macros -----------------------------------------------------------------------------------
 
     def macro(self, at: int, target: Node | None, name: str, arguments: list[Node]) -> Node | None:
         count = len(arguments)
@@ -302,15 +364,35 @@ class _Parser:
             if name == "has" and count == 1:
                 return self.presence(at, arguments[0])
             return None
-        if self.bindings and isinstance(target, Name) and target.name == "cel" and name == "bind" and count == 3:
-            return Macro(at, "bind", arguments[1], [self.variable(arguments[0])], None, arguments[2])
+        if (
+            self.bindings
+            and isinstance(target, Name)
+            and target.name == "cel"
+            and name == "bind"
+            and count == 3
+        ):
+            return Macro(
+                at, "bind", arguments[1], [self.variable(arguments[0])], None, arguments[2]
+            )
         if name in ("optMap", "optFlatMap") and count == 2:
             return Macro(at, name, target, [self.variable(arguments[0])], None, arguments[1])
         if name == "sortBy" and count == 2:
             return Macro(at, name, target, [self.variable(arguments[0])], None, arguments[1])
-        simple = {"all": "all", "exists": "exists", "exists_one": "exists_one", "existsOne": "exists_one"}.get(name)
+        simple = {
+            "all": "all",
+            "exists": "exists",
+            "exists_one": "exists_one",
+            "existsOne": "exists_one",
+        }.get(name)
         if simple is not None and count in (2, 3) and not (name == "exists_one" and count == 3):
-            return Macro(at, simple, target, [self.variable(one) for one in arguments[:-1]], None, arguments[-1])
+            return Macro(
+                at,
+                simple,
+                target,
+                [self.variable(one) for one in arguments[:-1]],
+                None,
+                arguments[-1],
+            )
         if name == "filter" and count == 2:
             return Macro(at, name, target, [self.variable(arguments[0])], None, arguments[1])
         if name == "map" and count in (2, 3):
@@ -318,7 +400,9 @@ class _Parser:
             return Macro(at, name, target, [self.variable(arguments[0])], test, arguments[-1])
         if name in ("transformList", "transformMap", "transformMapEntry") and count in (3, 4):
             names = [self.variable(one) for one in arguments[:2]]
-            return Macro(at, name, target, names, arguments[2] if count == 4 else None, arguments[-1])
+            return Macro(
+                at, name, target, names, arguments[2] if count == 4 else None, arguments[-1]
+            )
         return None
 
     def presence(self, at: int, argument: Node) -> Node:
@@ -331,7 +415,7 @@ class _Parser:
             self.refuse("argument must be a simple name", node.at, syntax=False)
         return node.name
 
-    # --- literals -------------------------------------------------------------------------------------------------------
+    # --- literals ---------------------------------------------------------------------------------
 
     def number(self, token: Token, *, negative: bool) -> Constant:
         sign = "-" if negative else ""
@@ -375,7 +459,9 @@ class _Parser:
             if code in _ESCAPES and code:
                 found += _ESCAPES[code].encode()
                 continue
-            digits, base = {"x": (2, 16), "X": (2, 16), "u": (4, 16), "U": (8, 16)}.get(code, (3, 8))
+            digits, base = {"x": (2, 16), "X": (2, 16), "u": (4, 16), "U": (8, 16)}.get(
+                code, (3, 8)
+            )
             if base == 8:
                 here -= 1
             part = body[here : here + digits]
@@ -386,7 +472,11 @@ class _Parser:
                     raise ValueError
                 found += bytes([number]) if binary else chr(number).encode()
             except (ValueError, OverflowError):
-                self.refuse(f"invalid {'bytes' if binary else 'string'} literal: unable to unescape string", at, syntax=False)
+                self.refuse(
+                    f"invalid {'bytes' if binary else 'string'} literal: unable to unescape string",
+                    at,
+                    syntax=False,
+                )
         return bytes(found) if binary else found.decode()
 
 

@@ -1,7 +1,8 @@
 """A checked expression as closures.
 
-A closure takes a frame: a list whose place 0 counts the steps that are left, then the declared variables, then those of
-macros.  Walking a list takes its length off the count, so that no expression runs for ever, however deep its macros nest.
+A closure takes a frame: a list whose place 0 counts the steps that are left, then the declared
+variables, then those of macros.  Walking a list takes its length off the count, so that no
+expression runs for ever, however deep its macros nest.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ READING = frozenset(
 
 
 class Object(dict[str, Any]):
-    """What a struct literal of a mutation makes: a JSON object that remembers under which name it was written."""
+    """What a struct literal of a mutation makes: a JSON object that remembers under which name it
+    was written."""
 
     __slots__ = ("kind",)
 
@@ -70,7 +72,7 @@ def compiled(node: Node) -> Run:
     return _MAKERS[type(node)](node)
 
 
-# --- names and fields ----------------------------------------------------------------------------------------------------
+# --- names and fields -----------------------------------------------------------------------------
 
 
 def _constant(node: Constant) -> Run:
@@ -93,7 +95,8 @@ def _name(node: Name) -> Run:
 
 
 def reader(type: Type) -> Callable[[Any], Any] | None:
-    """What turns a value as it lies in a JSON tree into a value of a declared type; None where nothing is to be done."""
+    """What turns a value as it lies in a JSON tree into a value of a declared type; None where
+    nothing is to be done."""
     if type.raw:
         return _READERS[type.name]
     if type.name in ("list", "map") and type.parameters:
@@ -111,7 +114,9 @@ def _read_bytes(value: Any) -> Any:
 
 
 def _read_time(value: Any) -> Any:
-    return Timestamp.read(f"{value}T00:00:00Z" if isinstance(value, str) and len(value) == 10 else str(value))
+    return Timestamp.read(
+        f"{value}T00:00:00Z" if isinstance(value, str) and len(value) == 10 else str(value)
+    )
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {
@@ -128,7 +133,9 @@ def _list_reader(inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _map_reader(inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: {key: inner(item) for key, item in value.items()} if type(value) is dict else value
+    return lambda value: (
+        {key: inner(item) for key, item in value.items()} if type(value) is dict else value
+    )
 
 
 def _select(node: Select) -> Run:
@@ -143,7 +150,11 @@ def _select(node: Select) -> Run:
         read = reader(kind)
     if node.test:
         return _presence(operand, field)
-    if node.optional or node.operand.type.name == "optional_type" or (node.operand.type is DYN and _may_be_optional(node.operand)):
+    if (
+        node.optional
+        or node.operand.type.name == "optional_type"
+        or (node.operand.type is DYN and _may_be_optional(node.operand))
+    ):
         return _optional_field(operand, field, read, node.optional)
     if read is not None:
         return _read_field(operand, field, node.field, read)
@@ -155,14 +166,19 @@ def _select(node: Select) -> Run:
         except KeyError:
             raise Failed(f"no such key: {node.field}") from None
         except (TypeError, IndexError):
-            raise Failed("no such overload" if value is not None else f"no such key: {node.field}") from None
+            raise Failed(
+                "no such overload" if value is not None else f"no such key: {node.field}"
+            ) from None
         return found.get() if type(found) is Thunk else found
 
     return look
 
 
 def _may_be_optional(node: Node) -> bool:
-    return any((isinstance(part, Select) and part.optional) or part.type.name == "optional_type" for part in _chain(node))
+    return any(
+        (isinstance(part, Select) and part.optional) or part.type.name == "optional_type"
+        for part in _chain(node)
+    )
 
 
 def _chain(node: Node) -> list[Node]:
@@ -200,7 +216,9 @@ def _presence(operand: Run, field: str) -> Run:
     return ask
 
 
-def _optional_field(operand: Run, field: str, read: Callable[[Any], Any] | None, optional: bool) -> Run:
+def _optional_field(
+    operand: Run, field: str, read: Callable[[Any], Any] | None, optional: bool
+) -> Run:
     def look(frame: Frame) -> Any:
         value = operand(frame)
         if type(value) is Optional:
@@ -228,11 +246,12 @@ def _optional_field(operand: Run, field: str, read: Callable[[Any], Any] | None,
     return look
 
 
-# --- operators and calls -------------------------------------------------------------------------------------------------
+# --- operators and calls --------------------------------------------------------------------------
 
 
 def _either_side(node: Call, decisive: bool) -> Run:
-    """`&&`, which one False decides, and `||`, which one True does; also where the other side has failed."""
+    """`&&`, which one False decides, and `||`, which one True does; also where the other side has
+    failed."""
     left, right = (compiled(argument) for argument in node.arguments)
     idle = not decisive
 
@@ -292,7 +311,8 @@ def _charged_equal(left: Run, right: Run, equal: Callable[[Any, Any], bool], wan
 
 
 def equality(one: Type, other: Type) -> Callable[[Any, Any], bool]:
-    """What compares values of two types: by their schema where order does not count, quickly where both are plain."""
+    """What compares values of two types: by their schema where order does not count, quickly where
+    both are plain."""
     if one.list_type and other.list_type == one.list_type:
         return _unordered(one)
     return same
@@ -306,7 +326,10 @@ def _unordered(kind: Type) -> Callable[[Any, Any], bool]:
             return False
         if keys:
             known = {identity(item, keys): item for item in other}
-            return all(identity(item, keys) in known and same(item, known[identity(item, keys)]) for item in one)
+            return all(
+                identity(item, keys) in known and same(item, known[identity(item, keys)])
+                for item in one
+            )
         return all(any(same(item, candidate) for candidate in other) for item in one)
 
     return equal
@@ -345,8 +368,13 @@ def _call(node: Call) -> Run:
     if node.function == "_+_" and node.arguments[0].type.list_type:
         return _joined(node)
     nodes = node.arguments if node.target is None else [node.target, *node.arguments]
-    known = len(node.candidates) == 1 and all(one.type is not DYN or wanted is None for one, wanted in zip(nodes, node.candidates[0].kinds))
-    work = node.candidates[0].work if known and not _nullable(nodes) else dispatcher(node.candidates)
+    known = len(node.candidates) == 1 and all(
+        one.type is not DYN or wanted is None
+        for one, wanted in zip(nodes, node.candidates[0].kinds)
+    )
+    work = (
+        node.candidates[0].work if known and not _nullable(nodes) else dispatcher(node.candidates)
+    )
     if node.function == "matches":
         _precompile(nodes)
     runs = [compiled(one) for one in nodes]
@@ -362,7 +390,8 @@ def _call(node: Call) -> Run:
 
 
 def _charged(runs: list[Run], work: Callable[..., Any], product: bool) -> Run:
-    """A call whose arguments' sizes are taken off the steps; of sets one is looked through for each element of the other."""
+    """A call whose arguments' sizes are taken off the steps; of sets one is looked through for each
+    element of the other."""
 
     def call(frame: Frame) -> Any:
         values = [run(frame) for run in runs]
@@ -384,7 +413,11 @@ def _charged(runs: list[Run], work: Callable[..., Any], product: bool) -> Run:
 
 def _nullable(nodes: list[Node]) -> bool:
     """A declared field may still hold null where its schema is nullable."""
-    return any(isinstance(one, (Select, Name)) and one.type.name not in ("string", "int", "bool", "list", "map") for one in nodes)
+    return any(
+        isinstance(one, (Select, Name))
+        and one.type.name not in ("string", "int", "bool", "list", "map")
+        for one in nodes
+    )
 
 
 def _precompile(nodes: list[Node]) -> None:
@@ -397,7 +430,7 @@ def _precompile(nodes: list[Node]) -> None:
             pass  # said when it is evaluated
 
 
-# --- literals ------------------------------------------------------------------------------------------------------------
+# --- literals -------------------------------------------------------------------------------------
 
 
 def _list(node: ListOf) -> Run:
@@ -459,11 +492,12 @@ def _struct(node: Struct) -> Run:
     return build
 
 
-# --- macros --------------------------------------------------------------------------------------------------------------
+# --- macros ---------------------------------------------------------------------------------------
 
 
 def _pairs(node: Macro) -> Callable[[Frame], list[tuple[Any, ...]] | list[Any]]:
-    """The elements to walk: single ones, or pairs where a macro has two variables; counted against the frame's steps."""
+    """The elements to walk: single ones, or pairs where a macro has two variables; counted against
+    the frame's steps."""
     subject = compiled(node.subject)
     two = len(node.names) == 2
 
@@ -650,9 +684,19 @@ def _macro(node: Macro) -> Run:
 
 
 _SPECIAL: dict[str, Callable[[Call], Run]] = {
-    "_&&_": lambda node: _either_side(node, False), "_||_": lambda node: _either_side(node, True),
-    "_?_:_": _conditional, "_==_": _equal, "_!=_": _equal,
-}  # fmt: skip
+    "_&&_": lambda node: _either_side(node, False),
+    "_||_": lambda node: _either_side(node, True),
+    "_?_:_": _conditional,
+    "_==_": _equal,
+    "_!=_": _equal,
+}
 _MAKERS: dict[type[Node], Callable[[Any], Run]] = {
-    Constant: _constant, Name: _name, Select: _select, Call: _call, ListOf: _list, MapOf: _map, Struct: _struct, Macro: _macro,
-}  # fmt: skip
+    Constant: _constant,
+    Name: _name,
+    Select: _select,
+    Call: _call,
+    ListOf: _list,
+    MapOf: _map,
+    Struct: _struct,
+    Macro: _macro,
+}

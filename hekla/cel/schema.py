@@ -1,4 +1,5 @@
-"""Declared types from OpenAPI schemas, as the rules of custom kinds see their objects (local-cluster 4.4)."""
+"""Declared types from OpenAPI schemas, as the rules of custom kinds see their objects
+(local-cluster 4.4)."""
 
 from __future__ import annotations
 
@@ -8,9 +9,30 @@ from hekla.api.trees import Json
 from hekla.cel.types import BOOL, DYN, INT, STRING, LazyFields, Type, list_of, map_of
 
 RESERVED = frozenset(
-    ("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let",
-     "loop", "package", "namespace", "return", "var", "void", "while")
-)  # fmt: skip
+    (
+        "true",
+        "false",
+        "null",
+        "in",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    )
+)
 _SIGNS = {"_": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 _FIELD = re.compile("[a-zA-Z_][a-zA-Z0-9_./-]*")
 _STRING_META = {"type": "string"}
@@ -23,8 +45,15 @@ def _raw(name: str) -> Type:
     return made
 
 
-RAW_BYTES, RAW_DURATION, RAW_TIMESTAMP, RAW_DOUBLE = (_raw(name) for name in ("bytes", "duration", "timestamp", "double"))
-_FORMATS = {"byte": RAW_BYTES, "duration": RAW_DURATION, "date": RAW_TIMESTAMP, "date-time": RAW_TIMESTAMP}
+RAW_BYTES, RAW_DURATION, RAW_TIMESTAMP, RAW_DOUBLE = (
+    _raw(name) for name in ("bytes", "duration", "timestamp", "double")
+)
+_FORMATS = {
+    "byte": RAW_BYTES,
+    "duration": RAW_DURATION,
+    "date": RAW_TIMESTAMP,
+    "date-time": RAW_TIMESTAMP,
+}
 
 
 def escaped(name: str) -> str | None:
@@ -42,13 +71,19 @@ def unescaped(name: str) -> str:
     match = re.fullmatch("__([a-z]+)__", name)
     if match is not None and match[1] in RESERVED:
         return match[1]
-    for sign, word in (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__")):
+    for sign, word in (
+        ("__", "__underscores__"),
+        (".", "__dot__"),
+        ("-", "__dash__"),
+        ("/", "__slash__"),
+    ):
         name = name.replace(word, sign)
     return name
 
 
 def declared(schema: Json, *, root: bool = False) -> Type | None:
-    """The type of a schema node; None where nothing is known of what lies there, which no rule then sees."""
+    """The type of a schema node; None where nothing is known of what lies there, which no rule then
+    sees."""
     if schema.get("x-kubernetes-int-or-string"):
         return DYN
     kind = schema.get("type")
@@ -85,7 +120,11 @@ def _object(schema: Json, root: bool) -> Type | None:
         properties.setdefault("apiVersion", _STRING_META)
         properties.setdefault("kind", _STRING_META)
         properties["metadata"] = _META
-    names = {shown: (name, inner) for name, inner in properties.items() if (shown := escaped(name)) is not None}
+    names = {
+        shown: (name, inner)
+        for name, inner in properties.items()
+        if (shown := escaped(name)) is not None
+    }
     for name in RESERVED & properties.keys():
         names.setdefault(name, (name, properties[name]))  # behind a dot most keywords are names too
     return Type("object", fields=LazyFields(names, _field))

@@ -7,11 +7,14 @@ from typing import Any
 
 
 class Type:
-    """A type.  Scalars and opaque types are one object each; lists, maps and optionals are compared by their parts."""
+    """A type.  Scalars and opaque types are one object each; lists, maps and optionals are compared
+    by their parts."""
 
     __slots__ = ("fields", "list_type", "map_keys", "name", "parameters", "raw")
 
-    def __init__(self, name: str, parameters: tuple[Type, ...] = (), fields: Fields | None = None) -> None:
+    def __init__(
+        self, name: str, parameters: tuple[Type, ...] = (), fields: Fields | None = None
+    ) -> None:
         self.name = name
         self.parameters = parameters
         self.fields = fields
@@ -20,7 +23,8 @@ class Type:
         """Of a list with x-kubernetes-list-type: set or map, which compare without order."""
         self.map_keys: tuple[str, ...] = ()
         self.raw = False
-        """Values of this type lie in the tree in another form (a time as a string) and are read when they are reached."""
+        """Values of this type lie in the tree in another form (a time as a string) and are read
+        when they are reached."""
 
     def __str__(self) -> str:
         if self.name in ("list", "map", "type", "optional_type") and self.parameters:
@@ -33,7 +37,11 @@ class Type:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if not isinstance(other, Type) or self.name != other.name or self.parameters != other.parameters:
+        if (
+            not isinstance(other, Type)
+            or self.name != other.name
+            or self.parameters != other.parameters
+        ):
             return False
         return self.fields is None or other.fields is None or self.fields is other.fields
 
@@ -49,14 +57,21 @@ Fields = Mapping[str, tuple[str, Type]]
 """Name in expressions -> (name in the tree, type)."""
 
 DYN, ANY_ERROR = Type("dyn"), Type("!error!")
-BOOL, INT, UINT, DOUBLE, STRING, BYTES, NULL = (Type(name) for name in ("bool", "int", "uint", "double", "string", "bytes", "null"))
+BOOL, INT, UINT, DOUBLE, STRING, BYTES, NULL = (
+    Type(name) for name in ("bool", "int", "uint", "double", "string", "bytes", "null")
+)
 TIMESTAMP, DURATION = Type("timestamp"), Type("duration")
 QUANTITY, IP, CIDR, URL, SEMVER, FORMAT = (
-    Type("kubernetes.Quantity"), Type("net.IP"), Type("net.CIDR"), Type("kubernetes.URL"), Type("kubernetes.Semver"),
+    Type("kubernetes.Quantity"),
+    Type("net.IP"),
+    Type("net.CIDR"),
+    Type("kubernetes.URL"),
+    Type("kubernetes.Semver"),
     Type("kubernetes.NamedFormat"),
-)  # fmt: skip
+)
 AUTHORIZER, PATH_CHECK, GROUP_CHECK, RESOURCE_CHECK, DECISION = (
-    Type(f"kubernetes.authorization.{name}") for name in ("Authorizer", "PathCheck", "GroupCheck", "ResourceCheck", "Decision")
+    Type(f"kubernetes.authorization.{name}")
+    for name in ("Authorizer", "PathCheck", "GroupCheck", "ResourceCheck", "Decision")
 )
 A, B = Type("<A>"), Type("<B>")
 """Parameters of generic functions."""
@@ -123,7 +138,9 @@ class Substitution:
         if formal.parameters:
             if not actual.parameters:
                 return True
-            return all(self.takes(one, other) for one, other in zip(formal.parameters, actual.parameters))
+            return all(
+                self.takes(one, other) for one, other in zip(formal.parameters, actual.parameters)
+            )
         return not formal.is_object or not actual.is_object or formal.fields is actual.fields
 
     def result(self, formal: Type) -> Type:
@@ -139,11 +156,14 @@ def assignable(wanted: Type, given: Type) -> bool:
 
 
 class LazyFields(Mapping[str, tuple[str, Type]]):
-    """Fields that are read when one is asked for: schemas are large and expressions look at little of them."""
+    """Fields that are read when one is asked for: schemas are large and expressions look at little
+    of them."""
 
     __slots__ = ("_known", "_make", "_names")
 
-    def __init__(self, names: Mapping[str, Any], make: Callable[[str, Any], tuple[str, Type] | None]) -> None:
+    def __init__(
+        self, names: Mapping[str, Any], make: Callable[[str, Any], tuple[str, Type] | None]
+    ) -> None:
         self._names = names
         self._make = make
         self._known: dict[str, tuple[str, Type] | None] = {}

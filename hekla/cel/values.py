@@ -1,6 +1,8 @@
-"""Values that JSON has no form for, and what is asked of any value: its type's name, equality, order.
+"""Values that JSON has no form for, and what is asked of any value: its type's name, equality,
+order.
 
-JSON trees are evaluated as they are: bool, int, float, str, list, dict, None.  Here is what else an expression can make.
+JSON trees are evaluated as they are: bool, int, float, str, list, dict, None.  Here is what else an
+expression can make.
 """
 
 from __future__ import annotations
@@ -83,8 +85,15 @@ class _Nanoseconds:
 
 
 _UNITS = {
-    "ns": 1, "us": 1000, "\u00b5s": 1000, "\u03bcs": 1000, "ms": 1_000_000, "s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND,
-}  # fmt: skip
+    "ns": 1,
+    "us": 1000,
+    "\u00b5s": 1000,
+    "\u03bcs": 1000,
+    "ms": 1_000_000,
+    "s": SECOND,
+    "m": 60 * SECOND,
+    "h": 3600 * SECOND,
+}
 _SPAN = re.compile("(\\d+\\.?\\d*|\\.\\d+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)")
 
 
@@ -125,7 +134,9 @@ class Duration(_Nanoseconds):
         return f"{sign}{whole}" + (f".{part:09}".rstrip("0") if part else "") + "s"
 
 
-_MOMENT = re.compile(r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?([Zz]|[+-]\d\d:\d\d)")
+_MOMENT = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?([Zz]|[+-]\d\d:\d\d)"
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FIRST, LAST = -62135596800 * SECOND, 253402300800 * SECOND
 
@@ -142,8 +153,12 @@ class Timestamp(_Nanoseconds):
         try:
             if match is None:
                 raise ValueError
-            year, month, day, hour, minute, second = (int(match[position]) for position in range(1, 7))
-            ns = seconds_since(datetime(year, month, day, hour, minute, second, tzinfo=UTC)) * SECOND
+            year, month, day, hour, minute, second = (
+                int(match[position]) for position in range(1, 7)
+            )
+            ns = (
+                seconds_since(datetime(year, month, day, hour, minute, second, tzinfo=UTC)) * SECOND
+            )
             ns += int((match[7] or "0").ljust(9, "0"))
             zone = match[8]
             if zone not in "Zz":
@@ -151,7 +166,9 @@ class Timestamp(_Nanoseconds):
                 ns -= shift if zone[0] == "+" else -shift
             return cls(ns)
         except ValueError:
-            raise Failed("type conversion error from 'string' to 'google.protobuf.Timestamp'") from None
+            raise Failed(
+                "type conversion error from 'string' to 'google.protobuf.Timestamp'"
+            ) from None
 
     def moment(self) -> datetime:
         return _EPOCH + timedelta(microseconds=self.ns // 1000)
@@ -168,9 +185,16 @@ def seconds_since(moment: datetime) -> int:
 
 
 _KINDS: dict[type, str] = {
-    bool: "bool", int: "int", Uint: "uint", float: "double", str: "string", bytes: "bytes", list: "list", dict: "map",
+    bool: "bool",
+    int: "int",
+    Uint: "uint",
+    float: "double",
+    str: "string",
+    bytes: "bytes",
+    list: "list",
+    dict: "map",
     type(None): "null_type",
-}  # fmt: skip
+}
 
 
 def kind_of(value: Any) -> str:
@@ -191,7 +215,8 @@ _NUMBERS = (int, float)
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equality across types, as CEL has it: numbers by value, everything else only with its own kind."""
+    """Equality across types, as CEL has it: numbers by value, everything else only with its own
+    kind."""
     kind = type(one)
     if kind is type(other) and kind in _PLAIN:
         return bool(one == other)

@@ -1,4 +1,5 @@
-"""The command line of `hekla`'s own commands: argparse, with the nearest name for a flag that does not exist."""
+"""The command line of `hekla`'s own commands: argparse, with the nearest name for a flag that does
+not exist."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from typing import NoReturn
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that takes flags in full only, so that a flag added later never changes what an old script means."""
+    """A parser that takes flags in full only, so that a flag added later never changes what an old
+    script means."""
 
     def __init__(self, prog: str, description: str | None) -> None:
         super().__init__(prog=prog, description=description, allow_abbrev=False)

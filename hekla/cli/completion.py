@@ -1,4 +1,5 @@
-"""`hekla completion bash|zsh|fish`: a script that completes commands and flags; the shell asks nobody while the user types."""
+"""`hekla completion bash|zsh|fish`: a script that completes commands and flags; the shell asks
+nobody while the user types."""
 
 from __future__ import annotations
 
@@ -30,7 +31,11 @@ def words() -> dict[str, list[str]]:
     found = {"": [*COMMANDS, *DAEMONS]}
     for name, command in COMMANDS.items():
         made = getattr(import_module(command.module), "parser", None)
-        found[name] = [word for action in made()._actions for word in follows(action)] if made is not None else ["--help"]
+        found[name] = (
+            [word for action in made()._actions for word in follows(action)]
+            if made is not None
+            else ["--help"]
+        )
     return found
 
 
@@ -42,7 +47,9 @@ def follows(action: argparse.Action) -> list[str]:
 
 
 def bash() -> str:
-    cases = "\n".join(f'    "{name}") words="{" ".join(choices)}" ;;' for name, choices in words().items())
+    cases = "\n".join(
+        f'    "{name}") words="{" ".join(choices)}" ;;' for name, choices in words().items()
+    )
     return f"""_hekla() {{
   local words=""
   case "${{COMP_CWORD}}" in 1) set -- "" ;; *) set -- "${{COMP_WORDS[1]}}" ;; esac

@@ -1,4 +1,5 @@
-"""`hekla doctor`: what this machine allows a local cluster to do, what it goes without, and what would change that."""
+"""`hekla doctor`: what this machine allows a local cluster to do, what it goes without, and what
+would change that."""
 
 from __future__ import annotations
 
@@ -33,7 +34,11 @@ def main(argv: list[str]) -> int:
         print(f"  {mark}  {check.name:<30} {check.detail}".rstrip())
     missing = [check.name for check in checks if check.needed and not check.good]
     print()
-    print(f"A cluster cannot run here before this is mended: {', '.join(missing)}" if missing else "A cluster can run here.")
+    print(
+        f"A cluster cannot run here before this is mended: {', '.join(missing)}"
+        if missing
+        else "A cluster can run here."
+    )
     return 1 if missing else 0
 
 
@@ -41,18 +46,36 @@ def basics() -> Iterator[Check]:
     """What every cluster needs, and what makes it comfortable."""
     version = ".".join(map(str, sys.version_info[:3]))
     yield Check("Python", sys.version_info >= (3, 11), version, needed=True)
-    yield Check("SQLite", sqlite3.sqlite_version_info >= (3, 35), sqlite3.sqlite_version, needed=True)
+    yield Check(
+        "SQLite", sqlite3.sqlite_version_info >= (3, 35), sqlite3.sqlite_version, needed=True
+    )
     home = state_home()
     existing = next(p for p in (home, *home.parents) if p.exists())
-    yield Check("state directory", os.access(existing, os.W_OK), f"{home}; set XDG_STATE_HOME for another", needed=True)
+    yield Check(
+        "state directory",
+        os.access(existing, os.W_OK),
+        f"{home}; set XDG_STATE_HOME for another",
+        needed=True,
+    )
     free = shutil.disk_usage(existing).free
-    yield Check("disk", free > 500 * 2**20, f"{free / 2**30:.1f} GiB free there; 0.5 GiB is the least", needed=True)
+    yield Check(
+        "disk",
+        free > 500 * 2**20,
+        f"{free / 2**30:.1f} GiB free there; 0.5 GiB is the least",
+        needed=True,
+    )
     too_few = openfiles.problem()
     yield Check("open files", not too_few, too_few, needed=True)
     cores = os.cpu_count() or 1
-    yield Check("cpu", cores >= 2, f"{cores} cores" + ("" if cores >= 2 else "; everything works, slowly"))
+    yield Check(
+        "cpu", cores >= 2, f"{cores} cores" + ("" if cores >= 2 else "; everything works, slowly")
+    )
     kubectl = shutil.which("kubectl")
-    yield Check("kubectl", kubectl is not None, kubectl or "not on PATH; vcctl does without, Kubernetes users will want it")
+    yield Check(
+        "kubectl",
+        kubectl is not None,
+        kubectl or "not on PATH; vcctl does without, Kubernetes users will want it",
+    )
 
 
 def isolation() -> Iterator[Check]:
@@ -60,4 +83,8 @@ def isolation() -> Iterator[Check]:
     from hekla.local.kubelet.runtime import isolation as agent
 
     for finding in agent.survey():
-        yield Check(finding.name, finding.available, "" if finding.available else f"{finding.why_not}: {finding.cost}")
+        yield Check(
+            finding.name,
+            finding.available,
+            "" if finding.available else f"{finding.why_not}: {finding.cost}",
+        )

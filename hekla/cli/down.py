@@ -1,4 +1,5 @@
-"""`hekla down`: stop a cluster.  What it stored stays for the next `hekla up`, unless --delete says otherwise."""
+"""`hekla down`: stop a cluster.  What it stored stays for the next `hekla up`, unless --delete says
+otherwise."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ PATIENCE = 90.0
 
 def parser() -> Parser:
     result = Parser("hekla down", __doc__)
-    result.add_argument("--name", default="default", help="the cluster's name (default: %(default)s)")
+    result.add_argument(
+        "--name", default="default", help="the cluster's name (default: %(default)s)"
+    )
     result.add_argument("--delete", action="store_true", help="remove the cluster's state too")
     return result
 
@@ -28,9 +31,13 @@ def main(argv: list[str]) -> int:
         with cluster.held(PATIENCE):
             known, stopped = cluster.exists(), stop(cluster)
             if arguments.delete:
-                cluster.delete()  # also what an `up` left that was killed before it had written the settings
+                # also what an `up` left that was killed before it had written the settings
+                cluster.delete()
     except (ClusterError, OSError) as error:
-        print(f"hekla down: {refusal(error) if isinstance(error, OSError) else error}", file=sys.stderr)
+        print(
+            f"hekla down: {refusal(error) if isinstance(error, OSError) else error}",
+            file=sys.stderr,
+        )
         return 1
     if not known and not stopped:
         print(f'There is no cluster "{arguments.name}".')
@@ -38,15 +45,21 @@ def main(argv: list[str]) -> int:
     print(
         f'Cluster "{arguments.name}" '
         + ("is stopped" if stopped else "was not running")
-        + (" and removed." if arguments.delete else "; its state stays in " + str(cluster.directory))
+        + (
+            " and removed."
+            if arguments.delete
+            else "; its state stays in " + str(cluster.directory)
+        )
     )
     return 0
 
 
 def stop(cluster: Cluster) -> bool:
-    """Ends the daemons, then the containers that they left running; False when nothing of the cluster was running.
+    """Ends the daemons, then the containers that they left running; False when nothing of the
+    cluster was running.
 
-    Returns when the process table shows nothing of it any more.  Raises ClusterError where something does not go.
+    Returns when the process table shows nothing of it any more.  Raises ClusterError where
+    something does not go.
     """
     from hekla.local.cluster import supervisor
     from hekla.local.cluster.members import end_network

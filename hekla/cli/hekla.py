@@ -1,6 +1,8 @@
-"""The `hekla` command: the local cluster (up, down, status, doctor, demo), its daemons, and a few tools.
+"""The `hekla` command: the local cluster (up, down, status, doctor, demo), its daemons, and a few
+tools.
 
-A command's module is imported only when it is called, so that starting a daemon or printing help pays for nothing else.
+A command's module is imported only when it is called, so that starting a daemon or printing help
+pays for nothing else.
 """
 
 from __future__ import annotations
@@ -24,36 +26,72 @@ class Command(NamedTuple):
 COMMANDS = {
     "up": Command("hekla.cli.up", "start a cluster on this machine, or start it again"),
     "down": Command("hekla.cli.down", "stop the cluster; its state stays (--delete removes it)"),
-    "status": Command("hekla.cli.status", "the cluster's processes and nodes (--json for programs)"),
-    "logs": Command("hekla.cli.logs", "what the cluster's processes have written (--follow, --tail, one process by name)"),
-    "doctor": Command("hekla.cli.doctor", "what this machine allows the cluster to do, and what it goes without"),
-    "demo": Command("hekla.cli.demo", "a cluster in a temporary place that runs real jobs and shows that each did what it should"),
-    "replay": Command("hekla.scheduler.replay", "run a scheduler's recording again and show the first difference (--policy FILE)"),
-    "completion": Command("hekla.cli.completion", "print a completion script for bash, zsh or fish"),
+    "status": Command(
+        "hekla.cli.status", "the cluster's processes and nodes (--json for programs)"
+    ),
+    "logs": Command(
+        "hekla.cli.logs",
+        "what the cluster's processes have written (--follow, --tail, one process by name)",
+    ),
+    "doctor": Command(
+        "hekla.cli.doctor", "what this machine allows the cluster to do, and what it goes without"
+    ),
+    "demo": Command(
+        "hekla.cli.demo",
+        "a cluster in a temporary place that runs real jobs and shows that each did what it should",
+    ),
+    "replay": Command(
+        "hekla.scheduler.replay",
+        "run a scheduler's recording again and show the first difference (--policy FILE)",
+    ),
+    "completion": Command(
+        "hekla.cli.completion", "print a completion script for bash, zsh or fish"
+    ),
     "crds": Command("hekla.cli.crds", "print the CustomResourceDefinitions as YAML"),
     "policies": Command("hekla.cli.policies", "print the admission policies as YAML"),
 }
 
 DAEMONS = {
-    "apiserver": Command("hekla.local.apiserver.daemon", "the Kubernetes API, durable, on loopback"),
-    "kube-controllers": Command("hekla.local.controller_manager.daemon", "Kubernetes' own controllers that a cluster needs"),
-    "agent": Command("hekla.local.kubelet.daemon", "this machine as a node (or several), and fake nodes"),
+    "apiserver": Command(
+        "hekla.local.apiserver.daemon", "the Kubernetes API, durable, on loopback"
+    ),
+    "kube-controllers": Command(
+        "hekla.local.controller_manager.daemon", "Kubernetes' own controllers that a cluster needs"
+    ),
+    "agent": Command(
+        "hekla.local.kubelet.daemon", "this machine as a node (or several), and fake nodes"
+    ),
     "scheduler": Command("hekla.scheduler.daemon", "the batch scheduler"),
-    "agent-scheduler": Command("hekla.scheduler.agent_scheduler", "a scheduler of pods by themselves, without queues and gangs"),
+    "agent-scheduler": Command(
+        "hekla.scheduler.agent_scheduler",
+        "a scheduler of pods by themselves, without queues and gangs",
+    ),
     "controllers": Command("hekla.controllers.daemon", "the batch controllers"),
-    "hypernode-controllers": Command("hekla.controllers.hypernode.daemon", "the hypernode controllers alone"),
+    "hypernode-controllers": Command(
+        "hekla.controllers.hypernode.daemon", "the hypernode controllers alone"
+    ),
     "admission": Command("hekla.admission.daemon", "the admission webhooks"),
 }
 
 
 def usage() -> str:
     """The help text."""
-    lines = ["Hekla: a batch system for Kubernetes, and a small Kubernetes to run it on.", "", "Usage: hekla COMMAND [flags]", ""]
-    for title, commands in (("Commands", COMMANDS), ("Daemons, one each in the foreground", DAEMONS)):
+    lines = [
+        "Hekla: a batch system for Kubernetes, and a small Kubernetes to run it on.",
+        "",
+        "Usage: hekla COMMAND [flags]",
+        "",
+    ]
+    for title, commands in (
+        ("Commands", COMMANDS),
+        ("Daemons, one each in the foreground", DAEMONS),
+    ):
         lines.append(f"{title}:")
         lines += [f"  {name:<22} {command.help}" for name, command in commands.items()]
         lines.append("")
-    lines.append('"hekla COMMAND --help" says more of one.  Jobs and queues are the business of "vcctl".')
+    lines.append(
+        '"hekla COMMAND --help" says more of one.  Jobs and queues are the business of "vcctl".'
+    )
     return "\n".join(lines)
 
 
@@ -73,7 +111,10 @@ def _run(arguments: list[str]) -> int:
     command = COMMANDS.get(name) or DAEMONS.get(name)
     if command is None:
         near = get_close_matches(name, [*COMMANDS, *DAEMONS], 1)
-        print(f'hekla: unknown command "{name}"' + (f'; did you mean "{near[0]}"?' if near else ""), file=sys.stderr)
+        print(
+            f'hekla: unknown command "{name}"' + (f'; did you mean "{near[0]}"?' if near else ""),
+            file=sys.stderr,
+        )
         print('"hekla --help" lists the commands.', file=sys.stderr)
         return 2
     try:

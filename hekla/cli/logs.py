@@ -20,7 +20,12 @@ def parser() -> Parser:
     flag = result.add_argument
     flag("process", nargs="*", help="names as `hekla status` shows them (default: all)")
     flag("--name", default="default", help="the cluster's name (default: %(default)s)")
-    flag("--tail", type=int, default=20, help="the last lines of each, -1 for all (default: %(default)s)")
+    flag(
+        "--tail",
+        type=int,
+        default=20,
+        help="the last lines of each, -1 for all (default: %(default)s)",
+    )
     flag("--follow", "-f", action="store_true", help="go on with what is written from now on")
     return result
 
@@ -39,7 +44,11 @@ def main(argv: list[str]) -> int:
         content = file.read_bytes()
         read[file] = content.rfind(b"\n") + 1
         lines = content[: read[file]].decode(errors="replace").splitlines()
-        show(file, width, lines if arguments.tail < 0 else lines[max(0, len(lines) - arguments.tail) :])
+        show(
+            file,
+            width,
+            lines if arguments.tail < 0 else lines[max(0, len(lines) - arguments.tail) :],
+        )
     while arguments.follow:
         time.sleep(LOOK_AGAIN)
         for file in files:
@@ -49,10 +58,14 @@ def main(argv: list[str]) -> int:
 
 def chosen(cluster: Cluster, names: list[str]) -> list[Path]:
     """The logs of these processes, of all where none is named.  Raises ClusterError."""
-    files = {file.stem: file for file in sorted(cluster.logs.glob("*.log"))} if cluster.exists() else {}
+    files = (
+        {file.stem: file for file in sorted(cluster.logs.glob("*.log"))} if cluster.exists() else {}
+    )
     if not files:
         which = "" if cluster.name == "default" else f" --name {cluster.name}"
-        raise ClusterError(f'there is no cluster "{cluster.name}", or it has never run; make it with: hekla up{which}')
+        raise ClusterError(
+            f'there is no cluster "{cluster.name}", or it has never run; make it with: hekla up{which}'
+        )
     for name in names:
         if name not in files:
             near = get_close_matches(name, files, 1)
@@ -67,7 +80,8 @@ def show(file: Path, width: int, lines: list[str]) -> None:
 
 
 def new_lines(file: Path, read: dict[Path, int]) -> list[str]:
-    """What has come since the last look, in whole lines; a log that was begun anew is read from its start."""
+    """What has come since the last look, in whole lines; a log that was begun anew is read from its
+    start."""
     try:
         if file.stat().st_size < read[file]:
             read[file] = 0

@@ -1,4 +1,5 @@
-"""`hekla policies`: the admission rules that a cluster keeps by itself, as YAML, for `kubectl apply -f -`."""
+"""`hekla policies`: the admission rules that a cluster keeps by itself, as YAML, for `kubectl apply
+-f -`."""
 
 from __future__ import annotations
 

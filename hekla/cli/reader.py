@@ -1,4 +1,5 @@
-"""Whoever reads our output may leave before its end (`hekla crds | head`): no fault of ours, and nothing to print a trace of."""
+"""Whoever reads our output may leave before its end (`hekla crds | head`): no fault of ours, and
+nothing to print a trace of."""
 
 from __future__ import annotations
 

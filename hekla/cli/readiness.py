@@ -35,12 +35,20 @@ Say = Callable[[str, str, str], None]
 
 
 class Readiness:
-    """Waits for every process of a cluster, for its kinds, its nodes and the default queue, and says of each when it is there.
+    """Waits for every process of a cluster, for its kinds, its nodes and the default queue, and
+    says of each when it is there.
 
     `alive` tells whether the cluster's supervisor still runs.
     """
 
-    def __init__(self, cluster: Cluster, settings: Settings, alive: Callable[[], bool], timeout: float, say: Say) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: Settings,
+        alive: Callable[[], bool],
+        timeout: float,
+        say: Say,
+    ) -> None:
         self.cluster = cluster
         self.settings = settings
         self.alive = alive
@@ -49,15 +57,19 @@ class Readiness:
         self.deadline = time.monotonic() + timeout
         self.reported: set[str] = set()
         status = read_status(cluster)
-        self.restarts = {process.name: process.restarts for process in status.processes} if status else {}
-        """Of a cluster that has been running before: what crashed then does not count, and its kinds are there as a rule."""
+        self.restarts = (
+            {process.name: process.restarts for process in status.processes} if status else {}
+        )
+        """Of a cluster that has been running before: what crashed then does not count, and its
+        kinds are there as a rule."""
         self.obstacle = ""
         """What the API server said last when it could not be asked."""
 
     async def wait(self) -> None:
         """Returns when the cluster runs jobs.
 
-        Raises ClusterError when a process keeps crashing, the supervisor has ended, or it takes too long.
+        Raises ClusterError when a process keeps crashing, the supervisor has ended, or it takes too
+        long.
         """
         from hekla.kube.client import Client
         from hekla.kube.connection import config
@@ -67,19 +79,25 @@ class Readiness:
         while "apiserver" not in self.reported:
             self.look()
             await asyncio.sleep(0.02)
-        async with Client(config.load(str(self.cluster.internal_kubeconfig)), user_agent="hekla-up") as client:
+        async with Client(
+            config.load(str(self.cluster.internal_kubeconfig)), user_agent="hekla-up"
+        ) as client:
             installed = False
             while True:
                 everything = len(self.look()) == len(TITLES) == len(self.reported)
                 try:
-                    if not installed and not (self.restarts and await serves_jobs(client, self.settings)):
+                    if not installed and not (
+                        self.restarts and await serves_jobs(client, self.settings)
+                    ):
                         await install_kinds(client)
                     installed = True
                     if everything and await serves_jobs(client, self.settings):
                         return self.say("nodes", "ok", await describe_nodes(client))
                     self.obstacle = ""
                 except (ApiError, TransportError, OSError) as error:
-                    self.obstacle = str(error)  # a server that was killed at this moment is started again
+                    self.obstacle = str(
+                        error
+                    )  # a server that was killed at this moment is started again
                 await asyncio.sleep(0.03)
 
     def look(self) -> list[ProcessStatus]:
@@ -92,9 +110,13 @@ class Readiness:
                 detail = f"127.0.0.1:{self.settings.port}" if process.name == "apiserver" else ""
                 self.say(TITLES[process.name], "ok", detail)
             if process.restarts - self.restarts.get(process.name, 0) >= MOST_RESTARTS:
-                raise ClusterError(f"{TITLES[process.name]} does not start ({process.last_exit}):\n{tail(process.log)}")
+                raise ClusterError(
+                    f"{TITLES[process.name]} does not start ({process.last_exit}):\n{tail(process.log)}"
+                )
         if not self.alive():
-            raise ClusterError(f"the supervisor does not start:\n{tail(str(self.cluster.logs / 'supervisor.log'))}")
+            raise ClusterError(
+                f"the supervisor does not start:\n{tail(str(self.cluster.logs / 'supervisor.log'))}"
+            )
         check_disk(self.cluster, LEAST_TO_GO_ON)
         if time.monotonic() > self.deadline:
             raise ClusterError(self.late())
@@ -102,7 +124,9 @@ class Readiness:
 
     def late(self) -> str:
         """What to say when time is up."""
-        missing = [title for name, title in TITLES.items() if name not in self.reported] or ["a Ready node and an Open default queue"]
+        missing = [title for name, title in TITLES.items() if name not in self.reported] or [
+            "a Ready node and an Open default queue"
+        ]
         said = f" ({self.obstacle})" if self.obstacle else ""
         longer = max(USUAL_TIMEOUT, 2 * self.timeout)
         return (
@@ -112,7 +136,8 @@ class Readiness:
 
 
 def check_disk(cluster: Cluster, least: int) -> None:
-    """Raises ClusterError when less than so many bytes are free: the daemons could not even write down why they fail."""
+    """Raises ClusterError when less than so many bytes are free: the daemons could not even write
+    down why they fail."""
     free = shutil.disk_usage(cluster.directory).free
     if free < least:
         raise ClusterError(
@@ -134,7 +159,9 @@ async def install_kinds(client: Client) -> None:
             await client.create(kind, definition)
         except AlreadyExists:
             name = definition["metadata"]["name"]
-            await client.patch(kind, name, {"metadata": definition["metadata"], "spec": definition["spec"]})
+            await client.patch(
+                kind, name, {"metadata": definition["metadata"], "spec": definition["spec"]}
+            )
 
     await asyncio.gather(*(install(definition) for definition in crds.all()))
 
@@ -150,7 +177,10 @@ async def serves_jobs(client: Client, settings: Settings) -> bool:
         queue = await client.get(QUEUE, "default")
     except ApiError:
         return False
-    ready = sum(any(c.type == "Ready" and c.status == "True" for c in node.status.conditions) for node in nodes)
+    ready = sum(
+        any(c.type == "Ready" and c.status == "True" for c in node.status.conditions)
+        for node in nodes
+    )
     return ready >= settings.nodes + settings.fake_nodes and queue.status.state == "Open"
 
 
@@ -165,7 +195,11 @@ async def describe_nodes(client: Client) -> str:
     first = nodes[0]
     capacity = first.status.capacity
     size = f"{capacity.get('cpu', '?')} cpu, {whole(capacity.get('memory', '0')) / 2**30:.0f} GiB"
-    return f"{first.metadata.name}: {size}" if len(nodes) == 1 else f"{len(nodes)} nodes; {first.metadata.name}: {size}"
+    return (
+        f"{first.metadata.name}: {size}"
+        if len(nodes) == 1
+        else f"{len(nodes)} nodes; {first.metadata.name}: {size}"
+    )
 
 
 def tail(path: str, lines: int = 12) -> str:

@@ -16,13 +16,16 @@ from hekla.local.machine.processes import age_of
 
 def parser() -> Parser:
     result = Parser("hekla status", __doc__)
-    result.add_argument("--name", default="default", help="the cluster's name (default: %(default)s)")
+    result.add_argument(
+        "--name", default="default", help="the cluster's name (default: %(default)s)"
+    )
     result.add_argument("--json", action="store_true", help="print one JSON object")
     return result
 
 
 def main(argv: list[str]) -> int:
-    """Prints the status; exit code 1 when the cluster does not run, nobody supervises it, or a process is not ready."""
+    """Prints the status; exit code 1 when the cluster does not run, nobody supervises it, or a
+    process is not ready."""
     arguments = parser().parse(argv)
     try:
         cluster = Cluster.named(arguments.name)
@@ -35,10 +38,27 @@ def main(argv: list[str]) -> int:
     which = "" if cluster.name == "default" else f" --name {cluster.name}"
     if arguments.json:
         shown = [
-            {"name": p.name, "pid": p.pid, "ready": p.ready, "log": p.log, "restarts": p.restarts, "lastExit": p.last_exit}
+            {
+                "name": p.name,
+                "pid": p.pid,
+                "ready": p.ready,
+                "log": p.log,
+                "restarts": p.restarts,
+                "lastExit": p.last_exit,
+            }
             for p in processes
         ]
-        print(json.dumps({"name": cluster.name, "running": up, "kubeconfig": str(cluster.kubeconfig), "processes": shown}, indent=2))
+        print(
+            json.dumps(
+                {
+                    "name": cluster.name,
+                    "running": up,
+                    "kubeconfig": str(cluster.kubeconfig),
+                    "processes": shown,
+                },
+                indent=2,
+            )
+        )
     elif not up and not processes:
         hint = "start it again with" if made else "make it with"
         print(f'Cluster "{cluster.name}" is not running; {hint}: hekla up{which}')
@@ -56,14 +76,16 @@ def main(argv: list[str]) -> int:
 
 
 def found_processes(cluster: Cluster, up: bool) -> list[ProcessStatus]:
-    """What the supervisor says of its processes; where it is dead, those of them that the process table still shows."""
+    """What the supervisor says of its processes; where it is dead, those of them that the process
+    table still shows."""
     if up:
         status = read_status(cluster)
         return status.processes if status else []
     last = last_status(cluster)
     said = {(process.pid, process.start): process for process in last.processes} if last else {}
     return [
-        said.get((process.pid, process.start)) or ProcessStatus(name, process.pid, False, str(cluster.logs / f"{name}.log"))
+        said.get((process.pid, process.start))
+        or ProcessStatus(name, process.pid, False, str(cluster.logs / f"{name}.log"))
         for name, process in members(cluster)
         if name in TITLES
     ]
@@ -77,6 +99,8 @@ def print_table(processes: list[ProcessStatus]) -> None:
         age = age_of(process.pid) if process.pid else None
         up = f"{age:.0f} s" if age is not None else "-"
         ready = "yes" if process.ready else "no"
-        print(f"  {process.name:<{width}}  {process.pid or '-':>7}  {ready:<5}  {up:>8}  {process.restarts:>8}  {process.log}")
+        print(
+            f"  {process.name:<{width}}  {process.pid or '-':>7}  {ready:<5}  {up:>8}  {process.restarts:>8}  {process.log}"
+        )
         if process.last_exit:
             print(f"  {'':<{width}}  the instance before it ended with {process.last_exit}")

@@ -1,7 +1,8 @@
-"""`hekla up`: one command turns this machine into a cluster; the same command starts it again after `hekla down`.
+"""`hekla up`: one command turns this machine into a cluster; the same command starts it again after
+`hekla down`.
 
-Either the cluster is ready when this returns, or the reason is on the screen and nothing is left running.  A cluster that runs
-already is left as it is: when it is ready, that is a success.
+Either the cluster is ready when this returns, or the reason is on the screen and nothing is left
+running.  A cluster that runs already is left as it is: when it is ready, that is a success.
 """
 
 from __future__ import annotations
@@ -48,19 +49,32 @@ def main(argv: list[str]) -> int:
         print(f"hekla up: {error}", file=sys.stderr)
         return 1
     try:
-        begun = bring_up(cluster, vars(arguments), arguments.timeout, lambda *line: print_line(*line, seconds=time.monotonic() - began))
+        begun = bring_up(
+            cluster,
+            vars(arguments),
+            arguments.timeout,
+            lambda *line: print_line(*line, seconds=time.monotonic() - began),
+        )
     except (ClusterError, OSError) as error:
-        print(f"hekla up: {refusal(error) if isinstance(error, OSError) else error}", file=sys.stderr)
+        print(
+            f"hekla up: {refusal(error) if isinstance(error, OSError) else error}", file=sys.stderr
+        )
         return 1
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the rest is the words and the exit code
-        left = "nothing is left running" if running(cluster) is None else "the cluster runs on as it was"
+        left = (
+            "nothing is left running"
+            if running(cluster) is None
+            else "the cluster runs on as it was"
+        )
         print(f"\nInterrupted; {left}.", file=sys.stderr)
         return 130
     if not begun:
         print(f'\n  The cluster "{cluster.name}" was running already; nothing was changed.')
     print(f"\n  export KUBECONFIG={cluster.kubeconfig}")
-    print("  vcctl job run --name hello --image busybox --command \"sh -c 'echo hello; sleep 5'\"    your first job")
+    print(
+        "  vcctl job run --name hello --image busybox --command \"sh -c 'echo hello; sleep 5'\"    your first job"
+    )
     print(f"  {'vcctl job list':<85} how it is")
     return 0
 
@@ -69,22 +83,52 @@ def parser() -> Parser:
     """The flags of `up`; those that were not given keep what the cluster was made with."""
     result = Parser("hekla up", __doc__)
     flag = result.add_argument
-    flag("--name", default="default", help="the cluster's name; several stand side by side (default: %(default)s)")
-    flag("--port", type=int, help=f"of the API server on 127.0.0.1 (default: {PREFERRED_PORT}, or the next free one)")
+    flag(
+        "--name",
+        default="default",
+        help="the cluster's name; several stand side by side (default: %(default)s)",
+    )
+    flag(
+        "--port",
+        type=int,
+        help=f"of the API server on 127.0.0.1 (default: {PREFERRED_PORT}, or the next free one)",
+    )
     flag("--nodes", type=int, help="show this machine as so many nodes (default: 1)")
     flag("--node-cpu", help='cpu of each node, for example "4" (default: the machine\'s)')
     flag("--node-memory", help='memory of each node, for example "8Gi" (default: the machine\'s)')
-    flag("--fake-nodes", type=int, help="add so many nodes whose pods only pretend to run (default: 0)")
+    flag(
+        "--fake-nodes",
+        type=int,
+        help="add so many nodes whose pods only pretend to run (default: 0)",
+    )
     flag("--fake-node-cpu", help='cpu of each fake node (default: "32")')
     flag("--fake-node-memory", help='memory of each fake node (default: "256Gi")')
     flag("--fake-node-pods", type=int, help="pods that each fake node takes (default: 110)")
-    flag("--node-grace", help='how long a node may be silent before it counts as lost, for example "30s" or "2h" (default: 50s)')
-    flag("--isolation", choices=("auto", "shared-network", "none"),
-         help="shared-network: pods use this machine's network; none: no namespaces, even where they are allowed")  # fmt: skip
+    flag(
+        "--node-grace",
+        help='how long a node may be silent before it counts as lost, for example "30s" or "2h" (default: 50s)',
+    )
+    flag(
+        "--isolation",
+        choices=("auto", "shared-network", "none"),
+        help="shared-network: pods use this machine's network; none: no namespaces, even where they are allowed",
+    )
     flag("--images", help="a file that adds to the table of images")
-    flag("--max-job-pods", type=int, help="how many pods one batch job may have; 0: any number (default: 100000)")
-    flag("--scheduler-conf", help="the scheduler's policy file (default: scheduler.yaml in the cluster's directory)")
-    flag("--timeout", type=float, default=60.0, help="seconds to wait for the cluster (default: %(default)s)")
+    flag(
+        "--max-job-pods",
+        type=int,
+        help="how many pods one batch job may have; 0: any number (default: 100000)",
+    )
+    flag(
+        "--scheduler-conf",
+        help="the scheduler's policy file (default: scheduler.yaml in the cluster's directory)",
+    )
+    flag(
+        "--timeout",
+        type=float,
+        default=60.0,
+        help="seconds to wait for the cluster (default: %(default)s)",
+    )
     return result
 
 
@@ -93,10 +137,11 @@ def print_line(what: str, how: str, detail: str, *, seconds: float) -> None:
 
 
 def bring_up(cluster: Cluster, flags: dict[str, object], timeout: float, say: Say) -> bool:
-    """Makes the cluster if it is new, starts it, and returns when it is ready to run jobs; False when it was running already.
+    """Makes the cluster if it is new, starts it, and returns when it is ready to run jobs; False
+    when it was running already.
 
-    Raises ClusterError, with nothing left running that it has started, when that cannot be done; a directory made for a new
-    cluster is then removed again.
+    Raises ClusterError, with nothing left running that it has started, when that cannot be done; a
+    directory made for a new cluster is then removed again.
     """
     if too_few := openfiles.problem():
         raise ClusterError(too_few)
@@ -112,30 +157,47 @@ def bring_up(cluster: Cluster, flags: dict[str, object], timeout: float, say: Sa
     return True
 
 
-def attend(cluster: Cluster, flags: dict[str, object], supervisor: int, timeout: float, say: Say) -> None:
-    """Waits until a cluster that runs already is ready.  Raises ClusterError when it is not, or runs with other settings than asked for."""
+def attend(
+    cluster: Cluster, flags: dict[str, object], supervisor: int, timeout: float, say: Say
+) -> None:
+    """Waits until a cluster that runs already is ready.  Raises ClusterError when it is not, or
+    runs with other settings than asked for."""
     settings = cluster.settings()
     asked = with_flags(settings, flags)
     which = "" if cluster.name == "default" else f" --name {cluster.name}"
-    changed = [name for name in settings.__struct_fields__ if getattr(asked, name) != getattr(settings, name)]
+    changed = [
+        name
+        for name in settings.__struct_fields__
+        if getattr(asked, name) != getattr(settings, name)
+    ]
     if changed:
-        said = ", ".join(f"--{name.replace('_', '-')} is {getattr(settings, name) or 'not set'}" for name in changed)
+        said = ", ".join(
+            f"--{name.replace('_', '-')} is {getattr(settings, name) or 'not set'}"
+            for name in changed
+        )
         raise ClusterError(
             f'the cluster "{cluster.name}" is already running with other settings ({said}); '
             f'"hekla down{which}" stops it, and the next "hekla up" takes what you ask for'
         )
     process = Process.of(supervisor)
-    asyncio.run(Readiness(cluster, settings, lambda: process is not None and process.alive(), timeout, say).wait())
+    asyncio.run(
+        Readiness(
+            cluster, settings, lambda: process is not None and process.alive(), timeout, say
+        ).wait()
+    )
 
 
 def start(cluster: Cluster, flags: dict[str, object], timeout: float, say: Say) -> None:
-    """Starts a cluster that does not run, made new where there is none.  Raises ClusterError with everything as it was."""
+    """Starts a cluster that does not run, made new where there is none.  Raises ClusterError with
+    everything as it was."""
     before = cluster.settings() if cluster.exists() else None
     if before is not None and before.port:
         claim(before.port)  # first, so that nobody takes it when the next line sets it free
     end_daemons(cluster)  # of a supervisor that was killed: they hold the cluster's port
     settings = with_flags(before or Settings(), flags)
-    settings.port = choose_port(settings.port, ports_of_others(cluster), asked=flags.get("port") is not None)
+    settings.port = choose_port(
+        settings.port, ports_of_others(cluster), asked=flags.get("port") is not None
+    )
     settings.admission_port = choose_admission_port(settings.admission_port)
     supervisor: subprocess.Popen[bytes] | None = None
     made = not cluster.directory.exists()
@@ -147,10 +209,16 @@ def start(cluster: Cluster, flags: dict[str, object], timeout: float, say: Say) 
         cluster.keep_policy()
         say("certificates", "ok", "")
         with undisturbed():
-            claims = [CLAIMS[port].fileno() for port in (settings.port, settings.admission_port) if port in CLAIMS]
+            claims = [
+                CLAIMS[port].fileno()
+                for port in (settings.port, settings.admission_port)
+                if port in CLAIMS
+            ]
             supervisor = launch(cluster, claims)
         launched = supervisor
-        asyncio.run(Readiness(cluster, settings, lambda: launched.poll() is None, timeout, say).wait())
+        asyncio.run(
+            Readiness(cluster, settings, lambda: launched.poll() is None, timeout, say).wait()
+        )
     except BaseException as error:
         abandon(cluster, supervisor, before, made)
         if isinstance(error, OSError):
@@ -162,7 +230,8 @@ def start(cluster: Cluster, flags: dict[str, object], timeout: float, say: Say) 
 def undisturbed(*, for_good: bool = False) -> Iterator[None]:
     """Lets Ctrl-C and SIGTERM wait, or forgets them where the command is ending anyway.
 
-    A process that was started and whose pid was lost to them would live on; a second Ctrl-C would leave half behind.
+    A process that was started and whose pid was lost to them would live on; a second Ctrl-C would
+    leave half behind.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -179,12 +248,23 @@ def undisturbed(*, for_good: bool = False) -> Iterator[None]:
         signal.raise_signal(received)
 
 
-def abandon(cluster: Cluster, supervisor: subprocess.Popen[bytes] | None, before: Settings | None, made: bool) -> None:
-    """Makes everything as it was before: no process left, the old settings, no directory where there was none."""
+def abandon(
+    cluster: Cluster,
+    supervisor: subprocess.Popen[bytes] | None,
+    before: Settings | None,
+    made: bool,
+) -> None:
+    """Makes everything as it was before: no process left, the old settings, no directory where
+    there was none."""
     from hekla.cli.down import stop
 
-    with undisturbed(for_good=True), suppress(ClusterError, OSError):  # the reason for this is what the user must read
-        if supervisor is not None:  # it may not have taken its lock yet, so that `stop` alone would not see it
+    with (
+        undisturbed(for_good=True),
+        suppress(ClusterError, OSError),
+    ):  # the reason for this is what the user must read
+        if (
+            supervisor is not None
+        ):  # it may not have taken its lock yet, so that `stop` alone would not see it
             supervisor.terminate()
             with suppress(subprocess.TimeoutExpired):
                 supervisor.wait(3 * PATIENCE)
@@ -195,19 +275,29 @@ def abandon(cluster: Cluster, supervisor: subprocess.Popen[bytes] | None, before
             cluster.keep(before)
 
 
-RANGES = {"port": (0, 65535), "nodes": (0, 250), "fake_node_pods": (1, 100_000), "max_job_pods": (0, 2**31 - 1)}
+RANGES = {
+    "port": (0, 65535),
+    "nodes": (0, 250),
+    "fake_node_pods": (1, 100_000),
+    "max_job_pods": (0, 2**31 - 1),
+}
 """Of the flags that are whole numbers the least and the largest value."""
 
 
 def with_flags(settings: Settings, flags: dict[str, object]) -> Settings:
-    """The settings with what was given on the command line, checked.  Raises ClusterError that names the flag."""
-    given = {name: flags[name] for name in settings.__struct_fields__ if flags.get(name) is not None}
+    """The settings with what was given on the command line, checked.  Raises ClusterError that
+    names the flag."""
+    given = {
+        name: flags[name] for name in settings.__struct_fields__ if flags.get(name) is not None
+    }
     for name, value in given.items():
         flag = "--" + name.replace("_", "-")
         if isinstance(value, int):
             lowest, highest = RANGES.get(name, (0, 100_000))
             if not lowest <= value <= highest:
-                raise ClusterError(f"{flag} {value}: a whole number from {lowest} to {highest} is expected")
+                raise ClusterError(
+                    f"{flag} {value}: a whole number from {lowest} to {highest} is expected"
+                )
         elif name.endswith(("_cpu", "_memory")):
             check_size(flag, str(value))
         elif name == "node_grace":
@@ -223,7 +313,8 @@ def with_flags(settings: Settings, flags: dict[str, object]) -> Settings:
 
 
 def check_duration(flag: str, value: str) -> None:
-    """Raises ClusterError unless it is a duration that leaves a node time to speak: a fake one does so every 25 s."""
+    """Raises ClusterError unless it is a duration that leaves a node time to speak: a fake one does
+    so every 25 s."""
     from hekla.kube.flags import seconds
 
     try:
@@ -231,7 +322,9 @@ def check_duration(flag: str, value: str) -> None:
     except ValueError:
         enough = False
     if not enough:
-        raise ClusterError(f'{flag} {value}: a duration of at least {LEAST_GRACE} s is expected, such as "50s" or "2h"')
+        raise ClusterError(
+            f'{flag} {value}: a duration of at least {LEAST_GRACE} s is expected, such as "50s" or "2h"'
+        )
 
 
 def check_policy(path: Path) -> None:
@@ -251,7 +344,9 @@ def check_size(flag: str, value: str) -> None:
     except ValueError as error:
         raise ClusterError(f"{flag} {value}: {error}") from error
     if size <= Quantity.parse("0"):
-        raise ClusterError(f'{flag} {value}: a size above zero is expected, for example "4" or "8Gi"')
+        raise ClusterError(
+            f'{flag} {value}: a size above zero is expected, for example "4" or "8Gi"'
+        )
 
 
 def ports_of_others(cluster: Cluster) -> set[int]:
@@ -267,22 +362,30 @@ def ports_of_others(cluster: Cluster) -> set[int]:
 
 
 def choose_port(port: int, others: Collection[int] = (), *, asked: bool) -> int:
-    """A free port on 127.0.0.1: the one asked for or used before, else the preferred one or the next after it that is no other's."""
+    """A free port on 127.0.0.1: the one asked for or used before, else the preferred one or the
+    next after it that is no other's."""
     if port:
         if forbidden(port):
-            raise ClusterError(f"--port {port}: this user may not listen there; choose a port from 1024 up, or start the cluster as root")
+            raise ClusterError(
+                f"--port {port}: this user may not listen there; choose a port from 1024 up, or start the cluster as root"
+            )
         if not (is_free(port) and claim(port)):
             origin = "--port" if asked else "the port that this cluster has used"
-            raise ClusterError(f"{origin}, {port}, is in use by another program; stop it, or choose another with --port")
+            raise ClusterError(
+                f"{origin}, {port}, is in use by another program; stop it, or choose another with --port"
+            )
         return port
     for candidate in range(PREFERRED_PORT, ADMISSION_PORT):
         if candidate not in others and is_free(candidate) and claim(candidate):
             return candidate
-    raise ClusterError(f"no free port from {PREFERRED_PORT} to {ADMISSION_PORT - 1}; choose one with --port")
+    raise ClusterError(
+        f"no free port from {PREFERRED_PORT} to {ADMISSION_PORT - 1}; choose one with --port"
+    )
 
 
 def choose_admission_port(before: int) -> int:
-    """A free port for the webhooks: the one of before, else one that the system gives to no outgoing connection meanwhile."""
+    """A free port for the webhooks: the one of before, else one that the system gives to no
+    outgoing connection meanwhile."""
     if before and is_free(before) and claim(before):
         return before
     for candidate in range(ADMISSION_PORT, ADMISSION_PORT + 100):
@@ -292,14 +395,17 @@ def choose_admission_port(before: int) -> int:
 
 
 CLAIMS: dict[int, socket.socket] = {}
-"""By port: the UDP socket of the same number by which this process holds a TCP port until the cluster's supervisor does."""
+"""By port: the UDP socket of the same number by which this process holds a TCP port until the
+cluster's supervisor does."""
 
 
 def claim(port: int) -> bool:
-    """Keeps other `hekla up`, of whatever user, that look for a port from taking this one; False if one has it.
+    """Keeps other `hekla up`, of whatever user, that look for a port from taking this one; False if
+    one has it.
 
-    The claim outlives this command in the supervisor, because a port is free each time that its server has been killed and not
-    started again yet.  A bound UDP socket is a lock that every user sees and that no file and no dead process leaves behind.
+    The claim outlives this command in the supervisor, because a port is free each time that its
+    server has been killed and not started again yet.  A bound UDP socket is a lock that every user
+    sees and that no file and no dead process leaves behind.
     """
     if port in CLAIMS:
         return True

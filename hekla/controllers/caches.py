@@ -22,7 +22,11 @@ class Caches:
     """Made at start; started and synced by whoever runs the controllers."""
 
     def __init__(self, client: Client) -> None:
-        self.jobs = Cache(client, batch.JOB, indexes={FLOW_INDEX: _flow_of, TEMPLATE_INDEX: _template_of, CRON_INDEX: _cron_of})
+        self.jobs = Cache(
+            client,
+            batch.JOB,
+            indexes={FLOW_INDEX: _flow_of, TEMPLATE_INDEX: _template_of, CRON_INDEX: _cron_of},
+        )
         self.pods: Cache[Pod] = Cache(client, POD, indexes={JOB_INDEX: _job_of})
         self.groups = Cache(client, scheduling.POD_GROUP)
         self.queues = Cache(client, scheduling.QUEUE, indexes={"parent": _parent_of})
@@ -39,7 +43,8 @@ class Caches:
 
 
 def concerns(job: batch.Job) -> tuple[str, ...]:
-    """Which controllers beside its own a job may concern: those of the flow, template or cron job that made it, and of its expiry.
+    """Which controllers beside its own a job may concern: those of the flow, template or cron job
+    that made it, and of its expiry.
 
     By this the jobs' cache sorts its listeners: most jobs are made by hand.
     """

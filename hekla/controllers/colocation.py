@@ -1,7 +1,9 @@
-"""Writes on pods which colocation configuration is theirs, for the agent of their node (reference: controllers 12).
+"""Writes on pods which colocation configuration is theirs, for the agent of their node (reference:
+controllers 12).
 
-Few clusters have such configurations, and every cluster has pods: they are watched only once there is one.  What an earlier
-configuration has left on pods while this process was away is looked for once, at the start.
+Few clusters have such configurations, and every cluster has pods: they are watched only once there
+is one.  What an earlier configuration has left on pods while this process was away is looked for
+once, at the start.
 """
 
 from __future__ import annotations
@@ -53,10 +55,16 @@ class Pod(Struct):
 POD = read_as(core.POD, Pod)
 
 
-def wanted(pod: Pod, configurations: Iterable[config.ColocationConfiguration]) -> dict[str, str | None] | None:
+def wanted(
+    pod: Pod, configurations: Iterable[config.ColocationConfiguration]
+) -> dict[str, str | None] | None:
     """The annotations to write (None takes one away), or None when all is as it should be."""
     marks = pod.metadata.annotations
-    newest = sorted(configurations, key=lambda each: (each.metadata.creation_timestamp or "", each.metadata.name), reverse=True)
+    newest = sorted(
+        configurations,
+        key=lambda each: (each.metadata.creation_timestamp or "", each.metadata.name),
+        reverse=True,
+    )
     chosen = next((each for each in newest if selects(each, pod.metadata.labels)), None)
     if chosen is None:
         if marks.name is None and marks.config in (None, NOTHING):
@@ -65,7 +73,10 @@ def wanted(pod: Pod, configurations: Iterable[config.ColocationConfiguration]) -
     value = configuration_of(chosen)
     if marks.name == chosen.metadata.name and _parsed(marks.config) == value:
         return None
-    return {names.COLOCATION_CONFIG_NAME: chosen.metadata.name, names.COLOCATION_CONFIG: json.dumps(value, separators=(",", ":"))}
+    return {
+        names.COLOCATION_CONFIG_NAME: chosen.metadata.name,
+        names.COLOCATION_CONFIG: json.dumps(value, separators=(",", ":")),
+    }
 
 
 def selects(each: config.ColocationConfiguration, labels: Mapping[str, str]) -> bool:
@@ -123,7 +134,9 @@ class ColocationController(Controller):
             self._watching = True
             await self._pods.start()
 
-    def _configuration_changed(self, old: config.ColocationConfiguration | None, new: config.ColocationConfiguration | None) -> None:
+    def _configuration_changed(
+        self, old: config.ColocationConfiguration | None, new: config.ColocationConfiguration | None
+    ) -> None:
         if old is not None and new is not None and old.spec == new.spec:
             return
         changed = new if new is not None else old
@@ -156,6 +169,8 @@ class ColocationController(Controller):
 
     async def _write(self, namespace: str, name: str, change: Mapping[str, str | None]) -> None:
         try:
-            await self._client.patch(core.POD.untyped, name, {"metadata": {"annotations": dict(change)}}, namespace)
+            await self._client.patch(
+                core.POD.untyped, name, {"metadata": {"annotations": dict(change)}}, namespace
+            )
         except NotFound:
             pass

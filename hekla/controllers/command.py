@@ -1,6 +1,7 @@
 """Commands: consumed once, then carried out (reference: controllers 2.4, 4.1).
 
-A command is deleted before its action begins, so that it acts at most once, whoever dies on the way.
+A command is deleted before its action begins, so that it acts at most once, whoever dies on the
+way.
 """
 
 from __future__ import annotations
@@ -28,7 +29,13 @@ class CommandController(Controller):
     name = "command-controller"
 
     def __init__(
-        self, client: Client, caches: Caches, events: Events, *, jobs: Addressee | None = None, queues: Addressee | None = None
+        self,
+        client: Client,
+        caches: Caches,
+        events: Events,
+        *,
+        jobs: Addressee | None = None,
+        queues: Addressee | None = None,
     ) -> None:
         super().__init__(caches.commands, caches.jobs, caches.queues)
         self._client = client
@@ -57,7 +64,9 @@ class CommandController(Controller):
         except NotFound:
             return None  # somebody else took it
         if addressee is self._jobs:
-            self._events.event(self._object(aim, command, namespace), "Normal", "CommandIssued", _consumed(command))
+            self._events.event(
+                self._object(aim, command, namespace), "Normal", "CommandIssued", _consumed(command)
+            )
         addressee.command(aim, command.action)
         return None
 

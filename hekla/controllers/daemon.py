@@ -1,7 +1,8 @@
 """`hekla controllers`: all batch controllers in one process, over one set of caches.
 
-Flags and defaults are the original's (reference: controllers 1.1), with one exception: requests to the API server are not
-limited by rate unless asked for, because what bounds them is the number in flight (decision 0022).
+Flags and defaults are the original's (reference: controllers 1.1), with one exception: requests to
+the API server are not limited by rate unless asked for, because what bounds them is the number in
+flight (decision 0022).
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ log = logging.getLogger(__name__)
 COMPONENT = "vc-controller-manager"
 """The source of events, as users of the original know it."""
 PER_THREAD = 40
-"""Objects in work for each of the original's threads: here they wait for answers only, and cost next to nothing."""
+"""Objects in work for each of the original's threads: here they wait for answers only, and cost
+next to nothing."""
 POOL = 160
 """Connections to the API server."""
 
@@ -61,7 +63,8 @@ COMMA_LIST = Type("strings", lambda text: text.split(","), repeated=True, show="
 
 
 def enabled(name: str, wanted: Sequence[str]) -> bool:
-    """Whether a controller runs (reference: controllers 1.3).  The first item that names it decides, else `*`."""
+    """Whether a controller runs (reference: controllers 1.3).  The first item that names it
+    decides, else `*`."""
     if not wanted:
         return True
     for item in wanted:
@@ -98,14 +101,35 @@ FLAGS = (
     *metrics_flags(":8081"),
     *leader_flags("vc-controller-manager"),
     *gate_flags(),
-    Flag("scheduler-name", ONCE_EACH, ["volcano"], "scheduler whose plain pods get PodGroups; may be given several times"),
-    Flag("controllers", COMMA_LIST, ["*", "-sharding-controller"], "controllers to run, - before what not", check=controllers_problem),
+    Flag(
+        "scheduler-name",
+        ONCE_EACH,
+        ["volcano"],
+        "scheduler whose plain pods get PodGroups; may be given several times",
+    ),
+    Flag(
+        "controllers",
+        COMMA_LIST,
+        ["*", "-sharding-controller"],
+        "controllers to run, - before what not",
+        check=controllers_problem,
+    ),
     Flag("worker-threads", WHOLE, 3, "jobs worked on at one time, in eights"),
     Flag("worker-threads-for-cronjob", WHOLE, 3, "cron jobs worked on at one time, in eights"),
     Flag("worker-threads-for-podgroup", WHOLE, 5, "plain pods worked on at one time, in eights"),
-    Flag("worker-threads-for-queue", WHOLE, 5, "queues, and commands, worked on at one time, in eights"),
+    Flag(
+        "worker-threads-for-queue",
+        WHOLE,
+        5,
+        "queues, and commands, worked on at one time, in eights",
+    ),
     Flag("worker-threads-for-gc", WHOLE, 1, "expired jobs worked on at one time, in eights"),
-    Flag("max-requeue-num", WHOLE, 15, "failures in a row after which a job is terminated; negative: never"),
+    Flag(
+        "max-requeue-num",
+        WHOLE,
+        15,
+        "failures in a row after which a job is terminated; negative: never",
+    ),
     Flag(
         "max-job-pods",
         WHOLE,
@@ -113,7 +137,12 @@ FLAGS = (
         "pods that a job may need together; one whose minimum is larger is not begun, and says so; 0: any",
         check=at_least(0),
     ),
-    Flag("inherit-owner-annotations", YES_NO, True, "let PodGroups of plain pods inherit their owners' annotations"),
+    Flag(
+        "inherit-owner-annotations",
+        YES_NO,
+        True,
+        "let PodGroups of plain pods inherit their owners' annotations",
+    ),
     Flag(
         "scheduler-configs",
         ONCE_EACH,
@@ -123,8 +152,15 @@ FLAGS = (
         check=scheduler_configs_problem,
     ),
     Flag("shard-sync-period", SECONDS, 60.0, "period of the sharding controller"),
-    Flag("enable-node-event-trigger", YES_NO, True, "let node events start the sharding controller"),
-    Flag("sharding-configmap", TEXT, "volcano-sharding-configmap", "configuration of the sharding controller"),
+    Flag(
+        "enable-node-event-trigger", YES_NO, True, "let node events start the sharding controller"
+    ),
+    Flag(
+        "sharding-configmap",
+        TEXT,
+        "volcano-sharding-configmap",
+        "configuration of the sharding controller",
+    ),
     Flag("sharding-configmap-namespace", TEXT, "volcano-system", "namespace of that ConfigMap"),
 )
 
@@ -142,7 +178,9 @@ def controllers_of(client: Client, recorder: Recorder, options: Options) -> list
         made.append(controller)
 
     if enabled("job-controller", options.controllers) and gate(options, "VolcanoJobSupport"):
-        jobs = JobController(client, caches, recorder, most_retries=retries, most_pods=options.max_job_pods)
+        jobs = JobController(
+            client, caches, recorder, most_retries=retries, most_pods=options.max_job_pods
+        )
         add(jobs, options.worker_threads)
     if enabled("queue-controller", options.controllers):
         queues = QueueController(client, caches, recorder, most_retries=retries)
@@ -151,13 +189,21 @@ def controllers_of(client: Client, recorder: Recorder, options: Options) -> list
         commands = CommandController(client, caches, recorder, jobs=jobs, queues=queues)
         add(commands, options.worker_threads_for_queue)
     if enabled("pg-controller", options.controllers):
-        groups = PodGroupController(client, caches, options.scheduler_name, inherit=options.inherit_owner_annotations, recorder=recorder)
+        groups = PodGroupController(
+            client,
+            caches,
+            options.scheduler_name,
+            inherit=options.inherit_owner_annotations,
+            recorder=recorder,
+        )
         add(groups, options.worker_threads_for_podgroup)
         if gate(options, "WorkLoadSupport"):
             for kind in (apps.REPLICA_SET, apps.STATEFUL_SET):
                 add(IdleWorkloads(client, caches, kind), 1)
     if enabled("cronjob-controller", options.controllers):
-        cron = CronJobController(client, caches, recorder, stamped=gate(options, "CronVolcanoJobSupport"))
+        cron = CronJobController(
+            client, caches, recorder, stamped=gate(options, "CronVolcanoJobSupport")
+        )
         add(cron, options.worker_threads_for_cronjob)
     if enabled("jobflow-controller", options.controllers):
         add(JobFlowController(client, caches, recorder, most_retries=retries), 1)

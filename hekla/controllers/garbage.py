@@ -17,11 +17,14 @@ from hekla.kube.errors import Conflict, NotFound
 
 def needs_cleanup(job: batch.Job) -> bool:
     """A finished job with a time to live; an aborted one can come back and never expires."""
-    return job.spec.ttl_seconds_after_finished is not None and job.status.state.phase in batch.FINISHED
+    return (
+        job.spec.ttl_seconds_after_finished is not None and job.status.state.phase in batch.FINISHED
+    )
 
 
 def seconds_left(job: batch.Job, now: float) -> float:
-    """Seconds until the job may go; not above 0 when it may.  Raises ValueError for a job that is not to be cleaned up."""
+    """Seconds until the job may go; not above 0 when it may.  Raises ValueError for a job that is
+    not to be cleaned up."""
     name = f"{job.metadata.namespace}/{job.metadata.name}"
     if not needs_cleanup(job):
         raise ValueError(f"job {name} should not be cleaned up")
@@ -36,12 +39,18 @@ class GarbageCollector(Controller):
 
     name = "gc-controller"
 
-    def __init__(self, client: Client, caches: Caches, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, client: Client, caches: Caches, clock: Callable[[], float] = time.time
+    ) -> None:
         super().__init__(caches.jobs)
         self._client = client
         self._jobs = caches.jobs
         self._clock = clock
-        self.enqueue(caches.jobs, lambda job: key_of(job) if needs_cleanup(job) else None, of=(concerns, [EXPIRY]))
+        self.enqueue(
+            caches.jobs,
+            lambda job: key_of(job) if needs_cleanup(job) else None,
+            of=(concerns, [EXPIRY]),
+        )
 
     async def reconcile(self, key: str) -> float | None:
         job = self._jobs.get(key)
@@ -52,14 +61,17 @@ class GarbageCollector(Controller):
             return left
         namespace, name = split_key(key)
         try:
-            # The cache may be late: whoever resumed the job or gave it more time has changed it on the server.
+            # The cache may be late: whoever resumed the job or gave it more time has changed it on
+            # the server.
             job = await self._client.get(batch.JOB, name, namespace)
             if job.metadata.deletion_timestamp or not needs_cleanup(job):
                 return None
             left = seconds_left(job, self._clock())
             if left > 0:
                 return left
-            await self._client.delete(batch.JOB, name, namespace, propagation="Foreground", uid=job.metadata.uid)
+            await self._client.delete(
+                batch.JOB, name, namespace, propagation="Foreground", uid=job.metadata.uid
+            )
         except (NotFound, Conflict):
             pass
         return None

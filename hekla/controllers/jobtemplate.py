@@ -30,7 +30,9 @@ class JobTemplateController(Controller):
         made = sorted(job.metadata.name for job in self._caches.jobs.by(TEMPLATE_INDEX, key))
         if made != template.status.job_depends_on_list:
             status = flow.JobTemplateStatus(job_depends_on_list=made)
-            await self._client.update_status(flow.JOB_TEMPLATE, msgspec.structs.replace(template, status=status))
+            await self._client.update_status(
+                flow.JOB_TEMPLATE, msgspec.structs.replace(template, status=status)
+            )
         return None
 
 

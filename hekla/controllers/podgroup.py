@@ -1,7 +1,8 @@
 """PodGroups for pods that no batch job made (reference: controllers 5).
 
-A pod that asks for the batch scheduler and names no group gets one: its own, or that of the ReplicaSet, StatefulSet or other
-controller that owns it, so that all pods of one owner are scheduled as one group.
+A pod that asks for the batch scheduler and names no group gets one: its own, or that of the
+ReplicaSet, StatefulSet or other controller that owns it, so that all pods of one owner are
+scheduled as one group.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from hekla.kube.events import Recorder
 Tree = dict[str, Any]
 
 _OWNERS: dict[tuple[str, str], Kind[Any]] = {
-    (kind.api_version, kind.kind): kind for kind in (apps.REPLICA_SET, apps.DAEMON_SET, apps.STATEFUL_SET, batch_k8s.JOB)
+    (kind.api_version, kind.kind): kind
+    for kind in (apps.REPLICA_SET, apps.DAEMON_SET, apps.STATEFUL_SET, batch_k8s.JOB)
 }
 _FROM_POD_ANNOTATIONS = (names.PREEMPTABLE, names.COOLDOWN_TIME, names.REVOCABLE_ZONE)
 _FROM_POD_LABELS = (names.PREEMPTABLE, names.COOLDOWN_TIME)
@@ -50,7 +52,8 @@ class Workload(Struct):
 
 
 def group_of_pod(pod: Mapping[str, Any], owner_annotations: Mapping[str, str]) -> Tree:
-    """The PodGroup of a plain pod; `owner_annotations` are those that its owners hand down, {} when they do not."""
+    """The PodGroup of a plain pod; `owner_annotations` are those that its owners hand down, {} when
+    they do not."""
     metadata, spec = pod["metadata"], pod["spec"]
     annotations = metadata.get("annotations") or {}
     labels = metadata.get("labels") or {}
@@ -65,7 +68,9 @@ def group_of_pod(pod: Mapping[str, Any], owner_annotations: Mapping[str, str]) -
         "minResources": {name: str(amount) for name, amount in sorted(usage.items())},
         "networkTopology": _network_topology(annotations),
     }
-    inherited = {key: value for key, value in owner_annotations.items() if key.startswith(names.OWN_PREFIX)}
+    inherited = {
+        key: value for key, value in owner_annotations.items() if key.startswith(names.OWN_PREFIX)
+    }
     inherited.update((key, annotations[key]) for key in _FROM_POD_ANNOTATIONS if key in annotations)
     for key in (names.JDB_MIN_AVAILABLE, names.JDB_MAX_UNAVAILABLE):
         if key in annotations:
@@ -125,16 +130,21 @@ def _owners(pod: Mapping[str, Any]) -> list[Tree]:
 
 
 def renewal(group: scheduling.PodGroup, wanted: Tree) -> Tree:
-    """What to merge into a group so that it is as the pods of a changed template want it; empty when it is.
+    """What to merge into a group so that it is as the pods of a changed template want it; empty
+    when it is.
 
-    Its queue stays: the one that the namespace gave it is not known here (the original resets it, its bug 37).
+    Its queue stays: the one that the namespace gave it is not known here (the original resets it,
+    its bug 37).
     """
     spec, metadata = wanted["spec"], wanted["metadata"]
     live = {name: spec.get(name) for name in ("minMember", "priorityClassName", "networkTopology")}
     changes: Tree = {}
     if of_spec := difference(group, {**live, "minResources": spec.get("minResources") or {}}):
         changes["spec"] = of_spec
-    for name, current in (("labels", group.metadata.labels), ("annotations", group.metadata.annotations)):
+    for name, current in (
+        ("labels", group.metadata.labels),
+        ("annotations", group.metadata.annotations),
+    ):
         new = {key: value for key, value in metadata[name].items() if current.get(key) != value}
         if new:
             changes.setdefault("metadata", {})[name] = new
@@ -147,7 +157,13 @@ class PodGroupController(Controller):
     name = "pg-controller"
 
     def __init__(
-        self, client: Client, caches: Caches, schedulers: Collection[str], *, inherit: bool = True, recorder: Recorder | None = None
+        self,
+        client: Client,
+        caches: Caches,
+        schedulers: Collection[str],
+        *,
+        inherit: bool = True,
+        recorder: Recorder | None = None,
     ) -> None:
         super().__init__(caches.pods, caches.groups)
         self._client = client
@@ -163,7 +179,11 @@ class PodGroupController(Controller):
             self.queue.add(f"{new.metadata.namespace}/{new.metadata.name}")
 
     def _lacks_group(self, pod: Pod) -> bool:
-        return not pod.metadata.annotations.group and pod.spec.scheduler_name in self._schedulers and not pod.leaving
+        return (
+            not pod.metadata.annotations.group
+            and pod.spec.scheduler_name in self._schedulers
+            and not pod.leaving
+        )
 
     async def reconcile(self, key: str) -> float | None:
         seen = self._pods.get(key)
@@ -177,32 +197,47 @@ class PodGroupController(Controller):
             wanted = group_of_pod(pod, await self._handed_down(pod))
             await self._ensure(pod, wanted)
             group = wanted["metadata"]["name"]
-            await self._client.patch(POD, name, {"metadata": {"annotations": {names.GROUP_NAME: group}}}, namespace)
+            await self._client.patch(
+                POD, name, {"metadata": {"annotations": {names.GROUP_NAME: group}}}, namespace
+            )
         except NotFound:
             return None  # the pod went meanwhile
         return None
 
     async def _ensure(self, pod: Tree, wanted: Tree) -> None:
-        """Create the group; one that exists takes over what a changed template asks for, its queue aside.
+        """Create the group; one that exists takes over what a changed template asks for, its queue
+        aside.
 
-        A group that is refused, because its queue does not exist, leaves a pod that no scheduler looks at: the pod says so.
+        A group that is refused, because its queue does not exist, leaves a pod that no scheduler
+        looks at: the pod says so.
         """
         metadata = wanted["metadata"]
         group = self._groups.get(f"{metadata['namespace']}/{metadata['name']}")
         if group is None:
             try:
-                await self._client.create(scheduling.POD_GROUP.untyped, wanted, metadata["namespace"])
+                await self._client.create(
+                    scheduling.POD_GROUP.untyped, wanted, metadata["namespace"]
+                )
             except AlreadyExists:
                 pass
             except ApiError as error:
                 if self._recorder is not None and 400 <= error.code < 500:
-                    message = f"no PodGroup could be made for the pod, so it is not scheduled: {error}"
-                    self._recorder.event({"apiVersion": "v1", "kind": "Pod", **pod}, "Warning", "FailedCreatePodGroup", message)
+                    message = (
+                        f"no PodGroup could be made for the pod, so it is not scheduled: {error}"
+                    )
+                    self._recorder.event(
+                        {"apiVersion": "v1", "kind": "Pod", **pod},
+                        "Warning",
+                        "FailedCreatePodGroup",
+                        message,
+                    )
                 raise
             return
         changes = renewal(group, wanted)
         if changes:
-            await self._client.patch(scheduling.POD_GROUP.untyped, metadata["name"], changes, metadata["namespace"])
+            await self._client.patch(
+                scheduling.POD_GROUP.untyped, metadata["name"], changes, metadata["namespace"]
+            )
 
     async def _handed_down(self, pod: Tree) -> dict[str, str]:
         """The annotations of the pod's owners, the first owner's before the next one's."""
@@ -215,7 +250,9 @@ class PodGroupController(Controller):
             if kind is None:
                 continue
             try:
-                owner = await self._client.get(kind.untyped, reference["name"], metadata["namespace"])
+                owner = await self._client.get(
+                    kind.untyped, reference["name"], metadata["namespace"]
+                )
             except ApiError:
                 continue
             found = {**(owner["metadata"].get("annotations") or {}), **found}

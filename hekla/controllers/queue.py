@@ -1,8 +1,9 @@
 """The queue controller: keeps the state of queues true, down the tree (reference: controllers 4).
 
-The state after an action is a table.  A queue whose parent is closed closes itself and says so in an annotation; when the parent opens,
-those that it closed open again, and no others.  A child follows what its parent's state has become, and nobody else writes on it: one
-look at a time changes a queue, in an order that the cache shows too (decision 0226).
+The state after an action is a table.  A queue whose parent is closed closes itself and says so in
+an annotation; when the parent opens, those that it closed open again, and no others.  A child
+follows what its parent's state has become, and nobody else writes on it: one look at a time changes
+a queue, in an order that the cache shows too (decision 0226).
 """
 
 from __future__ import annotations
@@ -27,13 +28,22 @@ from hekla.kube.http.client import TransportError
 log = logging.getLogger(__name__)
 
 FIELD_MANAGER = "queue-controller"
-OPEN, CLOSED, CLOSING, UNKNOWN = QueueState.OPEN, QueueState.CLOSED, QueueState.CLOSING, QueueState.UNKNOWN
+OPEN, CLOSED, CLOSING, UNKNOWN = (
+    QueueState.OPEN,
+    QueueState.CLOSED,
+    QueueState.CLOSING,
+    QueueState.UNKNOWN,
+)
 SHUT = frozenset({CLOSED, CLOSING})
 SYNC = Action.SYNC_QUEUE
 PHASES = ("Pending", "Running", "Unknown", "Inqueue", "Completed")
 
 GROUPS = {
-    phase: Gauge(f"volcano_queue_pod_group_{phase.lower()}_count", f"The number of {phase} PodGroups in this queue", ["queue_name"])
+    phase: Gauge(
+        f"volcano_queue_pod_group_{phase.lower()}_count",
+        f"The number of {phase} PodGroups in this queue",
+        ["queue_name"],
+    )
     for phase in PHASES
 }
 
@@ -70,7 +80,9 @@ class QueueController(Controller):
 
     name = "queue-controller"
 
-    def __init__(self, client: Client, caches: Caches, events: Events, *, most_retries: int = 15) -> None:
+    def __init__(
+        self, client: Client, caches: Caches, events: Events, *, most_retries: int = 15
+    ) -> None:
         super().__init__(caches.queues, caches.groups)
         self.most_retries = most_retries
         self._client = client
@@ -79,7 +91,8 @@ class QueueController(Controller):
         self._orders: dict[str, str] = {}
         """The action that is asked for, by queue; the last one counts."""
         self._phases: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        """How many PodGroups of each phase there are, by queue: counted as they change, for there may be many."""
+        """How many PodGroups of each phase there are, by queue: counted as they change, for there
+        may be many."""
         caches.queues.on_change(self._queue_changed)
         caches.groups.on_change(self._group_changed)
 
@@ -102,7 +115,9 @@ class QueueController(Controller):
             for child in self._caches.queues.by("parent", new.metadata.name):
                 self.queue.add(child.metadata.name)
 
-    def _group_changed(self, old: scheduling.PodGroup | None, new: scheduling.PodGroup | None) -> None:
+    def _group_changed(
+        self, old: scheduling.PodGroup | None, new: scheduling.PodGroup | None
+    ) -> None:
         if old is not None and new is not None and _place(old) == _place(new):
             return
         for group, sign in ((old, -1), (new, 1)):
@@ -131,7 +146,8 @@ class QueueController(Controller):
             return 0.2
         if self._orders.get(key) == action:
             del self._orders[key]
-        # What was seen meanwhile asks for a look of its own: at the parent, which an order does not follow.
+        # What was seen meanwhile asks for a look of its own: at the parent, which an order does not
+        # follow.
         return 0.0 if key in self._orders or action != SYNC else None
 
     def given_up(self, key: str, error: Exception) -> None:
@@ -161,7 +177,8 @@ class QueueController(Controller):
             await self._open(queue, groups)
 
     def _parent(self, queue: scheduling.Queue) -> scheduling.Queue | None:
-        """The parent, None for the root and its children's root that has not been made yet.  Raises LookupError."""
+        """The parent, None for the root and its children's root that has not been made yet.  Raises
+        LookupError."""
         if queue.metadata.name == names.ROOT_QUEUE or not queue.spec.parent:
             return None
         parent = self._caches.queues.get(queue.spec.parent)
@@ -172,8 +189,14 @@ class QueueController(Controller):
     async def _open(self, queue: scheduling.Queue, groups: int) -> None:
         if queue.status.state != OPEN:
             parent = self._parent(queue)
-            if parent is not None and parent.metadata.name != names.ROOT_QUEUE and parent.status.state in SHUT:
-                raise ValueError(f"queue {queue.metadata.name} stays closed while its parent {parent.metadata.name} is")
+            if (
+                parent is not None
+                and parent.metadata.name != names.ROOT_QUEUE
+                and parent.status.state in SHUT
+            ):
+                raise ValueError(
+                    f"queue {queue.metadata.name} stays closed while its parent {parent.metadata.name} is"
+                )
         # Written whatever the cache says: who asks has seen the server, which may be ahead of it.
         await self._write_state(queue, next_state(queue.status.state, Action.OPEN_QUEUE, groups))
         await self._mark(queue, "false")
@@ -198,7 +221,9 @@ class QueueController(Controller):
         )
 
     async def _mark(self, queue: scheduling.Queue, closed_by_parent: str) -> None:
-        await self._patch(queue, {"metadata": {"annotations": {names.CLOSED_BY_PARENT: closed_by_parent}}})
+        await self._patch(
+            queue, {"metadata": {"annotations": {names.CLOSED_BY_PARENT: closed_by_parent}}}
+        )
 
     async def _patch(self, queue: scheduling.Queue, patch: dict[str, Any]) -> scheduling.Queue:
         return await self._client.patch(scheduling.QUEUE, queue.metadata.name, patch)
@@ -210,7 +235,9 @@ def _closed_by_parent(queue: scheduling.Queue) -> bool:
 
 def _same_to_us(old: scheduling.Queue, new: scheduling.Queue) -> bool:
     return (
-        old.spec.parent == new.spec.parent and old.status.state == new.status.state and old.metadata.annotations == new.metadata.annotations
+        old.spec.parent == new.spec.parent
+        and old.status.state == new.status.state
+        and old.metadata.annotations == new.metadata.annotations
     )
 
 

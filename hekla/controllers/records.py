@@ -1,7 +1,8 @@
 """What the controllers remember of objects that they do not own the meaning of.
 
-A pod is 5 kB and more as a full struct; ten thousand of them are most of a controller's memory.  These structs hold only what
-a controller asks for, and msgspec skips the rest of the JSON without building it.
+A pod is 5 kB and more as a full struct; ten thousand of them are most of a controller's memory.
+These structs hold only what a controller asks for, and msgspec skips the rest of the JSON without
+building it.
 """
 
 from __future__ import annotations
@@ -108,7 +109,11 @@ class Pod(Struct):
     def job_key(self) -> str:
         """`namespace/name` of the batch job that controls the pod, or nothing."""
         owner = self.metadata.controller()
-        if owner is None or owner.kind != batch.JOB.kind or owner.api_version != batch.JOB.api_version:
+        if (
+            owner is None
+            or owner.kind != batch.JOB.kind
+            or owner.api_version != batch.JOB.api_version
+        ):
             return ""
         return f"{self.metadata.namespace}/{owner.name}"
 
@@ -119,7 +124,8 @@ class Pod(Struct):
 
     @property
     def job_version(self) -> int | None:
-        """The version of the job that the pod was made for; None for a pod that the job controller did not make."""
+        """The version of the job that the pod was made for; None for a pod that the job controller
+        did not make."""
         marks = self.metadata.annotations
         if not (marks.task and marks.job):
             return None

@@ -1,7 +1,9 @@
-"""What a pod counts for against a quota, as Kubernetes reckons it; PodGroups state their minResources in these terms.
+"""What a pod counts for against a quota, as Kubernetes reckons it; PodGroups state their
+minResources in these terms.
 
-Requests of main containers add up; init containers run one after another, so the largest counts; those that go on running
-(restartPolicy Always) add to all that come after them.  The pod's overhead comes on top.
+Requests of main containers add up; init containers run one after another, so the largest counts;
+those that go on running (restartPolicy Always) add to all that come after them.  The pod's overhead
+comes on top.
 """
 
 from __future__ import annotations
@@ -50,7 +52,10 @@ def pod_resources(spec: Mapping[str, Any], side: str) -> Usage:
     for name, text in ((spec.get("resources") or {}).get(side) or {}).items():
         total[name] = Quantity.parse(text)  # resources of the whole pod take the place of the sum
     overhead = {name: Quantity.parse(text) for name, text in (spec.get("overhead") or {}).items()}
-    add(total, {name: amount for name, amount in overhead.items() if side == "requests" or name in total})
+    add(
+        total,
+        {name: amount for name, amount in overhead.items() if side == "requests" or name in total},
+    )
     return total
 
 

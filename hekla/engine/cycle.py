@@ -24,11 +24,14 @@ def _unwatched(kind: str, name: str) -> None:
     """For callers that do not mind where a cycle is."""
 
 
-def cycle(state: State, policy: Policy, now: float, *, uid: str = "", stage: Stage = _unwatched) -> Decisions:
+def cycle(
+    state: State, policy: Policy, now: float, *, uid: str = "", stage: Stage = _unwatched
+) -> Decisions:
     """Decide what to do about the cluster as it is.  `now`: seconds since 1970.
 
-    What it decides is assumed to happen: bound pods hold their room in `state` from here on, evicted ones are on their way
-    out, admitted PodGroups are Inqueue.  The same state and policy give the same decisions, in any process.
+    What it decides is assumed to happen: bound pods hold their room in `state` from here on,
+    evicted ones are on their way out, admitted PodGroups are Inqueue.  The same state and policy
+    give the same decisions, in any process.
     """
     hooks = hooks_of(state, policy)
     if state.settled == (state.version, hooks) and not hooks.time_dependent:
@@ -39,7 +42,8 @@ def cycle(state: State, policy: Policy, now: float, *, uid: str = "", stage: Sta
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Without Python's search for cyclic garbage: a cycle makes hardly any, and each search goes through the whole state."""
+    """Without Python's search for cyclic garbage: a cycle makes hardly any, and each search goes
+    through the whole state."""
     if not gc.isenabled():
         yield
         return
@@ -54,16 +58,20 @@ def _uncollected() -> Iterator[None]:
 MANY_YOUNG = 20_000
 MOST_AGED = 8
 _aged = [0, 0]
-"""How often the young were made old since Python last searched everything, and how often it had done that."""
+"""How often the young were made old since Python last searched everything, and how often it had
+done that."""
 
 
 def _age() -> None:
     """Let what a large cycle made count as old at once.
 
-    It is decisions, and what the state keeps of them: the search would begin with all of it as soon as it is allowed again, and find
-    nothing.  Done a few times only between two searches of everything, because it puts them off.
+    It is decisions, and what the state keeps of them: the search would begin with all of it as soon
+    as it is allowed again, and find nothing.  Done a few times only between two searches of
+    everything, because it puts them off.
     """
-    if gc.get_count()[0] < MANY_YOUNG or gc.get_freeze_count():  # Whoever froze something meant it to stay so.
+    if (
+        gc.get_count()[0] < MANY_YOUNG or gc.get_freeze_count()
+    ):  # Whoever froze something meant it to stay so.
         return
     searched = gc.get_stats()[2]["collections"]
     if searched != _aged[1]:
@@ -74,14 +82,17 @@ def _age() -> None:
         gc.unfreeze()
 
 
-def _run(state: State, policy: Policy, hooks: Hooks, now: float, uid: str, stage: Stage) -> Decisions:
+def _run(
+    state: State, policy: Policy, hooks: Hooks, now: float, uid: str, stage: Stage
+) -> Decisions:
     session = open_session(state, hooks, now, uid, stage)
     for name in policy.actions if not session.blind else ():
         stage("action", name)
         try:
             ACTIONS[name].run(session)
         except Exception as error:
-            # Whatever broke, the next action and the next cycle go on; what was half done is undone.
+            # Whatever broke, the next action and the next cycle go on; what was half done is
+            # undone.
             session.broke_off(f"action {name}", error)
     decided = close_session(session, stage)
     stage("", "")
@@ -95,12 +106,16 @@ def hooks_of(state: State, policy: Policy) -> Hooks:
         before, known = known, Hooks(policy)
         state.hooks = known
         if isinstance(before, Hooks) and not known.part(Unanswered).alike(before.part(Unanswered)):
-            state.unreported.update((key, job) for key, job in state.jobs.items() if job.contribution is not None)
+            state.unreported.update(
+                (key, job) for key, job in state.jobs.items() if job.contribution is not None
+            )
         state.transfers.forget()
     return known
 
 
-def open_session(state: State, hooks: Hooks, now: float, uid: str = "", stage: Stage = _unwatched) -> Session:
+def open_session(
+    state: State, hooks: Hooks, now: float, uid: str = "", stage: Stage = _unwatched
+) -> Session:
     """A session over the state, every plugin opened."""
     stage("open", "")
     state.refresh()
@@ -138,18 +153,23 @@ def _open_shard(session: Session) -> None:
 
 
 def close_session(session: Session, stage: Stage = _unwatched) -> Decisions:
-    """Say what became of every job that was looked at, undo what was only promised, and count what changed."""
+    """Say what became of every job that was looked at, undo what was only promised, and count what
+    changed."""
     state = session.state
     for plugin in session.hooks.plugins:
         stage("plugin close", plugin.name)
         try:
             plugin.close(session)
         except Exception as error:  # a plugin's mistake: the others still close
-            session.decisions.problems.append(f"close broke off: {fault(error, session.hooks.plugins)}")
+            session.decisions.problems.append(
+                f"close broke off: {fault(error, session.hooks.plugins)}"
+            )
     stage("close", "")
     report(session)
     claimed = session.evicted_for.union(state.claimants)
-    state.claimants = [key for key, job in session.touched.items() if key in claimed and job.counts.waiting]
+    state.claimants = [
+        key for key, job in session.touched.items() if key in claimed and job.counts.waiting
+    ]
     for statement in reversed(session.promised):
         statement.rollback()
     for task in session.evicted:
@@ -166,6 +186,16 @@ def close_session(session: Session, stage: Stage = _unwatched) -> Decisions:
     decided = session.decisions
     session.live.clear()
     # A job whose phase this cycle found to be another has not met the actions in it.
-    moved = bool(decided.binds or decided.evictions or decided.gates or decided.pod_groups or session.let_in_any)
-    state.settled = None if moved or state.unreported or state.strays or state.back_off.any(session.now) else (state.version, session.hooks)
+    moved = bool(
+        decided.binds
+        or decided.evictions
+        or decided.gates
+        or decided.pod_groups
+        or session.let_in_any
+    )
+    state.settled = (
+        None
+        if moved or state.unreported or state.strays or state.back_off.any(session.now)
+        else (state.version, session.hooks)
+    )
     return decided

@@ -1,4 +1,5 @@
-"""A stable door for users' plugins (docs/scheduler/custom-plugins.md): names of `hekla.engine.framework.plugin`."""
+"""A stable door for users' plugins (docs/scheduler/custom-plugins.md): names of
+`hekla.engine.framework.plugin`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A stable door for users' plugins (docs/scheduler/custom-plugins.md): names of `hekla.engine.model.podclass`."""
+"""A stable door for users' plugins (docs/scheduler/custom-plugins.md): names of
+`hekla.engine.model.podclass`."""
 
 from __future__ import annotations
 

@@ -20,11 +20,14 @@ def read_policy(
 ) -> Policy:
     """Read a policy from the tree of its YAML.
 
-    `plugins`: further plugins by name (custom ones).  `defaults`: a flag that is absent is on, as in a file; without,
-    it is off, as in a session built by hand.  `strict`: problems raise PolicyError; without, what is wrong is left out.
+    `plugins`: further plugins by name (custom ones).  `defaults`: a flag that is absent is on, as
+    in a file; without, it is off, as in a session built by hand.  `strict`: problems raise
+    PolicyError; without, what is wrong is left out.
     """
     arguments = {name: action.arguments for name, action in ACTIONS.items()}
-    return PolicyReader({**PLUGINS, **(plugins or {})}, arguments, defaults, strict).read(tree or {})
+    return PolicyReader({**PLUGINS, **(plugins or {})}, arguments, defaults, strict).read(
+        tree or {}
+    )
 
 
 def default_policy() -> Policy:

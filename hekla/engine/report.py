@@ -1,4 +1,5 @@
-"""The end of a cycle: what PodGroups, pods and queues should say now, where it differs from what they say.
+"""The end of a cycle: what PodGroups, pods and queues should say now, where it differs from what
+they say.
 
 Reference: scheduler-core 2.17 to 2.19.
 """
@@ -55,7 +56,9 @@ def phase_of(job: Job, session_uid: str) -> str:
     statuses = job.counts.statuses
     running = len(statuses[Status.RUNNING])
     if running and any(
-        one.get("type") == UNSCHEDULABLE and one.get("status") == "True" and one.get("transitionID") == session_uid
+        one.get("type") == UNSCHEDULABLE
+        and one.get("status") == "True"
+        and one.get("transitionID") == session_uid
         for one in job.conditions
     ):
         return "Unknown"
@@ -71,8 +74,12 @@ def phase_of(job: Job, session_uid: str) -> str:
 
 def _report_job(session: Session, job: Job) -> None:
     statuses = job.counts.statuses
-    if not job.tasks and job.is_pending:  # no pods yet, so gang has said nothing; the group must still say why it waits
-        set_condition(job, session.uid, UNSCHEDULABLE, "NotEnoughResources", explain(session, job).text)
+    if (
+        not job.tasks and job.is_pending
+    ):  # no pods yet, so gang has said nothing; the group must still say why it waits
+        set_condition(
+            job, session.uid, UNSCHEDULABLE, "NotEnoughResources", explain(session, job).text
+        )
     before, job.phase = job.phase, phase_of(job, session.uid)
     if job.phase not in _WAITING and job.is_ready():
         drop_condition(job, UNSCHEDULABLE)
@@ -80,8 +87,16 @@ def _report_job(session: Session, job: Job) -> None:
         session.state.dirty[job.key] = job  # What is promised to a job depends on its phase.
     text: str | None = None
     wrote = False
-    allocated, pending, promised = statuses[Status.ALLOCATED], statuses[Status.PENDING], statuses[Status.PIPELINED]
-    waiting = [*allocated.values(), *pending.values(), *promised.values()] if allocated or pending or promised else []
+    allocated, pending, promised = (
+        statuses[Status.ALLOCATED],
+        statuses[Status.PENDING],
+        statuses[Status.PIPELINED],
+    )
+    waiting = (
+        [*allocated.values(), *pending.values(), *promised.values()]
+        if allocated or pending or promised
+        else []
+    )
     podless = not job.tasks and job.min_available > 0 and job.phase in _WAITING
     explained = explain(session, job) if waiting or job.is_pending or podless else None
     if explained is not None:
@@ -95,7 +110,17 @@ def _report_job(session: Session, job: Job) -> None:
             len(statuses[Status.RUNNING]),
             len(statuses[Status.SUCCEEDED]),
             len(statuses[Status.FAILED]),
-            tuple([(one.get("type", ""), one.get("status", ""), one.get("reason", ""), one.get("message", "")) for one in job.conditions]),
+            tuple(
+                [
+                    (
+                        one.get("type", ""),
+                        one.get("status", ""),
+                        one.get("reason", ""),
+                        one.get("message", ""),
+                    )
+                    for one in job.conditions
+                ]
+            ),
         )
         if sent != job.status_sent:
             patience = _patience(sent, job.status_sent)
@@ -106,7 +131,9 @@ def _report_job(session: Session, job: Job) -> None:
         if wrote:
             job.status_sent, job.status_time = sent, session.now
             conditions: list[dict[str, Any]] = [dict(one) for one in job.conditions]
-            session.decisions.pod_groups.append(PodGroupStatus(job.key, job.pg_uid, *sent[:4], conditions))
+            session.decisions.pod_groups.append(
+                PodGroupStatus(job.key, job.pg_uid, *sent[:4], conditions)
+            )
             if explained is not None and (job.phase in _WAITING or pending):
                 session.event(job, "Warning", WAITING, explained.text)
     if job.phase in _WAITING and (waiting or not job.tasks):
@@ -123,14 +150,19 @@ def _report_job(session: Session, job: Job) -> None:
         session.decisions.pipelined.append(Pipelined(task.key, task.uid, node, job.key))
     if waiting:
         _report_tasks(session, job, waiting, text)
-    elif explained is not None and not job.is_pending and (job.key in session.orders.behind or job.key in session.no_victim):
+    elif (
+        explained is not None
+        and not job.is_pending
+        and (job.key in session.orders.behind or job.key in session.no_victim)
+    ):
         # Words of this cycle alone, about a job that has nothing to decide in the next.
         session.state.unreported[job.key] = job
         job.rests_until = -math.inf
 
 
 def _tell_ignored(session: Session, job: Job) -> None:
-    """What the job asks for and the policy does not answer, as a condition of its PodGroup and, once, an event."""
+    """What the job asks for and the policy does not answer, as a condition of its PodGroup and,
+    once, an event."""
     text = session.hooks.part(Unanswered).of_job(job)
     if not text and job.shadow:
         return
@@ -157,7 +189,8 @@ def _set_waiting(job: Job, session_uid: str, explained: Explanation | None) -> N
 
 
 def _patience(now: tuple[Any, ...], before: Any) -> float:
-    """Seconds that must have passed since the last write: none, unless only counts or the explanation's words differ."""
+    """Seconds that must have passed since the last write: none, unless only counts or the
+    explanation's words differ."""
     if before is None or now[0] != before[0]:
         return -math.inf
     if now[4] == before[4]:
@@ -184,8 +217,12 @@ def _report_tasks(session: Session, job: Job, tasks: list[Task], text: str | Non
         if known is not None and known[:2] == (reason, message) and nominated in ("", known[2]):
             continue
         task.condition = (reason, message, nominated or (known[2] if known is not None else ""))
-        session.decisions.conditions.append(PodCondition(task.key, task.uid, reason, message, nominated))
-        session.decisions.events.append(Event("Pod", task.key, task.uid, "Warning", "FailedScheduling", message))
+        session.decisions.conditions.append(
+            PodCondition(task.key, task.uid, reason, message, nominated)
+        )
+        session.decisions.events.append(
+            Event("Pod", task.key, task.uid, "Warning", "FailedScheduling", message)
+        )
 
 
 def report_queues(session: Session) -> None:
@@ -201,7 +238,9 @@ def report_queues(session: Session) -> None:
         own = _with_descendants(queues)
         claims = _claims_with_descendants(queues, claims)
     for name, allocated in own.items():
-        written = quantities({key: value for key, value in allocated.items() if value or key in ("cpu", "memory")})
+        written = quantities(
+            {key: value for key, value in allocated.items() if value or key in ("cpu", "memory")}
+        )
         if name in claims:
             written |= devicequota.written(devicequota.total(claims[name]))
         queue = queues[name]
@@ -220,7 +259,9 @@ def _with_descendants(queues: dict[str, Queue]) -> dict[str, Amounts]:
     return total
 
 
-def _claims_with_descendants(queues: dict[str, Queue], claims: dict[str, dict[str, Claimed]]) -> dict[str, dict[str, Claimed]]:
+def _claims_with_descendants(
+    queues: dict[str, Queue], claims: dict[str, dict[str, Claimed]]
+) -> dict[str, dict[str, Claimed]]:
     total: dict[str, dict[str, Claimed]] = {}
     for name, own in claims.items():
         for above in _upwards(queues, name):

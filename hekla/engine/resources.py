@@ -1,4 +1,5 @@
-"""A stable door for users' plugins (docs/scheduler/custom-plugins.md): names of `hekla.engine.model.resources`."""
+"""A stable door for users' plugins (docs/scheduler/custom-plugins.md): names of
+`hekla.engine.model.resources`."""
 
 from __future__ import annotations
 

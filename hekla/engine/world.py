@@ -1,4 +1,5 @@
-"""A small cluster in memory: what tests, the benchmark and the simulator put objects into and run actions on.
+"""A small cluster in memory: what tests, the benchmark and the simulator put objects into and run
+actions on.
 
     world = World(policy(plugins=["gang", "predicates", "binpack"]))
     world.nodes("n1", "n2", cpu=4)
@@ -6,7 +7,8 @@
     decisions = world.run("allocate")
     assert decisions.nodes_of("train") == {"n1"}
 
-Time is handed in: `world.now` is what the clock says, `world.settle()` makes the decisions true as a cluster would.
+Time is handed in: `world.now` is what the clock says, `world.settle()` makes the decisions true as
+a cluster would.
 """
 
 from __future__ import annotations
@@ -33,13 +35,17 @@ def policy(
     configurations: Sequence[Mapping[str, Any]] = (),
     custom: Iterable[type[Plugin]] = (),
 ) -> Policy:
-    """A policy of one tier (`plugins`) or several (`tiers`); a plugin is a name or the mapping of the policy file."""
+    """A policy of one tier (`plugins`) or several (`tiers`); a plugin is a name or the mapping of
+    the policy file."""
     if plugins is None and tiers is None:
         return read_policy({**DEFAULT, "actions": actions})
     listed = [plugins or ()] if tiers is None else tiers
     tree = {
         "actions": actions,
-        "tiers": [{"plugins": [{"name": one} if isinstance(one, str) else dict(one) for one in tier]} for tier in listed],
+        "tiers": [
+            {"plugins": [{"name": one} if isinstance(one, str) else dict(one) for one in tier]}
+            for tier in listed
+        ],
         "configurations": [dict(one) for one in configurations],
     }
     return read_policy(tree, plugins={one.name: one for one in custom})
@@ -48,7 +54,9 @@ def policy(
 class World:
     """State, policy and a clock."""
 
-    def __init__(self, policy: Policy, *, now: float = 1_000_000.0, default_queue: bool = True) -> None:
+    def __init__(
+        self, policy: Policy, *, now: float = 1_000_000.0, default_queue: bool = True
+    ) -> None:
         self.policy = policy
         self.now = now
         self.state = State(lone_schedulers=["default-scheduler"])
@@ -60,7 +68,7 @@ class World:
         if default_queue:
             self.queue("default")
 
-    # ------------------------------------------------------------------------------------------------- objects
+    # -------------------------------------------------------------------------------------- objects
 
     def nodes(
         self,
@@ -75,42 +83,63 @@ class World:
         annotations: Mapping[str, str] | None = None,
         **others: Any,
     ) -> None:
-        """Nodes of one size.  A taint is written `key=value:Effect`; further resources go by keyword (`gpu` is NVIDIA's)."""
+        """Nodes of one size.  A taint is written `key=value:Effect`; further resources go by
+        keyword (`gpu` is NVIDIA's)."""
         amounts = {"cpu": str(cpu), "memory": str(memory), "pods": str(pods), **_named(others)}
         for name in names:
-            self.state.upsert_node({
-                "metadata": {
-                    "name": name,
-                    "labels": {"kubernetes.io/hostname": name, **(labels or {})},
-                    "annotations": dict(annotations or {}),
-                },
-                "spec": {"taints": [_taint(one) for one in taints], "unschedulable": unschedulable},
-                "status": {
-                    "allocatable": amounts,
-                    "images": [{"names": [image], "sizeBytes": size} for image, size in (images or {}).items()],
-                },
-            })  # fmt: skip
+            self.state.upsert_node(
+                {
+                    "metadata": {
+                        "name": name,
+                        "labels": {"kubernetes.io/hostname": name, **(labels or {})},
+                        "annotations": dict(annotations or {}),
+                    },
+                    "spec": {
+                        "taints": [_taint(one) for one in taints],
+                        "unschedulable": unschedulable,
+                    },
+                    "status": {
+                        "allocatable": amounts,
+                        "images": [
+                            {"names": [image], "sizeBytes": size}
+                            for image, size in (images or {}).items()
+                        ],
+                    },
+                }
+            )
 
     def queue(self, name: str, *, weight: int = 1, state: str = "Open", **spec: Any) -> None:
         """A queue; `capability`, `deserved` are mappings, `guarantee` too, the rest as in the API."""
         if "guarantee" in spec:
             spec["guarantee"] = {"resource": spec["guarantee"]}
-        self.state.upsert_queue({
-            "metadata": {"name": name, "creationTimestamp": self._stamp()},
-            "spec": {"weight": weight, **spec},
-            "status": {"state": state},
-        })  # fmt: skip
+        self.state.upsert_queue(
+            {
+                "metadata": {"name": name, "creationTimestamp": self._stamp()},
+                "spec": {"weight": weight, **spec},
+                "status": {"state": state},
+            }
+        )
 
     def priority_class(self, name: str, value: int, *, default: bool = False) -> None:
-        self.state.upsert_priority_class({"metadata": {"name": name}, "value": value, "globalDefault": default})
+        self.state.upsert_priority_class(
+            {"metadata": {"name": name}, "value": value, "globalDefault": default}
+        )
 
-    def selector(self, kind: str, name: str, labels: Mapping[str, str] | None, *, namespace: str = NAMESPACE) -> None:
-        """A Service, ReplicaSet, StatefulSet or ReplicationController that selects pods with these labels; None where it is gone."""
+    def selector(
+        self, kind: str, name: str, labels: Mapping[str, str] | None, *, namespace: str = NAMESPACE
+    ) -> None:
+        """A Service, ReplicaSet, StatefulSet or ReplicationController that selects pods with these
+        labels; None where it is gone."""
         if labels is None:
             self.state.remove_other(kind, f"{namespace}/{name}")
             return
-        selector = {"matchLabels": dict(labels)} if kind in ("ReplicaSet", "StatefulSet") else dict(labels)
-        self.state.upsert_other(kind, {"metadata": {"name": name, "namespace": namespace}, "spec": {"selector": selector}})
+        selector = (
+            {"matchLabels": dict(labels)} if kind in ("ReplicaSet", "StatefulSet") else dict(labels)
+        )
+        self.state.upsert_other(
+            kind,
+            {"metadata": {"name": name, "namespace": namespace}, "spec": {"selector": selector}},
+        )
 
     def job(
         self,
@@ -131,7 +160,8 @@ class World:
     ) -> None:
         """A PodGroup with pods of one template.  `on`: nodes on which the first pods run already.
 
-        Further keywords describe the pods, see `pod`; `group` are further fields of the PodGroup's spec.
+        Further keywords describe the pods, see `pod`; `group` are further fields of the PodGroup's
+        spec.
         """
         spec: dict[str, Any] = {
             "minMember": pods if min_available is None else min_available,
@@ -156,7 +186,14 @@ class World:
         self.state.upsert_pod_group(made)
         for number in range(pods):
             node = on[number] if number < len(on) else ""
-            self.pod(f"{name}-{role or 'task'}-{number}", job=name, node=node, namespace=namespace, role=role, **pod)
+            self.pod(
+                f"{name}-{role or 'task'}-{number}",
+                job=name,
+                node=node,
+                namespace=namespace,
+                role=role,
+                **pod,
+            )
 
     def pod(
         self,
@@ -178,9 +215,17 @@ class World:
         owner: str = "",
         **others: Any,
     ) -> None:
-        """One pod of one container.  `owner`: kind and name of its controller.  Further resources go by keyword."""
-        requests = {key: str(value) for key, value in (("cpu", cpu), ("memory", memory)) if value is not None}
-        container: dict[str, Any] = {"name": "main", "resources": {"requests": {**requests, **_named(others)}}}
+        """One pod of one container.  `owner`: kind and name of its controller.  Further resources
+        go by keyword."""
+        requests = {
+            key: str(value)
+            for key, value in (("cpu", cpu), ("memory", memory))
+            if value is not None
+        }
+        container: dict[str, Any] = {
+            "name": "main",
+            "resources": {"requests": {**requests, **_named(others)}},
+        }
         if port:
             container["ports"] = [{"hostPort": port, "containerPort": port}]
         notes = dict(annotations or {})
@@ -199,17 +244,24 @@ class World:
                 "annotations": notes,
                 "creationTimestamp": self._stamp(),
             },
-            "spec": {"schedulerName": scheduler, "containers": [container], "nodeName": node, **(spec or {})},
+            "spec": {
+                "schedulerName": scheduler,
+                "containers": [container],
+                "nodeName": node,
+                **(spec or {}),
+            },
             "status": {"phase": phase or ("Running" if node else "Pending")},
         }
         if owner:
             kind, _, called = owner.partition("/")
             version = "v1" if kind == "ReplicationController" else "apps/v1"
-            tree["metadata"]["ownerReferences"] = [{"apiVersion": version, "kind": kind, "name": called, "controller": True}]
+            tree["metadata"]["ownerReferences"] = [
+                {"apiVersion": version, "kind": kind, "name": called, "controller": True}
+            ]
         self.pods[f"{namespace}/{name}"] = tree
         self.state.upsert_pod(tree)
 
-    # ------------------------------------------------------------------------------------------------- running
+    # -------------------------------------------------------------------------------------- running
 
     def run(self, actions: str = "") -> Decisions:
         """One cycle; `actions` in place of the policy's own."""
@@ -221,7 +273,13 @@ class World:
         return self.decisions
 
     def _with_actions(self, names: tuple[str, ...]) -> Policy:
-        return Policy(names, self.policy.tiers, self.policy.configurations, self.policy.metrics, self.policy.tie_seed)
+        return Policy(
+            names,
+            self.policy.tiers,
+            self.policy.configurations,
+            self.policy.metrics,
+            self.policy.tie_seed,
+        )
 
     def settle(self, *, coming_back: bool = False) -> None:
         """What was decided last happens: bound pods run, evicted ones are gone.
@@ -242,17 +300,25 @@ class World:
         for group in self.decisions.pod_groups:
             tree = self.groups[group.key]
             tree["status"] = {
-                "phase": group.phase, "running": group.running, "succeeded": group.succeeded, "failed": group.failed,
+                "phase": group.phase,
+                "running": group.running,
+                "succeeded": group.succeeded,
+                "failed": group.failed,
                 "conditions": group.conditions,
-            }  # fmt: skip
+            }
             self.state.upsert_pod_group(tree)
 
     def _again(self, gone: dict[str, Any]) -> None:
-        """A pod in place of one that was evicted: the same but for its uid and its age, and without a node."""
+        """A pod in place of one that was evicted: the same but for its uid and its age, and without
+        a node."""
         self._remade += 1
         meta, spec = gone["metadata"], {**gone["spec"], "nodeName": ""}
         made = {
-            "metadata": {**meta, "uid": f"{meta['uid']}+{self._remade}", "creationTimestamp": self._stamp()},
+            "metadata": {
+                **meta,
+                "uid": f"{meta['uid']}+{self._remade}",
+                "creationTimestamp": self._stamp(),
+            },
             "spec": spec,
             "status": {"phase": "Pending"},
         }
@@ -281,7 +347,9 @@ class World:
 
 
 def _named(others: Mapping[str, Any]) -> dict[str, str]:
-    return {("nvidia.com/gpu" if key == "gpu" else key): str(value) for key, value in others.items()}
+    return {
+        ("nvidia.com/gpu" if key == "gpu" else key): str(value) for key, value in others.items()
+    }
 
 
 def _taint(text: str) -> dict[str, str]:

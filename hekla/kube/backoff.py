@@ -6,9 +6,12 @@ import random
 
 
 class Backoff:
-    """Delays that double from `first` to `longest` seconds, each stretched by up to `jitter` of itself."""
+    """Delays that double from `first` to `longest` seconds, each stretched by up to `jitter` of
+    itself."""
 
-    def __init__(self, first: float, longest: float, jitter: float = 0.5, draw: random.Random | None = None) -> None:
+    def __init__(
+        self, first: float, longest: float, jitter: float = 0.5, draw: random.Random | None = None
+    ) -> None:
         self.first = first
         self.longest = longest
         self.jitter = jitter

@@ -1,8 +1,9 @@
 """A kind's objects as they are on the server, kept up to date by list and watch.
 
-What is here may be late, never wrong for ever: whatever breaks (the connection, the server, the history that a watch needs),
-the next list brings the cache to the server's state, and whoever listens is told of every difference, deletions included.
-Objects are shared by all readers: change a copy, not the object.
+What is here may be late, never wrong for ever: whatever breaks (the connection, the server, the
+history that a watch needs), the next list brings the cache to the server's state, and whoever
+listens is told of every difference, deletions included. Objects are shared by all readers: change a
+copy, not the object.
 """
 
 from __future__ import annotations
@@ -32,21 +33,25 @@ Sorter = Callable[[T], Collection[str]]
 """Gives the values by which objects are told apart, mostly one or none."""
 
 WATCH_SECONDS = (300, 600)
-"""How long one watch is asked for; drawn anew each time, so that all caches do not come back at once."""
+"""How long one watch is asked for; drawn anew each time, so that all caches do not come back at
+once."""
 FIRST_DELAY, LONGEST_DELAY = 0.05, 10.0
 LONGEST_ABSENCE = 1.0
-"""Seconds between two looks for a server that is not there at all: looking costs little, and it may be back for a moment only."""
+"""Seconds between two looks for a server that is not there at all: looking costs little, and it may
+be back for a moment only."""
 STABLE_AFTER = 5.0
 """A watch that lived this many seconds ends with the back-off forgotten."""
 FIRST_WORD, NEXT_WORDS = 3.0, 30.0
-"""Seconds of trouble before it is mentioned in the log (a restart is no trouble), and between further mentions."""
+"""Seconds of trouble before it is mentioned in the log (a restart is no trouble), and between
+further mentions."""
 
 
 class Cache(Generic[T]):
     """The objects of one kind (in one namespace, by selectors), by key and by the given indexes.
 
-    `on_change` callbacks run on the event loop, in the order of the server's changes, after the cache itself has changed; they
-    must not block.  `on_malformed` hears of objects that could not be decoded, which are left out.
+    `on_change` callbacks run on the event loop, in the order of the server's changes, after the
+    cache itself has changed; they must not block.  `on_malformed` hears of objects that could not
+    be decoded, which are left out.
     """
 
     def __init__(
@@ -76,7 +81,9 @@ class Cache(Generic[T]):
         self._callbacks: list[Change[T]] = []
         self._concerned: dict[Sorter[T], dict[str, list[Change[T]]]] = {}
         """Callbacks for some objects only: how these are told apart -> value -> callbacks."""
-        self._on_malformed = on_malformed or (lambda problem: log.warning("%s; it is left out", problem))
+        self._on_malformed = on_malformed or (
+            lambda problem: log.warning("%s; it is left out", problem)
+        )
         self._synced = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._backoff = Backoff(FIRST_DELAY, LONGEST_DELAY)
@@ -126,9 +133,11 @@ class Cache(Generic[T]):
             self._tell((callback,), None, obj)
 
     def on_change_of(self, sorter: Sorter[T], values: Iterable[str], callback: Change[T]) -> None:
-        """As `on_change`, but only of objects for which the sorter gives, or gave before the change, one of these values.
+        """As `on_change`, but only of objects for which the sorter gives, or gave before the
+        change, one of these values.
 
-        Of a dozen listeners most have nothing to do with most objects: a sorter that they share is asked once for all of them.
+        Of a dozen listeners most have nothing to do with most objects: a sorter that they share is
+        asked once for all of them.
         """
         wanted = frozenset(values)
         table = self._concerned.setdefault(sorter, {})
@@ -141,7 +150,9 @@ class Cache(Generic[T]):
     async def start(self) -> None:
         """Begin to list and watch, in the background.  Calling it again changes nothing."""
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run(), name=f"cache of {self.kind.plural}")
+            self._task = asyncio.get_running_loop().create_task(
+                self._run(), name=f"cache of {self.kind.plural}"
+            )
 
     async def synced(self) -> None:
         """Wait for the first complete list."""
@@ -170,7 +181,9 @@ class Cache(Generic[T]):
         while True:
             try:
                 if version and self._in_doubt and await self._is_another_history(version):
-                    log.warning("%s: the server's versions have gone back; listing again", self.kind.plural)
+                    log.warning(
+                        "%s: the server's versions have gone back; listing again", self.kind.plural
+                    )
                     version = ""
                 if not version:
                     version = await self._list()
@@ -182,17 +195,25 @@ class Cache(Generic[T]):
                 version = ""
                 await asyncio.sleep(self._backoff())
             except (ApiError, TransportError) as error:
-                version = "" if isinstance(error, ApiError) and error.code != 500 else self.resource_version
+                version = (
+                    ""
+                    if isinstance(error, ApiError) and error.code != 500
+                    else self.resource_version
+                )
                 self._in_doubt = True
                 self._complain(error)
-                await asyncio.sleep(self._absence() if isinstance(error, TransportError) else self._backoff())
+                await asyncio.sleep(
+                    self._absence() if isinstance(error, TransportError) else self._backoff()
+                )
             except Exception:  # a mistake of ours: a cache that stops would be believed for ever
                 log.exception("%s: the cache failed; listing again", self.kind.plural)
                 version = ""
                 await asyncio.sleep(max(1.0, self._backoff()))
 
     async def _list(self) -> str:
-        listing = await self._client.ahead().list(self.kind, self._namespace, labels=self._labels, fields=self._fields, limit=self._page)
+        listing = await self._client.ahead().list(
+            self.kind, self._namespace, labels=self._labels, fields=self._fields, limit=self._page
+        )
         for problem in listing.malformed:
             self._on_malformed(problem)
         self._recovered()
@@ -207,9 +228,13 @@ class Cache(Generic[T]):
         return listing.resource_version
 
     async def _is_another_history(self, version: str) -> bool:
-        """After the connection was lost: whether the server is older than what was seen of it, as a new cluster at the same
-        address is.  A watch from a version in its future would be silent, and then miss what came before."""
-        answer = await self._client.ahead().request("GET", self.kind.path(self._namespace), {"limit": "1"})
+        """After the connection was lost: whether the server is older than what was seen of it, as a
+        new cluster at the same address is.  A watch from a version in its future would be silent,
+        and then miss what came before.
+        """
+        answer = await self._client.ahead().request(
+            "GET", self.kind.path(self._namespace), {"limit": "1"}
+        )
         newest = self.kind.decode_list(answer.body).resource_version
         return newest.isdigit() and version.isdigit() and int(newest) < int(version)
 
@@ -229,7 +254,8 @@ class Cache(Generic[T]):
             self._recovered()
             self._absence.reset()
             while batch := await watch.batch():
-                self._backoff.reset()  # it works: if it breaks now, the server has only been restarted
+                # it works: if it breaks now, the server has only been restarted
+                self._backoff.reset()
                 self._apply(batch)
         if time.monotonic() - began > STABLE_AFTER:
             self._backoff.reset()
@@ -247,14 +273,18 @@ class Cache(Generic[T]):
 
     def _malformed(self, problem: Malformed) -> None:
         self._on_malformed(problem)
-        if problem.key in self._objects:  # as a list would have it: what cannot be read is not there
+        if (
+            problem.key in self._objects
+        ):  # as a list would have it: what cannot be read is not there
             self._remove(problem.key)
 
     # changing
 
     def _put(self, name: str, obj: T) -> None:
         old = self._objects.get(name)
-        if old is not None and uid_of(old) != uid_of(obj):  # deleted and made again while nobody looked
+        if old is not None and uid_of(old) != uid_of(
+            obj
+        ):  # deleted and made again while nobody looked
             self._remove(name)
             old = None
         self._objects[name] = obj
@@ -293,7 +323,11 @@ class Cache(Generic[T]):
             try:
                 callback(old, new)
             except Exception:  # the other listeners hear of it all the same
-                log.exception("%s: a listener failed on %s", self.kind.plural, key(new if new is not None else old))
+                log.exception(
+                    "%s: a listener failed on %s",
+                    self.kind.plural,
+                    key(new if new is not None else old),
+                )
 
     def _tell_concerned(self, old: T | None, new: T | None) -> None:
         for sorter, table in self._concerned.items():
@@ -301,7 +335,9 @@ class Cache(Generic[T]):
             before = sorter(old) if old is not None else ()
             found = [callback for value in values if value in table for callback in table[value]]
             if before != values:
-                found += [callback for value in before if value in table for callback in table[value]]
+                found += [
+                    callback for value in before if value in table for callback in table[value]
+                ]
             if found:
                 self._tell(dict.fromkeys(found), old, new)
 
@@ -312,9 +348,16 @@ class Cache(Generic[T]):
         if not self._trouble_since:
             self._trouble_since = now
             log.debug("%s: %s; trying again", self.kind.plural, error)
-        elif now - (self._complained_at or self._trouble_since) > (NEXT_WORDS if self._complained_at else FIRST_WORD):
+        elif now - (self._complained_at or self._trouble_since) > (
+            NEXT_WORDS if self._complained_at else FIRST_WORD
+        ):
             self._complained_at = now
-            log.warning("%s cannot be watched for %.0f s now: %s", self.kind.plural, now - self._trouble_since, error)
+            log.warning(
+                "%s cannot be watched for %.0f s now: %s",
+                self.kind.plural,
+                now - self._trouble_since,
+                error,
+            )
 
     def _recovered(self) -> None:
         if self._complained_at:

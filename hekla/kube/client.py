@@ -1,8 +1,8 @@
 """The REST client: objects of a kind in and out, typed, over one pooled connection.
 
-A kind (`hekla.api.kinds.Kind`) says where its objects live and which type they decode into; everything here follows from it.
-Objects go out as JSON and answers are decoded from bytes straight into the type, because trees in between cost more than the
-request itself.
+A kind (`hekla.api.kinds.Kind`) says where its objects live and which type they decode into;
+everything here follows from it. Objects go out as JSON and answers are decoded from bytes straight
+into the type, because trees in between cost more than the request itself.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ RETRIES = 10
 """How often a request is repeated that the server answered with Retry-After."""
 LONGEST_RETRY_AFTER = 30.0
 PAGE_TRIES = 8
-"""How often a further page of a list is asked for.  Beginning the whole list again for one lost page never ends where there are many."""
+"""How often a further page of a list is asked for.  Beginning the whole list again for one lost
+page never ends where there are many."""
 PAGE_DELAYS = (0.02, 1.0)
 PATCH_TYPES: dict[str, bytes] = {
     "merge": b"Content-Type: application/merge-patch+json\r\n",
@@ -54,16 +55,19 @@ PATCH_TYPES: dict[str, bytes] = {
 }
 JSON_BODY = b"Content-Type: application/json\r\n"
 WANTED = b"Accept: application/json\r\nX-Hekla-Managed-Fields: omit\r\n"
-"""Nothing here reads managedFields; a server that does not know the header sends them all the same."""
+"""Nothing here reads managedFields; a server that does not know the header sends them all the same.
+"""
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Client:
-    """Speaks to the API server of a connection.  Use it on one event loop, as an async context manager or with `close()`.
+    """Speaks to the API server of a connection.  Use it on one event loop, as an async context
+    manager or with `close()`.
 
-    `pool` bounds the requests in flight; what is more waits its turn.  `qps` and `burst` limit the rate (0: no limit).
-    Methods raise `errors.ApiError` for what the server refuses and `http.client.TransportError` when there is no answer.
+    `pool` bounds the requests in flight; what is more waits its turn.  `qps` and `burst` limit the
+    rate (0: no limit). Methods raise `errors.ApiError` for what the server refuses and
+    `http.client.TransportError` when there is no answer.
     """
 
     def __init__(
@@ -99,8 +103,9 @@ class Client:
     def ahead(self) -> Self:
         """The same client, its requests before all that wait for a connection.
 
-        For the few that everything else hangs on: what keeps caches fresh, and the lease.  Behind thousands of writes they would be
-        late, and a controller with a late cache writes yet more (decision 0021).
+        For the few that everything else hangs on: what keeps caches fresh, and the lease.  Behind
+        thousands of writes they would be late, and a controller with a late cache writes yet more
+        (decision 0021).
         """
         other = copy.copy(self)
         other._first = True
@@ -121,7 +126,8 @@ class Client:
         fields: str = "",
         limit: int = PAGE,
     ) -> Listing[T]:
-        """All objects, fetched page by page of `limit` (0: in one piece), as of one resourceVersion.
+        """All objects, fetched page by page of `limit` (0: in one piece), as of one
+        resourceVersion.
 
         An object that does not decode is left out of `items` and named in `malformed`.
         """
@@ -134,9 +140,13 @@ class Client:
             if following:
                 page = {**page, "continue": following}
             try:
-                answer = await (self._page(path, page) if following else self._send("GET", path, page))
+                answer = await (
+                    self._page(path, page) if following else self._send("GET", path, page)
+                )
             except ApiError as error:
-                if error.code == 410 and following:  # the pages have outlived their version: all in one piece
+                if (
+                    error.code == 410 and following
+                ):  # the pages have outlived their version: all in one piece
                     listing, following, limit = Listing(), "", 0
                     continue
                 raise
@@ -159,16 +169,27 @@ class Client:
                 await asyncio.sleep(delay())
         return await self._send("GET", path, query)
 
-    async def create(self, kind: Kind[T], obj: T | dict[str, Any], namespace: str | None = None, *, dry_run: bool = False) -> T:
+    async def create(
+        self,
+        kind: Kind[T],
+        obj: T | dict[str, Any],
+        namespace: str | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> T:
         if namespace is None and kind.namespaced:
             name, namespace = name_of(obj)
             if namespace is None:
-                raise ValueError(f"{kind.kind} {name}: a {kind.kind} lives in a namespace, and none was given")
+                raise ValueError(
+                    f"{kind.kind} {name}: a {kind.kind} lives in a namespace, and none was given"
+                )
         query = {"dryRun": "All"} if dry_run else None
         answer = await self._send("POST", kind.path(namespace), query, self._body(kind, obj))
         return self._object(kind, answer.body)
 
-    async def update(self, kind: Kind[T], obj: T | dict[str, Any], *, subresource: str | None = None) -> T:
+    async def update(
+        self, kind: Kind[T], obj: T | dict[str, Any], *, subresource: str | None = None
+    ) -> T:
         """Replace the object; its resourceVersion, when there, must still be the newest (Conflict)."""
         name, namespace = name_of(obj)
         path = kind.path(namespace if kind.namespaced else None, name, subresource)
@@ -196,7 +217,9 @@ class Client:
         if force:
             query["force"] = "true"
         body = patch if isinstance(patch, bytes) else _encode(patch)
-        answer = await self._send("PATCH", kind.path(namespace, name, subresource), query, body, PATCH_TYPES[type])
+        answer = await self._send(
+            "PATCH", kind.path(namespace, name, subresource), query, body, PATCH_TYPES[type]
+        )
         return self._object(kind, answer.body)
 
     async def delete(
@@ -210,7 +233,8 @@ class Client:
         uid: str | None = None,
         resource_version: str | None = None,
     ) -> None:
-        """Ask for the object's deletion; with `uid` only if it is still that object (else Conflict)."""
+        """Ask for the object's deletion; with `uid` only if it is still that object (else
+        Conflict)."""
         body = delete_options(grace, propagation, uid, resource_version)
         await self._send("DELETE", kind.path(namespace, name), None, body)
 
@@ -227,7 +251,9 @@ class Client:
         body = delete_options(grace, propagation)
         await self._send("DELETE", kind.path(namespace), selectors(labels, fields), body)
 
-    async def post(self, kind: Kind[Any], name: str, namespace: str | None, subresource: str, body: Any) -> dict[str, Any]:
+    async def post(
+        self, kind: Kind[Any], name: str, namespace: str | None, subresource: str, body: Any
+    ) -> dict[str, Any]:
         """POST to a subresource (binding, eviction, token); gives the JSON answer."""
         payload = body if isinstance(body, bytes) else _encode(body)
         answer = await self._send("POST", kind.path(namespace, name, subresource), None, payload)
@@ -244,7 +270,8 @@ class Client:
         bookmarks: bool = True,
         timeout: int | None = None,
     ) -> AsyncIterator[Event[T]]:
-        """What changes after `resource_version` until the server ends the stream.  Raises Expired when that is too old."""
+        """What changes after `resource_version` until the server ends the stream.  Raises Expired
+        when that is too old."""
         opened = self.open_watch(
             kind,
             namespace,
@@ -294,9 +321,12 @@ class Client:
         *,
         timeout: float | None = None,
     ) -> RawResponse:
-        """Any request; `body` is bytes or what encodes to JSON.  Raises ApiError for an answer of 400 and above."""
+        """Any request; `body` is bytes or what encodes to JSON.  Raises ApiError for an answer of
+        400 and above."""
         payload = b"" if body is None else body if isinstance(body, bytes) else _encode(body)
-        return await self._send(method, path, query, payload, header_block(headers, bool(payload)), timeout)
+        return await self._send(
+            method, path, query, payload, header_block(headers, bool(payload)), timeout
+        )
 
     async def stream(
         self,
@@ -306,15 +336,22 @@ class Client:
         body: Any = None,
         headers: Mapping[str, str] | None = None,
     ) -> Stream:
-        """A request whose answer is read while it comes (logs, watches).  Close it, or use `async with`."""
+        """A request whose answer is read while it comes (logs, watches).  Close it, or use `async
+        with`."""
         payload = b"" if body is None else body if isinstance(body, bytes) else _encode(body)
         block = header_block(headers, bool(payload))
         for attempt in range(RETRIES + 1):
-            stream = await self.http.stream(method, self._target(path, query), await self._headers() + block, payload)
+            stream = await self.http.stream(
+                method, self._target(path, query), await self._headers() + block, payload
+            )
             if stream.status < 400:
                 return stream
             async with stream:
-                error = from_answer(stream.status, await stream.read_all(), retry_after=stream.header(b"retry-after"))
+                error = from_answer(
+                    stream.status,
+                    await stream.read_all(),
+                    retry_after=stream.header(b"retry-after"),
+                )
             if attempt == RETRIES or not await self._worth_retrying(error, attempt):
                 raise error
         raise AssertionError("unreachable")
@@ -341,22 +378,30 @@ class Client:
             block = self._fixed + authorization + content if body else self._fixed + authorization
             began = time.monotonic()
             try:
-                answer = await self.http.request(method, target, block, body, timeout, first=self._first)
+                answer = await self.http.request(
+                    method, target, block, body, timeout, first=self._first
+                )
             except TlsError as error:
                 raise TransportError(str(error), sent=False) from None
-            if not self._first:  # those that go before all others know nothing of the others' waiting
+            if (
+                not self._first
+            ):  # those that go before all others know nothing of the others' waiting
                 self.pace.answered(began)
             if answer.status < 400:
                 for name, value in answer.headers:
                     if len(name) == 7 and name.lower() == b"warning":
                         self._warn(value)
                 return answer
-            failure = from_answer(answer.status, answer.body, retry_after=answer.header(b"retry-after"))
+            failure = from_answer(
+                answer.status, answer.body, retry_after=answer.header(b"retry-after")
+            )
             if attempt >= RETRIES or not await self._worth_retrying(failure, attempt):
                 try:
                     raise failure
                 finally:
-                    del failure  # it holds this frame: holding it here, both and the body would stay until the garbage collector comes by
+                    # it holds this frame: holding it here, both and the body would stay until the
+                    # garbage collector comes by
+                    del failure
             attempt += 1
 
     async def _worth_retrying(self, error: ApiError, attempt: int) -> bool:
@@ -382,7 +427,11 @@ class Client:
         return self._fixed + (await self._authorize() if authorization is None else authorization)
 
     def _target(self, path: str, query: Query | None) -> str:
-        return f"{self._base}{path}?{urlencode(query, quote_via=quote)}" if query else self._base + path
+        return (
+            f"{self._base}{path}?{urlencode(query, quote_via=quote)}"
+            if query
+            else self._base + path
+        )
 
     def _body(self, kind: Kind[Any], obj: Any) -> bytes:
         return _encode(with_kind(kind, obj))
@@ -420,7 +469,10 @@ def header_block(headers: Mapping[str, str] | None, has_body: bool) -> bytes:
 
 
 def delete_options(
-    grace: int | None = None, propagation: str | None = None, uid: str | None = None, resource_version: str | None = None
+    grace: int | None = None,
+    propagation: str | None = None,
+    uid: str | None = None,
+    resource_version: str | None = None,
 ) -> bytes:
     """The DeleteOptions body, b"" when nothing is asked for."""
     options: dict[str, Any] = {}

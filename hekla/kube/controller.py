@@ -1,7 +1,8 @@
 """The one shape of a controller, and the loop that runs it.
 
-A controller watches caches and queues the keys of what may need work; `reconcile(key)` then looks at what is, writes the
-difference to what should be, and returns.  It can be run at any time, twice, and after a crash: it keeps no truth of its own.
+A controller watches caches and queues the keys of what may need work; `reconcile(key)` then looks
+at what is, writes the difference to what should be, and returns.  It can be run at any time, twice,
+and after a crash: it keeps no truth of its own.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ log = logging.getLogger(__name__)
 WORKERS = 3
 SLOW_SYNC = 10.0
 QUIET_FAILURES = 5
-"""A key that failed so often is worth a line at warning level; before that retries are ordinary (a lost race, a restart)."""
+"""A key that failed so often is worth a line at warning level; before that retries are ordinary (a
+lost race, a restart)."""
 
 
 class Controller(ABC):
@@ -45,11 +47,18 @@ class Controller(ABC):
 
     @abstractmethod
     async def reconcile(self, key: str) -> float | None:
-        """Bring one object to where it should be.  Gives the seconds after which it wants to be looked at anyway."""
+        """Bring one object to where it should be.  Gives the seconds after which it wants to be
+        looked at anyway."""
 
     def given_up(self, key: str, error: Exception) -> None:
         """Called when `most_retries` is reached."""
-        log.warning("%s: %s failed %d times; left until it changes: %s", self.name, key, self.most_retries, error)
+        log.warning(
+            "%s: %s failed %d times; left until it changes: %s",
+            self.name,
+            key,
+            self.most_retries,
+            error,
+        )
 
     def enqueue(
         self,
@@ -58,9 +67,11 @@ class Controller(ABC):
         *,
         of: tuple[Sorter[Any], Sequence[str]] | None = None,
     ) -> None:
-        """Queue, for each change in the cache, the keys that `keys` gives for the object as it was and as it is.
+        """Queue, for each change in the cache, the keys that `keys` gives for the object as it was
+        and as it is.
 
-        With `of` (a sorter and values, as `Cache.on_change_of` takes them) only objects of these are looked at.
+        With `of` (a sorter and values, as `Cache.on_change_of` takes them) only objects of these
+        are looked at.
         """
 
         def changed(old: Any, new: Any) -> None:
@@ -86,16 +97,20 @@ class Controller(ABC):
 
 
 async def run(controllers: Sequence[Controller], workers: int = WORKERS) -> None:
-    """Run the controllers until cancelled: their caches are started and synced, then `workers` each take keys.
+    """Run the controllers until cancelled: their caches are started and synced, then `workers` each
+    take keys.
 
-    One reconcile that raises is logged and tried again later, with growing delays; it never stops another.
+    One reconcile that raises is logged and tried again later, with growing delays; it never stops
+    another.
     """
     try:
         for cache in unique(cache for controller in controllers for cache in controller.caches):
             await cache.start()
         async with asyncio.TaskGroup() as group:
             for controller in controllers:
-                group.create_task(_run_one(controller, controller.workers or workers), name=controller.name)
+                group.create_task(
+                    _run_one(controller, controller.workers or workers), name=controller.name
+                )
     finally:
         for controller in controllers:
             controller.queue.close()
@@ -114,7 +129,8 @@ async def _synced(controller: Controller) -> None:
     for cache in controller.caches:
         while True:
             try:
-                # Not wait_for: it loses a cancellation that comes together with the result, and the controller would never end.
+                # Not wait_for: it loses a cancellation that comes together with the result, and the
+                # controller would never end.
                 async with asyncio.timeout(SLOW_SYNC):
                     await cache.synced()
                 break
@@ -135,8 +151,14 @@ async def _work(controller: Controller) -> None:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            _failed(controller, key, RuntimeError(f"something that it waited for was cancelled: {error}"))
-        except Exception as error:  # a mistake about one key must not keep the others waiting; it is tried again
+            _failed(
+                controller,
+                key,
+                RuntimeError(f"something that it waited for was cancelled: {error}"),
+            )
+        except (
+            Exception
+        ) as error:  # a mistake about one key must not keep the others waiting; it is tried again
             _failed(controller, key, error)
         else:
             queue.forget(key)
@@ -158,7 +180,13 @@ def _failed(controller: Controller, key: str, error: Exception) -> None:
     elif queue.failures(key) > QUIET_FAILURES:
         log.warning("%s: %s: %s; again in %.3g s", controller.name, key, error, delay)
     else:
-        log.log(logging.DEBUG if isinstance(error, Conflict) else logging.INFO, "%s: %s: %s", controller.name, key, error)
+        log.log(
+            logging.DEBUG if isinstance(error, Conflict) else logging.INFO,
+            "%s: %s: %s",
+            controller.name,
+            key,
+            error,
+        )
 
 
 def unique(caches: Iterable[Cache[Any]]) -> list[Cache[Any]]:

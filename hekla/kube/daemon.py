@@ -1,12 +1,13 @@
-"""What every daemon shares: flags, log, signals, event loop, health, the connection and leader election.
+"""What every daemon shares: flags, log, signals, event loop, health, the connection and leader
+election.
 
 A daemon module declares its own flags as data, an async `run(daemon)`, and
 
     def main(argv: list[str]) -> int:
         return daemon.main("controllers", FLAGS, argv, run)
 
-`run` is called when the API server answers (and, with election, when this process leads) and is cancelled by SIGTERM, SIGINT
-or the loss of the lease.
+`run` is called when the API server answers (and, with election, when this process leads) and is
+cancelled by SIGTERM, SIGINT or the loss of the lease.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ SERVER_PERIOD = 0.25
 FIRST_WORD, NEXT_WORDS = 1.0, 15.0
 """Seconds of waiting before it is mentioned, and between further mentions."""
 GARBAGE_THRESHOLD = 50_000
-"""By so many the objects have to grow for a look of the garbage collector: caches hold millions that are no garbage."""
+"""By so many the objects have to grow for a look of the garbage collector: caches hold millions
+that are no garbage."""
 
 GATES = {
     "WorkLoadSupport": True,
@@ -99,9 +101,21 @@ class DaemonError(Exception):
 
 def connection_flags(qps: float = 50.0, burst: int = 100) -> tuple[Flag, ...]:
     return (
-        Flag("kubeconfig", TEXT, "", "path to the kubeconfig file (else KUBECONFIG, ~/.kube/config, in-cluster)"),
-        Flag("master", TEXT, "", "the address of the Kubernetes API server (overrides any value in kubeconfig)"),
-        Flag("kube-api-qps", NUMBER, qps, "requests a second to the API server; 0 or less: no limit"),
+        Flag(
+            "kubeconfig",
+            TEXT,
+            "",
+            "path to the kubeconfig file (else KUBECONFIG, ~/.kube/config, in-cluster)",
+        ),
+        Flag(
+            "master",
+            TEXT,
+            "",
+            "the address of the Kubernetes API server (overrides any value in kubeconfig)",
+        ),
+        Flag(
+            "kube-api-qps", NUMBER, qps, "requests a second to the API server; 0 or less: no limit"
+        ),
         Flag("kube-api-burst", WHOLE, burst, "requests at once to the API server"),
     )
 
@@ -109,7 +123,13 @@ def connection_flags(qps: float = 50.0, burst: int = 100) -> tuple[Flag, ...]:
 def health_flags() -> tuple[Flag, ...]:
     return (
         Flag("enable-healthz", YES_NO, False, "answer /healthz at --healthz-address"),
-        Flag("healthz-address", TEXT, ":11251", "the address of the health server", check=address_problem),
+        Flag(
+            "healthz-address",
+            TEXT,
+            ":11251",
+            "the address of the health server",
+            check=address_problem,
+        ),
         Flag("ca-cert-file", TEXT, "", "certificate authority of the clients of the health server"),
         Flag("tls-cert-file", TEXT, "", "certificate of the HTTPS server"),
         Flag("tls-private-key-file", TEXT, "", "key of the HTTPS server's certificate"),
@@ -119,18 +139,46 @@ def health_flags() -> tuple[Flag, ...]:
 def metrics_flags(address: str = ":8080") -> tuple[Flag, ...]:
     return (
         Flag("enable-metrics", YES_NO, False, "answer /metrics at --listen-address"),
-        Flag("listen-address", TEXT, address, "the address of the metrics server", check=address_problem),
-        Flag("enable-pprof", YES_NO, False, "accepted for compatibility; there is no pprof in Python"),
+        Flag(
+            "listen-address",
+            TEXT,
+            address,
+            "the address of the metrics server",
+            check=address_problem,
+        ),
+        Flag(
+            "enable-pprof", YES_NO, False, "accepted for compatibility; there is no pprof in Python"
+        ),
     )
 
 
 def leader_flags(name: str, namespace: str = "volcano-system") -> tuple[Flag, ...]:
     standard = Durations()
     return (
-        Flag("leader-elect", YES_NO, True, "work only while holding a lease, so that of several copies one works"),
-        Flag("leader-elect-lease-duration", SECONDS, standard.lease, "how long others wait for a leader that is silent"),
-        Flag("leader-elect-renew-deadline", SECONDS, standard.renew, "how long a leader tries to renew before it gives up"),
-        Flag("leader-elect-retry-period", SECONDS, standard.retry, "how long to wait between two tries"),
+        Flag(
+            "leader-elect",
+            YES_NO,
+            True,
+            "work only while holding a lease, so that of several copies one works",
+        ),
+        Flag(
+            "leader-elect-lease-duration",
+            SECONDS,
+            standard.lease,
+            "how long others wait for a leader that is silent",
+        ),
+        Flag(
+            "leader-elect-renew-deadline",
+            SECONDS,
+            standard.renew,
+            "how long a leader tries to renew before it gives up",
+        ),
+        Flag(
+            "leader-elect-retry-period",
+            SECONDS,
+            standard.retry,
+            "how long to wait between two tries",
+        ),
         Flag(
             "leader-elect-resource-lock",
             TEXT,
@@ -140,14 +188,25 @@ def leader_flags(name: str, namespace: str = "volcano-system") -> tuple[Flag, ..
         ),
         Flag("leader-elect-resource-name", TEXT, name, "name of the lease"),
         Flag("leader-elect-resource-namespace", TEXT, namespace, "namespace of the lease"),
-        Flag("lock-object-namespace", TEXT, "", "deprecated; overrides --leader-elect-resource-namespace when given"),
+        Flag(
+            "lock-object-namespace",
+            TEXT,
+            "",
+            "deprecated; overrides --leader-elect-resource-namespace when given",
+        ),
     )
 
 
 def gate_flags() -> tuple[Flag, ...]:
     return (
-        Flag("feature-gates", YES_NO_MAP, GATES, "comma-separated Name=true|false pairs", check=known_names(*GATES)),
-    )  # fmt: skip
+        Flag(
+            "feature-gates",
+            YES_NO_MAP,
+            GATES,
+            "comma-separated Name=true|false pairs",
+            check=known_names(*GATES),
+        ),
+    )
 
 
 VERSION_FLAG = Flag("version", YES_NO, False, "print the version and exit")
@@ -212,8 +271,9 @@ def main(
 ) -> int:
     """Run a daemon to its end; gives the exit code.
 
-    `flags` are the daemon's own together with the groups above that it wants; the log's and --version are added.  Without
-    `connect` no API server is looked for (the API server itself).  `prepare` sees the daemon before it waits to lead.
+    `flags` are the daemon's own together with the groups above that it wants; the log's and
+    --version are added.  Without `connect` no API server is looked for (the API server itself).
+    `prepare` sees the daemon before it waits to lead.
     """
     try:
         options = parse((*flags, *logs.FLAGS, VERSION_FLAG), argv, program=f"hekla {program}")
@@ -279,11 +339,17 @@ async def _work(daemon: Daemon, run: Run) -> None:
     if not getattr(options, "leader_elect", False):
         await run(daemon)
         return
-    durations = Durations(options.leader_elect_lease_duration, options.leader_elect_renew_deadline, options.leader_elect_retry_period)
+    durations = Durations(
+        options.leader_elect_lease_duration,
+        options.leader_elect_renew_deadline,
+        options.leader_elect_retry_period,
+    )
     if problem := durations.problem():
         raise DaemonError(f"--leader-elect-*: {problem}")
     namespace = options.lock_object_namespace or options.leader_elect_resource_namespace
-    daemon.election = LeaderElection(daemon.client, options.leader_elect_resource_name, namespace, durations=durations)
+    daemon.election = LeaderElection(
+        daemon.client, options.leader_elect_resource_name, namespace, durations=durations
+    )
 
     async def lead() -> None:
         await run(daemon)
@@ -304,12 +370,17 @@ async def _listen(daemon: Daemon) -> None:
             address = f"--healthz-address {health}"
             await daemon.health.listen(health, metrics=False, tls=_health_tls(options))
     except OSError as error:
-        raise DaemonError(f"{address}: {os.strerror(error.errno) if error.errno else error}") from None
+        raise DaemonError(
+            f"{address}: {os.strerror(error.errno) if error.errno else error}"
+        ) from None
 
 
 def _health_tls(options: Options) -> ssl.SSLContext | None:
     """HTTPS when authority, certificate and key are all given (operations 3.5)."""
-    files = {name: getattr(options, name.replace("-", "_")) for name in ("ca-cert-file", "tls-cert-file", "tls-private-key-file")}
+    files = {
+        name: getattr(options, name.replace("-", "_"))
+        for name in ("ca-cert-file", "tls-cert-file", "tls-private-key-file")
+    }
     if not all(files.values()):
         return None
     for name, path in files.items():
@@ -318,14 +389,17 @@ def _health_tls(options: Options) -> ssl.SSLContext | None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        load_files(context, files["tls-cert-file"], files["tls-private-key-file"], files["ca-cert-file"])
+        load_files(
+            context, files["tls-cert-file"], files["tls-private-key-file"], files["ca-cert-file"]
+        )
     except TlsError as error:
         raise DaemonError(f"--tls-cert-file and its companions: {error}") from None
     return context
 
 
 async def wait_for_server(client: Client) -> None:
-    """Wait until the API server answers, saying so when that takes a while.  Raises DaemonError when it refuses us."""
+    """Wait until the API server answers, saying so when that takes a while.  Raises DaemonError
+    when it refuses us."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     mention = began + FIRST_WORD
@@ -337,16 +411,21 @@ async def wait_for_server(client: Client) -> None:
             reason = str(error)
         except ApiError as error:
             if error.code in (401, 403):
-                raise DaemonError(f"{client.connection.target}: {error} (credentials of {client.connection.source})") from None
+                raise DaemonError(
+                    f"{client.connection.target}: {error} (credentials of {client.connection.source})"
+                ) from None
             reason = f"{client.connection.target}: not ready: {error}"
         if loop.time() >= mention:
-            log.warning("waiting for the API server, for %.0f s now: %s", loop.time() - began, reason)
+            log.warning(
+                "waiting for the API server, for %.0f s now: %s", loop.time() - began, reason
+            )
             mention = loop.time() + NEXT_WORDS
         await asyncio.sleep(SERVER_PERIOD)
 
 
 def _on_signals(work: asyncio.Future[None]) -> list[str]:
-    """Cancel the work at the first SIGTERM or SIGINT; a second one ends the process at once.  Gives the signals' names."""
+    """Cancel the work at the first SIGTERM or SIGINT; a second one ends the process at once.  Gives
+    the signals' names."""
     seen: list[str] = []
     loop = asyncio.get_running_loop()
 

@@ -1,7 +1,8 @@
 """What an API server refuses, as exceptions that a caller can tell apart by type.
 
-The server answers a failure with a Status object; clients test its `reason`, not the HTTP code (local-cluster 2.11).  Each
-reason that a caller acts on has a class here; the others are plain `ApiError`s.
+The server answers a failure with a Status object; clients test its `reason`, not the HTTP code
+(local-cluster 2.11).  Each reason that a caller acts on has a class here; the others are plain
+`ApiError`s.
 """
 
 from __future__ import annotations
@@ -134,19 +135,26 @@ LONGEST_QUOTE = 300
 def from_status(status: dict[str, Any], *, code: int = 0, retry_after: str = "") -> ApiError:
     """The exception of a Status object (`code` where the object has none)."""
     code = status.get("code") or code or 500
-    reason = status.get("reason") or _REASON_OF_CODE.get(code, "InternalError" if code >= 500 else "Unknown")
+    reason = status.get("reason") or _REASON_OF_CODE.get(
+        code, "InternalError" if code >= 500 else "Unknown"
+    )
     details = status.get("details") or {}
     causes = tuple(
-        Cause(cause.get("reason") or "", cause.get("message") or "", cause.get("field") or "") for cause in details.get("causes") or ()
+        Cause(cause.get("reason") or "", cause.get("message") or "", cause.get("field") or "")
+        for cause in details.get("causes") or ()
     )
     seconds: float | None = None
     if retry_after.isdigit():
         seconds = float(retry_after)
     elif details.get("retryAfterSeconds"):
         seconds = float(details["retryAfterSeconds"])
-    kind = _BY_REASON.get(reason) or _BY_REASON.get(_REASON_OF_CODE.get(code, ""), ServerError if code >= 500 else ApiError)
+    kind = _BY_REASON.get(reason) or _BY_REASON.get(
+        _REASON_OF_CODE.get(code, ""), ServerError if code >= 500 else ApiError
+    )
     message = status.get("message") or f"the server answered {code} {reason}"
-    return kind(code, reason, message, causes=causes, details=details, retry_after=seconds, status=status)
+    return kind(
+        code, reason, message, causes=causes, details=details, retry_after=seconds, status=status
+    )
 
 
 def from_answer(code: int, body: bytes, *, retry_after: str = "") -> ApiError:

@@ -1,8 +1,9 @@
 """Events: what a daemon tells the users of an object, and never at the price of its work.
 
-`Recorder.event` returns at once.  Equal events become one whose count grows, many similar ones are combined, an object that
-floods is throttled, and what does not fit the queue is dropped and counted.  The rules and numbers are client-go's, because
-users know their effect from `kubectl describe`.
+`Recorder.event` returns at once.  Equal events become one whose count grows, many similar ones are
+combined, an object that floods is throttled, and what does not fit the queue is dropped and
+counted.  The rules and numbers are client-go's, because users know their effect from `kubectl
+describe`.
 """
 
 from __future__ import annotations
@@ -32,11 +33,13 @@ REMEMBERED = 4096
 QUEUE_LIMIT = 8192
 WRITERS = 4
 PATIENT = QUEUE_LIMIT // 4
-"""So many events may wait while the server is busy; more are written however busy it is, long before any would be dropped."""
+"""So many events may wait while the server is busy; more are written however busy it is, long
+before any would be dropped."""
 LONGEST_PAUSE = 0.5
 """Seconds for which a writer leaves a busy server to others, after each event."""
 GROUP_LIMIT = 10
-"""Different messages of one object and reason within GROUP_SECONDS, from which on they are combined."""
+"""Different messages of one object and reason within GROUP_SECONDS, from which on they are
+combined."""
 GROUP_SECONDS = 600.0
 SPAM_BURST = 25
 SPAM_QPS = 1 / 300
@@ -113,12 +116,17 @@ class Recorder:
         self._told_of_full = 0.0
         self._closing = False
 
-    def event(self, obj: Any, type: Severity, reason: str, message: str, *, field_path: str = "") -> None:
-        """Say something about an object (a struct or JSON tree that knows its kind).  Never waits, never raises."""
+    def event(
+        self, obj: Any, type: Severity, reason: str, message: str, *, field_path: str = ""
+    ) -> None:
+        """Say something about an object (a struct or JSON tree that knows its kind).  Never waits,
+        never raises."""
         target = reference(obj, field_path)
         now = self._clock()
         subject = (target["kind"], target["namespace"], target["name"], target["uid"], field_path)
-        if not self._buckets.touch(subject, lambda: TokenBucket(SPAM_QPS, SPAM_BURST, self._clock)).try_take():
+        if not self._buckets.touch(
+            subject, lambda: TokenBucket(SPAM_QPS, SPAM_BURST, self._clock)
+        ).try_take():
             self.dropped += 1
             return
         if len(message) > MESSAGE_LIMIT:
@@ -138,7 +146,9 @@ class Recorder:
         series.count += 1
         series.last = timestamp(now)
         series.message = message
-        if not series.writing:  # two writers of one would both make it, or the later be overtaken; who writes it looks again
+        # two writers of one would both make it, or the later be overtaken; who writes it looks
+        # again
+        if not series.writing:
             self._enqueue(series)
 
     async def close(self) -> None:
@@ -157,11 +167,18 @@ class Recorder:
 
     def _begin(self, target: dict[str, str], type: Severity, reason: str, now: float) -> _Series:
         namespace = target["namespace"] or "default"
-        source = {"component": self.component, "host": self.host} if self.host else {"component": self.component}
+        source = (
+            {"component": self.component, "host": self.host}
+            if self.host
+            else {"component": self.component}
+        )
         body = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": f"{target['name'][:236]}.{int(now * 1e9):x}", "namespace": namespace},
+            "metadata": {
+                "name": f"{target['name'][:236]}.{int(now * 1e9):x}",
+                "namespace": namespace,
+            },
             "involvedObject": {name: value for name, value in target.items() if value},
             "type": type,
             "reason": reason,
@@ -179,14 +196,18 @@ class Recorder:
             self.dropped += 1
             if self._clock() - self._told_of_full > 60:
                 self._told_of_full = self._clock()
-                log.warning("more than %d events wait to be written; new ones are dropped", QUEUE_LIMIT)
+                log.warning(
+                    "more than %d events wait to be written; new ones are dropped", QUEUE_LIMIT
+                )
             return
         series.queued = True
         self._queue.append(series)
         self._wanted.set()
         if not self._writers:
             loop = asyncio.get_running_loop()
-            self._writers = [loop.create_task(self._write_on(), name="event writer") for _ in range(WRITERS)]
+            self._writers = [
+                loop.create_task(self._write_on(), name="event writer") for _ in range(WRITERS)
+            ]
 
     async def _write_on(self) -> None:
         while True:
@@ -217,7 +238,8 @@ class Recorder:
             await self._give_way()
 
     async def _give_way(self) -> None:
-        """What is only told comes after what has to be done: a busy server gets few events at a time, and the rest when it has calmed."""
+        """What is only told comes after what has to be done: a busy server gets few events at a
+        time, and the rest when it has calmed."""
         if len(self._queue) < PATIENT and not self._closing:
             await asyncio.sleep(self._client.pace.gather(0.0, LONGEST_PAUSE))
 
@@ -226,10 +248,14 @@ class Recorder:
         name = series.body["metadata"]["name"]
         if series.stored:
             try:
-                await self._client.patch(EVENT.untyped, name, moving, series.namespace, type="strategic")
+                await self._client.patch(
+                    EVENT.untyped, name, moving, series.namespace, type="strategic"
+                )
                 return
             except NotFound:  # expired on the server: begin it again
-                series.body["metadata"]["name"] = f"{name.rpartition('.')[0]}.{int(self._clock() * 1e9):x}"
+                series.body["metadata"]["name"] = (
+                    f"{name.rpartition('.')[0]}.{int(self._clock() * 1e9):x}"
+                )
         await self._client.create(EVENT.untyped, {**series.body, **moving}, series.namespace)
         series.stored = True
 

@@ -1,8 +1,9 @@
 """What a controller has written but not yet seen.
 
-A controller decides by its caches, and these are late.  One that has just created a pod and looks again before the watch has
-brought it would create a second.  So it notes what it is about to do, does nothing more about that object until the cache has
-shown the effect, and gives up waiting after a deadline, because an event that never comes must not stop it for ever.
+A controller decides by its caches, and these are late.  One that has just created a pod and looks
+again before the watch has brought it would create a second.  So it notes what it is about to do,
+does nothing more about that object until the cache has shown the effect, and gives up waiting after
+a deadline, because an event that never comes must not stop it for ever.
 """
 
 from __future__ import annotations
@@ -20,16 +21,18 @@ from hekla.kube.objects import uid_of
 log = logging.getLogger(__name__)
 
 DEADLINE = 30.0
-"""Seconds after which an expectation is given up.  (client-go waits five minutes; a watch that late is broken.)"""
+"""Seconds after which an expectation is given up.  (client-go waits five minutes; a watch that late
+is broken.)"""
 
 
 class Expectations:
     """By controller key: children expected to appear (by their key) and to go (by their uid).
 
-    `owner_of` gives the controller key of a child, or None.  Give `observe` to the children's cache as its `on_change`
-    listener *before* the listener that queues keys, so that a queued key finds its expectation fulfilled.
-    What was answered is waited for `deadline` seconds: it is there, and only the watch is late.  What was sent and not answered may
-    never have been done; `doubt` says how long to wait for that (as long, unless given).
+    `owner_of` gives the controller key of a child, or None.  Give `observe` to the children's cache
+    as its `on_change` listener *before* the listener that queues keys, so that a queued key finds
+    its expectation fulfilled. What was answered is waited for `deadline` seconds: it is there, and
+    only the watch is late.  What was sent and not answered may never have been done; `doubt` says
+    how long to wait for that (as long, unless given).
     """
 
     def __init__(
@@ -64,11 +67,13 @@ class Expectations:
         return max(0.0, max(pending.values()) - self._clock()) if pending else 0.0
 
     def creating(self, key: str, child: str) -> AbstractContextManager[None]:
-        """Round the request that creates `child` (its key).  A request that failed for certain expects nothing."""
+        """Round the request that creates `child` (its key).  A request that failed for certain
+        expects nothing."""
         return _Expecting(self, key, _creation(child))
 
     def deleting(self, key: str, uid: str) -> AbstractContextManager[None]:
-        """Round the request that deletes the object of that uid; its being marked as deleting counts as seen."""
+        """Round the request that deletes the object of that uid; its being marked as deleting
+        counts as seen."""
         return _Expecting(self, key, _deletion(uid))
 
     def pending(self, key: str) -> bool:
@@ -83,7 +88,8 @@ class Expectations:
             self.show(owner, old, new)
 
     def show(self, key: str, old: Any, new: Any) -> bool:
-        """Fulfils what the change of a child of this key shows; whether that was a creation that was waited for."""
+        """Fulfils what the change of a child of this key shows; whether that was a creation that
+        was waited for."""
         if key not in self._pending:
             return False
         if new is None:
@@ -102,7 +108,8 @@ class Expectations:
         self._pending.setdefault(key, {})[token] = self._clock() + self._deadline
 
     def _failed(self, key: str, token: str, error: BaseException) -> None:
-        """A request was not answered, or refused.  What was sent may have been carried out, so that the expectation stands."""
+        """A request was not answered, or refused.  What was sent may have been carried out, so that
+        the expectation stands."""
         if not isinstance(error, TransportError):
             if isinstance(error, Exception):
                 self._fulfil(key, token)

@@ -1,7 +1,8 @@
 """Command line flags in Go's manner, declared as data next to the code that uses them.
 
-The daemons take the flags that their users' manifests already have: `--flag=value`, `--flag value`, bare booleans, underscores
-for hyphens, durations such as 500ms or 1h30m.  A flag that means nothing is an error that names its nearest neighbour.
+The daemons take the flags that their users' manifests already have: `--flag=value`, `--flag value`,
+bare booleans, underscores for hyphens, durations such as 500ms or 1h30m.  A flag that means nothing
+is an error that names its nearest neighbour.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ class HelpWanted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """How a flag's text becomes its value.  `parse` raises ValueError whose text says what would be right."""
+    """How a flag's text becomes its value.  `parse` raises ValueError whose text says what would be
+    right."""
 
     name: str
     parse: Callable[[str], Any]
@@ -54,7 +56,11 @@ class Flag:
     def usage(self) -> str:
         short = f"-{self.short}, " if self.short else "    "
         kind = "" if self.type.bare is not None else f" {self.type.name}"
-        default = "" if self.default in ("", None, False, [], (), {}) else f" (default {self.type.show(self.default)})"
+        default = (
+            ""
+            if self.default in ("", None, False, [], (), {})
+            else f" (default {self.type.show(self.default)})"
+        )
         left = f"  {short}--{self.name}{kind}"
         return f"{left:<46}{'' if len(left) < 46 else chr(10) + ' ' * 46}{self.help}{default}"
 
@@ -82,7 +88,9 @@ class Options:
         return Options({**self._values, **values}, self._given, self.rest)
 
 
-def parse(flags: Sequence[Flag], argv: Sequence[str], *, program: str = "", positional: bool = False) -> Options:
+def parse(
+    flags: Sequence[Flag], argv: Sequence[str], *, program: str = "", positional: bool = False
+) -> Options:
     """The options that `argv` gives.  Raises FlagError, or HelpWanted for --help."""
     by_name = {flag.name: flag for flag in flags}
     by_short = {flag.short: flag for flag in flags if flag.short}
@@ -120,7 +128,9 @@ def parse(flags: Sequence[Flag], argv: Sequence[str], *, program: str = "", posi
         values[flag.attribute] = value
         given.add(flag.name)
     if rest and not positional:
-        raise FlagError(f"unexpected argument {rest[0]!r}: values follow their flag, as in --flag=value")
+        raise FlagError(
+            f"unexpected argument {rest[0]!r}: values follow their flag, as in --flag=value"
+        )
     return Options(values, frozenset(given), rest)
 
 
@@ -130,7 +140,11 @@ def usage(flags: Sequence[Flag], program: str) -> str:
 
 
 def _named(by_name: Mapping[str, Flag], name: str) -> Flag:
-    flag = by_name.get(name) or by_name.get(name.replace("_", "-")) or by_name.get(name.replace("-", "_"))
+    flag = (
+        by_name.get(name)
+        or by_name.get(name.replace("_", "-"))
+        or by_name.get(name.replace("-", "_"))
+    )
     if flag is None:
         near = difflib.get_close_matches(name.replace("_", "-"), by_name, 1, 0.6)
         raise FlagError(f"unknown flag: --{name}{f'; did you mean --{near[0]}?' if near else ''}")
@@ -138,13 +152,20 @@ def _named(by_name: Mapping[str, Flag], name: str) -> Flag:
 
 
 def _shorthand(
-    by_name: Mapping[str, Flag], by_short: Mapping[str, Flag], word: str, name: str, text: str, equals: str
+    by_name: Mapping[str, Flag],
+    by_short: Mapping[str, Flag],
+    word: str,
+    name: str,
+    text: str,
+    equals: str,
 ) -> tuple[Flag, str, str]:
     if name in by_short:
         return by_short[name], text, equals
     if name[:1] in by_short and len(name) > 1 and name not in by_name:  # -v4
         return by_short[name[0]], name[1:] + equals + text, "="
-    if name in by_name or name.replace("_", "-") in by_name:  # -logtostderr: Go's own flag package takes one hyphen
+    if (
+        name in by_name or name.replace("_", "-") in by_name
+    ):  # -logtostderr: Go's own flag package takes one hyphen
         return _named(by_name, name), text, equals
     raise FlagError(f"unknown shorthand flag: '{name[:1]}' in {word}")
 
@@ -162,7 +183,16 @@ def _value(flag: Flag, text: str) -> Any:
 
 # types
 
-UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+UNITS = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "μs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+}
 _DURATION = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+", re.ASCII)
 _PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _WHOLE = re.compile(r"[-+]?[0-9]+")

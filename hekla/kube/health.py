@@ -32,7 +32,9 @@ class Health:
         """What /metrics shows; None is prometheus_client's own registry."""
         self._servers: list[Server] = []
 
-    async def listen(self, address: str, *, metrics: bool, tls: ssl.SSLContext | None = None) -> int:
+    async def listen(
+        self, address: str, *, metrics: bool, tls: ssl.SSLContext | None = None
+    ) -> int:
         """Answer at an address such as `:8080`; gives the port.  Raises OSError when it is taken."""
         host, port = split_address(address)
 
@@ -41,7 +43,12 @@ class Health:
 
         server = await serve(answer, host=host, port=port, ssl=tls)
         self._servers.append(server)
-        log.info("health%s at %s port %d", " and metrics" if metrics else "", host or "all addresses", server.port)
+        log.info(
+            "health%s at %s port %d",
+            " and metrics" if metrics else "",
+            host or "all addresses",
+            server.port,
+        )
         return server.port
 
     async def close(self) -> None:
@@ -78,7 +85,8 @@ def text(status: int, words: str) -> Response:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """(host, port) of `host:port`, `:port` or `[v6]:port`; an empty host is every address.  Raises ValueError."""
+    """(host, port) of `host:port`, `:port` or `[v6]:port`; an empty host is every address.  Raises
+    ValueError."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
         raise ValueError("expected host:port or :port with a port from 0 to 65535")

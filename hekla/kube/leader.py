@@ -1,7 +1,9 @@
-"""Leader election on a Lease: of several copies of a daemon one works, and another takes over when it stops renewing.
+"""Leader election on a Lease: of several copies of a daemon one works, and another takes over when
+it stops renewing.
 
-The rules are client-go's, so that a Hekla daemon and a Volcano one can share a lease.  Nobody compares clocks: a lease is
-expired when *this* process has seen it unchanged for its whole duration.
+The rules are client-go's, so that a Hekla daemon and a Volcano one can share a lease.  Nobody
+compares clocks: a lease is expired when *this* process has seen it unchanged for its whole
+duration.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from hekla.kube.http.client import TransportError
 log = logging.getLogger(__name__)
 
 JITTER = 1.2
-"""Candidates wait up to this factor longer than the retry period, so that they do not ask all at once."""
+"""Candidates wait up to this factor longer than the retry period, so that they do not ask all at
+once."""
 COMPLAINT_PERIOD = 30.0
 
 
@@ -75,7 +78,9 @@ class LeaderElection:
         self.name = name
         self.namespace = namespace
         self.holder = holder or identity()
-        self._client = client.ahead()  # a renewal that waits behind the work it protects would come too late
+        self._client = (
+            client.ahead()
+        )  # a renewal that waits behind the work it protects would come too late
         self._durations = durations or Durations()
         if problem := self._durations.problem():
             raise ValueError(f"leader election: {problem}")
@@ -99,8 +104,8 @@ class LeaderElection:
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Wait for the lease, then `lead()` while it is renewed; returns when `lead` does.
 
-        Raises LeadershipLost after cancelling `lead`.  When it ends otherwise the lease is given back, so that the next
-        leader need not wait for it to expire.
+        Raises LeadershipLost after cancelling `lead`.  When it ends otherwise the lease is given
+        back, so that the next leader need not wait for it to expire.
         """
         await self._acquire()
         work = asyncio.ensure_future(lead())
@@ -111,7 +116,9 @@ class LeaderElection:
             for task in (work, renewal):
                 task.cancel()
             # Work that does not stop must not keep this process alive until another leads.
-            await asyncio.wait((work, renewal), timeout=self._durations.lease - self._durations.renew)
+            await asyncio.wait(
+                (work, renewal), timeout=self._durations.lease - self._durations.renew
+            )
             if self._release and self.leads:
                 await asyncio.shield(self._give_back())
         for task in (renewal, work):
@@ -132,7 +139,9 @@ class LeaderElection:
                     while not await self._try():
                         if self.leader != self.holder:
                             holder = self.leader or "nobody"
-                            raise LeadershipLost(f"the lease {self.namespace}/{self.name} is now held by {holder}")
+                            raise LeadershipLost(
+                                f"the lease {self.namespace}/{self.name} is now held by {holder}"
+                            )
                         await asyncio.sleep(self._durations.retry)
             except TimeoutError:
                 raise LeadershipLost(
@@ -156,20 +165,30 @@ class LeaderElection:
 
     async def _take(self) -> bool:
         kind = LEASE.untyped
-        if not (self._lease and self.leads):  # a leader writes on without reading: the version says if it was disturbed
+        if not (
+            self._lease and self.leads
+        ):  # a leader writes on without reading: the version says if it was disturbed
             try:
                 self._observe(await self._client.get(kind, self.name, self.namespace))
             except NotFound:
                 metadata = {"name": self.name, "namespace": self.namespace}
-                created = await self._client.create(kind, {"metadata": metadata, "spec": self._spec({})})
+                created = await self._client.create(
+                    kind, {"metadata": metadata, "spec": self._spec({})}
+                )
                 self._observe(created)
                 return True
             if self.leader and self.leader != self.holder and not self._expired():
                 if self._told_of != self.leader:
                     self._told_of = self.leader
-                    log.info("the lease %s/%s is held by %s", self.namespace, self.name, self.leader)
+                    log.info(
+                        "the lease %s/%s is held by %s", self.namespace, self.name, self.leader
+                    )
                 return False
-        self._observe(await self._client.update(kind, {**self._lease, "spec": {**self._seen, **self._spec(self._seen)}}))
+        self._observe(
+            await self._client.update(
+                kind, {**self._lease, "spec": {**self._seen, **self._spec(self._seen)}}
+            )
+        )
         return True
 
     def _expired(self) -> bool:
@@ -210,7 +229,13 @@ class LeaderElection:
         if self.leader != self.holder:
             return True
         now = micro_time()
-        spec = {**self._seen, "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now, "acquireTime": now}
+        spec = {
+            **self._seen,
+            "holderIdentity": "",
+            "leaseDurationSeconds": 1,
+            "renewTime": now,
+            "acquireTime": now,
+        }
         try:
             self._observe(await self._client.update(LEASE.untyped, {**self._lease, "spec": spec}))
         except Conflict:

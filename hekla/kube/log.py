@@ -1,6 +1,8 @@
-"""Log lines in klog's shape, so that what reads Kubernetes logs reads these: severity and date, time, where, what.
+"""Log lines in klog's shape, so that what reads Kubernetes logs reads these: severity and date,
+time, where, what.
 
-`-v N` shows more: 2 and 3 what a daemon does in passing, 4 and 5 why it decided so, 6 and above every request.
+`-v N` shows more: 2 and 3 what a daemon does in passing, 4 and 5 why it decided so, 6 and above
+every request.
 """
 
 from __future__ import annotations
@@ -11,22 +13,49 @@ import sys
 import time
 from pathlib import Path
 
-from hekla.kube.flags import NUMBER, SECONDS, TEXT, WHOLE, YES_NO, Flag, FlagError, Options, at_least, one_of
+from hekla.kube.flags import (
+    NUMBER,
+    SECONDS,
+    TEXT,
+    WHOLE,
+    YES_NO,
+    Flag,
+    FlagError,
+    Options,
+    at_least,
+    one_of,
+)
 
 VERBOSE = 15
 TRACE = 5
-SEVERITIES = {"INFO": logging.INFO, "WARNING": logging.WARNING, "ERROR": logging.ERROR, "FATAL": logging.CRITICAL}
+SEVERITIES = {
+    "INFO": logging.INFO,
+    "WARNING": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+}
 LETTERS = ((logging.CRITICAL, "F"), (logging.ERROR, "E"), (logging.WARNING, "W"), (0, "I"))
 MEGABYTE = 1 << 20
 
 FLAGS = (
     Flag("v", WHOLE, 0, "number for the log level verbosity", short="v"),
-    Flag("vmodule", TEXT, "", "comma-separated list of pattern=N settings for modules whose verbosity differs"),
+    Flag(
+        "vmodule",
+        TEXT,
+        "",
+        "comma-separated list of pattern=N settings for modules whose verbosity differs",
+    ),
     Flag("logtostderr", YES_NO, True, "log to standard error instead of files"),
     Flag("alsologtostderr", YES_NO, False, "log to standard error as well as files"),
     Flag("log_dir", TEXT, "", "write log files in this directory (with --logtostderr=false)"),
     Flag("log_file", TEXT, "", "write the log to this file (with --logtostderr=false)"),
-    Flag("log_file_max_size", NUMBER, 1800.0, "size in MB at which a log file is started anew; 0: never", check=at_least(0)),
+    Flag(
+        "log_file_max_size",
+        NUMBER,
+        1800.0,
+        "size in MB at which a log file is started anew; 0: never",
+        check=at_least(0),
+    ),
     Flag(
         "stderrthreshold",
         TEXT,
@@ -35,7 +64,12 @@ FLAGS = (
         check=lambda value: one_of(*SEVERITIES)(value.upper()),
     ),
     Flag("skip_headers", YES_NO, False, "leave out the header of each line"),
-    Flag("log-flush-frequency", SECONDS, 5.0, "accepted for compatibility; every line is flushed at once"),
+    Flag(
+        "log-flush-frequency",
+        SECONDS,
+        5.0,
+        "accepted for compatibility; every line is flushed at once",
+    ),
 )
 
 
@@ -54,7 +88,9 @@ class Formatter(logging.Formatter):
             return text
         letter = next(letter for level, letter in LETTERS if record.levelno >= level)
         clock = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
-        return f"{letter}{clock}.{int(record.msecs):03d} {record.name.removeprefix('hekla.')}] {text}"
+        return (
+            f"{letter}{clock}.{int(record.msecs):03d} {record.name.removeprefix('hekla.')}] {text}"
+        )
 
 
 def level_of(verbosity: int) -> int:
@@ -97,18 +133,23 @@ def _file_handler(options: Options, program: str) -> logging.Handler:
 
     path = Path(options.log_file) if options.log_file else Path(options.log_dir) / f"{program}.log"
     try:
-        return RotatingFileHandler(path, maxBytes=int(options.log_file_max_size * MEGABYTE), backupCount=1)
+        return RotatingFileHandler(
+            path, maxBytes=int(options.log_file_max_size * MEGABYTE), backupCount=1
+        )
     except OSError as error:
         raise FlagError(f"--log_file: {path}: {error.strerror}") from None
 
 
 def _set_modules(settings: str) -> None:
-    """`pattern=N,...`: the pattern is compared with the last part of the module's name and with the whole of it."""
+    """`pattern=N,...`: the pattern is compared with the last part of the module's name and with the
+    whole of it."""
     rules: list[tuple[str, int]] = []
     for part in filter(None, settings.split(",")):
         pattern, equals, number = part.partition("=")
         if not equals or not number.isdigit():
-            raise FlagError(f'invalid argument "{settings}" for "--vmodule" flag: {part!r}: expected pattern=N')
+            raise FlagError(
+                f'invalid argument "{settings}" for "--vmodule" flag: {part!r}: expected pattern=N'
+            )
         rules.append((pattern, int(number)))
     if not rules:
         return
@@ -116,7 +157,10 @@ def _set_modules(settings: str) -> None:
     def matching(name: str) -> int | None:
         whole = name.removeprefix("hekla.")
         names = (whole, whole.rpartition(".")[2])
-        return next((n for pattern, n in rules if any(fnmatch.fnmatch(part, pattern) for part in names)), None)
+        return next(
+            (n for pattern, n in rules if any(fnmatch.fnmatch(part, pattern) for part in names)),
+            None,
+        )
 
     class Module(logging.Logger):
         """A logger whose level the rules decide when it is made: modules are imported lazily."""

@@ -1,7 +1,8 @@
 """Metrics as Prometheus reads them, with counters that keep the names they have always had.
 
-The Python client ends the name of every counter in `_total` and adds a time of creation to each series.  Dashboards and alerts that
-people have for Volcano ask for names without such an end, so counters of those names are shown under them.
+The Python client ends the name of every counter in `_total` and adds a time of creation to each
+series.  Dashboards and alerts that people have for Volcano ask for names without such an end, so
+counters of those names are shown under them.
 """
 
 from __future__ import annotations
@@ -9,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Metric, disable_created_metrics, generate_latest
+from prometheus_client import (
+    REGISTRY,
+    CollectorRegistry,
+    Counter,
+    Metric,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
@@ -21,9 +29,13 @@ _PLAIN: set[str] = set()
 class Tally(Counter):
     """A counter shown under its own name."""
 
-    def __init__(self, name: str, documentation: str, labelnames: Iterable[str] = (), **more: Any) -> None:
+    def __init__(
+        self, name: str, documentation: str, labelnames: Iterable[str] = (), **more: Any
+    ) -> None:
         _PLAIN.add(name)
-        super().__init__(name, documentation, labelnames, **more)  # each series is made with these names, too
+        super().__init__(
+            name, documentation, labelnames, **more
+        )  # each series is made with these names, too
 
     def _child_samples(self) -> Iterable[Sample]:
         return (Sample("", {}, self._value.get(), None, None),)
@@ -34,15 +46,24 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Table(Collector):
-    """Many series of one name as a dictionary from labels to value, which is read when somebody asks for the metrics.
+    """Many series of one name as a dictionary from labels to value, which is read when somebody
+    asks for the metrics.
 
-    For series that come and go with the objects they tell of.  The library's own make an object with a lock for each.
+    For series that come and go with the objects they tell of.  The library's own make an object
+    with a lock for each.
     """
 
     def __init__(
-        self, name: str, documentation: str, labels: tuple[str, ...] = (), *, counts: bool = False, registry: CollectorRegistry = REGISTRY
+        self,
+        name: str,
+        documentation: str,
+        labels: tuple[str, ...] = (),
+        *,
+        counts: bool = False,
+        registry: CollectorRegistry = REGISTRY,
     ) -> None:
-        """`labels`: the names that each series has, none for one series.  `counts`: a counter under its own name; otherwise a gauge."""
+        """`labels`: the names that each series has, none for one series.  `counts`: a counter under
+        its own name; otherwise a gauge."""
         self.name = name
         self.documentation = documentation
         self.labels = labels
@@ -54,11 +75,15 @@ class Table(Collector):
 
     def collect(self) -> Iterable[Metric]:
         metric = Metric(self.name, self.documentation, "counter" if self.counts else "gauge")
-        metric.samples = [Sample(self.name, dict(labels), value, None, None) for labels, value in self.values.items()]
+        metric.samples = [
+            Sample(self.name, dict(labels), value, None, None)
+            for labels, value in self.values.items()
+        ]
         yield metric
 
     def latest(self, labels: Labels, value: float, most: int) -> None:
-        """Set a series that is now the one named last of at most `most`; the one named longest ago makes room."""
+        """Set a series that is now the one named last of at most `most`; the one named longest ago
+        makes room."""
         self.values.pop(labels, None)
         self.values[labels] = value
         if len(self.values) > most:

@@ -1,4 +1,5 @@
-"""Tells whoever started this process that it is ready: systemd's protocol, which the local cluster's supervisor speaks too."""
+"""Tells whoever started this process that it is ready: systemd's protocol, which the local
+cluster's supervisor speaks too."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ import socket
 
 
 def ready() -> None:
-    """Says `READY=1` on the datagram socket that NOTIFY_SOCKET names; does nothing where nobody asked to be told."""
+    """Says `READY=1` on the datagram socket that NOTIFY_SOCKET names; does nothing where nobody
+    asked to be told."""
     path = os.environ.get("NOTIFY_SOCKET")
     if not path:
         return

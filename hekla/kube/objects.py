@@ -19,11 +19,14 @@ def unread(kind: Kind[Any]) -> Kind[Unread]:
 
 
 def with_kind(kind: Kind[Any], obj: Any) -> Any:
-    """The object, saying what it is.  Built-in kinds come without apiVersion and kind in lists; servers want them on writes."""
+    """The object, saying what it is.  Built-in kinds come without apiVersion and kind in lists;
+    servers want them on writes."""
     if isinstance(obj, dict):
         if not obj.get("kind") or not obj.get("apiVersion"):
             return {**obj, "apiVersion": kind.api_version, "kind": kind.kind}
-    elif getattr(obj, "kind", None) == "":  # a struct of a reader's own may leave out what it does not need
+    elif (
+        getattr(obj, "kind", None) == ""
+    ):  # a struct of a reader's own may leave out what it does not need
         obj.kind = kind.kind
         obj.api_version = kind.api_version
     return obj

@@ -1,8 +1,8 @@
 """How long writes that nobody waits for may gather: the busier the server, the longer.
 
-A status that changes several times while an object is on its way is worth one write, and how long "on its way" takes depends on how
-busy everything is.  The time that answers take says that, whoever else keeps the server at work; a fixed delay is too long for one
-and too short for the other.
+A status that changes several times while an object is on its way is worth one write, and how long
+"on its way" takes depends on how busy everything is.  The time that answers take says that, whoever
+else keeps the server at work; a fixed delay is too long for one and too short for the other.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from collections.abc import Callable
 WEIGHT = 1 / 16
 """Of the newest answer in the mean."""
 ROUNDS = 40
-"""Answers that gathering may last: an object is written about six times by three programs, and each of them has many objects."""
+"""Answers that gathering may last: an object is written about six times by three programs, and each
+of them has many objects."""
 QUIET = 0.01
 """Seconds that an answer may take without anything being busy."""
 
@@ -30,7 +31,8 @@ class Pace:
         self._at = 0.0
 
     def answered(self, began: float) -> None:
-        """An answer has come to what was asked at `began` (of the clock), waiting for a connection included."""
+        """An answer has come to what was asked at `began` (of the clock), waiting for a connection
+        included."""
         now = self._clock()
         self._mean += WEIGHT * (now - began - self._mean)
         self._at = now
@@ -48,4 +50,8 @@ class Pace:
     def gather(self, shortest: float, longest: float) -> float:
         """Seconds for which to gather: `shortest` where nothing is busy, never more than `longest`."""
         answer = self.answer
-        return shortest if answer <= QUIET else min(max(shortest, ROUNDS * answer), max(shortest, longest))
+        return (
+            shortest
+            if answer <= QUIET
+            else min(max(shortest, ROUNDS * answer), max(shortest, longest))
+        )

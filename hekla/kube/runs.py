@@ -1,4 +1,5 @@
-"""Which run of a schedule is due and when to look again: arithmetic without a clock, for the controllers of both kinds of cron jobs.
+"""Which run of a schedule is due and when to look again: arithmetic without a clock, for the
+controllers of both kinds of cron jobs.
 
 Reference: controllers 8.4, local-cluster 10.6.
 """
@@ -33,7 +34,8 @@ class Recent:
 
 
 def most_recent(earliest: float, schedule: Schedule, now: float) -> Recent:
-    """The newest time of the schedule after `earliest`, up to now.  Raises ValueError for a schedule that stands still."""
+    """The newest time of the schedule after `earliest`, up to now.  Raises ValueError for a
+    schedule that stands still."""
     first = schedule.next(earliest)
     second = schedule.next(first) if first is not None else None
     if first is None or second is None or second - first < 1:
@@ -58,6 +60,12 @@ def until_next(earliest: float, schedule: Schedule, now: float) -> float | None:
     except ValueError:
         base = now
     else:
-        base = recent.run if recent.run is not None else recent.earliest if recent.missed is Missed.NONE else now
+        base = (
+            recent.run
+            if recent.run is not None
+            else recent.earliest
+            if recent.missed is Missed.NONE
+            else now
+        )
     following = schedule.next(base)
     return None if following is None else following + DELTA - now

@@ -1,7 +1,8 @@
-"""When a schedule fires: five cron fields, descriptors, `@every`, in any time zone (reference: controllers 8.1, local-cluster 10.6).
+"""When a schedule fires: five cron fields, descriptors, `@every`, in any time zone (reference:
+controllers 8.1, local-cluster 10.6).
 
-Times are seconds since the epoch.  A wall-clock time that a daylight-saving change skips does not fire that day; one that comes
-twice fires twice, as with the original's library.
+Times are seconds since the epoch.  A wall-clock time that a daylight-saving change skips does not
+fire that day; one that comes twice fires twice, as with the original's library.
 """
 
 from __future__ import annotations
@@ -101,7 +102,8 @@ class Cron:
 
 
 def parse(text: str, zone: str | None = None) -> Schedule:
-    """A schedule in a named zone, None for this machine's; a prefix `TZ=` of the text goes before both.
+    """A schedule in a named zone, None for this machine's; a prefix `TZ=` of the text goes before
+    both.
 
     Raises ScheduleError.
     """
@@ -146,7 +148,9 @@ def _parse(text: str, zone: tzinfo | None) -> Schedule:
     return Cron(minutes, hours, days, months, weekdays, not free[2] and not free[4], zone)
 
 
-def _field(text: str, name: str, low: int, high: int, words: dict[str, int]) -> tuple[frozenset[int], bool]:
+def _field(
+    text: str, name: str, low: int, high: int, words: dict[str, int]
+) -> tuple[frozenset[int], bool]:
     """The values of a field, and whether it is a bare star."""
     values: set[int] = set()
     star = False
@@ -158,7 +162,10 @@ def _field(text: str, name: str, low: int, high: int, words: dict[str, int]) -> 
         if step <= 0:
             raise ScheduleError(f"step of field {name} should be a positive number: {text}")
         start, dash, end = span.partition("-")
-        if start in ("*", "?"):  # what follows a star's dash is not looked at, as with the original's library
+        if start in (
+            "*",
+            "?",
+        ):  # what follows a star's dash is not looked at, as with the original's library
             first, last = low, high
             star = star or step == 1
         else:

@@ -1,7 +1,9 @@
-"""Writes that tell something and that nobody waits for: few on their way at a time, the newest of each object.
+"""Writes that tell something and that nobody waits for: few on their way at a time, the newest of
+each object.
 
-A server that is slow makes a queue of whatever is sent at once, and what pods wait for, their binds, would stand in it behind
-hundreds of reasons why they wait.  Here the rest stays at home, where a newer text takes the place of an older one.
+A server that is slow makes a queue of whatever is sent at once, and what pods wait for, their
+binds, would stand in it behind hundreds of reasons why they wait.  Here the rest stays at home,
+where a newer text takes the place of an older one.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 WIDTH = 2
-"""Writes on their way: beside 64 creates or binds they are hardly felt, and a quick server answers thousands a second."""
+"""Writes on their way: beside 64 creates or binds they are hardly felt, and a quick server answers
+thousands a second."""
 
 WIDER = 32
-"""Waiting writes for each one more on its way: where a server stays slow, what waits may not wait for ever."""
+"""Waiting writes for each one more on its way: where a server stays slow, what waits may not wait
+for ever."""
 
 Write = Callable[[], asyncio.Task[None] | None]
 """Starts a write when its turn has come; None where there is nothing to tell any more."""
@@ -24,7 +28,9 @@ Write = Callable[[], asyncio.Task[None] | None]
 class StatusWriter:
     """For one event loop; `launch` starts a worker, which ends when nothing is left."""
 
-    def __init__(self, launch: Callable[[Coroutine[Any, Any, None]], None], width: int = WIDTH) -> None:
+    def __init__(
+        self, launch: Callable[[Coroutine[Any, Any, None]], None], width: int = WIDTH
+    ) -> None:
         self.launch = launch
         self.width = width
         self.writes: OrderedDict[str, Write] = OrderedDict()

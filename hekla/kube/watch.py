@@ -1,8 +1,8 @@
 """Reading a watch: one JSON document a line, decoded in bulk straight into the kind's type.
 
-A burst of events arrives as a few large pieces of text; all whole lines of a piece are decoded by one call.  That call fails
-when one line is not what the type says (a malformed object, an ERROR event whose object is a Status), and only then is the
-piece read line by line.
+A burst of events arrives as a few large pieces of text; all whole lines of a piece are decoded by
+one call.  That call fails when one line is not what the type says (a malformed object, an ERROR
+event whose object is a Status), and only then is the piece read line by line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOO
 
 
 class Event(msgspec.Struct, Generic[T]):
-    """One change.  `type` is ADDED, MODIFIED, DELETED or BOOKMARK (whose object has a resourceVersion and nothing else)."""
+    """One change.  `type` is ADDED, MODIFIED, DELETED or BOOKMARK (whose object has a
+    resourceVersion and nothing else)."""
 
     type: str
     object: T
@@ -34,7 +35,8 @@ _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 class Watch(Generic[T]):
-    """An open watch.  `batch()` gives what has come since the last call, [] at the end of the stream."""
+    """An open watch.  `batch()` gives what has come since the last call, [] at the end of the
+    stream."""
 
     def __init__(
         self,
@@ -69,13 +71,16 @@ class Watch(Generic[T]):
         raise self._failure
 
     def _decode(self, lines: bytes) -> list[Event[T]]:
-        """The events of whole lines.  What came before an ERROR event counts, so the error is kept for the next batch."""
+        """The events of whole lines.  What came before an ERROR event counts, so the error is kept
+        for the next batch."""
         try:
             events = self._decode_lines(lines)
         except msgspec.ValidationError:
             events = self._decode_each(lines)
         else:
-            if any(event.type == ERROR for event in events):  # a Status that the type was lax enough to take
+            if any(
+                event.type == ERROR for event in events
+            ):  # a Status that the type was lax enough to take
                 events = self._decode_each(lines)
         for event in events:
             event.object = with_kind(self._kind, event.object)
@@ -91,7 +96,8 @@ class Watch(Generic[T]):
                 self._failure = from_status(msgspec.to_builtins(event.object))
                 break
             if event.type == BOOKMARK and isinstance(event.object, Malformed):
-                # Not an object at all, so a reader's struct may well want more of it than it says; only the version matters.
+                # Not an object at all, so a reader's struct may well want more of it than it says;
+                # only the version matters.
                 bare: Any = {"metadata": {"resourceVersion": event.object.resource_version}}
                 events.append(Event(event.type, bare))
             elif not isinstance(event.object, Malformed):

@@ -1,7 +1,7 @@
 """A queue of keys for controllers: each key at most once in it and at most once in work.
 
-A key that is added while it is being worked on comes back when that work is done, so that no two workers ever hold the same
-object, and a hundred events for one object cost one look at it.
+A key that is added while it is being worked on comes back when that work is done, so that no two
+workers ever hold the same object, and a hundred events for one object cost one look at it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from collections.abc import Callable
 
 BASE_DELAY = 0.005
 TOGETHER = 0.005
-"""Seconds between two looks at what has fallen due: of hundreds of keys a second, each at its own time, a few are let in at a time."""
+"""Seconds between two looks at what has fallen due: of hundreds of keys a second, each at its own
+time, a few are let in at a time."""
 ROUNDING = 0.0005
-"""What is due so soon is due: timers are whole milliseconds, and one that rang too early would ring again at once, many times."""
+"""What is due so soon is due: timers are whole milliseconds, and one that rang too early would ring
+again at once, many times."""
 LONGEST_DELAY = 60.0
 """client-go goes up to 1000 s; a key that fails for so long is looked at once a minute here."""
 
@@ -25,7 +27,8 @@ class ShutDown(Exception):
 
 
 class Delays:
-    """Keys that fall due, each once: of several wishes for one the earliest counts.  For one event loop."""
+    """Keys that fall due, each once: of several wishes for one the earliest counts.  For one event
+    loop."""
 
     def __init__(self, fall_due: Callable[[str], None]) -> None:
         self._fall_due = fall_due
@@ -77,7 +80,9 @@ class Delays:
 class WorkQueue:
     """Keyed, deduplicating, delaying and rate limited.  For one event loop; not thread safe."""
 
-    def __init__(self, name: str = "", *, base: float = BASE_DELAY, longest: float = LONGEST_DELAY) -> None:
+    def __init__(
+        self, name: str = "", *, base: float = BASE_DELAY, longest: float = LONGEST_DELAY
+    ) -> None:
         self.name = name
         self._base = base
         self._longest = longest
@@ -96,10 +101,11 @@ class WorkQueue:
         self.retried = 0
 
     def add(self, key: str, *, ahead: bool = False) -> None:
-        """Have the key looked at as soon as a worker is free; with `ahead` before those that are only beginning.
+        """Have the key looked at as soon as a worker is free; with `ahead` before those that are
+        only beginning.
 
-        For what others wait for: where new objects come faster than they can be worked on, what has come half the way would stand behind
-        them all.  A key that waits already keeps its place.
+        For what others wait for: where new objects come faster than they can be worked on, what has
+        come half the way would stand behind them all.  A key that waits already keeps its place.
         """
         if self._closed or key in self._wanted:
             return
@@ -119,12 +125,14 @@ class WorkQueue:
         self._delays.after(key, seconds)
 
     def aside(self, fall_due: Callable[[str], None]) -> Delays:
-        """Delays of the queue's keys at whose end something else is done than looking at them.  They end with the queue."""
+        """Delays of the queue's keys at whose end something else is done than looking at them.
+        They end with the queue."""
         self._aside.append(Delays(fall_due))
         return self._aside[-1]
 
     def add_rate_limited(self, key: str) -> float:
-        """Have it looked at again after a failure: 5 ms, 10 ms, 20 ms, ... until `forget`.  Gives the delay."""
+        """Have it looked at again after a failure: 5 ms, 10 ms, 20 ms, ... until `forget`.  Gives
+        the delay."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         delay = min(self._longest, self._base * 2.0 ** min(failures, 60))
@@ -141,7 +149,8 @@ class WorkQueue:
         return self._failures.get(key, 0)
 
     async def get(self) -> str:
-        """The next key, which is in work until `done`.  Raises ShutDown when the queue is closed and empty."""
+        """The next key, which is in work until `done`.  Raises ShutDown when the queue is closed
+        and empty."""
         while not (self._ahead or self._ready):
             if self._closed:
                 raise ShutDown(self.name)

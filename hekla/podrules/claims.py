@@ -31,11 +31,16 @@ def claim_spec(spec: Tree, path: str, found: Errors) -> None:
         found.append(required(f"{path}.accessModes", "at least 1 access mode is required"))
     selector(spec.get("selector"), f"{path}.selector", found)
     access_modes(spec.get("accessModes"), f"{path}.accessModes", found)
-    requests, where = (spec.get("resources") or {}).get("requests") or {}, f"{path}.resources[storage]"
+    requests, where = (
+        (spec.get("resources") or {}).get("requests") or {},
+        f"{path}.resources[storage]",
+    )
     if "storage" not in requests:
         found.append(required(where))
     elif Quantity.parse(requests["storage"]) <= ZERO:
-        found.append(invalid(where, str(Quantity.parse(requests["storage"])), "must be greater than zero"))
+        found.append(
+            invalid(where, str(Quantity.parse(requests["storage"])), "must be greater than zero")
+        )
     _class(spec, "storageClassName", path, found)
     if spec.get("volumeMode") is not None:
         one_of(spec["volumeMode"], ("Block", "Filesystem"), f"{path}.volumeMode", found, known=True)
@@ -48,7 +53,9 @@ def claim_spec(spec: Tree, path: str, found: Errors) -> None:
 
 def _class(spec: Tree, name: str, path: str, found: Errors) -> None:
     if spec.get(name):
-        found += [invalid(f"{path}.{name}", spec[name], reason) for reason in dns_subdomain(spec[name])]
+        found += [
+            invalid(f"{path}.{name}", spec[name], reason) for reason in dns_subdomain(spec[name])
+        ]
 
 
 def access_modes(values: Sequence[str] | None, path: str, found: Errors) -> None:
@@ -66,7 +73,13 @@ def _data_source(source: Tree, path: str, found: Errors) -> None:
             found.append(required(f"{path}.{name}"))
     group = source.get("apiGroup") or ""
     if not group and source.get("kind") != "PersistentVolumeClaim":
-        found.append(invalid(path, source.get("kind", ""), "must be 'PersistentVolumeClaim' when referencing the default apiGroup"))
+        found.append(
+            invalid(
+                path,
+                source.get("kind", ""),
+                "must be 'PersistentVolumeClaim' when referencing the default apiGroup",
+            )
+        )
     if group:
         found += [invalid(f"{path}.apiGroup", group, reason) for reason in dns_subdomain(group)]
 
@@ -76,5 +89,7 @@ def _one_source(spec: Tree, path: str, found: Errors) -> None:
     older, newer = spec.get("dataSource"), spec.get("dataSourceRef")
     if older is None or newer is None:
         return
-    if any((older.get(name) or "") != (newer.get(name) or "") for name in ("apiGroup", "kind", "name")):
+    if any(
+        (older.get(name) or "") != (newer.get(name) or "") for name in ("apiGroup", "kind", "name")
+    ):
         found.append(invalid(path, f"{path}.dataSource", "must match dataSourceRef"))

@@ -1,11 +1,20 @@
-"""Containers: names, images, ports, policies; the others' rules of what else they say have rooms of their own."""
+"""Containers: names, images, ports, policies; the others' rules of what else they say have rooms of
+their own."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Any
 
-from hekla.api.text.fielderrors import duplicate, forbidden, invalid, not_found, not_supported, required, too_many
+from hekla.api.text.fielderrors import (
+    duplicate,
+    forbidden,
+    invalid,
+    not_found,
+    not_supported,
+    required,
+    too_many,
+)
 from hekla.api.text.fieldrules import Errors, Tree, named, one_of
 from hekla.api.text.syntax import dns_label, port_name, port_number
 from hekla.podrules import environment, mounts, probes, resources, security
@@ -25,15 +34,24 @@ INIT_ONLY = "may not be set for init containers without restartPolicy=Always"
 NOT_EPHEMERAL = "cannot be set for an Ephemeral Container"
 _ORDER_OF_HANDLERS = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
 _NOT_EPHEMERAL = (
-    "ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules", "livenessProbe", "readinessProbe", "startupProbe",
+    "ports",
+    "resources",
+    "resizePolicy",
+    "restartPolicy",
+    "restartPolicyRules",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
     "lifecycle",
-)  # fmt: skip
+)
 
 
 def check(spec: Tree, volumes: Volumes, path: str, options: Options, found: Errors) -> None:
     """All containers of a spec."""
     containers, seen = spec.get("containers") or (), set[str]()
-    claims = dict.fromkeys(claim["name"] for claim in spec.get("resourceClaims") or () if claim.get("name"))
+    claims = dict.fromkeys(
+        claim["name"] for claim in spec.get("resourceClaims") or () if claim.get("name")
+    )
     if not containers:
         found.append(required(f"{path}.containers"))
     for position, container in enumerate(containers):
@@ -45,24 +63,49 @@ def check(spec: Tree, volumes: Volumes, path: str, options: Options, found: Erro
             if "restartPolicy" in container or "restartPolicyRules" in container:
                 _restarts(container, where, found)
         elif container.get("restartPolicy") is not None:
-            found.append(forbidden(f"{where}.restartPolicy", "may not be set for non-init containers"))
+            found.append(
+                forbidden(f"{where}.restartPolicy", "may not be set for non-init containers")
+            )
     taken: set[str] = set()
     for position, container in enumerate(containers):
         if container.get("ports"):
             _on_host(container["ports"], taken, f"{path}.containers[{position}].ports", found)
     for position, container in enumerate(spec.get("initContainers") or ()):
-        _init(container, spec, volumes, claims, seen, position, f"{path}.initContainers", options, found)
+        _init(
+            container,
+            spec,
+            volumes,
+            claims,
+            seen,
+            position,
+            f"{path}.initContainers",
+            options,
+            found,
+        )
     if spec.get("ephemeralContainers"):
         _ephemeral(spec, volumes, claims, seen, f"{path}.ephemeralContainers", options, found)
 
 
-def common(container: Tree, spec: Tree, volumes: Volumes, claims: Collection[str], path: str, options: Options, found: Errors) -> None:
+def common(
+    container: Tree,
+    spec: Tree,
+    volumes: Volumes,
+    claims: Collection[str],
+    path: str,
+    options: Options,
+    found: Errors,
+) -> None:
     """What holds for containers of any kind."""
     named(container.get("name"), dns_label, f"{path}.name", found)
     if not container.get("image"):
         found.append(required(f"{path}.image"))
     if container.get("terminationMessagePolicy") not in TERMINATION:
-        one_of(container.get("terminationMessagePolicy"), TERMINATION, f"{path}.terminationMessagePolicy", found)
+        one_of(
+            container.get("terminationMessagePolicy"),
+            TERMINATION,
+            f"{path}.terminationMessagePolicy",
+            found,
+        )
     if container.get("ports"):
         _ports(container["ports"], f"{path}.ports", found)
     if "env" in container or "envFrom" in container:
@@ -74,9 +117,16 @@ def common(container: Tree, spec: Tree, volumes: Volumes, claims: Collection[str
     if container.get("resources"):
         resources.of_container(container["resources"], claims, f"{path}.resources", found)
     if container.get("resizePolicy"):
-        _resizing(container["resizePolicy"], spec.get("restartPolicy"), f"{path}.resizePolicy", found)
+        _resizing(
+            container["resizePolicy"], spec.get("restartPolicy"), f"{path}.resizePolicy", found
+        )
     if container.get("securityContext"):
-        security.container(container["securityContext"], f"{path}.securityContext", spec.get("hostUsers") is not False, found)
+        security.container(
+            container["securityContext"],
+            f"{path}.securityContext",
+            spec.get("hostUsers") is not False,
+            found,
+        )
 
 
 def unique(name: str, seen: set[str], path: str, found: Errors, *, unnamed: bool = False) -> None:
@@ -94,10 +144,18 @@ def image(container: Tree, path: str, found: Errors) -> None:
 
 
 def _init(
-    container: Tree, spec: Tree, volumes: Volumes, claims: Collection[str], seen: set[str], position: int, path: str, options: Options,
+    container: Tree,
+    spec: Tree,
+    volumes: Volumes,
+    claims: Collection[str],
+    seen: set[str],
+    position: int,
+    path: str,
+    options: Options,
     found: Errors,
-) -> None:  # fmt: skip
-    """An init container ends before the others begin, unless it is restarted: then it is one of them."""
+) -> None:
+    """An init container ends before the others begin, unless it is restarted: then it is one of
+    them."""
     where, restart = f"{path}[{position}]", container.get("restartPolicy")
     common(container, spec, volumes, claims, where, options, found)
     _restarts_of_init(container, where, options, found)
@@ -107,16 +165,26 @@ def _init(
     elif "" in seen:
         found.append(duplicate(f"{where}.name", name))
     if container.get("ports"):
-        _on_host(container["ports"], set(), f"{path}[0].ports", found)  # Kubernetes looks at each as if it were the only one
+        _on_host(
+            container["ports"], set(), f"{path}[0].ports", found
+        )  # Kubernetes looks at each as if it were the only one
     if restart == "Always":
         probes.handlers(container, spec, where, options, found)
     else:
-        found += [forbidden(f"{where}.{field}", INIT_ONLY) for field in _ORDER_OF_HANDLERS if container.get(field) is not None]
+        found += [
+            forbidden(f"{where}.{field}", INIT_ONLY)
+            for field in _ORDER_OF_HANDLERS
+            if container.get(field) is not None
+        ]
     if container.get("resizePolicy"):
-        _resizing_of_init(container["resizePolicy"], restart == "Always", f"{where}.resizePolicy", options, found)
+        _resizing_of_init(
+            container["resizePolicy"], restart == "Always", f"{where}.resizePolicy", options, found
+        )
 
 
-def _resizing_of_init(policies: list[Tree], sidecar: bool, path: str, options: Options, found: Errors) -> None:
+def _resizing_of_init(
+    policies: list[Tree], sidecar: bool, path: str, options: Options, found: Errors
+) -> None:
     if not options.features:
         found.append(invalid(path, policies, "must not be set for init containers"))
     for position, policy in enumerate(() if sidecar else policies):
@@ -125,9 +193,21 @@ def _resizing_of_init(policies: list[Tree], sidecar: bool, path: str, options: O
             found.append(invalid(f"{path}[{position}].restartPolicy", "RestartContainer", why))
 
 
-def _ephemeral(spec: Tree, volumes: Volumes, claims: Collection[str], seen: set[str], path: str, options: Options, found: Errors) -> None:
+def _ephemeral(
+    spec: Tree,
+    volumes: Volumes,
+    claims: Collection[str],
+    seen: set[str],
+    path: str,
+    options: Options,
+    found: Errors,
+) -> None:
     """Containers that were added to a running pod, for looking into it."""
-    others = {container.get("name") or "" for kind in ("containers", "initContainers") for container in spec.get(kind) or ()}
+    others = {
+        container.get("name") or ""
+        for kind in ("containers", "initContainers")
+        for container in spec.get(kind) or ()
+    }
     for position, container in enumerate(spec["ephemeralContainers"]):
         where = f"{path}[{position}]"
         common(container, spec, volumes, claims, where, options, found)
@@ -136,7 +216,11 @@ def _ephemeral(spec: Tree, volumes: Volumes, claims: Collection[str], seen: set[
         target = container.get("targetContainerName")
         if target and target not in others:
             found.append(not_found(f"{where}.targetContainerName", target))
-        found += [forbidden(f"{where}.{field}", NOT_EPHEMERAL) for field in _NOT_EPHEMERAL if container.get(field) not in (None, [], {})]
+        found += [
+            forbidden(f"{where}.{field}", NOT_EPHEMERAL)
+            for field in _NOT_EPHEMERAL
+            if container.get(field) not in (None, [], {})
+        ]
         for index, mount in enumerate(container.get("volumeMounts") or ()):
             for field in ("subPath", "subPathExpr"):
                 if mount.get(field):
@@ -156,9 +240,13 @@ def _ports(ports: list[Tree], path: str, found: Errors) -> None:
         if not number:
             found.append(required(f"{where}.containerPort"))
         else:
-            found += [invalid(f"{where}.containerPort", number, reason) for reason in port_number(number)]
+            found += [
+                invalid(f"{where}.containerPort", number, reason) for reason in port_number(number)
+            ]
         if on_host:
-            found += [invalid(f"{where}.hostPort", on_host, reason) for reason in port_number(on_host)]
+            found += [
+                invalid(f"{where}.hostPort", on_host, reason) for reason in port_number(on_host)
+            ]
         one_of(port.get("protocol"), PROTOCOLS, f"{where}.protocol", found)
 
 
@@ -178,14 +266,20 @@ def _resizing(policies: list[Tree], restart: Any, path: str, found: Errors) -> N
         one_of(resource, RESIZED, path, found, needed=True)
         one_of(way, RESIZING, path, found, needed=True)
         if restart == "Never" and way != "NotRequired":
-            found.append(invalid(path, way, "must be 'NotRequired' when pod `restartPolicy` is 'Never'"))
+            found.append(
+                invalid(path, way, "must be 'NotRequired' when pod `restartPolicy` is 'Never'")
+            )
 
 
 def _restarts(container: Tree, path: str, found: Errors) -> None:
     """When a container by itself is started again."""
     policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules") or ()
     if policy is None and rules:
-        found.append(required(f"{path}.restartPolicy", "must specify restartPolicy when restart rules are used"))
+        found.append(
+            required(
+                f"{path}.restartPolicy", "must specify restartPolicy when restart rules are used"
+            )
+        )
     elif policy is not None and policy not in RESTART:
         found.append(not_supported(f"{path}.restartPolicy", policy, RESTART))
     if len(rules) > MOST_RULES:
@@ -196,16 +290,25 @@ def _restarts(container: Tree, path: str, found: Errors) -> None:
         if codes is None:
             found.append(required(f"{where}.exitCodes", "must be specified"))
             continue
-        one_of(codes.get("operator"), RULE_OPERATORS, f"{where}.exitCodes.operator", found, known=True)
+        one_of(
+            codes.get("operator"), RULE_OPERATORS, f"{where}.exitCodes.operator", found, known=True
+        )
         if len(codes.get("values") or ()) > MOST_EXIT_CODES:
-            found.append(too_many(f"{where}.exitCodes.values", len(codes["values"]), MOST_EXIT_CODES))
+            found.append(
+                too_many(f"{where}.exitCodes.values", len(codes["values"]), MOST_EXIT_CODES)
+            )
 
 
 def _restarts_of_init(container: Tree, path: str, options: Options, found: Errors) -> None:
     policy = container.get("restartPolicy")
     if policy is None:
         if container.get("restartPolicyRules"):
-            found.append(required(f"{path}.restartPolicy", "must specify restartPolicy when restart rules are used"))
+            found.append(
+                required(
+                    f"{path}.restartPolicy",
+                    "must specify restartPolicy when restart rules are used",
+                )
+            )
     elif options.features:
         _restarts(container, path, found)
     elif policy != "Always":

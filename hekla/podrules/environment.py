@@ -7,24 +7,50 @@ import re
 from hekla.api.text.fielderrors import invalid, not_found, not_supported, required
 from hekla.api.text.fieldrules import Errors, Tree, label_key, named
 from hekla.api.text.quantity import Quantity
-from hekla.api.text.syntax import Reasons, configuration_key, dns_label, dns_subdomain, environment_name, relaxed_environment_name
+from hekla.api.text.syntax import (
+    Reasons,
+    configuration_key,
+    dns_label,
+    dns_subdomain,
+    environment_name,
+    relaxed_environment_name,
+)
 from hekla.podrules.options import Options
 from hekla.podrules.paths import descending
 from hekla.podrules.walking import KINDS, containers_of
 
 SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 FIELD_PATHS = (
-    "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName", "status.hostIP",
-    "status.hostIPs", "status.podIP", "status.podIPs",
-)  # fmt: skip
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "spec.nodeName",
+    "spec.serviceAccountName",
+    "status.hostIP",
+    "status.hostIPs",
+    "status.podIP",
+    "status.podIPs",
+)
 """What a variable can hold of its pod."""
 KNOWN_PATHS = frozenset(
-    {*FIELD_PATHS, "metadata.annotations", "metadata.labels", "spec.restartPolicy", "spec.schedulerName", "status.phase"}
+    {
+        *FIELD_PATHS,
+        "metadata.annotations",
+        "metadata.labels",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "status.phase",
+    }
 )
 """Paths that have a meaning at all."""
 RESOURCES = (
-    "limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage", "requests.memory",
-)  # fmt: skip
+    "limits.cpu",
+    "limits.ephemeral-storage",
+    "limits.memory",
+    "requests.cpu",
+    "requests.ephemeral-storage",
+    "requests.memory",
+)
 PAGES = ("requests.hugepages-", "limits.hugepages-")
 CPU_DIVISORS = ("1m", "1")
 BYTE_DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
@@ -38,9 +64,18 @@ def check(container: Tree, path: str, options: Options, found: Errors) -> None:
         if not name:
             found.append(required(f"{path}.env[{position}].name"))
         elif not (name.isascii() and name.isidentifier()):
-            found += [invalid(f"{path}.env[{position}].name", name, reason) for reason in _name(name, options)]
+            found += [
+                invalid(f"{path}.env[{position}].name", name, reason)
+                for reason in _name(name, options)
+            ]
         if variable.get("valueFrom") is not None:
-            _value_from(variable["valueFrom"], f"{path}.env[{position}].valueFrom", bool(variable.get("value")), options, found)
+            _value_from(
+                variable["valueFrom"],
+                f"{path}.env[{position}].valueFrom",
+                bool(variable.get("value")),
+                options,
+                found,
+            )
     for position, source in enumerate(container.get("envFrom") or ()):
         _whole_source(source, f"{path}.envFrom", position, options, found)
 
@@ -69,20 +104,34 @@ def _own_field(body: Tree, path: str, found: Errors) -> None:
 
 def own_field(body: Tree, allowed: tuple[str, ...], path: str, found: Errors) -> None:
     """A field of the pod itself."""
-    text, version, where = body.get("fieldPath") or "", body.get("apiVersion") or "v1", f"{path}.fieldPath"
+    text, version, where = (
+        body.get("fieldPath") or "",
+        body.get("apiVersion") or "v1",
+        f"{path}.fieldPath",
+    )
     subscript = _subscript(text)
     if not text:
         found.append(required(where))
     elif version != "v1":
-        found.append(invalid(where, text, f"error converting fieldPath: unsupported pod version: {version}"))
+        found.append(
+            invalid(where, text, f"error converting fieldPath: unsupported pod version: {version}")
+        )
     elif subscript is not None:
         if subscript[1] not in ("metadata.annotations", "metadata.labels"):
-            found.append(invalid(where, text, f"error converting fieldPath: field label does not support subscript: {text}"))
+            found.append(
+                invalid(
+                    where,
+                    text,
+                    f"error converting fieldPath: field label does not support subscript: {text}",
+                )
+            )
             return
         key = subscript[2].lower() if subscript[1] == "metadata.annotations" else subscript[2]
         found += [invalid(path, key, reason) for reason in label_key(key)]
     elif text not in KNOWN_PATHS and text != "spec.host":
-        found.append(invalid(where, text, f"error converting fieldPath: field label not supported: {text}"))
+        found.append(
+            invalid(where, text, f"error converting fieldPath: field label not supported: {text}")
+        )
     else:
         text = "spec.nodeName" if text == "spec.host" else text  # as it was called once
         if text not in allowed:
@@ -104,11 +153,23 @@ def resource(body: Tree, path: str, found: Errors, *, in_volume: bool = False) -
         found.append(not_supported(f"{path}.resource", name, RESOURCES, plain=True))
     if divisor is None or not (given := Quantity.parse(divisor)):
         return
-    kind = _DIVIDED.get(name.partition(".")[2], "") if name in RESOURCES else "hugepages" if name.startswith(PAGES) else ""
+    kind = (
+        _DIVIDED.get(name.partition(".")[2], "")
+        if name in RESOURCES
+        else "hugepages"
+        if name.startswith(PAGES)
+        else ""
+    )
     choices = CPU_DIVISORS if kind == "cpu" else BYTE_DIVISORS
     if kind and str(given) not in choices:
         listed = " and ".join(choices) if kind == "cpu" else ", ".join(choices)
-        found.append(invalid(f"{path}.divisor", name, f"only divisor's values {listed} are supported with the {kind} resource"))
+        found.append(
+            invalid(
+                f"{path}.divisor",
+                name,
+                f"only divisor's values {listed} are supported with the {kind} resource",
+            )
+        )
 
 
 def _key(body: Tree, path: str, found: Errors) -> None:
@@ -128,13 +189,22 @@ def _line(body: Tree, path: str, found: Errors) -> None:
         descending(body["path"], f"{path}.path", found, relative=False)
 
 
-_SOURCES = {"fieldRef": _own_field, "resourceFieldRef": _resource, "configMapKeyRef": _key, "secretKeyRef": _key, "fileKeyRef": _line}
+_SOURCES = {
+    "fieldRef": _own_field,
+    "resourceFieldRef": _resource,
+    "configMapKeyRef": _key,
+    "secretKeyRef": _key,
+    "fileKeyRef": _line,
+}
 
 
 def _whole_source(source: Tree, path: str, position: int, options: Options, found: Errors) -> None:
     prefix = source.get("prefix")
     if prefix:
-        found += [invalid(f"{path}[{position}].prefix", prefix, reason) for reason in _name(prefix, options)]
+        found += [
+            invalid(f"{path}[{position}].prefix", prefix, reason)
+            for reason in _name(prefix, options)
+        ]
     given = [name for name in ("configMapRef", "secretRef") if source.get(name) is not None]
     for name in given:
         named(source[name].get("name"), dns_subdomain, f"{path}[{position}].{name}.name", found)
@@ -161,8 +231,13 @@ def files(spec: Tree, path: str, found: Errors) -> None:
             line = (variable.get("valueFrom") or {}).get("fileKeyRef")
             if line is None:
                 continue
-            name, at = line.get("volumeName") or "", f"{where}.env[{position}].valueFrom.fileKeyRef.volumeName"
-            volume = {volume.get("name") or "": volume for volume in spec.get("volumes") or ()}.get(name)
+            name, at = (
+                line.get("volumeName") or "",
+                f"{where}.env[{position}].valueFrom.fileKeyRef.volumeName",
+            )
+            volume = {volume.get("name") or "": volume for volume in spec.get("volumes") or ()}.get(
+                name
+            )
             if volume is None:
                 found.append(not_found(at, name))
             elif volume.get("emptyDir") is None and len(volume) > 1:

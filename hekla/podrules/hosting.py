@@ -16,12 +16,16 @@ LONGEST_HOSTNAME = 64
 
 def ports(spec: Tree, path: str, found: Errors) -> None:
     """On the network of its node a container has the ports that it listens at, and no others."""
-    for position, container in enumerate(spec.get("containers") or () if spec.get("hostNetwork") else ()):
+    for position, container in enumerate(
+        spec.get("containers") or () if spec.get("hostNetwork") else ()
+    ):
         for index, port in enumerate(container.get("ports") or ()):
             number, on_host = port.get("containerPort") or 0, port.get("hostPort") or 0
             if on_host and on_host != number:
                 where = f"{path}.containers[{position}].ports[{index}].hostPort"
-                found.append(invalid(where, on_host, "must match `containerPort` when `hostNetwork` is true"))
+                found.append(
+                    invalid(where, on_host, "must match `containerPort` when `hostNetwork` is true")
+                )
 
 
 def lookups(config: Tree | None, policy: Any, path: str, options: Options, found: Errors) -> None:
@@ -32,14 +36,31 @@ def lookups(config: Tree | None, policy: Any, path: str, options: Options, found
         found.append(required(path, "must provide `dnsConfig` when `dnsPolicy` is None"))
         return
     if policy == "None" and not servers:
-        found.append(required(f"{path}.nameservers", "must provide at least one DNS nameserver when `dnsPolicy` is None"))
+        found.append(
+            required(
+                f"{path}.nameservers",
+                "must provide at least one DNS nameserver when `dnsPolicy` is None",
+            )
+        )
         return
     if len(servers) > MOST_SERVERS:
-        found.append(invalid(f"{path}.nameservers", servers, f"must not have more than {MOST_SERVERS} nameservers"))
+        found.append(
+            invalid(
+                f"{path}.nameservers",
+                servers,
+                f"must not have more than {MOST_SERVERS} nameservers",
+            )
+        )
     for position, server in enumerate(servers):
         address(server, f"{path}.nameservers[{position}]", found)
     if len(searches) > MOST_SEARCHES:
-        found.append(invalid(f"{path}.searches", searches, f"must not have more than {MOST_SEARCHES} search paths"))
+        found.append(
+            invalid(
+                f"{path}.searches",
+                searches,
+                f"must not have more than {MOST_SEARCHES} search paths",
+            )
+        )
     if len(" ".join(searches)) > LONGEST_SEARCHES:
         why = f"must not have more than {LONGEST_SEARCHES} characters (including spaces) in the search list"
         found.append(invalid(f"{path}.searches", searches, why))
@@ -47,7 +68,9 @@ def lookups(config: Tree | None, policy: Any, path: str, options: Options, found
     for position, search in enumerate(searches):
         name = search.removesuffix(".")  # one dot at the end means that nothing is to be added
         if not options.features or search != ".":
-            found += [invalid(f"{path}.searches[{position}]", name, reason) for reason in grammar(name)]
+            found += [
+                invalid(f"{path}.searches[{position}]", name, reason) for reason in grammar(name)
+            ]
     for position, option in enumerate(given.get("options") or ()):
         if not option.get("name"):
             found.append(required(f"{path}.options[{position}]", "must not be empty"))
@@ -70,4 +93,7 @@ def aliases(given: list[Tree], path: str, found: Errors) -> None:
     for position, alias in enumerate(given):
         address(alias.get("ip") or "", f"{path}[{position}].ip", found)
         for index, name in enumerate(alias.get("hostnames") or ()):
-            found += [invalid(f"{path}[{position}].hostnames[{index}]", name, reason) for reason in dns_subdomain(name)]
+            found += [
+                invalid(f"{path}[{position}].hostnames[{index}]", name, reason)
+                for reason in dns_subdomain(name)
+            ]

@@ -24,11 +24,22 @@ def _by_name(entries: list[Tree], target: str) -> dict[str, str]:
     return {entry.get("name") or "": entry.get(target) or "" for entry in entries}
 
 
-def _mounts(mounts: list[Tree], devices: list[Tree], container: Tree, volumes: Volumes, path: str, found: Errors) -> None:
+def _mounts(
+    mounts: list[Tree],
+    devices: list[Tree],
+    container: Tree,
+    volumes: Volumes,
+    path: str,
+    found: Errors,
+) -> None:
     seen: set[str] = set()
     others = _by_name(devices, "devicePath") if devices else {}
     for position, mount in enumerate(mounts):
-        where, name, target = f"{path}[{position}]", mount.get("name") or "", mount.get("mountPath") or ""
+        where, name, target = (
+            f"{path}[{position}]",
+            mount.get("name") or "",
+            mount.get("mountPath") or "",
+        )
         if not name:
             found.append(required(f"{where}.name"))
         if name not in volumes:
@@ -41,7 +52,13 @@ def _mounts(mounts: list[Tree], devices: list[Tree], container: Tree, volumes: V
         if others and name in others:
             found.append(invalid(f"{where}.name", name, "must not already exist in volumeDevices"))
         if others and target in others.values():
-            found.append(invalid(f"{where}.mountPath", target, "must not already exist as a path in volumeDevices"))
+            found.append(
+                invalid(
+                    f"{where}.mountPath",
+                    target,
+                    "must not already exist as a path in volumeDevices",
+                )
+            )
         _inside(mount, where, path, found)
         if mount.get("mountPropagation") is not None:
             _propagation(mount["mountPropagation"], container, f"{path}.mountPropagation", found)
@@ -50,21 +67,34 @@ def _mounts(mounts: list[Tree], devices: list[Tree], container: Tree, volumes: V
 
 
 def _inside(mount: Tree, where: str, path: str, found: Errors) -> None:
-    """A path within the volume.  Kubernetes leaves the mount's number out of some of the paths that it names."""
+    """A path within the volume.  Kubernetes leaves the mount's number out of some of the paths that
+    it names."""
     plain, expression = mount.get("subPath"), mount.get("subPathExpr")
     if plain:
         descending(plain, f"{path}.subPath", found)
     if expression:
         if plain:
-            found.append(invalid(f"{where}.subPathExpr", expression, "subPathExpr and subPath are mutually exclusive"))
+            found.append(
+                invalid(
+                    f"{where}.subPathExpr",
+                    expression,
+                    "subPathExpr and subPath are mutually exclusive",
+                )
+            )
         descending(expression, f"{path}.subPathExpr", found)
 
 
 def _propagation(propagation: str, container: Tree, path: str, found: Errors) -> None:
     if propagation not in PROPAGATIONS:
         found.append(not_supported(path, propagation, PROPAGATIONS))
-    if propagation == "Bidirectional" and not (container.get("securityContext") or {}).get("privileged"):
-        found.append(forbidden(path, "Bidirectional mount propagation is available only to privileged containers"))
+    if propagation == "Bidirectional" and not (container.get("securityContext") or {}).get(
+        "privileged"
+    ):
+        found.append(
+            forbidden(
+                path, "Bidirectional mount propagation is available only to privileged containers"
+            )
+        )
 
 
 def _recursive(mount: Tree, path: str, found: Errors) -> None:
@@ -75,15 +105,25 @@ def _recursive(mount: Tree, path: str, found: Errors) -> None:
         if not mount.get("readOnly"):
             found.append(forbidden(path, "may only be specified when readOnly is true"))
         if mount.get("mountPropagation") not in (None, "None"):
-            found.append(forbidden(path, "may only be specified when mountPropagation is None or not specified"))
+            found.append(
+                forbidden(
+                    path, "may only be specified when mountPropagation is None or not specified"
+                )
+            )
 
 
-def _devices(devices: list[Tree], mounts: list[Tree], volumes: Volumes, path: str, found: Errors) -> None:
+def _devices(
+    devices: list[Tree], mounts: list[Tree], volumes: Volumes, path: str, found: Errors
+) -> None:
     names: set[str] = set()
     paths: set[str] = set()
     others = _by_name(mounts, "mountPath")
     for position, device in enumerate(devices):
-        where, name, target = f"{path}[{position}]", device.get("name") or "", device.get("devicePath") or ""
+        where, name, target = (
+            f"{path}[{position}]",
+            device.get("name") or "",
+            device.get("devicePath") or "",
+        )
         if not name:
             found.append(required(f"{where}.name"))
         if name in names:
@@ -104,6 +144,12 @@ def _devices(devices: list[Tree], mounts: list[Tree], volumes: Volumes, path: st
         if name in others:
             found.append(invalid(f"{where}.name", name, "must not already exist in volumeMounts"))
         if target in others.values():
-            found.append(invalid(f"{where}.devicePath", target, "must not already exist as a path in volumeMounts"))
+            found.append(
+                invalid(
+                    f"{where}.devicePath",
+                    target,
+                    "must not already exist as a path in volumeMounts",
+                )
+            )
         if name:
             names.add(name)

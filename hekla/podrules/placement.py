@@ -1,15 +1,29 @@
-"""What steers a pod to a node: affinity, tolerations, spreading.  Only the syntax is judged; whether there is such a node is the
-scheduler's to say."""
+"""What steers a pod to a node: affinity, tolerations, spreading.  Only the syntax is judged;
+whether there is such a node is the scheduler's to say.
+"""
 
 from __future__ import annotations
 
 from hekla.api.text.fielderrors import duplicate, forbidden, invalid, not_supported, required
-from hekla.api.text.fieldrules import Errors, Tree, label_key, label_value, one_of, operator_fits, selector
+from hekla.api.text.fieldrules import (
+    Errors,
+    Tree,
+    label_key,
+    label_value,
+    one_of,
+    operator_fits,
+    selector,
+)
 from hekla.api.text.syntax import dns_label, dns_subdomain
 from hekla.podrules.options import Options
 
 USUAL = tuple(
-    {"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    {
+        "key": f"node.kubernetes.io/{what}",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 300,
+    }
     for what in ("not-ready", "unreachable")
 )
 """Tolerations that every pod of a server has."""
@@ -17,7 +31,10 @@ EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 OPERATORS = ("Equal", "Exists", "Lt", "Gt")
 UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
 INCLUSIONS = ("Honor", "Ignore")
-HARD, SOFT = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
+HARD, SOFT = (
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "preferredDuringSchedulingIgnoredDuringExecution",
+)
 NO_SELECTOR = "must not be specified when labelSelector is not set"
 IN_BOTH = "exists in both matchLabelKeys and labelSelector"
 
@@ -43,7 +60,9 @@ def affinity(value: Tree, path: str, found: Errors) -> None:
 def node_selector(value: Tree, path: str, found: Errors) -> None:
     terms = value.get("nodeSelectorTerms") or ()
     if not terms:
-        found.append(required(f"{path}.nodeSelectorTerms", "must have at least one node selector term"))
+        found.append(
+            required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")
+        )
     for position, term in enumerate(terms):
         _node_term(term, f"{path}.nodeSelectorTerms[{position}]", found)
 
@@ -57,25 +76,42 @@ def _node_term(term: Tree, path: str, found: Errors, *, values: bool = True) -> 
 
 
 def _node_labels(wanted: Tree, judged: bool, path: str, found: Errors) -> None:
-    key, operator, values = wanted.get("key") or "", wanted.get("operator") or "", wanted.get("values") or ()
+    key, operator, values = (
+        wanted.get("key") or "",
+        wanted.get("operator") or "",
+        wanted.get("values") or (),
+    )
     operator_fits(operator, values, path, found, numbers=True)
     found += [invalid(f"{path}.key", key, reason) for reason in label_key(key)]
     for position, text in enumerate(values if judged else ()):
-        found += [invalid(f"{path}.values[{position}]", text, reason) for reason in label_value(text)]
+        found += [
+            invalid(f"{path}.values[{position}]", text, reason) for reason in label_value(text)
+        ]
 
 
 def _node_fields(wanted: Tree, path: str, found: Errors) -> None:
     """A node is known by one field: its name."""
-    key, operator, values = wanted.get("key") or "", wanted.get("operator") or "", wanted.get("values") or ()
+    key, operator, values = (
+        wanted.get("key") or "",
+        wanted.get("operator") or "",
+        wanted.get("values") or (),
+    )
     if operator not in ("In", "NotIn"):
         found.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
     elif len(values) != 1:
-        found.append(required(f"{path}.values", "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"))
+        found.append(
+            required(
+                f"{path}.values",
+                "must be only one value when `operator` is 'In' or 'NotIn' for node field selector",
+            )
+        )
     if key != "metadata.name":
         found.append(invalid(f"{path}.key", key, "not a valid field selector key"))
         return
     for position, text in enumerate(values):
-        found += [invalid(f"{path}.values[{position}]", text, reason) for reason in dns_subdomain(text)]
+        found += [
+            invalid(f"{path}.values[{position}]", text, reason) for reason in dns_subdomain(text)
+        ]
 
 
 def _weight(term: Tree, path: str, found: Errors) -> None:
@@ -98,14 +134,21 @@ def _pod_term(term: Tree, path: str, found: Errors) -> None:
 
 
 def label_keys(term: Tree, path: str, found: Errors) -> None:
-    """Labels of the pod whose values a selector is to be given, and what the selector says of them itself."""
-    wanted, unwanted, given = term.get("matchLabelKeys") or [], term.get("mismatchLabelKeys") or [], term.get("labelSelector")
+    """Labels of the pod whose values a selector is to be given, and what the selector says of them
+    itself."""
+    wanted, unwanted, given = (
+        term.get("matchLabelKeys") or [],
+        term.get("mismatchLabelKeys") or [],
+        term.get("labelSelector"),
+    )
     for field, keys in (("matchLabelKeys", wanted), ("mismatchLabelKeys", unwanted)):
         if keys and given is None:
             found.append(forbidden(f"{path}.{field}", NO_SELECTOR))
             continue
         for position, key in enumerate(keys):
-            found += [invalid(f"{path}.{field}[{position}]", key, reason) for reason in label_key(key)]
+            found += [
+                invalid(f"{path}.{field}[{position}]", key, reason) for reason in label_key(key)
+            ]
     positions = {key: position for position, key in enumerate(wanted)}
     said = set((given or {}).get("matchLabels") or ())
     for expression in (given or {}).get("matchExpressions") or ():
@@ -115,7 +158,13 @@ def label_keys(term: Tree, path: str, found: Errors) -> None:
         said.add(key)
     for position, key in enumerate(wanted):
         if key in unwanted:
-            found.append(invalid(f"{path}.matchLabelKeys[{position}]", key, "exists in both matchLabelKeys and mismatchLabelKeys"))
+            found.append(
+                invalid(
+                    f"{path}.matchLabelKeys[{position}]",
+                    key,
+                    "exists in both matchLabelKeys and mismatchLabelKeys",
+                )
+            )
 
 
 def _former_label_keys(constraint: Tree, path: str, found: Errors) -> None:
@@ -123,9 +172,14 @@ def _former_label_keys(constraint: Tree, path: str, found: Errors) -> None:
     keys, given = constraint.get("matchLabelKeys") or (), constraint.get("labelSelector")
     if keys and given is None:
         found.append(forbidden(f"{path}.matchLabelKeys", NO_SELECTOR))
-    said = {*((given or {}).get("matchLabels") or ()), *(term.get("key") for term in (given or {}).get("matchExpressions") or ())}
+    said = {
+        *((given or {}).get("matchLabels") or ()),
+        *(term.get("key") for term in (given or {}).get("matchExpressions") or ()),
+    }
     for position, key in enumerate(keys):
-        found += [invalid(f"{path}.matchLabelKeys[{position}]", key, reason) for reason in label_key(key)]
+        found += [
+            invalid(f"{path}.matchLabelKeys[{position}]", key, reason) for reason in label_key(key)
+        ]
         if key in said:
             found.append(invalid(f"{path}.matchLabelKeys[{position}]", key, IN_BOTH))
 
@@ -143,14 +197,26 @@ def tolerations(values: list[Tree], path: str, found: Errors) -> None:
             why = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
             found.append(invalid(f"{where}.operator", operator, why))
         if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
-            found.append(invalid(f"{where}.effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"))
+            found.append(
+                invalid(
+                    f"{where}.effect",
+                    effect,
+                    "effect must be 'NoExecute' when `tolerationSeconds` is set",
+                )
+            )
         if operator in ("", "Equal"):
             reasons = label_value(value)
             if reasons:
                 found.append(invalid(f"{where}.operator", value, ";".join(reasons)))
         elif operator == "Exists":
             if value:
-                found.append(invalid(f"{where}.operator", value, "value must be empty when `operator` is 'Exists'"))
+                found.append(
+                    invalid(
+                        f"{where}.operator",
+                        value,
+                        "value must be empty when `operator` is 'Exists'",
+                    )
+                )
         else:  # two that only a feature takes that is off; they are named with the others all the same
             named = OPERATORS if operator in OPERATORS else OPERATORS[:2]
             found.append(not_supported(f"{where}.operator", operator, named))
@@ -158,17 +224,26 @@ def tolerations(values: list[Tree], path: str, found: Errors) -> None:
 
 
 def topology_spread(values: list[Tree], path: str, options: Options, found: Errors) -> None:
-    last = {((one.get("topologyKey") or ""), (one.get("whenUnsatisfiable") or "")): position for position, one in enumerate(values)}
+    last = {
+        ((one.get("topologyKey") or ""), (one.get("whenUnsatisfiable") or "")): position
+        for position, one in enumerate(values)
+    }
     for position, constraint in enumerate(values):
         where = f"{path}[{position}]"
-        skew, key, action = constraint.get("maxSkew") or 0, constraint.get("topologyKey") or "", constraint.get("whenUnsatisfiable") or ""
+        skew, key, action = (
+            constraint.get("maxSkew") or 0,
+            constraint.get("topologyKey") or "",
+            constraint.get("whenUnsatisfiable") or "",
+        )
         if skew <= 0:
             found.append(invalid(f"{where}.maxSkew", skew, "must be greater than zero"))
         if not key:
             found.append(required(f"{where}.topologyKey", "can not be empty"))
         one_of(action, UNSATISFIABLE, f"{where}.whenUnsatisfiable", found, known=True)
         if last[key, action] > position:
-            found.append(duplicate(f"{where}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
+            found.append(
+                duplicate(f"{where}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}")
+            )
         _domains(constraint, action, f"{where}.minDomains", found)
         for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             if constraint.get(field) is not None:
@@ -185,4 +260,10 @@ def _domains(constraint: Tree, action: str, path: str, found: Errors) -> None:
     if least <= 0:
         found.append(invalid(path, least, "must be greater than zero"))
     if action != "DoNotSchedule":
-        found.append(invalid(path, least, f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"))
+        found.append(
+            invalid(
+                path,
+                least,
+                f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}",
+            )
+        )

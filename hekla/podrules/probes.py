@@ -16,7 +16,13 @@ HOOK_HANDLERS = ("exec", "httpGet", "tcpSocket", "sleep")
 SCHEMES = ("HTTP", "HTTPS")
 GRACE = 30
 """Seconds of grace of a pod that says nothing about it."""
-_COUNTS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
+_COUNTS = (
+    "initialDelaySeconds",
+    "timeoutSeconds",
+    "periodSeconds",
+    "successThreshold",
+    "failureThreshold",
+)
 _is_header = re.compile(r"[-A-Za-z0-9]+").fullmatch
 _HEADER = (
     "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for validation is "
@@ -48,7 +54,14 @@ def handlers(container: Tree, spec: Tree, path: str, options: Options, found: Er
     if lifecycle:
         for name in ("postStart", "preStop"):
             if lifecycle.get(name) is not None:
-                _handler(lifecycle[name], HOOK_HANDLERS, grace, f"{path}.lifecycle.{name}", options, found)
+                _handler(
+                    lifecycle[name],
+                    HOOK_HANDLERS,
+                    grace,
+                    f"{path}.lifecycle.{name}",
+                    options,
+                    found,
+                )
         if lifecycle.get("stopSignal") is not None and not options.features:
             _signal(lifecycle["stopSignal"], spec.get("os"), f"{path}.lifecycle.stopSignal", found)
     for name in PROBES:
@@ -72,15 +85,25 @@ def _probe(probe: Tree, name: str, grace: int, path: str, options: Options, foun
         not_negative(probe.get(count), f"{path}.{count}", found)
     own = probe.get("terminationGracePeriodSeconds")
     if own is not None and own <= 0:
-        found.append(invalid(f"{path}.terminationGracePeriodSeconds", own, "must be greater than 0"))
+        found.append(
+            invalid(f"{path}.terminationGracePeriodSeconds", own, "must be greater than 0")
+        )
     if name == "readinessProbe":
         if own is not None:
-            found.append(invalid(f"{path}.terminationGracePeriodSeconds", own, "must not be set for readinessProbes"))
+            found.append(
+                invalid(
+                    f"{path}.terminationGracePeriodSeconds",
+                    own,
+                    "must not be set for readinessProbes",
+                )
+            )
     elif (probe.get("successThreshold") or 1) != 1:
         found.append(invalid(f"{path}.successThreshold", probe["successThreshold"], "must be 1"))
 
 
-def _handler(action: Tree, allowed: tuple[str, ...], grace: int, path: str, options: Options, found: Errors) -> None:
+def _handler(
+    action: Tree, allowed: tuple[str, ...], grace: int, path: str, options: Options, found: Errors
+) -> None:
     """One way of asking, and that one complete."""
     given = [name for name in allowed if action.get(name) is not None]
     if not given:
@@ -93,12 +116,17 @@ def _handler(action: Tree, allowed: tuple[str, ...], grace: int, path: str, opti
     elif given[0] == "sleep":
         seconds = body.get("seconds") or 0
         if not (0 if options.features else 1) <= seconds <= grace:
-            found.append(invalid(where, seconds, (_SLEEP if options.features else _SOME_SLEEP).format(grace)))
+            found.append(
+                invalid(where, seconds, (_SLEEP if options.features else _SOME_SLEEP).format(grace))
+            )
     else:
         _port(body.get("port"), f"{where}.port", found)
         if given[0] == "httpGet":
             _request(body, where, found)
-    found += [forbidden(f"{path}.{extra}", "may not specify more than 1 handler type") for extra in given[1:]]
+    found += [
+        forbidden(f"{path}.{extra}", "may not specify more than 1 handler type")
+        for extra in given[1:]
+    ]
 
 
 def _request(body: Tree, path: str, found: Errors) -> None:
@@ -112,4 +140,6 @@ def _request(body: Tree, path: str, found: Errors) -> None:
 
 def _port(port: Any, path: str, found: Errors) -> None:
     reasons = port_name(port) if isinstance(port, str) else port_number(port or 0)
-    found += [invalid(path, port or ("" if isinstance(port, str) else 0), reason) for reason in reasons]
+    found += [
+        invalid(path, port or ("" if isinstance(port, str) else 0), reason) for reason in reasons
+    ]

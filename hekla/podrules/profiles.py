@@ -1,4 +1,5 @@
-"""Annotations of pods that mean something to Kubernetes: most are what became fields later, and have to say the same."""
+"""Annotations of pods that mean something to Kubernetes: most are what became fields later, and
+have to say the same."""
 
 from __future__ import annotations
 
@@ -13,7 +14,10 @@ from hekla.podrules.walking import containers_of
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 STATIC = "kubernetes.io/config.mirror"
 """Of a pod that a node runs by itself."""
-SECCOMP_POD, SECCOMP = "seccomp.security.alpha.kubernetes.io/pod", "container.seccomp.security.alpha.kubernetes.io/"
+SECCOMP_POD, SECCOMP = (
+    "seccomp.security.alpha.kubernetes.io/pod",
+    "container.seccomp.security.alpha.kubernetes.io/",
+)
 APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
 LOCAL = "localhost/"
 DEFAULTS = ("runtime/default", "docker/default")
@@ -22,7 +26,13 @@ _is_cost = re.compile(r"-?(?:0|[1-9][0-9]*)").fullmatch
 
 def annotated(given: Tree, spec: Tree, path: str, found: Errors) -> None:
     if STATIC in given and not spec.get("nodeName"):
-        found.append(invalid(f"{path}[{STATIC}]", given[STATIC], "must set spec.nodeName if mirror pod annotation is set"))
+        found.append(
+            invalid(
+                f"{path}[{STATIC}]",
+                given[STATIC],
+                "must set spec.nodeName if mirror pod annotation is set",
+            )
+        )
     cost = given.get(DELETION_COST)
     if cost is not None and not (_is_cost(cost) and -(2**31) <= int(cost[:20]) < 2**31):
         found.append(invalid(f"{path}[{DELETION_COST}]", cost, "must be a 32bit integer"))
@@ -51,32 +61,62 @@ def _app_armor(key: str, profile: str, spec: Tree, path: str, found: Errors) -> 
 def agreement(given: Tree, spec: Tree, path: str, found: Errors, *, inherited: bool = True) -> None:
     """Where a profile stands both in an annotation and in its field, it is the same.
 
-    `inherited`: whether a container without a profile of AppArmor's has that of its pod; one of a pod that is made has that of its
-    annotation.
+    `inherited`: whether a container without a profile of AppArmor's has that of its pod; one of a
+    pod that is made has that of its annotation.
     """
     if not any("security." in key for key in given):
         return
     context = spec.get("securityContext") or {}
     if SECCOMP_POD in given and context.get("seccompProfile") is not None:
-        _agrees(given[SECCOMP_POD], context["seccompProfile"], "seccomp", DEFAULTS, f"{path}.securityContext.seccompProfile", found)
+        _agrees(
+            given[SECCOMP_POD],
+            context["seccompProfile"],
+            "seccomp",
+            DEFAULTS,
+            f"{path}.securityContext.seccompProfile",
+            found,
+        )
     armored: Errors = []
     for container, where in containers_of(spec, path):
         own, name = container.get("securityContext") or {}, container.get("name") or ""
         said, field = given.get(SECCOMP + name), own.get("seccompProfile")
         if said is not None and field is not None:
-            _agrees(said, field, "seccomp", DEFAULTS, f"{where}.securityContext.seccompProfile", found)
+            _agrees(
+                said, field, "seccomp", DEFAULTS, f"{where}.securityContext.seccompProfile", found
+            )
         said, field = given.get(APP_ARMOR + name), own.get("appArmorProfile")
         if field is None and inherited:
             field = context.get("appArmorProfile")
-        if said is not None and field is not None and (spec.get("os") or {}).get("name") != "windows":
-            _agrees(said, field, "apparmor", DEFAULTS[:1], f"{where}.securityContext.appArmorProfile", armored)
+        if (
+            said is not None
+            and field is not None
+            and (spec.get("os") or {}).get("name") != "windows"
+        ):
+            _agrees(
+                said,
+                field,
+                "apparmor",
+                DEFAULTS[:1],
+                f"{where}.securityContext.appArmorProfile",
+                armored,
+            )
     found += armored
 
 
-def _agrees(said: str, field: Tree, what: str, defaults: tuple[str, ...], path: str, found: list[FieldError]) -> None:
+def _agrees(
+    said: str, field: Tree, what: str, defaults: tuple[str, ...], path: str, found: list[FieldError]
+) -> None:
     kind, local = field.get("type"), said.startswith(LOCAL)
-    same = {"Unconfined": said == "unconfined", "RuntimeDefault": said in defaults, "Localhost": local}.get(kind or "", True)
+    same = {
+        "Unconfined": said == "unconfined",
+        "RuntimeDefault": said in defaults,
+        "Localhost": local,
+    }.get(kind or "", True)
     if not same:
         found.append(forbidden(f"{path}.type", f"{what} type in annotation and field must match"))
     elif kind == "Localhost" and said.removeprefix(LOCAL) != field.get("localhostProfile"):
-        found.append(forbidden(f"{path}.localhostProfile", f"{what} profile in annotation and field must match"))
+        found.append(
+            forbidden(
+                f"{path}.localhostProfile", f"{what} profile in annotation and field must match"
+            )
+        )

@@ -1,4 +1,5 @@
-"""Volumes whose files are written by the kubelet: secrets, settings, what a pod says of itself, tokens."""
+"""Volumes whose files are written by the kubelet: secrets, settings, what a pod says of itself,
+tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +15,13 @@ from hekla.podrules.options import Options
 from hekla.podrules.paths import unreserved
 from hekla.podrules.signers import of_kubernetes, signer_name
 
-OWN_FIELDS = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
+OWN_FIELDS = (
+    "metadata.annotations",
+    "metadata.labels",
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+)
 LARGEST_MODE = 0o777
 MODE = "must be a number between 0 and 0777 (octal), both inclusive"
 SHORTEST_TOKEN, LONGEST_TOKEN, LASTS = 10 * 60, 1 << 32, 3600
@@ -73,7 +80,13 @@ def _downward_items(items: Iterable[Tree], path: str, found: Errors) -> None:
         if field is not None:
             environment.own_field(field, OWN_FIELDS, f"{path}.fieldRef", found)
             if resource is not None:
-                found.append(invalid(path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"))
+                found.append(
+                    invalid(
+                        path,
+                        "resource",
+                        "fieldRef and resourceFieldRef can not be specified simultaneously",
+                    )
+                )
         elif resource is not None:
             environment.resource(resource, f"{path}.resourceFieldRef", found, in_volume=True)
         else:
@@ -150,9 +163,21 @@ def _token(body: Tree, path: str, files: _Files, found: Errors) -> None:
     given = body.get("expirationSeconds")
     lasts = LASTS if given is None else given
     if lasts < SHORTEST_TOKEN:
-        found.append(invalid(f"{path}.expirationSeconds", lasts, "may not specify a duration less than 10 minutes"))
+        found.append(
+            invalid(
+                f"{path}.expirationSeconds",
+                lasts,
+                "may not specify a duration less than 10 minutes",
+            )
+        )
     if lasts > LONGEST_TOKEN:
-        found.append(invalid(f"{path}.expirationSeconds", lasts, "may not specify a duration larger than 2^32 seconds"))
+        found.append(
+            invalid(
+                f"{path}.expirationSeconds",
+                lasts,
+                "may not specify a duration larger than 2^32 seconds",
+            )
+        )
     _file(body.get("path") or "", f"{files.path}.path", found)
 
 
@@ -164,9 +189,18 @@ def _trust(body: Tree, path: str, files: _Files, found: Errors) -> None:
     elif name is not None:
         if not name:
             found.append(required(f"{path}.name", "must be a valid object name"))
-        found += [invalid(f"{path}.name", name, f"not a valid clustertrustbundlename: {reason}") for reason in _bundle_reasons(name)]
+        found += [
+            invalid(f"{path}.name", name, f"not a valid clustertrustbundlename: {reason}")
+            for reason in _bundle_reasons(name)
+        ]
         if body.get("labelSelector") is not None:
-            found.append(invalid(f"{path}.labelSelector", body["labelSelector"], "labelSelector must be unset if name is specified"))
+            found.append(
+                invalid(
+                    f"{path}.labelSelector",
+                    body["labelSelector"],
+                    "labelSelector must be unset if name is specified",
+                )
+            )
     elif signer is not None:
         if not signer:
             found.append(required(f"{path}.signerName", "must be a valid signer name"))
@@ -190,19 +224,32 @@ def _certificate(body: Tree, path: str, files: _Files, found: Errors) -> None:
     if body.get("userAnnotations") is not None:
         check_annotations(body["userAnnotations"], f"{path}.userAnnotations", found)
     if body.get("keyType") not in KEY_TYPES:
-        found.append(not_supported(f"{path}.keyType", body.get("keyType") or "", KEY_TYPES, plain=True))
+        found.append(
+            not_supported(f"{path}.keyType", body.get("keyType") or "", KEY_TYPES, plain=True)
+        )
     longest = LONGEST_OF_KUBERNETES if of_kubernetes(signer) else LONGEST_CERTIFICATE
     if lasts is not None and lasts < SHORTEST_CERTIFICATE:
         why = f"if provided, maxExpirationSeconds must be >= {SHORTEST_CERTIFICATE}"
         found.append(invalid(f"{path}.maxExpirationSeconds", lasts, why))
     if lasts is not None and lasts > longest:
-        found.append(invalid(f"{path}.maxExpirationSeconds", lasts, f"if provided, maxExpirationSeconds must be <= {longest}"))
+        found.append(
+            invalid(
+                f"{path}.maxExpirationSeconds",
+                lasts,
+                f"if provided, maxExpirationSeconds must be <= {longest}",
+            )
+        )
     given = [field for field in CERTIFICATE_FILES if body.get(field)]
     for field in given:
         unreserved(body[field], f"{path}.{field}", found)
         files.add(body[field], body[field])
     if not given:
-        found.append(required(path, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"))
+        found.append(
+            required(
+                path,
+                "specify at least one of credentialBundlePath, keyPath, and certificateChainPath",
+            )
+        )
 
 
 _PROJECTIONS: dict[str, Callable[[Tree, str, _Files, Errors], None]] = {

@@ -7,22 +7,48 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 from itertools import islice
 
-from hekla.api.text.fielderrors import duplicate, forbidden, invalid, not_found, not_supported, required
+from hekla.api.text.fielderrors import (
+    duplicate,
+    forbidden,
+    invalid,
+    not_found,
+    not_supported,
+    required,
+)
 from hekla.api.text.fieldrules import Errors, Tree, label_key
 from hekla.api.text.quantity import ZERO, Quantity, QuantityError, Wire
 from hekla.api.text.syntax import Reasons, dns_label, dns_subdomain
 
 PAGES = "hugepages-"
 OF_CONTAINERS = frozenset({"cpu", "memory", "ephemeral-storage"})
-COUNTED = frozenset({
-    "pods", "replicationcontrollers", "resourcequotas", "services", "secrets", "configmaps", "persistentvolumeclaims",
-    "services.nodeports", "services.loadbalancers",
-})  # fmt: skip
+COUNTED = frozenset(
+    {
+        "pods",
+        "replicationcontrollers",
+        "resourcequotas",
+        "services",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+        "services.nodeports",
+        "services.loadbalancers",
+    }
+)
 """Resources of namespaces that are whole numbers."""
-KNOWN = frozenset({
-    *OF_CONTAINERS, *COUNTED, "storage", "requests.cpu", "requests.memory", "requests.storage", "requests.ephemeral-storage",
-    "limits.cpu", "limits.memory", "limits.ephemeral-storage",
-})  # fmt: skip
+KNOWN = frozenset(
+    {
+        *OF_CONTAINERS,
+        *COUNTED,
+        "storage",
+        "requests.cpu",
+        "requests.memory",
+        "requests.storage",
+        "requests.ephemeral-storage",
+        "limits.cpu",
+        "limits.memory",
+        "limits.ephemeral-storage",
+    }
+)
 """Names without a prefix that mean something, if not for containers."""
 OF_PODS = ("cpu", "memory")
 """What a pod can say as a whole, besides pages."""
@@ -42,8 +68,13 @@ def is_native(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_extended(name: str) -> bool:
-    """A resource that Kubernetes does not know: devices, licences.  Whole numbers, never overcommitted."""
-    return not is_native(name) and not name.startswith("requests.") and not label_key(f"requests.{name}")
+    """A resource that Kubernetes does not know: devices, licences.  Whole numbers, never
+    overcommitted."""
+    return (
+        not is_native(name)
+        and not name.startswith("requests.")
+        and not label_key(f"requests.{name}")
+    )
 
 
 def is_integer(name: str) -> bool:
@@ -67,7 +98,12 @@ def _container_name(name: str) -> Reasons:
 
 def _any_name(name: str) -> Reasons:
     reasons = label_key(name)
-    if not reasons and "/" not in name and name not in KNOWN and not name.startswith((PAGES, f"requests.{PAGES}")):
+    if (
+        not reasons
+        and "/" not in name
+        and name not in KNOWN
+        and not name.startswith((PAGES, f"requests.{PAGES}"))
+    ):
         return ("must be a standard resource type or fully qualified",)
     return reasons
 
@@ -95,7 +131,9 @@ def _in_pages(name: str, value: Quantity) -> bool:
 def of_container(resources: Tree, claims: Collection[str], path: str, found: Errors) -> None:
     """`resources` of a container in a pod that has these claims on devices."""
     limits, requests = resources.get("limits"), resources.get("requests")
-    if not resources.get("claims") and _right(tuple(limits.items()) if limits else (), tuple(requests.items()) if requests else ()):
+    if not resources.get("claims") and _right(
+        tuple(limits.items()) if limits else (), tuple(requests.items()) if requests else ()
+    ):
         return
     _requirements(resources, _container_names, claims, path, found)
 
@@ -104,7 +142,9 @@ def of_container(resources: Tree, claims: Collection[str], path: str, found: Err
 def _right(limits: tuple[tuple[str, Wire], ...], requests: tuple[tuple[str, Wire], ...]) -> bool:
     """Most containers ask for what others asked for."""
     found: Errors = []
-    _requirements({"limits": dict(limits), "requests": dict(requests)}, _container_names, (), "", found)
+    _requirements(
+        {"limits": dict(limits), "requests": dict(requests)}, _container_names, (), "", found
+    )
     return not found
 
 
@@ -120,7 +160,11 @@ def _pod_names(name: str, path: str, found: Errors) -> None:
 
 
 def _requirements(
-    resources: Tree, check_name: Callable[[str, str, Errors], None], claims: Collection[str], path: str, found: Errors
+    resources: Tree,
+    check_name: Callable[[str, str, Errors], None],
+    claims: Collection[str],
+    path: str,
+    found: Errors,
 ) -> None:
     limits, requests = amounts(resources, "limits"), amounts(resources, "requests")
     for field, given in (("limits", limits), ("requests", requests)):
@@ -131,21 +175,37 @@ def _requirements(
             if given is requests:
                 _against_limit(name, value, limits.get(name), path, found)
     names = limits.keys() | requests.keys()
-    if "cpu" not in names and "memory" not in names and any(name.startswith(PAGES) for name in names):
+    if (
+        "cpu" not in names
+        and "memory" not in names
+        and any(name.startswith(PAGES) for name in names)
+    ):
         found.append(forbidden(path, "HugePages require cpu or memory"))
     if resources.get("claims"):
         _claims(resources["claims"], claims, f"{path}.claims", found)
 
 
-def _against_limit(name: str, request: Quantity, limit: Quantity | None, path: str, found: Errors) -> None:
+def _against_limit(
+    name: str, request: Quantity, limit: Quantity | None, path: str, found: Errors
+) -> None:
     overcommit = is_native(name) and not name.startswith(PAGES)
     if limit is None:
         if not overcommit:
-            found.append(required(f"{path}.limits", "Limit must be set for non overcommitable resources"))
+            found.append(
+                required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+            )
     elif not overcommit and request != limit:
-        found.append(invalid(f"{path}.requests", str(request), f"must be equal to {name} limit of {limit}"))
+        found.append(
+            invalid(f"{path}.requests", str(request), f"must be equal to {name} limit of {limit}")
+        )
     elif request > limit:
-        found.append(invalid(f"{path}.requests", str(request), f"must be less than or equal to {name} limit of {limit}"))
+        found.append(
+            invalid(
+                f"{path}.requests",
+                str(request),
+                f"must be less than or equal to {name} limit of {limit}",
+            )
+        )
 
 
 MOST_NAMED = 100
@@ -158,7 +218,11 @@ def _claims(wanted: Iterable[Tree], there: Collection[str], path: str, found: Er
     parts: Counter[str] = Counter()
     """How many requests of a claim are named."""
     for position, claim in enumerate(wanted):
-        where, name, request = f"{path}[{position}]", claim.get("name") or "", claim.get("request") or ""
+        where, name, request = (
+            f"{path}[{position}]",
+            claim.get("name") or "",
+            claim.get("request") or "",
+        )
         if not name:
             found.append(required(where))
             continue
@@ -167,7 +231,9 @@ def _claims(wanted: Iterable[Tree], there: Collection[str], path: str, found: Er
         else:
             key = f"{name}/{request}" if request else name
             if request:
-                found += [invalid(f"{where}.request", request, reason) for reason in dns_label(request)]
+                found += [
+                    invalid(f"{where}.request", request, reason) for reason in dns_label(request)
+                ]
             if key in seen:
                 found.append(duplicate(where, key))
             elif not request:
@@ -175,8 +241,14 @@ def _claims(wanted: Iterable[Tree], there: Collection[str], path: str, found: Er
             seen.add(key)
             parts[name] += bool(request)
         if name not in there:
-            known = f": {', '.join(sorted(islice(there, MOST_NAMED)))}" if there else " which is empty"
-            found.append(not_found(where, name, f"must be one of the names in pod.spec.resourceClaims{known}"))
+            known = (
+                f": {', '.join(sorted(islice(there, MOST_NAMED)))}" if there else " which is empty"
+            )
+            found.append(
+                not_found(
+                    where, name, f"must be one of the names in pod.spec.resourceClaims{known}"
+                )
+            )
 
 
 def pod_claims(claims: Iterable[Tree], path: str, found: Errors) -> None:
@@ -193,22 +265,42 @@ def pod_claims(claims: Iterable[Tree], path: str, found: Errors) -> None:
             seen.add(name)
         given = [form for form in _CLAIM_FORMS if claim.get(form) is not None]
         if len(given) == len(_CLAIM_FORMS):
-            found.append(invalid(where, claim, "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"))
+            found.append(
+                invalid(
+                    where,
+                    claim,
+                    "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
+                )
+            )
         elif not given:
-            found.append(invalid(where, claim, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"))
+            found.append(
+                invalid(
+                    where,
+                    claim,
+                    "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
+                )
+            )
         for form in given:
-            found += [invalid(f"{where}.{form}", claim[form], reason) for reason in dns_subdomain(claim[form])]
+            found += [
+                invalid(f"{where}.{form}", claim[form], reason)
+                for reason in dns_subdomain(claim[form])
+            ]
 
 
 def of_pod(spec: Tree, path: str, found: Errors) -> None:
-    """`spec.resources` of a pod: it must cover what its containers ask for together, and each of their limits."""
+    """`spec.resources` of a pod: it must cover what its containers ask for together, and each of
+    their limits."""
     resources = spec["resources"]
     if (spec.get("os") or {}).get("name") == "windows":
         found.append(forbidden(path, "may not be set for a windows pod"))
         return
     if resources.get("claims"):
-        found.append(forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level"))
-    there = dict.fromkeys(claim["name"] for claim in spec.get("resourceClaims") or () if claim.get("name"))
+        found.append(
+            forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level")
+        )
+    there = dict.fromkeys(
+        claim["name"] for claim in spec.get("resourceClaims") or () if claim.get("name")
+    )
     _requirements(resources, _pod_names, there, path, found)
     limits, requests = amounts(resources, "limits"), amounts(resources, "requests")
     asked = aggregate(spec, lambda given: amounts(given, "requests"))
@@ -229,12 +321,15 @@ def _cover_limits(spec: Tree, limits: Amounts, path: str, found: Errors) -> None
         for name, own in amounts(container.get("resources") or {}, "limits").items():
             if name in limits and own > limits[name]:
                 why = f"must be less than or equal to pod limits of {limits[name]}"
-                found.append(invalid(f"{path}.containers[{position}][{name}].limits", str(own), why))
+                found.append(
+                    invalid(f"{path}.containers[{position}][{name}].limits", str(own), why)
+                )
 
 
 def aggregate(spec: Tree, part: Callable[[Tree], Amounts]) -> dict[str, Quantity]:
-    """A part of the containers' resources at once: of all that run side by side, or of one init container beside the
-    restartable ones."""
+    """A part of the containers' resources at once: of all that run side by side, or of one init
+    container beside the restartable ones.
+    """
     total: dict[str, Quantity] = {}
     for container in spec.get("containers") or ():
         _add(total, part(container.get("resources") or {}))
@@ -246,7 +341,10 @@ def aggregate(spec: Tree, part: Callable[[Tree], Amounts]) -> dict[str, Quantity
             _add(total, requests)
             _add(beside, requests)
             requests = {}
-        _raise_to(peak, {name: value + beside.get(name, ZERO) for name, value in requests.items()} or beside)
+        _raise_to(
+            peak,
+            {name: value + beside.get(name, ZERO) for name, value in requests.items()} or beside,
+        )
     _raise_to(total, peak)
     return total
 

@@ -1,4 +1,5 @@
-"""What processes may do: users, profiles, kernel parameters.  Whether a container may be privileged is the cluster's to say."""
+"""What processes may do: users, profiles, kernel parameters.  Whether a container may be privileged
+is the cluster's to say."""
 
 from __future__ import annotations
 
@@ -23,10 +24,20 @@ LONGEST_PROFILE = 4095
 """Bytes of a path of AppArmor's."""
 _is_sysctl = re.compile(SYSCTL[1:-1]).fullmatch
 _IDS = ("runAsUser", "runAsGroup")
-_OF_IPC = frozenset({
-    "kernel.sem", "kernel.shmall", "kernel.shmmax", "kernel.shmmni", "kernel.shm_rmid_forced", "kernel.shm", "kernel.msgmax",
-    "kernel.msgmnb", "kernel.msgmni", "kernel.msg",
-})  # fmt: skip
+_OF_IPC = frozenset(
+    {
+        "kernel.sem",
+        "kernel.shmall",
+        "kernel.shmmax",
+        "kernel.shmmni",
+        "kernel.shm_rmid_forced",
+        "kernel.shm",
+        "kernel.msgmax",
+        "kernel.msgmnb",
+        "kernel.msgmni",
+        "kernel.msg",
+    }
+)
 
 
 def container(context: Tree, path: str, host_users: bool, found: Errors) -> None:
@@ -37,7 +48,9 @@ def container(context: Tree, path: str, host_users: bool, found: Errors) -> None
         if mount not in PROC_MOUNTS:
             found.append(not_supported(f"{path}.procMount", mount, PROC_MOUNTS))
         elif mount == "Unmasked" and host_users:
-            found.append(invalid(f"{path}.procMount", mount, "`hostUsers` must be false to use `Unmasked`"))
+            found.append(
+                invalid(f"{path}.procMount", mount, "`hostUsers` must be false to use `Unmasked`")
+            )
     if context.get("allowPrivilegeEscalation") is False:
         _escalation(context, path, found)
     _profiles(context, path, found)
@@ -46,7 +59,13 @@ def container(context: Tree, path: str, host_users: bool, found: Errors) -> None
 def _escalation(context: Tree, path: str, found: Errors) -> None:
     """Nobody who may do all can be kept from more."""
     if context.get("privileged"):
-        found.append(invalid(path, context, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"))
+        found.append(
+            invalid(
+                path,
+                context,
+                "cannot set `allowPrivilegeEscalation` to false and `privileged` to true",
+            )
+        )
     for capability in (context.get("capabilities") or {}).get("add") or ():
         if capability == "CAP_SYS_ADMIN":
             why = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
@@ -68,13 +87,22 @@ def pod(spec: Tree, path: str, options: Options, found: Errors) -> None:
         return
     if context.get("sysctls"):
         _sysctls(context["sysctls"], spec, f"{path}.sysctls", found)
-    for field, choices in (("fsGroupChangePolicy", GROUP_CHANGES), ("supplementalGroupsPolicy", GROUP_POLICIES)):
+    for field, choices in (
+        ("fsGroupChangePolicy", GROUP_CHANGES),
+        ("supplementalGroupsPolicy", GROUP_POLICIES),
+    ):
         if context.get(field) is not None:
             one_of(context[field], choices, f"{path}.{field}", found, known=True)
     _profiles(context, path, found)
     if context.get("seLinuxChangePolicy") is not None:
         allowed: tuple[str, ...] = LABEL_CHANGES[1:] if options.features else LABEL_CHANGES
-        one_of(context["seLinuxChangePolicy"], allowed, f"{path}.seLinuxChangePolicy", found, known=True)
+        one_of(
+            context["seLinuxChangePolicy"],
+            allowed,
+            f"{path}.seLinuxChangePolicy",
+            found,
+            known=True,
+        )
 
 
 def _ids(context: Tree, fields: tuple[str, ...], path: str, found: Errors) -> None:
@@ -100,15 +128,27 @@ def _seccomp(profile: Tree, path: str, found: Errors) -> None:
     elif kind not in PROFILES:
         found.append(not_supported(f"{path}.type", kind, PROFILES))
     if kind == "Localhost" and local is None:
-        found.append(required(f"{path}.localhostProfile", "must be set when seccomp type is Localhost"))
+        found.append(
+            required(f"{path}.localhostProfile", "must be set when seccomp type is Localhost")
+        )
     elif kind == "Localhost" and local is not None:
         descending(local, f"{path}.localhostProfile", found)
     elif local is not None:
-        found.append(invalid(f"{path}.localhostProfile", profile, "can only be set when seccomp type is Localhost"))
+        found.append(
+            invalid(
+                f"{path}.localhostProfile",
+                profile,
+                "can only be set when seccomp type is Localhost",
+            )
+        )
 
 
 def _app_armor(profile: Tree, path: str, found: Errors) -> None:
-    kind, local, where = profile.get("type") or "", profile.get("localhostProfile"), f"{path}.localhostProfile"
+    kind, local, where = (
+        profile.get("type") or "",
+        profile.get("localhostProfile"),
+        f"{path}.localhostProfile",
+    )
     if not kind:
         found.append(required(f"{path}.type", "type is required when appArmorProfile is set"))
     elif kind not in PROFILES:
@@ -126,14 +166,21 @@ def _app_armor(profile: Tree, path: str, found: Errors) -> None:
 
 
 def _sysctls(entries: list[Tree], spec: Tree, path: str, found: Errors) -> None:
-    """Kernel parameters, of which a pod that shares what they belong to with its node cannot have its own."""
+    """Kernel parameters, of which a pod that shares what they belong to with its node cannot have
+    its own."""
     seen: set[str] = set()
     for position, entry in enumerate(entries):
         name, where = entry.get("name") or "", f"{path}[{position}].name"
         if not name:
             found.append(required(where))
         elif len(name) > LONGEST_SYSCTL or _is_sysctl(name) is None:
-            found.append(invalid(where, name, f"must have at most {LONGEST_SYSCTL} characters and match regex {SYSCTL}"))
+            found.append(
+                invalid(
+                    where,
+                    name,
+                    f"must have at most {LONGEST_SYSCTL} characters and match regex {SYSCTL}",
+                )
+            )
         elif name in seen:
             found.append(duplicate(where, name))
         seen.add(name)

@@ -25,13 +25,21 @@ def signer_name(name: str, path: str, found: Errors) -> None:
         return
     domain, slash, rest = name.partition("/")
     if not slash or "/" in rest:
-        found.append(invalid(path, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'"))
+        found.append(
+            invalid(
+                path,
+                name,
+                "must be a fully qualified domain and path of the form 'example.com/signer-name'",
+            )
+        )
         return
     if len(domain) > LONGEST_DOMAIN:
         found.append(too_long(path, LONGEST_DOMAIN))
     _labels(domain, dns_label, path, found)
     if "." not in domain:
-        found.append(invalid(path, domain, "should be a domain with at least two segments separated by dots"))
+        found.append(
+            invalid(path, domain, "should be a domain with at least two segments separated by dots")
+        )
     _labels(rest, dns_subdomain, path, found)
     if len(name) > LONGEST_NAME:
         found.append(too_long(path, LONGEST_NAME))
@@ -42,5 +50,8 @@ def _labels(text: str, grammar: Callable[[str], Reasons], path: str, found: Erro
     for label in text.split("."):
         reasons = grammar(label)
         if reasons:
-            found += [invalid(path, text, f"validating label {quoted(label)}: {reason}") for reason in reasons]
+            found += [
+                invalid(path, text, f"validating label {quoted(label)}: {reason}")
+                for reason in reasons
+            ]
             return

@@ -7,7 +7,17 @@ from functools import lru_cache
 from hekla.api.text.fielderrors import forbidden, invalid
 from hekla.api.text.fieldrules import Errors, Tree, check_annotations, label_key, labels, one_of
 from hekla.api.text.syntax import dns_label, dns_subdomain
-from hekla.podrules import containers, environment, hosting, placement, profiles, resources, security, systems, volumes
+from hekla.podrules import (
+    containers,
+    environment,
+    hosting,
+    placement,
+    profiles,
+    resources,
+    security,
+    systems,
+    volumes,
+)
 from hekla.podrules.options import Options
 from hekla.podrules.walking import containers_of
 
@@ -27,7 +37,12 @@ def template(value: Tree, path: str, options: Options, found: Errors) -> None:
     pod_spec(spec, f"{path}.spec", options, found)
     profiles.agreement(given, spec, f"{path}.spec", found)
     if spec.get("ephemeralContainers"):
-        found.append(forbidden(f"{path}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template"))
+        found.append(
+            forbidden(
+                f"{path}.spec.ephemeralContainers",
+                "ephemeral containers not allowed in pod template",
+            )
+        )
 
 
 def around(metadata: Tree, spec: Tree, found: Errors) -> None:
@@ -65,11 +80,15 @@ def pod_spec(spec: Tree, path: str, options: Options, found: Errors) -> None:
     if spec.get("affinity"):
         placement.affinity(spec["affinity"], f"{path}.affinity", found)
     if spec.get("dnsConfig") is not None or spec.get("dnsPolicy") == "None":
-        hosting.lookups(spec.get("dnsConfig"), spec.get("dnsPolicy"), f"{path}.dnsConfig", options, found)
+        hosting.lookups(
+            spec.get("dnsConfig"), spec.get("dnsPolicy"), f"{path}.dnsConfig", options, found
+        )
     if "schedulingGates" in spec or "readinessGates" in spec:
         _gates(spec, path, found)
     if spec.get("topologySpreadConstraints"):
-        placement.topology_spread(spec["topologySpreadConstraints"], f"{path}.topologySpreadConstraints", options, found)
+        placement.topology_spread(
+            spec["topologySpreadConstraints"], f"{path}.topologySpreadConstraints", options, found
+        )
     if systems.has_options(spec):
         systems.host_processes(spec, path, found)
     if spec.get("hostUsers") is False:
@@ -90,7 +109,10 @@ def pod_spec(spec: Tree, path: str, options: Options, found: Errors) -> None:
 def _gates(spec: Tree, path: str, found: Errors) -> None:
     for position, gate in enumerate(spec.get("readinessGates") or ()):
         kind = gate.get("conditionType") or ""
-        found += [invalid(f"{path}.readinessGates[{position}].conditionType", kind, reason) for reason in label_key(kind)]
+        found += [
+            invalid(f"{path}.readinessGates[{position}].conditionType", kind, reason)
+            for reason in label_key(kind)
+        ]
     seen: set[str] = set()
     for position, gate in enumerate(spec.get("schedulingGates") or ()):
         name, where = gate.get("name") or "", f"{path}.schedulingGates[{position}]"
@@ -100,7 +122,11 @@ def _gates(spec: Tree, path: str, found: Errors) -> None:
 
 def _own_users(spec: Tree, path: str, found: Errors) -> None:
     """A pod with users of its own shares nothing with its node that they could not tell apart."""
-    for field, shown in (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):
+    for field, shown in (
+        ("hostNetwork", "hostNetwork"),
+        ("hostPID", "HostPID"),
+        ("hostIPC", "HostIPC"),
+    ):
         if spec.get(field):
             found.append(forbidden(f"{path}.{shown}", "when `hostUsers` is false"))
     for container, where in containers_of(spec, path):
@@ -115,22 +141,39 @@ _subdomain = lru_cache(maxsize=4096)(dns_subdomain)
 def _names(spec: Tree, path: str, found: Errors) -> None:
     for field in ("serviceAccountName", "nodeName"):
         if spec.get(field):
-            found += [invalid(f"{path}.{field}", spec[field], reason) for reason in _subdomain(spec[field])]
+            found += [
+                invalid(f"{path}.{field}", spec[field], reason)
+                for reason in _subdomain(spec[field])
+            ]
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= LARGEST_DEADLINE:
-        found.append(invalid(f"{path}.activeDeadlineSeconds", deadline, f"must be between 1 and {LARGEST_DEADLINE}, inclusive"))
+        found.append(
+            invalid(
+                f"{path}.activeDeadlineSeconds",
+                deadline,
+                f"must be between 1 and {LARGEST_DEADLINE}, inclusive",
+            )
+        )
     for field in ("hostname", "subdomain"):
         if spec.get(field):
-            found += [invalid(f"{path}.{field}", spec[field], reason) for reason in dns_label(spec[field])]
+            found += [
+                invalid(f"{path}.{field}", spec[field], reason) for reason in dns_label(spec[field])
+            ]
     if spec.get("tolerations"):
         placement.tolerations(spec["tolerations"], f"{path}.tolerations", found)
     if spec.get("hostAliases"):
         hosting.aliases(spec["hostAliases"], f"{path}.hostAliases", found)
-    rank, runtime, preemption = spec.get("priorityClassName"), spec.get("runtimeClassName"), spec.get("preemptionPolicy")
+    rank, runtime, preemption = (
+        spec.get("priorityClassName"),
+        spec.get("runtimeClassName"),
+        spec.get("preemptionPolicy"),
+    )
     if rank:
         found += [invalid(f"{path}.priorityClassName", rank, reason) for reason in _subdomain(rank)]
     if runtime is not None:
-        found += [invalid(f"{path}.runtimeClassName", runtime, reason) for reason in _subdomain(runtime)]
+        found += [
+            invalid(f"{path}.runtimeClassName", runtime, reason) for reason in _subdomain(runtime)
+        ]
     if preemption is not None and preemption not in PREEMPTION:
         one_of(preemption, PREEMPTION, f"{path}.preemptionPolicy", found, needed=True)
 
@@ -144,13 +187,18 @@ def _group(group: Tree, path: str, found: Errors) -> None:
 
 
 def pods_alone(spec: Tree, path: str, found: Errors) -> None:
-    """What is refused of pods and let through in templates: blanks round an image, and the token of an account that is not named."""
+    """What is refused of pods and let through in templates: blanks round an image, and the token of
+    an account that is not named."""
     if not spec.get("serviceAccountName"):
         for position, volume in enumerate(spec.get("volumes") or ()):
             for index, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
                 if source.get("serviceAccountToken") is not None:
-                    where = f"{path}.volumes[{position}].projected.sources[{index}].serviceAccountToken"
-                    found.append(forbidden(where, "must not be specified when serviceAccountName is not set"))
+                    where = (
+                        f"{path}.volumes[{position}].projected.sources[{index}].serviceAccountToken"
+                    )
+                    found.append(
+                        forbidden(where, "must not be specified when serviceAccountName is not set")
+                    )
     images(spec, path, found)
 
 

@@ -23,11 +23,20 @@ _OF_PODS = (
     ("securityContext.supplementalGroupsPolicy", "supplementalGroupsPolicy"),
     ("securityContext.seLinuxChangePolicy", "seLinuxChangePolicy"),
 )  # fmt: skip
-"""Path below the spec, and the field of the security context that it is (none: it is one of the spec)."""
+"""Path below the spec, and the field of the security context that it is (none: it is one of the
+spec)."""
 _OF_CONTAINERS = (
-    "appArmorProfile", "seLinuxOptions", "seccompProfile", "capabilities", "readOnlyRootFilesystem", "privileged",
-    "allowPrivilegeEscalation", "procMount", "runAsUser", "runAsGroup",
-)  # fmt: skip
+    "appArmorProfile",
+    "seLinuxOptions",
+    "seccompProfile",
+    "capabilities",
+    "readOnlyRootFilesystem",
+    "privileged",
+    "allowPrivilegeEscalation",
+    "procMount",
+    "runAsUser",
+    "runAsGroup",
+)
 _EMPTY_IS_NONE = frozenset({"hostPID", "hostIPC", "sysctls"})
 _has_control = re.compile(r"[\x00-\x1f\x7f]").search
 _is_netbios = re.compile(r'[^\\/:*?"<>|.][^\\/:*?"<>|]{0,14}').fullmatch
@@ -52,10 +61,20 @@ def check(spec: Tree, path: str, found: Errors) -> None:
 
 def _linux(spec: Tree, path: str, found: Errors) -> None:
     if (spec.get("securityContext") or {}).get("windowsOptions") is not None:
-        found.append(forbidden(f"{path}.securityContext.windowsOptions", "windows options cannot be set for a linux pod"))
+        found.append(
+            forbidden(
+                f"{path}.securityContext.windowsOptions",
+                "windows options cannot be set for a linux pod",
+            )
+        )
     for container, where in containers_of(spec, path):
         if (container.get("securityContext") or {}).get("windowsOptions") is not None:
-            found.append(forbidden(f"{where}.securityContext.windowsOptions", "windows options cannot be set for a linux pod"))
+            found.append(
+                forbidden(
+                    f"{where}.securityContext.windowsOptions",
+                    "windows options cannot be set for a linux pod",
+                )
+            )
 
 
 def _windows(spec: Tree, path: str, found: Errors) -> None:
@@ -66,21 +85,43 @@ def _windows(spec: Tree, path: str, found: Errors) -> None:
             found.append(forbidden(f"{path}.{where}", NOT_ON_WINDOWS))
     for container, where in containers_of(spec, path):
         own = container.get("securityContext") or {}
-        found += [forbidden(f"{where}.securityContext.{field}", NOT_ON_WINDOWS) for field in _OF_CONTAINERS if own.get(field) is not None]
+        found += [
+            forbidden(f"{where}.securityContext.{field}", NOT_ON_WINDOWS)
+            for field in _OF_CONTAINERS
+            if own.get(field) is not None
+        ]
 
 
 def windows_options(options: Tree, path: str, found: Errors) -> None:
-    name, credentials, user = options.get("gmsaCredentialSpecName"), options.get("gmsaCredentialSpec"), options.get("runAsUserName")
+    name, credentials, user = (
+        options.get("gmsaCredentialSpecName"),
+        options.get("gmsaCredentialSpec"),
+        options.get("runAsUserName"),
+    )
     if name is not None:
-        found += [invalid(f"{path}.gmsaCredentialSpecName", name, reason) for reason in dns_subdomain(name)]
+        found += [
+            invalid(f"{path}.gmsaCredentialSpecName", name, reason)
+            for reason in dns_subdomain(name)
+        ]
     if credentials is not None:
         where = f"{path}.gmsaCredentialSpec"
         if not credentials:
-            found.append(invalid(where, credentials, "gmsaCredentialSpec cannot be an empty string"))
+            found.append(
+                invalid(where, credentials, "gmsaCredentialSpec cannot be an empty string")
+            )
         elif len(credentials.encode()) > LARGEST_CREDENTIALS * 1024:
-            found.append(invalid(where, credentials, f"gmsaCredentialSpec size must be under {LARGEST_CREDENTIALS} KiB"))
+            found.append(
+                invalid(
+                    where,
+                    credentials,
+                    f"gmsaCredentialSpec size must be under {LARGEST_CREDENTIALS} KiB",
+                )
+            )
     if user is not None:
-        found += [invalid(f"{path}.runAsUserName", user, f"runAsUserName{reason}") for reason in _user_reasons(user)]
+        found += [
+            invalid(f"{path}.runAsUserName", user, f"runAsUserName{reason}")
+            for reason in _user_reasons(user)
+        ]
 
 
 def _user_reasons(text: str) -> list[str]:

@@ -18,7 +18,16 @@ from hekla.podrules.paths import descending
 
 Volumes = Mapping[str, Tree]
 """Those that can be mounted, by name."""
-HOST_PATHS = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
+HOST_PATHS = (
+    "",
+    "BlockDevice",
+    "CharDevice",
+    "Directory",
+    "DirectoryOrCreate",
+    "File",
+    "FileOrCreate",
+    "Socket",
+)
 PULL = ("Always", "IfNotPresent", "Never")
 CACHING = ("None", "ReadOnly", "ReadWrite")
 DISKS = ("Dedicated", "Managed", "Shared")
@@ -28,8 +37,11 @@ LONGEST_TENANT, LONGEST_PORTAL = 64, 64
 ADDRESSES = "must be a host:port pair or multiple pairs separated by commas"
 TOO_MANY = "may not specify more than 1 volume type"
 _IQN = ("iqn", "eui", "naa")
-_is_iscsi = re.compile(r"iqn.*iqn\.\d{4}-\d{2}\.[A-Za-z0-9.-]+:[^,;*&$|\s]+|iqn\.\d{4}-\d{2}\.[A-Za-z0-9.-]+:[^,;*&$|\s]+"
-                       r"|eui.[A-Za-z0-9]{16}|naa.[A-Za-z0-9]{32}", re.ASCII).fullmatch  # fmt: skip
+_is_iscsi = re.compile(
+    r"iqn.*iqn\.\d{4}-\d{2}\.[A-Za-z0-9.-]+:[^,;*&$|\s]+|iqn\.\d{4}-\d{2}\.[A-Za-z0-9.-]+:[^,;*&$|\s]+"
+    r"|eui.[A-Za-z0-9]{16}|naa.[A-Za-z0-9]{32}",
+    re.ASCII,
+).fullmatch
 _is_address = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*):[^:\[\]]*").fullmatch
 
 
@@ -49,19 +61,29 @@ def sound(volumes: Iterable[Tree], path: str, options: Options, found: Errors) -
 
 def made_for(pod: str, volumes: Iterable[Tree], path: str, found: Errors) -> None:
     """Claims that are made for a pod are called by its name, and are not another volume's."""
-    made = [f"{pod}-{volume.get('name') or ''}" for volume in volumes if volume.get("ephemeral") is not None]
+    made = [
+        f"{pod}-{volume.get('name') or ''}"
+        for volume in volumes
+        if volume.get("ephemeral") is not None
+    ]
     for position, volume in enumerate(volumes if pod and made else ()):
-        name, claim = volume.get("name") or "", (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        name, claim = (
+            volume.get("name") or "",
+            (volume.get("persistentVolumeClaim") or {}).get("claimName"),
+        )
         if volume.get("ephemeral") is not None and name:
             for reason in dns_subdomain(f"{pod}-{name}"):
-                found.append(invalid(f"{path}[{position}].name", name, f'PVC name "{pod}-{name}": {reason}'))
+                found.append(
+                    invalid(f"{path}[{position}].name", name, f'PVC name "{pod}-{name}": {reason}')
+                )
         if claim in made:
             why = "must not reference a PVC that gets created for an ephemeral volume"
             found.append(invalid(f"{path}[{position}].persistentVolumeClaim.claimName", claim, why))
 
 
 def _source(volume: Tree, path: str, options: Options, found: Errors) -> None:
-    """What a volume entry holds besides its name; of several sources the first of the order below is taken for it."""
+    """What a volume entry holds besides its name; of several sources the first of the order below
+    is taken for it."""
     given = [kind for kind in volume if kind in _SOURCES and volume[kind] is not None]
     if len(given) > 1:
         given.sort(key=_ORDER.__getitem__)
@@ -70,7 +92,9 @@ def _source(volume: Tree, path: str, options: Options, found: Errors) -> None:
         _SOURCES[kind](volume[kind], f"{path}.{_NAMED.get(kind, kind)}", options, found)
     if volume.get("iscsi") is not None and volume["iscsi"].get("initiatorName") is not None:
         _portal(volume, f"{path}.name", found)
-    found += [forbidden(f"{path}.{_EXTRA_NAMED.get(extra, extra)}", TOO_MANY) for extra in given[1:]]
+    found += [
+        forbidden(f"{path}.{_EXTRA_NAMED.get(extra, extra)}", TOO_MANY) for extra in given[1:]
+    ]
 
 
 def _portal(volume: Tree, path: str, found: Errors) -> None:
@@ -97,7 +121,9 @@ def _secret_named(body: Tree, path: str, found: Errors) -> None:
 def _empty(body: Tree, path: str, options: Options, found: Errors) -> None:
     limit = body.get("sizeLimit")
     if limit is not None and Quantity.parse(limit) < ZERO:
-        found.append(forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity"))
+        found.append(
+            forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity")
+        )
 
 
 def host_path(body: Tree, path: str, found: Errors) -> None:
@@ -129,7 +155,9 @@ def _disk(field: str) -> Callable[[Tree, str, Options, Errors], None]:
             found.append(required(f"{path}.{field}"))
         partition = body.get("partition") or 0
         if not 0 <= partition <= 255:
-            found.append(invalid(f"{path}.partition", partition, "must be between 1 and 255, inclusive"))
+            found.append(
+                invalid(f"{path}.partition", partition, "must be between 1 and 255, inclusive")
+            )
 
     return check
 
@@ -150,7 +178,9 @@ def _iscsi(body: Tree, path: str, options: Options, found: Errors) -> None:
         _initiator(name, f"{path}.iqn", found)
     if not 0 <= lun <= 255:
         found.append(invalid(f"{path}.lun", lun, "must be between 0 and 255, inclusive"))
-    if (body.get("chapAuthDiscovery") or body.get("chapAuthSession")) and body.get("secretRef") is None:
+    if (body.get("chapAuthDiscovery") or body.get("chapAuthSession")) and body.get(
+        "secretRef"
+    ) is None:
         found.append(required(f"{path}.secretRef"))
     if initiator is not None:
         _initiator(initiator, f"{path}.initiatorname", found)
@@ -168,7 +198,11 @@ def _flocker(body: Tree, path: str, options: Options, found: Errors) -> None:
     if not name and not uid:
         found.append(required(path, "one of datasetName and datasetUUID is required"))
     if name and uid:
-        found.append(invalid(path, "resource", "datasetName and datasetUUID can not be specified simultaneously"))
+        found.append(
+            invalid(
+                path, "resource", "datasetName and datasetUUID can not be specified simultaneously"
+            )
+        )
     if "/" in name:
         found.append(invalid(f"{path}.datasetName", name, "must not contain '/'"))
 
@@ -184,9 +218,18 @@ def _quobyte(body: Tree, path: str, options: Options, found: Errors) -> None:
     if not registry:
         found.append(required(f"{path}.registry", ADDRESSES))
     elif len(body.get("tenant") or "") > LONGEST_TENANT:
-        found.append(required(f"{path}.tenant", f"must be a UUID and may not exceed a length of {LONGEST_TENANT} characters"))
+        found.append(
+            required(
+                f"{path}.tenant",
+                f"must be a UUID and may not exceed a length of {LONGEST_TENANT} characters",
+            )
+        )
     else:
-        found += [invalid(f"{path}.registry", registry, ADDRESSES) for pair in registry.split(",") if not _is_address(pair)]
+        found += [
+            invalid(f"{path}.registry", registry, ADDRESSES)
+            for pair in registry.split(",")
+            if not _is_address(pair)
+        ]
     if not body.get("volume"):
         found.append(required(f"{path}.volume"))
 
@@ -194,9 +237,17 @@ def _quobyte(body: Tree, path: str, options: Options, found: Errors) -> None:
 def _fibre(body: Tree, path: str, options: Options, found: Errors) -> None:
     names, ids, lun = body.get("targetWWNs") or [], body.get("wwids") or [], body.get("lun")
     if not names and not ids:
-        found.append(required(f"{path}.targetWWNs", "must specify either targetWWNs or wwids, but not both"))
+        found.append(
+            required(f"{path}.targetWWNs", "must specify either targetWWNs or wwids, but not both")
+        )
     if names and ids:
-        found.append(invalid(f"{path}.targetWWNs", names, "targetWWNs and wwids can not be specified simultaneously"))
+        found.append(
+            invalid(
+                f"{path}.targetWWNs",
+                names,
+                "targetWWNs and wwids can not be specified simultaneously",
+            )
+        )
     if names and lun is None:
         found.append(required(f"{path}.lun", "lun is required if targetWWNs is specified"))
     elif names and lun is not None and not 0 <= lun <= 255:
@@ -209,12 +260,23 @@ def _flexible(body: Tree, path: str, options: Options, found: Errors) -> None:
     for key in body.get("options") or ():
         prefix = "." + key.partition("/")[0].lower()
         if prefix.endswith((".kubernetes.io", ".k8s.io")):
-            found.append(invalid(f"{path}.options[{key}]", key, "kubernetes.io and k8s.io namespaces are reserved"))
+            found.append(
+                invalid(
+                    f"{path}.options[{key}]",
+                    key,
+                    "kubernetes.io and k8s.io namespaces are reserved",
+                )
+            )
 
 
 def _azure_disk(body: Tree, path: str, options: Options, found: Errors) -> None:
-    address, kind = body.get("diskURI") or "", "Shared" if body.get("kind") is None else body["kind"]
-    found += [required(f"{path}.{field}") for field in ("diskName", "diskURI") if not body.get(field)]
+    address, kind = (
+        body.get("diskURI") or "",
+        "Shared" if body.get("kind") is None else body["kind"],
+    )
+    found += [
+        required(f"{path}.{field}") for field in ("diskName", "diskURI") if not body.get(field)
+    ]
     if body.get("cachingMode") is not None:
         one_of(body["cachingMode"], CACHING, f"{path}.cachingMode", found, known=True)
     one_of(kind, DISKS, f"{path}.kind", found, known=True)
@@ -228,7 +290,9 @@ def _storage_os(body: Tree, path: str, options: Options, found: Errors) -> None:
     namespace = body.get("volumeNamespace") or ""
     named(body.get("volumeName"), dns_label, f"{path}.volumeName", found)
     if namespace:
-        found += [invalid(f"{path}.volumeNamespace", namespace, reason) for reason in dns_label(namespace)]
+        found += [
+            invalid(f"{path}.volumeNamespace", namespace, reason) for reason in dns_label(namespace)
+        ]
     _secret_named(body, path, found)
 
 
@@ -238,7 +302,10 @@ def _driver(body: Tree, path: str, options: Options, found: Errors) -> None:
     if secret is not None and not secret.get("name"):
         found.append(required(f"{path}.nodePublishSecretRef.name"))
     elif secret is not None:
-        found += [invalid(f"{path}.name", secret["name"], reason) for reason in dns_subdomain(secret["name"])]
+        found += [
+            invalid(f"{path}.name", secret["name"], reason)
+            for reason in dns_subdomain(secret["name"])
+        ]
 
 
 def _ephemeral(body: Tree, path: str, options: Options, found: Errors) -> None:

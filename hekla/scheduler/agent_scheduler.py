@@ -1,8 +1,10 @@
-"""`hekla agent-scheduler`: pods by themselves, one after another, for work that cannot wait for a queue's turn.
+"""`hekla agent-scheduler`: pods by themselves, one after another, for work that cannot wait for a
+queue's turn.
 
-The same engine and the same loop as the batch scheduler's, without queues, groups and gangs: each pod of its scheduler name is a job
-of one.  What shares the nodes with it is another scheduler, so the two divide them by NodeShards.  Upstream runs several workers that
-bind from snapshots of their own and look for conflicts before each bind; here one loop has one view, in which there are none.
+The same engine and the same loop as the batch scheduler's, without queues, groups and gangs: each
+pod of its scheduler name is a job of one.  What shares the nodes with it is another scheduler, so
+the two divide them by NodeShards.  Upstream runs several workers that bind from snapshots of their
+own and look for conflicts before each bind; here one loop has one view, in which there are none.
 Reference: scheduler-core 7.
 """
 
@@ -33,7 +35,10 @@ from hekla.scheduler.metrics import PREFIX, Durations
 from hekla.scheduler.policy_file import PolicyFile, PolicyFileError
 
 NAME = "agent-scheduler"
-POLICY = {"actions": "allocate, backfill", "tiers": [{"plugins": [{"name": "predicates"}, {"name": "nodeorder"}]}]}
+POLICY = {
+    "actions": "allocate, backfill",
+    "tiers": [{"plugins": [{"name": "predicates"}, {"name": "nodeorder"}]}],
+}
 """Upstream's `allocate` serves pods that ask for nothing too; here that is backfill's."""
 
 
@@ -45,7 +50,11 @@ def with_backfill(policy: Policy) -> Policy:
 
 
 def workers(count: object) -> str | None:
-    return None if isinstance(count, int) and count > 0 else "scheduler-worker-count must be greater than 0"
+    return (
+        None
+        if isinstance(count, int) and count > 0
+        else "scheduler-worker-count must be greater than 0"
+    )
 
 
 FLAGS = (
@@ -56,8 +65,20 @@ FLAGS = (
     *gate_flags(),
     Flag("scheduler-name", TEXT, NAME, "the schedulerName of the pods that are scheduled here"),
     Flag("scheduler-conf", TEXT, "", "the policy file"),
-    Flag("scheduler-worker-count", WHOLE, 1, "accepted for compatibility; one loop places all pods", check=workers),
-    Flag("scheduler-sharding-mode", TEXT, NONE, "what NodeShards mean: none, hard or soft", check=one_of(*MODES)),
+    Flag(
+        "scheduler-worker-count",
+        WHOLE,
+        1,
+        "accepted for compatibility; one loop places all pods",
+        check=workers,
+    ),
+    Flag(
+        "scheduler-sharding-mode",
+        TEXT,
+        NONE,
+        "what NodeShards mean: none, hard or soft",
+        check=one_of(*MODES),
+    ),
     Flag("scheduler-sharding-name", TEXT, NAME, "the NodeShard of this scheduler"),
     Flag("cache-dumper", YES_NO, True, "accepted for compatibility"),
     *OF_BOTH,
@@ -65,14 +86,26 @@ FLAGS = (
 
 PERIOD = 1.0
 _BOUNDS = [5.0 * 2**step for step in range(15)]
-CYCLE = Durations(PREFIX + "worker_scheduling_cycle_duration_milliseconds", "One cycle", buckets=_BOUNDS)
-SNAPSHOT = Durations(PREFIX + "update_snapshot_duration_milliseconds", "The opening of a cycle", buckets=_BOUNDS)
+CYCLE = Durations(
+    PREFIX + "worker_scheduling_cycle_duration_milliseconds", "One cycle", buckets=_BOUNDS
+)
+SNAPSHOT = Durations(
+    PREFIX + "update_snapshot_duration_milliseconds", "The opening of a cycle", buckets=_BOUNDS
+)
 
 
 def state_for(name: str, mode: str = NONE, shard: str = NAME) -> State:
     """A state in which each pod of that scheduler name is a job, in a queue that is always open."""
-    state = State(scheduler_names=[], lone_schedulers=[name], default_queue=name, shard_mode=mode, shard_name=shard)
-    state.upsert_queue({"metadata": {"name": name}, "spec": {"weight": 1}, "status": {"state": "Open"}})
+    state = State(
+        scheduler_names=[],
+        lone_schedulers=[name],
+        default_queue=name,
+        shard_mode=mode,
+        shard_name=shard,
+    )
+    state.upsert_queue(
+        {"metadata": {"name": name}, "spec": {"weight": 1}, "status": {"state": "Open"}}
+    )
     return state
 
 
@@ -91,8 +124,17 @@ async def work(daemon: Daemon) -> None:
         raise DaemonError(str(error)) from error
     state = state_for(name, options.scheduler_sharding_mode, options.scheduler_sharding_name)
     recorder = Recorder(daemon.client, name)
-    scheduler = Scheduler(daemon.client, state, policy, recorder, name, PERIOD, batch=False,
-                          selector=NodeSelector.parse(options.node_selector), stuck_after=options.stuck_after)  # fmt: skip
+    scheduler = Scheduler(
+        daemon.client,
+        state,
+        policy,
+        recorder,
+        name,
+        PERIOD,
+        batch=False,
+        selector=NodeSelector.parse(options.node_selector),
+        stuck_after=options.stuck_after,
+    )
     scheduler.worker, scheduler.stages.opening = CYCLE, SNAPSHOT
     try:
         await scheduler.feed.start()

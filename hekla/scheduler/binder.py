@@ -1,7 +1,8 @@
 """Carries the engine's decisions to the API server, many at once, while the next cycle computes.
 
-What the server refuses flows back into the state: a pod whose bind failed is pending again.  After a connection that broke in
-the middle of a bind nobody knows whether it was done, so the pod is read: the truth is on the server.
+What the server refuses flows back into the state: a pod whose bind failed is pending again.  After
+a connection that broke in the middle of a bind nobody knows whether it was done, so the pod is
+read: the truth is on the server.
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ from prometheus_client import Histogram
 from hekla.api import nodeinfo, scheduling, shard, topology
 from hekla.api.kubernetes import claims, core, policy, priority, resource, storage
 from hekla.api.names import WAITING
-from hekla.engine.model.decisions import Bind, Decisions, Event, Evict, PodCondition, QueueStatus, ShardStatus
+from hekla.engine.model.decisions import (
+    Bind,
+    Decisions,
+    Event,
+    Evict,
+    PodCondition,
+    QueueStatus,
+    ShardStatus,
+)
 from hekla.engine.model.state import State
 from hekla.engine.model.tasks import Status
 from hekla.kube.client import Client
@@ -43,12 +52,15 @@ NOT_PLACED = ("", "Pending", "Inqueue", "Unknown")
 LOST = (ApiError, TransportError)
 
 STANDS = 0.3
-"""Seconds for which a reason to wait must stand before it is written on the pod.  While a gang's pods are being made the reason
-changes with each of them; writing every one cost five writes a pod, more than all the rest of its way."""
+"""Seconds for which a reason to wait must stand before it is written on the pod.  While a gang's
+pods are being made the reason changes with each of them; writing every one cost five writes a pod,
+more than all the rest of its way.
+"""
 QUEUES_GATHERED = 1.0
 """Seconds for which what a queue holds is gathered."""
 LONGEST_HELD = 3.0
-"""Seconds after which a reason is written even if it keeps changing; and for which it must stand where the server is busy."""
+"""Seconds after which a reason is written even if it keeps changing; and for which it must stand
+where the server is busy."""
 LONGEST_SILENCE = 10.0
 """Seconds after which pods and groups are told why they wait, however busy the server is."""
 
@@ -76,10 +88,20 @@ class Complaint(NamedTuple):
 
 
 class Binder:
-    """Writes decisions; `state_changed` is called when something came back that the next cycle must know."""
+    """Writes decisions; `state_changed` is called when something came back that the next cycle must
+    know."""
 
-    def __init__(self, client: Client, state: State, recorder: Recorder, scheduler_name: str, state_changed: Callable[[], None],
-                 *, batch: bool = True, seen: Callable[[str], str] = lambda group: "") -> None:  # fmt: skip
+    def __init__(
+        self,
+        client: Client,
+        state: State,
+        recorder: Recorder,
+        scheduler_name: str,
+        state_changed: Callable[[], None],
+        *,
+        batch: bool = True,
+        seen: Callable[[str], str] = lambda group: "",
+    ) -> None:
         self.client = client
         self.state = state
         self.recorder = recorder
@@ -93,7 +115,8 @@ class Binder:
         """Locks that are put on a node before a pod with cards is bound to it."""
         self.tasks: set[asyncio.Task[None]] = set()
         self.writing: dict[str, asyncio.Task[None]] = {}
-        """The write in flight for a PodGroup, pod condition or queue; a newer one for the same object waits for it."""
+        """The write in flight for a PodGroup, pod condition or queue; a newer one for the same
+        object waits for it."""
         self.lane = StatusWriter(self.launch)
         self.groups = GroupStatuses(client, state, self.in_turn, self.lane, seen)
         self.complaints: dict[tuple[str, str], Complaint] = {}
@@ -101,7 +124,8 @@ class Binder:
         self.queues: dict[str, QueueStatus] = {}
         """The newest of what queues hold that waits to be written."""
         self.waiting: dict[str, Held] = {}
-        """Conditions that have not stood long enough to be written, with the event that tells of each."""
+        """Conditions that have not stood long enough to be written, with the event that tells of
+        each."""
 
     def carry(self, decisions: Decisions) -> None:
         """Starts everything that was decided; returns at once."""
@@ -172,7 +196,9 @@ class Binder:
         began = time.perf_counter()
         complaint = self.writing.get(f"pod {bind.pod}")
         if complaint is not None:
-            await asyncio.wait((complaint,))  # Why it waited must not arrive after it does so no more.
+            await asyncio.wait(
+                (complaint,)
+            )  # Why it waited must not arrive after it does so no more.
         try:
             if bind.volumes:
                 await self.volumes.bind(bind.volumes, bind.node)
@@ -205,7 +231,12 @@ class Binder:
                 self.refuse(bind, error)
                 return
         self.claims.made.pop(bind.uid, None)
-        self.recorder.event(reference("Pod", bind.pod, bind.uid), "Normal", "Scheduled", f"Successfully assigned {bind.pod} to {bind.node}")
+        self.recorder.event(
+            reference("Pod", bind.pod, bind.uid),
+            "Normal",
+            "Scheduled",
+            f"Successfully assigned {bind.pod} to {bind.node}",
+        )
 
     def observe(self, stage: Histogram, bind: Bind) -> None:
         """A pod has come to a stage of its scheduling."""
@@ -214,7 +245,8 @@ class Binder:
             stage.observe(max(0.0, 1000 * (time.time() - task.creation)))
 
     async def was_bound(self, bind: Bind, error: Exception) -> bool:
-        """Whether a bind that was not answered, or was refused as done already, stands on the server."""
+        """Whether a bind that was not answered, or was refused as done already, stands on the
+        server."""
         if isinstance(error, ApiError) and not isinstance(error, Conflict) and error.code < 500:
             return False
         namespace, name = split(bind.pod)
@@ -226,7 +258,9 @@ class Binder:
             except LOST:
                 await asyncio.sleep(0.2)
                 continue
-            return bool(pod["metadata"].get("uid") == bind.uid and pod["spec"].get("nodeName") == bind.node)
+            return bool(
+                pod["metadata"].get("uid") == bind.uid and pod["spec"].get("nodeName") == bind.node
+            )
 
     def refuse(self, bind: Bind, error: Exception) -> None:
         """Rolls back what was assumed, and says so on the pod."""
@@ -240,23 +274,32 @@ class Binder:
         message = f"failed to bind to node {bind.node}: {error}"
         log.warning("%s: %s", bind.pod, message)
         self.recorder.event(reference("Pod", bind.pod, bind.uid), "Warning", FAILED, message)
-        self.in_turn(f"pod {bind.pod}", self.write_condition(PodCondition(bind.pod, bind.uid, "SchedulerError", message, "")))
+        self.in_turn(
+            f"pod {bind.pod}",
+            self.write_condition(PodCondition(bind.pod, bind.uid, "SchedulerError", message, "")),
+        )
 
     def hold(self, condition: PodCondition, event: Event | None) -> None:
-        """Keeps a condition until it has stood for a while; a newer one for the same pod takes its place."""
+        """Keeps a condition until it has stood for a while; a newer one for the same pod takes its
+        place."""
         loop = asyncio.get_running_loop()
         if not self.waiting:
             loop.call_later(STANDS, self.write_waiting)
         before = self.waiting.get(condition.pod)
-        self.waiting[condition.pod] = Held(condition, event, before.since if before else loop.time(), loop.time())
+        self.waiting[condition.pod] = Held(
+            condition, event, before.since if before else loop.time(), loop.time()
+        )
 
     def hold_complaint(self, event: Event) -> None:
-        """Tells why a group waits once that has stood for a while: most groups wait for nothing but their pods, and not for long."""
+        """Tells why a group waits once that has stood for a while: most groups wait for nothing but
+        their pods, and not for long."""
         loop = asyncio.get_running_loop()
         if not self.complaints:
             loop.call_later(STANDS, self.tell_complaints)
         before = self.complaints.get((event.key, event.reason))
-        self.complaints[event.key, event.reason] = Complaint(event, before.since if before else loop.time())
+        self.complaints[event.key, event.reason] = Complaint(
+            event, before.since if before else loop.time()
+        )
 
     def tell_complaints(self) -> None:
         """Tells what has stood for long enough and is still true."""
@@ -272,18 +315,24 @@ class Binder:
             loop.call_later(STANDS / 2, self.tell_complaints)
 
     def waits(self, complaint: Event) -> bool:
-        """Whether a group has no place yet; why pods of one that runs have none, only the explanation says."""
+        """Whether a group has no place yet; why pods of one that runs have none, only the
+        explanation says."""
         job = self.state.jobs.get(complaint.key)
         explains = complaint.reason == WAITING
-        return job is not None and (job.phase in NOT_PLACED or (explains and bool(job.counts.statuses[Status.PENDING])))
+        return job is not None and (
+            job.phase in NOT_PLACED or (explains and bool(job.counts.statuses[Status.PENDING]))
+        )
 
     def hold_queue(self, queue: QueueStatus) -> None:
-        """Writes what a queue holds once in a while: it changes with every pod, and nobody waits for it."""
+        """Writes what a queue holds once in a while: it changes with every pod, and nobody waits
+        for it."""
         if not self.queues:
             asyncio.get_running_loop().call_later(QUEUES_GATHERED, self.write_queues)
         before = self.queues.get(queue.name)
         gone = set(queue.gone) | set(before.gone if before is not None else ())
-        self.queues[queue.name] = QueueStatus(queue.name, queue.allocated, sorted(gone - queue.allocated.keys()))
+        self.queues[queue.name] = QueueStatus(
+            queue.name, queue.allocated, sorted(gone - queue.allocated.keys())
+        )
 
     def write_queues(self) -> None:
         waiting, self.queues = self.queues, {}
@@ -295,7 +344,10 @@ class Binder:
         loop = asyncio.get_running_loop()
         now = loop.time()
         pace = self.client.pace
-        stands, longest = pace.gather(STANDS, LONGEST_HELD), pace.gather(LONGEST_HELD, LONGEST_SILENCE)
+        stands, longest = (
+            pace.gather(STANDS, LONGEST_HELD),
+            pace.gather(LONGEST_HELD, LONGEST_SILENCE),
+        )
         for pod, held in list(self.waiting.items()):
             if not self.is_pending(pod):
                 del self.waiting[pod]
@@ -328,7 +380,13 @@ class Binder:
             self.recorder.event(reference("PodGroup", evict.job, ""), "Normal", "Evict", evict.text)
         self.recorder.event(reference("Pod", evict.pod, evict.uid), "Warning", "Evict", message)
         conditions = [
-            {"type": "Ready", "status": "False", "reason": "Evict", "message": message, "lastTransitionTime": now()},
+            {
+                "type": "Ready",
+                "status": "False",
+                "reason": "Evict",
+                "message": message,
+                "lastTransitionTime": now(),
+            },
             {
                 "type": "DisruptionTarget",
                 "status": "True",
@@ -339,7 +397,9 @@ class Binder:
         ]
         try:
             patch = {"metadata": {"uid": evict.uid}, "status": {"conditions": conditions}}
-            await self.client.patch(core.POD, name, patch, namespace, type="strategic", subresource="status")
+            await self.client.patch(
+                core.POD, name, patch, namespace, type="strategic", subresource="status"
+            )
             await self.client.delete(core.POD, name, namespace, uid=evict.uid)
         except (NotFound, Conflict):
             return  # it has gone, or another pod has its name
@@ -364,24 +424,35 @@ class Binder:
         if condition.nominated_node:
             status["nominatedNodeName"] = condition.nominated_node
         patch = {"metadata": {"uid": condition.uid}, "status": status}
-        work = self.client.patch(core.POD, name, patch, namespace, type="strategic", subresource="status")
+        work = self.client.patch(
+            core.POD, name, patch, namespace, type="strategic", subresource="status"
+        )
         if not await self.attempt(condition.pod, work):
             self.state.condition_failed(condition.pod)
 
     async def write_queue(self, queue: QueueStatus) -> None:
-        # A merge patch leaves keys that are not named: what is no longer held must be taken out by name.
+        # A merge patch leaves keys that are not named: what is no longer held must be taken out by
+        # name.
         patch = {"status": {"allocated": {**dict.fromkeys(queue.gone), **queue.allocated}}}
-        await self.attempt(queue.name, self.client.patch(scheduling.QUEUE, queue.name, patch, subresource="status"))
+        await self.attempt(
+            queue.name, self.client.patch(scheduling.QUEUE, queue.name, patch, subresource="status")
+        )
 
     async def write_shard(self, said: ShardStatus) -> None:
         status = {
-            "nodesInUse": said.in_use, "nodesToAdd": said.to_add, "nodesToRemove": said.to_remove, "lastUpdateTime": now(),
-        }  # fmt: skip
+            "nodesInUse": said.in_use,
+            "nodesToAdd": said.to_add,
+            "nodesToRemove": said.to_remove,
+            "lastUpdateTime": now(),
+        }
         patch = {"metadata": {"uid": said.uid}, "status": status}
-        await self.attempt(said.name, self.client.patch(shard.NODE_SHARD, said.name, patch, subresource="status"))
+        await self.attempt(
+            said.name, self.client.patch(shard.NODE_SHARD, said.name, patch, subresource="status")
+        )
 
     async def attempt(self, key: str, write: Coroutine[Any, Any, Any]) -> bool:
-        """False when a status could not be written, which is no reason to stop; that its object has gone is as good as done."""
+        """False when a status could not be written, which is no reason to stop; that its object has
+        gone is as good as done."""
         try:
             await write
         except (NotFound, Conflict):
@@ -394,29 +465,58 @@ class Binder:
     async def lift_gate(self, pod: str) -> None:
         """Takes the queue gate off a pod that its queue now has room for."""
         namespace, name = split(pod)
-        patch = {"spec": {"schedulingGates": [{"name": "scheduling.volcano.sh/queue-allocation-gate", "$patch": "delete"}]}}
-        await self.attempt(pod, self.client.patch(core.POD, name, patch, namespace, type="strategic"))
+        patch = {
+            "spec": {
+                "schedulingGates": [
+                    {"name": "scheduling.volcano.sh/queue-allocation-gate", "$patch": "delete"}
+                ]
+            }
+        }
+        await self.attempt(
+            pod, self.client.patch(core.POD, name, patch, namespace, type="strategic")
+        )
 
     def tell_left_out(self, refused: LeftOut) -> None:
         """Says on an object that it cannot be understood, and why."""
         self.recorder.event(
-            reference(refused.kind, refused.key, refused.uid), "Warning", "Rejected", f"left out by the scheduler: {refused.reason}"
+            reference(refused.kind, refused.key, refused.uid),
+            "Warning",
+            "Rejected",
+            f"left out by the scheduler: {refused.reason}",
         )
 
     def record(self, event: Event) -> None:
         severity: Severity = "Warning" if event.type == "Warning" else "Normal"
-        self.recorder.event(reference(event.kind, event.key, event.uid), severity, event.reason, event.message)
+        self.recorder.event(
+            reference(event.kind, event.key, event.uid), severity, event.reason, event.message
+        )
 
 
 API_VERSIONS = {
     kind.kind: kind.api_version
     for kind in (
-        core.POD, core.NODE, core.NAMESPACE, core.CONFIG_MAP, core.RESOURCE_QUOTA, claims.PERSISTENT_VOLUME, claims.PERSISTENT_VOLUME_CLAIM,
-        topology.HYPER_NODE, shard.NODE_SHARD, nodeinfo.NUMATOPOLOGY, policy.POD_DISRUPTION_BUDGET, priority.PRIORITY_CLASS,
-        resource.RESOURCE_CLAIM, resource.RESOURCE_SLICE, resource.DEVICE_CLASS, resource.DEVICE_TAINT_RULE,
-        storage.STORAGE_CLASS, storage.CSI_NODE, storage.CSI_DRIVER, storage.CSI_STORAGE_CAPACITY,
+        core.POD,
+        core.NODE,
+        core.NAMESPACE,
+        core.CONFIG_MAP,
+        core.RESOURCE_QUOTA,
+        claims.PERSISTENT_VOLUME,
+        claims.PERSISTENT_VOLUME_CLAIM,
+        topology.HYPER_NODE,
+        shard.NODE_SHARD,
+        nodeinfo.NUMATOPOLOGY,
+        policy.POD_DISRUPTION_BUDGET,
+        priority.PRIORITY_CLASS,
+        resource.RESOURCE_CLAIM,
+        resource.RESOURCE_SLICE,
+        resource.DEVICE_CLASS,
+        resource.DEVICE_TAINT_RULE,
+        storage.STORAGE_CLASS,
+        storage.CSI_NODE,
+        storage.CSI_DRIVER,
+        storage.CSI_STORAGE_CAPACITY,
     )
-}  # fmt: skip
+}
 """Of the kinds that are told something, where it is not that of PodGroups and Queues."""
 
 
@@ -424,4 +524,8 @@ def reference(kind: str, key: str, uid: str) -> Tree:
     """An object as events refer to it."""
     namespace, name = split(key)
     version = API_VERSIONS.get(kind, scheduling.POD_GROUP.api_version)
-    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": namespace, "uid": uid}}
+    return {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": {"name": name, "namespace": namespace, "uid": uid},
+    }

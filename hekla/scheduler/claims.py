@@ -1,8 +1,9 @@
 """Writes into ResourceClaims what the engine gave them, before the pod that needs them is bound.
 
-Several pods may share a claim, so writes of one claim wait for each other, and each adds its pod to what is there.  Where the pod
-cannot be bound after all, its reservation is taken back, and with it the allocation if nobody else has come to rely on it.
-Reference: plugins-placement 1.6 (DynamicResources), 1.9.
+Several pods may share a claim, so writes of one claim wait for each other, and each adds its pod to
+what is there.  Where the pod cannot be bound after all, its reservation is taken back, and with it
+the allocation if nobody else has come to rely on it. Reference: plugins-placement 1.6
+(DynamicResources), 1.9.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ log = logging.getLogger(__name__)
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 PATIENCE = 600.0
-"""Seconds for which a driver may take to make a device ready for its node; then the pod is placed anew."""
+"""Seconds for which a driver may take to make a device ready for its node; then the pod is placed
+anew."""
 ATTEMPTS = 8
 """Times that a write is tried when others change the claim at the same time."""
 
@@ -45,7 +47,8 @@ class ClaimBinder:
         self.locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.waiting: dict[str, set[asyncio.Event]] = defaultdict(set)
         self.made: dict[str, tuple[str, Tree]] = {}
-        """UID of a pod that is being bound -> the claim that was made for its extended resources, and what it was given."""
+        """UID of a pod that is being bound -> the claim that was made for its extended resources,
+        and what it was given."""
 
     def claim_changed(self, old: Any, new: Any) -> None:
         """A callback of the cache of claims."""
@@ -55,7 +58,8 @@ class ClaimBinder:
                 event.set()
 
     async def bind(self, given: Mapping[str, Tree], pod: str, uid: str) -> None:
-        """Returns once all claims are allocated and reserved for the pod.  Raises ClaimError, and what the client raises.
+        """Returns once all claims are allocated and reserved for the pod.  Raises ClaimError, and
+        what the client raises.
 
         When it raises, nothing is left of what it did.
         """
@@ -92,8 +96,14 @@ class ClaimBinder:
                 try:
                     if there is None:
                         claim = await self.protect(claim)
-                    new = {**status, "allocation": there or allocation, "reservedFor": [*users, user]}
-                    await self.client.update_status(RESOURCE_CLAIM.untyped, {**claim, "status": new})
+                    new = {
+                        **status,
+                        "allocation": there or allocation,
+                        "reservedFor": [*users, user],
+                    }
+                    await self.client.update_status(
+                        RESOURCE_CLAIM.untyped, {**claim, "status": new}
+                    )
                     return
                 except Conflict:
                     if attempt == ATTEMPTS - 1:
@@ -105,13 +115,24 @@ class ClaimBinder:
         finalizers = metadata.get("finalizers") or []
         if FINALIZER in finalizers:
             return claim
-        patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": [*finalizers, FINALIZER]}}
-        made: Tree = await self.client.patch(RESOURCE_CLAIM.untyped, metadata["name"], patch, metadata["namespace"])
+        patch = {
+            "metadata": {
+                "resourceVersion": metadata["resourceVersion"],
+                "finalizers": [*finalizers, FINALIZER],
+            }
+        }
+        made: Tree = await self.client.patch(
+            RESOURCE_CLAIM.untyped, metadata["name"], patch, metadata["namespace"]
+        )
         return {**claim, "metadata": made["metadata"]}
 
     async def ready(self, key: str, allocation: Tree) -> None:
         """Waits for the conditions that drivers must fulfil before a pod may use their devices."""
-        wanted = [one for one in (allocation.get("devices") or {}).get("results") or () if one.get("bindingConditions")]
+        wanted = [
+            one
+            for one in (allocation.get("devices") or {}).get("results") or ()
+            if one.get("bindingConditions")
+        ]
         if not wanted:
             return
         changed = asyncio.Event()
@@ -130,7 +151,8 @@ class ClaimBinder:
                 del self.waiting[key]
 
     async def give_back(self, given: Mapping[str, Tree], uid: str) -> None:
-        """Takes the pod off its claims.  What cannot be written now the controller of claims finds out by itself."""
+        """Takes the pod off its claims.  What cannot be written now the controller of claims finds
+        out by itself."""
 
         def without_the_pod(allocation: Tree, status: Tree) -> bool:
             before = status.get("reservedFor") or []
@@ -138,15 +160,22 @@ class ClaimBinder:
             if len(users) == len(before):
                 return False
             status["reservedFor"] = users
-            if not users and status.get("allocation") and devices_of(status["allocation"]) == devices_of(allocation):
+            if (
+                not users
+                and status.get("allocation")
+                and devices_of(status["allocation"]) == devices_of(allocation)
+            ):
                 _deallocate(status)
             return True
 
         for key, allocation in given.items():
-            await self.change(key, partial(without_the_pod, allocation), "reservation could not be taken back")
+            await self.change(
+                key, partial(without_the_pod, allocation), "reservation could not be taken back"
+            )
 
     async def change(self, key: str, changed: Callable[[Tree], bool], trouble: str) -> bool:
-        """Writes what `changed` makes of a copy of a claim's status, if it says that there is something to write.
+        """Writes what `changed` makes of a copy of a claim's status, if it says that there is
+        something to write.
 
         False where that could not be done, and why is in the log.
         """
@@ -156,7 +185,9 @@ class ClaimBinder:
                     claim = await self.read(key)
                     status = dict(claim.get("status") or {})
                     if changed(status):
-                        await self.client.update_status(RESOURCE_CLAIM.untyped, {**claim, "status": status})
+                        await self.client.update_status(
+                            RESOURCE_CLAIM.untyped, {**claim, "status": status}
+                        )
                     return True
                 except Conflict as error:
                     refused: Exception = error
@@ -166,10 +197,11 @@ class ClaimBinder:
         log.warning("resourceclaim %s: %s: %s", key, trouble, refused)
         return False
 
-    # ------------------------------------------------------------------------------------------------- claims of nobody else
+    # ------------------------------------------------------------------------ claims of nobody else
 
     async def make(self, implied: Mapping[str, Any], pod: str, uid: str) -> None:
-        """Makes, allocates and reserves the claim that a pod's extended resources are; the pod's status says which container has what.
+        """Makes, allocates and reserves the claim that a pod's extended resources are; the pod's
+        status says which container has what.
 
         Raises as `bind` does; `unmake` clears up after it.
         """
@@ -180,8 +212,19 @@ class ClaimBinder:
         before = (there.get("status") or {}).get("extendedResourceClaimStatus") or {}
         if before.get("resourceClaimName"):
             await self.discard(f"{namespace}/{before['resourceClaimName']}", uid)
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": True, "blockOwnerDeletion": True}
-        metadata = {"generateName": f"{name}-extended-resources-", "annotations": {ANNOTATION: "true"}, "ownerReferences": [owner]}
+        owner = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": name,
+            "uid": uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+        metadata = {
+            "generateName": f"{name}-extended-resources-",
+            "annotations": {ANNOTATION: "true"},
+            "ownerReferences": [owner],
+        }
         body = {
             "apiVersion": RESOURCE_CLAIM.api_version,
             "kind": RESOURCE_CLAIM.kind,
@@ -199,7 +242,9 @@ class ClaimBinder:
         ]
         said = {"resourceClaimName": made["metadata"]["name"], "requestMappings": mappings}
         patch = {"metadata": {"uid": uid}, "status": {"extendedResourceClaimStatus": said}}
-        await self.client.patch(POD.untyped, name, patch, namespace, type="strategic", subresource="status")
+        await self.client.patch(
+            POD.untyped, name, patch, namespace, type="strategic", subresource="status"
+        )
         await self.bind({key: implied["allocation"]}, pod, uid)
 
     async def unmake(self, uid: str) -> None:
@@ -211,7 +256,8 @@ class ClaimBinder:
             await self.discard(key, uid)
 
     async def discard(self, key: str, uid: str) -> None:
-        """Deletes a claim that was made for the extended resources of a pod; any other is left alone."""
+        """Deletes a claim that was made for the extended resources of a pod; any other is left
+        alone."""
         try:
             claim = await self.read(key)
             meta = claim["metadata"]
@@ -225,9 +271,11 @@ class ClaimBinder:
             log.warning("resourceclaim %s could not be deleted: %s", key, error)
 
     async def free(self, key: str, uid: str) -> None:
-        """Takes from a claim what it was given, where that is of no use to the one pod (by UID) that needs it.
+        """Takes from a claim what it was given, where that is of no use to the one pod (by UID)
+        that needs it.
 
-        One that somebody else has reserved by now keeps it; one that was made for the pod's extended resources goes.
+        One that somebody else has reserved by now keeps it; one that was made for the pod's
+        extended resources goes.
         """
         kept = False
 
@@ -254,7 +302,9 @@ class ClaimBinder:
 
     def lock(self, key: str) -> asyncio.Lock:
         if len(self.locks) > 4096:
-            self.locks = defaultdict(asyncio.Lock, {name: one for name, one in self.locks.items() if one.locked()})
+            self.locks = defaultdict(
+                asyncio.Lock, {name: one for name, one in self.locks.items() if one.locked()}
+            )
         return self.locks[key]
 
 
@@ -264,11 +314,20 @@ def _deallocate(status: Tree) -> None:
 
 
 def fulfilled(result: Tree, devices: Any) -> bool:
-    """Whether a device has all conditions that it needs.  Raises ClaimError when its driver says that it never will."""
+    """Whether a device has all conditions that it needs.  Raises ClaimError when its driver says
+    that it never will."""
     own = ("driver", "pool", "device")
-    status = next((one for one in devices if all(one.get(name) == result[name] for name in own)), None)
-    true = {one.get("type") for one in (status or {}).get("conditions") or () if one.get("status") == "True"}
+    status = next(
+        (one for one in devices if all(one.get(name) == result[name] for name in own)), None
+    )
+    true = {
+        one.get("type")
+        for one in (status or {}).get("conditions") or ()
+        if one.get("status") == "True"
+    }
     failed = true & set(result.get("bindingFailureConditions") or ())
     if failed:
-        raise ClaimError(f"device {result['device']} of {result['driver']} reports {', '.join(sorted(failed))}")
+        raise ClaimError(
+            f"device {result['device']} of {result['driver']} reports {', '.join(sorted(failed))}"
+        )
     return set(result["bindingConditions"]) <= true

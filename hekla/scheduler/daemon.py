@@ -1,7 +1,8 @@
 """`hekla scheduler`: runs the engine on a cluster.
 
-A cycle starts when something has changed that could change a decision, and at least every --schedule-period.  It never waits
-for the API server: what it decided goes out on many connections while events of the earlier decisions come in.
+A cycle starts when something has changed that could change a decision, and at least every
+--schedule-period.  It never waits for the API server: what it decided goes out on many connections
+while events of the earlier decisions come in.
 """
 
 from __future__ import annotations
@@ -56,10 +57,13 @@ from hekla.scheduler.stages import Stages, Watchdog
 log = logging.getLogger(__name__)
 
 GATHER, LONGEST_GATHER = 0.003, 0.025
-"""Seconds between the first change and the cycle that it starts: a burst of events is one cycle, and a longer one where the server is
-busy, for much of what a cycle costs it costs for one pod as for a hundred."""
+"""Seconds between the first change and the cycle that it starts: a burst of events is one cycle,
+and a longer one where the server is busy, for much of what a cycle costs it costs for one pod as
+for a hundred.
+"""
 SHORTEST_REST = 0.005
-"""Seconds at the least between two cycles; a cycle that took longer is followed by a rest of its own length."""
+"""Seconds at the least between two cycles; a cycle that took longer is followed by a rest of its
+own length."""
 POOL = 64
 TIDY = 10.0
 """Seconds after which the series of jobs that have left are looked for."""
@@ -67,17 +71,46 @@ SLOW = 5.0
 """Seconds after which a cycle is worth a warning."""
 
 OF_BOTH = (
-    Flag("stuck-after", SECONDS, 30.0, "the time after which a cycle is named as stuck, with its stack; 0 is never"),
-    Flag("node-selector", TEXTS, [], "key:value, may be repeated: only nodes with one of these labels are used"),
-    Flag("disable-default-scheduler-config", YES_NO, False, "do not fall back to the built-in policy when the file cannot be used"),
+    Flag(
+        "stuck-after",
+        SECONDS,
+        30.0,
+        "the time after which a cycle is named as stuck, with its stack; 0 is never",
+    ),
+    Flag(
+        "node-selector",
+        TEXTS,
+        [],
+        "key:value, may be repeated: only nodes with one of these labels are used",
+    ),
+    Flag(
+        "disable-default-scheduler-config",
+        YES_NO,
+        False,
+        "do not fall back to the built-in policy when the file cannot be used",
+    ),
     Flag("resync-period", SECONDS, 0.0, "accepted for compatibility; the caches need no resync"),
-    Flag("minimum-feasible-nodes", WHOLE, 100, "accepted for compatibility; every node is looked at"),
-    Flag("minimum-percentage-nodes-to-find", WHOLE, 5, "accepted for compatibility; every node is looked at"),
-    Flag("percentage-nodes-to-find", WHOLE, 0, "accepted for compatibility; every node is looked at"),
+    Flag(
+        "minimum-feasible-nodes", WHOLE, 100, "accepted for compatibility; every node is looked at"
+    ),
+    Flag(
+        "minimum-percentage-nodes-to-find",
+        WHOLE,
+        5,
+        "accepted for compatibility; every node is looked at",
+    ),
+    Flag(
+        "percentage-nodes-to-find", WHOLE, 0, "accepted for compatibility; every node is looked at"
+    ),
     Flag("csi-storage", YES_NO, True, "accepted for compatibility"),
     Flag("node-worker-threads", WHOLE, 20, "accepted for compatibility; nodes need no workers"),
     Flag("cache-dump-dir", TEXT, "/tmp", "accepted for compatibility"),
-    Flag("resource-sync-timeout", SECONDS, 60.0, "accepted for compatibility; the first cycle waits for what it needs"),
+    Flag(
+        "resource-sync-timeout",
+        SECONDS,
+        60.0,
+        "accepted for compatibility; the first cycle waits for what it needs",
+    ),
 )
 """Flags of both schedulers: this one, and the one for pods by themselves."""
 
@@ -87,12 +120,32 @@ FLAGS = (
     *metrics_flags(":8080"),
     *leader_flags("volcano"),
     *gate_flags(),
-    Flag("scheduler-name", TEXTS, ["volcano"], "the schedulerName of the pods that are scheduled here"),
-    Flag("default-scheduler", YES_NO, False, "also schedule pods of default-scheduler, each on its own, without a PodGroup"),
+    Flag(
+        "scheduler-name",
+        TEXTS,
+        ["volcano"],
+        "the schedulerName of the pods that are scheduled here",
+    ),
+    Flag(
+        "default-scheduler",
+        YES_NO,
+        False,
+        "also schedule pods of default-scheduler, each on its own, without a PodGroup",
+    ),
     Flag("scheduler-conf", TEXT, "", "the policy file"),
     Flag("plugins-dir", TEXT, "", "a directory whose *.py files are plugins"),
-    Flag("record", TEXT, "", "a directory into which everything that goes into a cycle is written, for `hekla replay`"),
-    Flag("time-zone", TEXT, "", "the zone of times of day in the policy (tdm), such as Europe/Vienna; empty is this machine's"),
+    Flag(
+        "record",
+        TEXT,
+        "",
+        "a directory into which everything that goes into a cycle is written, for `hekla replay`",
+    ),
+    Flag(
+        "time-zone",
+        TEXT,
+        "",
+        "the zone of times of day in the policy (tdm), such as Europe/Vienna; empty is this machine's",
+    ),
     Flag(
         "scheduler-sharding-mode",
         TEXT,
@@ -102,11 +155,33 @@ FLAGS = (
     ),
     Flag("scheduler-sharding-name", TEXT, "volcano", "the NodeShard of this scheduler"),
     Flag("schedule-period", SECONDS, 1.0, "the longest time between two cycles"),
-    Flag("default-queue", TEXT, "default", "queue of PodGroups that name none; created at the start"),
-    Flag("priority-class", YES_NO, True, "accepted for compatibility; priority classes are always known"),
-    Flag("gate-removal-worker-num", WHOLE, 5, "accepted for compatibility; gates are lifted as fast as the server answers"),
-    Flag("ignored-provisioners", TEXTS, [], "accepted for compatibility; volumes count where a CSINode says how many there may be"),
-    Flag("cache-dumper", YES_NO, True, "accepted for compatibility; --record writes down what there is to know"),
+    Flag(
+        "default-queue", TEXT, "default", "queue of PodGroups that name none; created at the start"
+    ),
+    Flag(
+        "priority-class",
+        YES_NO,
+        True,
+        "accepted for compatibility; priority classes are always known",
+    ),
+    Flag(
+        "gate-removal-worker-num",
+        WHOLE,
+        5,
+        "accepted for compatibility; gates are lifted as fast as the server answers",
+    ),
+    Flag(
+        "ignored-provisioners",
+        TEXTS,
+        [],
+        "accepted for compatibility; volumes count where a CSINode says how many there may be",
+    ),
+    Flag(
+        "cache-dumper",
+        YES_NO,
+        True,
+        "accepted for compatibility; --record writes down what there is to know",
+    ),
     *OF_BOTH,
 )
 
@@ -114,18 +189,41 @@ FLAGS = (
 class Scheduler:
     """The loop: events in, cycles, decisions out."""
 
-    def __init__(self, client: Client, state: State, policy: PolicyFile, recorder: Recorder, name: str, period: float,
-                 *, tape: Recording | None = None, selector: NodeSelector = EVERY_NODE, stuck_after: float = 0.0,
-                 batch: bool = True, ring: Ring | None = None, taint_rules: bool = False) -> None:  # fmt: skip
+    def __init__(
+        self,
+        client: Client,
+        state: State,
+        policy: PolicyFile,
+        recorder: Recorder,
+        name: str,
+        period: float,
+        *,
+        tape: Recording | None = None,
+        selector: NodeSelector = EVERY_NODE,
+        stuck_after: float = 0.0,
+        batch: bool = True,
+        ring: Ring | None = None,
+        taint_rules: bool = False,
+    ) -> None:
         self.state = state
         self.policy = policy
         self.recorder = recorder
         self.period = period
-        self.feed = Informers(client, state, selector, device_map(policy.policy), batch=batch, ring=ring, taint_rules=taint_rules,
-                         whole=tape is not None)  # fmt: skip
+        self.feed = Informers(
+            client,
+            state,
+            selector,
+            device_map(policy.policy),
+            batch=batch,
+            ring=ring,
+            taint_rules=taint_rules,
+            whole=tape is not None,
+        )
         ask = ExtenderClient()
         state.ask_extender = ask if tape is None else RecordedExtender(tape, ask)
-        self.load = LoadCollector(client, state, lambda: policy.policy.metrics, self.feed.changed.set)
+        self.load = LoadCollector(
+            client, state, lambda: policy.policy.metrics, self.feed.changed.set
+        )
         self.tape = tape
         self.stages = Stages()
         self.watchdog = Watchdog(self.stages, stuck_after)
@@ -133,7 +231,9 @@ class Scheduler:
         """Takes a cycle's time in the place of the batch scheduler's histogram."""
         self.problems: set[str] = set()
         seen = self.feed.versions_of(scheduling.POD_GROUP) if batch else lambda group: ""
-        self.carrier = Binder(client, state, recorder, name, self.feed.changed.set, batch=batch, seen=seen)
+        self.carrier = Binder(
+            client, state, recorder, name, self.feed.changed.set, batch=batch, seen=seen
+        )
         self.feed.cache_of(PERSISTENT_VOLUME_CLAIM).on_change(self.carrier.volumes.claim_changed)
         self.feed.cache_of(RESOURCE_CLAIM).on_change(self.carrier.claims.claim_changed)
         self.plugin_metrics = PluginMetrics()
@@ -149,7 +249,8 @@ class Scheduler:
                 took = self.cycle()
                 await asyncio.sleep(max(SHORTEST_REST, took))
                 try:
-                    # Not wait_for: until Python 3.12 it loses a cancellation that comes together with the change.
+                    # Not wait_for: until Python 3.12 it loses a cancellation that comes together
+                    # with the change.
                     async with asyncio.timeout(self.period):
                         await self.feed.changed.wait()
                     await asyncio.sleep(self.carrier.client.pace.gather(GATHER, LONGEST_GATHER))
@@ -162,7 +263,9 @@ class Scheduler:
             if self.tape is not None:
                 self.tape.close()
             try:
-                async with asyncio.timeout(5):  # it only looks on: the writes go on when it gives up
+                async with asyncio.timeout(
+                    5
+                ):  # it only looks on: the writes go on when it gives up
                     await self.carrier.settle()
             except TimeoutError:
                 log.warning("%d writes were not answered in time", len(self.carrier.tasks))
@@ -193,9 +296,18 @@ class Scheduler:
             log.warning("%s %s is left out: %s", refused.kind, refused.key, refused.reason)
             self.carrier.tell_left_out(refused)
         if decisions.binds or decisions.evictions:
-            log.info("bound %d, evicted %d, in %.1f ms", len(decisions.binds), len(decisions.evictions), 1000 * took)
+            log.info(
+                "bound %d, evicted %d, in %.1f ms",
+                len(decisions.binds),
+                len(decisions.evictions),
+                1000 * took,
+            )
         if took > SLOW:
-            log.warning("a cycle took %.1f s over %d jobs with something to decide", took, len(self.state.active))
+            log.warning(
+                "a cycle took %.1f s over %d jobs with something to decide",
+                took,
+                len(self.state.active),
+            )
         return took
 
     def observe(self, decisions: Decisions, now: float) -> None:
@@ -214,7 +326,8 @@ class Scheduler:
 
 
 async def make_queues(client: Client, default: str) -> None:
-    """Creates the queues `root` and the default one where they are missing.  Reference: scheduler-core 2.2."""
+    """Creates the queues `root` and the default one where they are missing.  Reference:
+    scheduler-core 2.2."""
     for name, reclaimable in (("root", False), (default, True)):
         body = {
             "apiVersion": scheduling.QUEUE.api_version,
@@ -242,17 +355,25 @@ async def work(daemon: Daemon) -> None:
     options = daemon.options
     names = list(options.scheduler_name)
     try:
-        policy = PolicyFile(options.scheduler_conf, fall_back=not options.disable_default_scheduler_config, plugins_dir=options.plugins_dir)
+        policy = PolicyFile(
+            options.scheduler_conf,
+            fall_back=not options.disable_default_scheduler_config,
+            plugins_dir=options.plugins_dir,
+        )
     except PolicyFileError as error:
         raise DaemonError(str(error)) from error
     component = names[0] if len(names) == 1 else "volcano"
     lone = ["default-scheduler"] if options.default_scheduler else []
     given: dict[str, Any] = {
-        "scheduler_names": names, "lone_schedulers": lone, "default_queue": options.default_queue,
-        "time_zone": options.time_zone or time_zone(), "lifts_gates": gate(options, "SchedulingGatesQueueAdmission"),
+        "scheduler_names": names,
+        "lone_schedulers": lone,
+        "default_queue": options.default_queue,
+        "time_zone": options.time_zone or time_zone(),
+        "lifts_gates": gate(options, "SchedulingGatesQueueAdmission"),
         "scores_storage": gate(options, "StorageCapacityScoring"),
-        "shard_mode": options.scheduler_sharding_mode, "shard_name": options.scheduler_sharding_name,
-    }  # fmt: skip
+        "shard_mode": options.scheduler_sharding_mode,
+        "shard_name": options.scheduler_sharding_name,
+    }
     try:
         zone(given["time_zone"])
     except ValueError as error:
@@ -269,9 +390,19 @@ async def work(daemon: Daemon) -> None:
             raise DaemonError(f"--record {options.record}: {error}") from error
     state = State(**given) if tape is None else RecordedState(tape, **given)
     recorder = Recorder(daemon.client, component)
-    scheduler = Scheduler(daemon.client, state, policy, recorder, component, options.schedule_period, tape=tape,
-                          selector=NodeSelector.parse(options.node_selector), stuck_after=options.stuck_after, ring=ring,
-                          taint_rules=gate(options, "DRADeviceTaintRules"))  # fmt: skip
+    scheduler = Scheduler(
+        daemon.client,
+        state,
+        policy,
+        recorder,
+        component,
+        options.schedule_period,
+        tape=tape,
+        selector=NodeSelector.parse(options.node_selector),
+        stuck_after=options.stuck_after,
+        ring=ring,
+        taint_rules=gate(options, "DRADeviceTaintRules"),
+    )
     try:
         await make_queues(daemon.client, options.default_queue)
         await scheduler.feed.start()

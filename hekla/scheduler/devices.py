@@ -1,4 +1,5 @@
-"""What the policy says to those who bind: the map of cards' models, the lock of a node, how long a volume may take.
+"""What the policy says to those who bind: the map of cards' models, the lock of a node, how long a
+volume may take.
 
 Reference: plugins-placement 7.1, 7.7.
 """
@@ -41,7 +42,11 @@ def volume_patience(policy: Policy) -> float:
 LOCKED_FOR = 300.0
 """Seconds after which a lock that nobody took away is taken over."""
 ATTEMPTS, PAUSE = 5, 0.1
-_LOCKS = {"volcano.sh/gpu-index": "gpu", "volcano.sh/vgpu-ids-new": "hamivgpu", "hami.io/vgpu-node": "hami.io/mutex.lock"}
+_LOCKS = {
+    "volcano.sh/gpu-index": "gpu",
+    "volcano.sh/vgpu-ids-new": "hamivgpu",
+    "hami.io/vgpu-node": "hami.io/mutex.lock",
+}
 """What a placement writes on a pod -> the annotation of the node that is its lock."""
 
 
@@ -50,27 +55,40 @@ class LockError(Exception):
 
 
 def locks_of(policy: Policy) -> frozenset[str]:
-    """The locks that binds may need; none where nodes are not locked.  GPUs that are handed out whole need none."""
+    """The locks that binds may need; none where nodes are not locked.  GPUs that are handed out
+    whole need none."""
     for tier in policy.tiers:
         for option in tier:
             if option.name == "deviceshare" and option.arguments.node_lock:
-                return frozenset(lock for lock in _LOCKS.values() if lock != "gpu" or option.arguments.gpu_sharing)
+                return frozenset(
+                    lock
+                    for lock in _LOCKS.values()
+                    if lock != "gpu" or option.arguments.gpu_sharing
+                )
     return frozenset()
 
 
 def lock_of(annotations: Mapping[str, str], locks: frozenset[str]) -> str:
     """The one of these locks that a bind with these annotations needs; empty for none."""
-    return next((lock for written, lock in _LOCKS.items() if lock in locks and written in annotations), "")
+    return next(
+        (lock for written, lock in _LOCKS.items() if lock in locks and written in annotations), ""
+    )
 
 
 async def lock_node(client: Client, node: str, lock: str) -> None:
-    """Writes the lock.  Raises LockError where it is younger than five minutes, and what the client raises."""
+    """Writes the lock.  Raises LockError where it is younger than five minutes, and what the client
+    raises."""
     for attempt in range(ATTEMPTS):
         metadata = (await client.get(core.NODE.untyped, node))["metadata"]
         stamp = (metadata.get("annotations") or {}).get(lock, "")
         if stamp and time.time() - instant(stamp) < LOCKED_FOR:
             raise LockError(f"node {node} has been locked since {stamp} (annotation {lock})")
-        patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "annotations": {lock: times.stamp(time.time())}}}
+        patch = {
+            "metadata": {
+                "resourceVersion": metadata["resourceVersion"],
+                "annotations": {lock: times.stamp(time.time())},
+            }
+        }
         try:
             await client.patch(core.NODE.untyped, node, patch)
             return
@@ -81,5 +99,6 @@ async def lock_node(client: Client, node: str, lock: str) -> None:
 
 
 async def unlock_node(client: Client, node: str, lock: str) -> None:
-    """Takes the lock off again, because nothing was bound; the device plugin of the node does it otherwise."""
+    """Takes the lock off again, because nothing was bound; the device plugin of the node does it
+    otherwise."""
     await client.patch(core.NODE.untyped, node, {"metadata": {"annotations": {lock: None}}})

@@ -1,4 +1,5 @@
-"""Asks the server of the plugin `extender`, in the middle of a cycle, and waits for its answer as upstream does.
+"""Asks the server of the plugin `extender`, in the middle of a cycle, and waits for its answer as
+upstream does.
 
 One connection a host is kept for the next question.  Reference: plugins-placement 12.
 """
@@ -25,7 +26,8 @@ class ExtenderClient:
         self.connections: dict[tuple[str, str], HTTPConnection] = {}
 
     def __call__(self, address: str, body: Mapping[str, Any], timeout: float) -> Any:
-        """None for an empty answer.  Raises OSError where nobody answers, ValueError for an answer that is none."""
+        """None for an empty answer.  Raises OSError where nobody answers, ValueError for an answer
+        that is none."""
         from http.client import HTTPException
 
         url = urlsplit(address)
@@ -50,12 +52,20 @@ class ExtenderClient:
         return json.loads(answer) if answer else None
 
     def _post(
-        self, scheme: str, host: str, path: str, payload: bytes, timeout: float, connection: HTTPConnection | None
+        self,
+        scheme: str,
+        host: str,
+        path: str,
+        payload: bytes,
+        timeout: float,
+        connection: HTTPConnection | None,
     ) -> tuple[int, bytes]:
         from http.client import HTTPConnection, HTTPSConnection
 
         if connection is None:
-            connection = (HTTPSConnection if scheme == "https" else HTTPConnection)(host, timeout=timeout)
+            connection = (HTTPSConnection if scheme == "https" else HTTPConnection)(
+                host, timeout=timeout
+            )
         elif connection.sock is not None:
             connection.sock.settimeout(timeout)
         try:

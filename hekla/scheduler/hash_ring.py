@@ -1,7 +1,9 @@
-"""Several schedulers of one name that divide pods and nodes between them by a consistent hash.  Reference: scheduler-core 2.3.
+"""Several schedulers of one name that divide pods and nodes between them by a consistent hash.
+Reference: scheduler-core 2.3.
 
-Every one of them is told how many there are and which one it is; who owns what follows from the names alone, by the same points on the
-same ring as upstream's, so that both kinds may run beside each other.
+Every one of them is told how many there are and which one it is; who owns what follows from the
+names alone, by the same points on the same ring as upstream's, so that both kinds may run beside
+each other.
 """
 
 from __future__ import annotations
@@ -22,7 +24,11 @@ class Ring:
 
     def __init__(self, members: Iterable[str], own: str) -> None:
         self.own = own
-        points = {zlib.crc32(f"{number}{member}".encode()): member for member in members for number in range(REPLICAS)}
+        points = {
+            zlib.crc32(f"{number}{member}".encode()): member
+            for member in members
+            for number in range(REPLICAS)
+        }
         self.points = sorted(points)
         self.owners = [points[point] for point in self.points]
 
@@ -34,9 +40,13 @@ class Ring:
         own = environment.get("SCHEDULER_POD_NAME", "")
         base, dash, ordinal = own.rpartition("-")
         if not dash or not ordinal.isdigit():
-            raise ValueError(f"SCHEDULER_POD_NAME = {own!r}: a name that ends in the number of the replica, such as scheduler-0")
+            raise ValueError(
+                f"SCHEDULER_POD_NAME = {own!r}: a name that ends in the number of the replica, such as scheduler-0"
+            )
         count = environment.get("SCHEDULER_NUM", "")
-        return cls([f"{base}-{number}" for number in range(int(count) if count.isdigit() else 1)], own)
+        return cls(
+            [f"{base}-{number}" for number in range(int(count) if count.isdigit() else 1)], own
+        )
 
     def owner(self, name: str) -> str:
         at = bisect.bisect_right(self.points, zlib.crc32(name.encode()))

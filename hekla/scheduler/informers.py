@@ -1,7 +1,7 @@
 """Brings what the API server says into the engine's state.
 
-One list-and-watch a kind.  An object is read into the engine's tables when it comes and then let go but for its identity, so
-that a cluster of ten thousand pods is held once, in the tables.
+One list-and-watch a kind.  An object is read into the engine's tables when it comes and then let go
+but for its identity, so that a cluster of ten thousand pods is held once, in the tables.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ IDENTITY = ("name", "namespace", "uid", "resourceVersion")
 
 
 class NodeSelector(NamedTuple):
-    """The nodes that are used: those with one of these labels; without labels, all.  Reference: scheduler-core 2.4.
+    """The nodes that are used: those with one of these labels; without labels, all.  Reference:
+    scheduler-core 2.4.
 
     Unlike upstream, a node that no longer matches leaves.
     """
@@ -42,7 +43,10 @@ class NodeSelector(NamedTuple):
     @classmethod
     def parse(cls, entries: Iterable[str]) -> NodeSelector:
         """Entries `key:value`; one without a value is left out, as upstream does."""
-        pairs = ((key.strip(), value.strip()) for key, _, value in (entry.partition(":") for entry in entries))
+        pairs = (
+            (key.strip(), value.strip())
+            for key, _, value in (entry.partition(":") for entry in entries)
+        )
         return cls(tuple(pair for pair in pairs if all(pair)))
 
     def admits(self, node: Tree) -> bool:
@@ -63,24 +67,33 @@ class Source(NamedTuple):
     upsert: Callable[[Any], None]
     remove: Callable[[Any], None]
     needed: bool = True
-    """Nothing can be decided without it.  What only some plugins read may belong to a kind that the cluster does not serve."""
+    """Nothing can be decided without it.  What only some plugins read may belong to a kind that the
+    cluster does not serve."""
     namespace: str | None = None
     name: str = ""
     """Only the object of this name."""
 
 
 def sources(
-    state: State, selector: NodeSelector = EVERY_NODE, device_map: tuple[str, str] = DEFAULT_MAP, batch: bool = True,
-    ring: Ring | None = None, taint_rules: bool = False,
-) -> list[Source]:  # fmt: skip
-    """Everything that the engine wants to know of.  Without `batch` there are neither queues nor groups.
+    state: State,
+    selector: NodeSelector = EVERY_NODE,
+    device_map: tuple[str, str] = DEFAULT_MAP,
+    batch: bool = True,
+    ring: Ring | None = None,
+    taint_rules: bool = False,
+) -> list[Source]:
+    """Everything that the engine wants to know of.  Without `batch` there are neither queues nor
+    groups.
 
     `taint_rules`: the server has DeviceTaintRules, which few do.
     """
 
     def other(kind: Kind[Any]) -> Source:
         return Source(
-            kind, lambda tree: state.upsert_other(kind.kind, tree), lambda tree: state.remove_other(kind.kind, tree), needed=False
+            kind,
+            lambda tree: state.upsert_other(kind.kind, tree),
+            lambda tree: state.remove_other(kind.kind, tree),
+            needed=False,
         )
 
     def take_node(node: Tree) -> None:
@@ -89,7 +102,11 @@ def sources(
         else:
             state.remove_node(node)
 
-    def ours(take: Callable[[Tree], None], drop: Callable[[Tree], None], counts: Callable[[Ring, Tree], bool]) -> Callable[[Tree], None]:
+    def ours(
+        take: Callable[[Tree], None],
+        drop: Callable[[Tree], None],
+        counts: Callable[[Ring, Tree], bool],
+    ) -> Callable[[Tree], None]:
         """Takes what belongs to this scheduler of several; without a ring, everything."""
         if ring is None:
             return take
@@ -97,17 +114,27 @@ def sources(
 
     return [
         Source(priority.PRIORITY_CLASS, state.upsert_priority_class, state.remove_priority_class),
-        Source(core.NAMESPACE, state.upsert_namespace, lambda tree: state.remove_other("Namespace", tree)),
+        Source(
+            core.NAMESPACE,
+            state.upsert_namespace,
+            lambda tree: state.remove_other("Namespace", tree),
+        ),
         Source(core.NODE, take_node, state.remove_node),
         *(
             [
                 Source(scheduling.QUEUE, state.upsert_queue, state.remove_queue),
-                Source(scheduling.POD_GROUP, ours(state.upsert_pod_group, state.remove_pod_group, Ring.owns), state.remove_pod_group),
+                Source(
+                    scheduling.POD_GROUP,
+                    ours(state.upsert_pod_group, state.remove_pod_group, Ring.owns),
+                    state.remove_pod_group,
+                ),
             ]
             if batch
             else ()
         ),
-        Source(core.POD, ours(state.upsert_pod, state.remove_pod, Ring.has_business), state.remove_pod),
+        Source(
+            core.POD, ours(state.upsert_pod, state.remove_pod, Ring.has_business), state.remove_pod
+        ),
         other(topology.HYPER_NODE),
         other(core.RESOURCE_QUOTA),
         other(policy.POD_DISRUPTION_BUDGET),
@@ -144,9 +171,17 @@ class Informers:
     """The caches behind the state; `changed` is set by every event."""
 
     def __init__(
-        self, client: Client, state: State, selector: NodeSelector = EVERY_NODE, device_map: tuple[str, str] = DEFAULT_MAP,
-        *, batch: bool = True, ring: Ring | None = None, taint_rules: bool = False, whole: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        client: Client,
+        state: State,
+        selector: NodeSelector = EVERY_NODE,
+        device_map: tuple[str, str] = DEFAULT_MAP,
+        *,
+        batch: bool = True,
+        ring: Ring | None = None,
+        taint_rules: bool = False,
+        whole: bool = False,
+    ) -> None:
         """`whole`: objects are read with all that they say, as a recording keeps them."""
         self.state = state
         self.changed = asyncio.Event()
@@ -172,7 +207,11 @@ class Informers:
         for cache in self.caches:
             if cache in self.needed:
                 await cache.synced()
-        rest = [asyncio.ensure_future(cache.synced()) for cache in self.caches if cache not in self.needed]
+        rest = [
+            asyncio.ensure_future(cache.synced())
+            for cache in self.caches
+            if cache not in self.needed
+        ]
         _, late = await asyncio.wait(rest, timeout=PATIENCE)
         for task in late:
             task.cancel()
@@ -185,7 +224,8 @@ class Informers:
         return next(cache for cache in self.caches if cache.kind.plural == kind.plural)
 
     def versions_of(self, kind: Kind[Any]) -> Callable[[str], str]:
-        """What gives the version in which an object of a kind was seen last, by its key; "" for one that was not."""
+        """What gives the version in which an object of a kind was seen last, by its key; "" for one
+        that was not."""
         cache = self.cache_of(kind)
 
         def version(key: str) -> str:
@@ -228,7 +268,8 @@ class Informers:
             self.uids[key] = metadata.get("uid", "")
 
     def newly_rejected(self) -> list[LeftOut]:
-        """The objects that the engine could not take, or not for the reason of before, since the last call."""
+        """The objects that the engine could not take, or not for the reason of before, since the
+        last call."""
         known, self.told = self.told, dict(self.state.rejected)
         if not self.told:
             self.uids.clear()

@@ -1,7 +1,8 @@
-"""The machine's time zone as a name that can be handed to the engine, which never asks the machine itself.
+"""The machine's time zone as a name that can be handed to the engine, which never asks the machine
+itself.
 
-A name, not an offset, wherever there is one: windows of the tdm plugin follow the change of the clocks, and a recording that was made
-here says the same in another place.
+A name, not an offset, wherever there is one: windows of the tdm plugin follow the change of the
+clocks, and a recording that was made here says the same in another place.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The scheduler's metrics, under the names that dashboards know.  Reference: scheduler-core 8.
 
-Gauges and counters of plugins come with the decisions of a cycle; the histograms of the daemon itself are observed here.
+Gauges and counters of plugins come with the decisions of a cycle; the histograms of the daemon
+itself are observed here.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ def spread(low: float, high: float, count: int) -> list[float]:
 
 
 class Durations(Histogram):
-    """A histogram for numbers of one thread, eight of each pod: counted without locks, and told to the library when somebody asks."""
+    """A histogram for numbers of one thread, eight of each pod: counted without locks, and told to
+    the library when somebody asks."""
 
     def _metric_init(self) -> None:
         super()._metric_init()
@@ -44,25 +46,49 @@ class Durations(Histogram):
         return super()._child_samples()
 
 
-CYCLE = Durations(PREFIX + "e2e_scheduling_latency_milliseconds", "One scheduling cycle", buckets=spread(1, 5000, 20))
-ACTION = Durations(PREFIX + "action_scheduling_latency_milliseconds", "One action of a cycle", ["action"], buckets=spread(1, 2000, 20))
-OPEN = Durations(PREFIX + "open_session_duration_milliseconds", "The opening of a cycle", buckets=spread(1, 5000, 20))
+CYCLE = Durations(
+    PREFIX + "e2e_scheduling_latency_milliseconds",
+    "One scheduling cycle",
+    buckets=spread(1, 5000, 20),
+)
+ACTION = Durations(
+    PREFIX + "action_scheduling_latency_milliseconds",
+    "One action of a cycle",
+    ["action"],
+    buckets=spread(1, 2000, 20),
+)
+OPEN = Durations(
+    PREFIX + "open_session_duration_milliseconds",
+    "The opening of a cycle",
+    buckets=spread(1, 5000, 20),
+)
 PLUGIN = Durations(
     PREFIX + "plugin_scheduling_latency_milliseconds",
     "One plugin at the beginning or end of a cycle",
     ["plugin", "OnSession"],
     buckets=spread(0.1, 100, 15),
 )
-ATTEMPTS = Counter(PREFIX + "schedule_attempts", "Declared for dashboards; Hekla counts binds", ["result"])
+ATTEMPTS = Counter(
+    PREFIX + "schedule_attempts", "Declared for dashboards; Hekla counts binds", ["result"]
+)
 STAGE = Durations(
     PREFIX + "task_scheduling_latency_milliseconds",
     "From a pod's creation to a stage of its scheduling",
     ["stage"],
     buckets=spread(50, 60000, 30),
 )
-BIND = Durations(PREFIX + "scheduling_stage_duration_milliseconds", "A stage of scheduling", ["stage"], buckets=spread(0.1, 500, 20))
-WATCHED, ASSUMED, PRE_BOUND, BOUND = (STAGE.labels(stage) for stage in ("Watched", "Assumed", "PreBound", "Bound"))
-PREDICATE, SCORING, PRE_BIND, BIND_CALL = (BIND.labels(stage) for stage in ("Predicate", "Scoring", "PreBind", "Bind"))
+BIND = Durations(
+    PREFIX + "scheduling_stage_duration_milliseconds",
+    "A stage of scheduling",
+    ["stage"],
+    buckets=spread(0.1, 500, 20),
+)
+WATCHED, ASSUMED, PRE_BOUND, BOUND = (
+    STAGE.labels(stage) for stage in ("Watched", "Assumed", "PreBound", "Bound")
+)
+PREDICATE, SCORING, PRE_BIND, BIND_CALL = (
+    BIND.labels(stage) for stage in ("Predicate", "Scoring", "PreBind", "Bind")
+)
 FAILED_BINDS = Counter(PREFIX + "bind_failures", "Binds that the API server refused")
 
 JOB = Durations(
@@ -71,16 +97,32 @@ JOB = Durations(
     buckets=spread(100, 120000, 30),
 )
 _OF_JOB = ("job_name", "queue", "job_namespace")
-JOB_DURATION = Table(PREFIX + "e2e_job_scheduling_duration", "Milliseconds from a PodGroup's creation to its last placement", _OF_JOB)
-JOB_START = Table(PREFIX + "e2e_job_scheduling_start_time", "When the PodGroup was created, in seconds since 1970", _OF_JOB)
-JOB_LAST = Table(PREFIX + "e2e_job_scheduling_last_time", "When the job's last pod was placed, in seconds since 1970", _OF_JOB)
+JOB_DURATION = Table(
+    PREFIX + "e2e_job_scheduling_duration",
+    "Milliseconds from a PodGroup's creation to its last placement",
+    _OF_JOB,
+)
+JOB_START = Table(
+    PREFIX + "e2e_job_scheduling_start_time",
+    "When the PodGroup was created, in seconds since 1970",
+    _OF_JOB,
+)
+JOB_LAST = Table(
+    PREFIX + "e2e_job_scheduling_last_time",
+    "When the job's last pod was placed, in seconds since 1970",
+    _OF_JOB,
+)
 JOB_LABEL = "job_id"
 _OF_JOB_NAME, _OF_QUEUE, _OF_CARD = (JOB_LABEL,), ("queue_name",), ("devID", "NodeName")
 _OF_NAMESPACE = ("namespace_name",)
 OF_CYCLES = {
     name: Table(PREFIX + name, text, labels)
     for name, text, labels in (
-        ("namespace_share", "Declared for dashboards; no plugin shares by namespace any more", _OF_NAMESPACE),
+        (
+            "namespace_share",
+            "Declared for dashboards; no plugin shares by namespace any more",
+            _OF_NAMESPACE,
+        ),
         ("namespace_weight", "Declared for dashboards", _OF_NAMESPACE),
         ("namespace_weighted_share", "Declared for dashboards", _OF_NAMESPACE),
         ("pod_preemption_victims", "Victims on the node looked at last", ()),
@@ -88,8 +130,18 @@ OF_CYCLES = {
         ("unschedule_job_count", "Jobs that cannot start", ()),
         ("job_share", "The dominant share of a job", ("job_ns", JOB_LABEL)),
         *((f"queue_{kind}_milli_cpu", f"CPU of a queue: {kind}", _OF_QUEUE) for kind in KINDS),
-        *((f"queue_{kind}_memory_bytes", f"Memory of a queue: {kind}", _OF_QUEUE) for kind in KINDS),
-        *((f"queue_{kind}_scalar_resources", f"Other resources of a queue: {kind}", (*_OF_QUEUE, "resource")) for kind in KINDS),
+        *(
+            (f"queue_{kind}_memory_bytes", f"Memory of a queue: {kind}", _OF_QUEUE)
+            for kind in KINDS
+        ),
+        *(
+            (
+                f"queue_{kind}_scalar_resources",
+                f"Other resources of a queue: {kind}",
+                (*_OF_QUEUE, "resource"),
+            )
+            for kind in KINDS
+        ),
         ("queue_share", "How much of what it deserves a queue has", _OF_QUEUE),
         ("queue_weight", "The weight of a queue", _OF_QUEUE),
         ("queue_overused", "1 where a queue has more than it deserves", _OF_QUEUE),
@@ -97,8 +149,16 @@ OF_CYCLES = {
         ("vgpu_device_allocated_memory", "Memory of a card that is given away", _OF_CARD),
         ("vgpu_device_allocated_cores", "Cores of a card that are given away", _OF_CARD),
         ("vgpu_device_memory_limit", "Memory of a card", _OF_CARD),
-        ("vgpu_device_memory_allocation_for_a_certain_pod", "A pod's memory on a card", (*_OF_CARD, "podName")),
-        ("vgpu_device_core_allocation_for_a_certain_pod", "A pod's cores on a card", (*_OF_CARD, "podName")),
+        (
+            "vgpu_device_memory_allocation_for_a_certain_pod",
+            "A pod's memory on a card",
+            (*_OF_CARD, "podName"),
+        ),
+        (
+            "vgpu_device_core_allocation_for_a_certain_pod",
+            "A pod's cores on a card",
+            (*_OF_CARD, "podName"),
+        ),
     )
 } | {
     name: Table(PREFIX + name, text, labels, counts=True)
@@ -106,7 +166,11 @@ OF_CYCLES = {
         ("job_retry_counts", "Cycles in which a job could not start", _OF_JOB_NAME),
         ("total_preemption_attempts", "Times that a task looked for victims", ()),
         ("eviction_transactions_total", "Evictions that were decided at once", ("action",)),
-        ("evictions_held_back_total", "Claims that would have taken back what was taken before", ("action",)),
+        (
+            "evictions_held_back_total",
+            "Claims that would have taken back what was taken before",
+            ("action",),
+        ),
     )
 }
 """What cycles say, by the name that they use for it."""
@@ -115,7 +179,8 @@ MOST_JOBS = 1000
 
 
 class JobMetrics:
-    """When jobs were placed: a histogram of all, and gauges for the latest of those that are still there."""
+    """When jobs were placed: a histogram of all, and gauges for the latest of those that are still
+    there."""
 
     def __init__(self) -> None:
         self.shown: dict[str, Labels] = {}
@@ -152,8 +217,9 @@ class JobMetrics:
 class PluginMetrics:
     """What plugins and actions say in a cycle; tables are made as a name is first heard.
 
-    A gauge that a cycle names has the series that the cycle named and no other.  Series of jobs stand until the job leaves, or until too
-    many came after it, because a cycle names only the jobs that it touched.
+    A gauge that a cycle names has the series that the cycle named and no other.  Series of jobs
+    stand until the job leaves, or until too many came after it, because a cycle names only the jobs
+    that it touched.
     """
 
     def __init__(self) -> None:
@@ -166,7 +232,9 @@ class PluginMetrics:
         for name, labels, value in values:
             table = tables.get(name)
             if table is None:
-                table = tables[name] = Table(PREFIX + name, name.replace("_", " "), tuple(label for label, _ in labels))
+                table = tables[name] = Table(
+                    PREFIX + name, name.replace("_", " "), tuple(label for label, _ in labels)
+                )
             if table.counts:
                 table.latest(labels, table.values.get(labels, 0.0) + value, MOST_JOBS)
             elif any(label == JOB_LABEL for label, _ in labels):
@@ -180,5 +248,9 @@ class PluginMetrics:
         """Series of jobs that have left go."""
         there = {job.name for job in jobs}
         for table in self.tables.values():
-            for labels in [labels for labels in table.values if (job := dict(labels).get(JOB_LABEL)) is not None and job not in there]:
+            for labels in [
+                labels
+                for labels in table.values
+                if (job := dict(labels).get(JOB_LABEL)) is not None and job not in there
+            ]:
                 del table.values[labels]

@@ -1,7 +1,9 @@
-"""Brings what nodes really use into the state, from the monitoring system that the policy's section `metrics` names.
+"""Brings what nodes really use into the state, from the monitoring system that the policy's section
+`metrics` names.
 
-Every interval all nodes are asked about and what came is written down, with the time that it is from; the plugins `usage` and
-`rescheduling` leave out what is older than five minutes.  Reference: plugins-placement 11.
+Every interval all nodes are asked about and what came is written down, with the time that it is
+from; the plugins `usage` and `rescheduling` leave out what is older than five minutes.  Reference:
+plugins-placement 11.
 """
 
 from __future__ import annotations
@@ -51,14 +53,22 @@ def cpu_query(node: str) -> str:
 
 
 def memory_query(node: str) -> str:
-    free, whole = (f'node_memory_{name}_bytes{{instance="{node}"}}' for name in ("MemAvailable", "MemTotal"))
+    free, whole = (
+        f'node_memory_{name}_bytes{{instance="{node}"}}' for name in ("MemAvailable", "MemTotal")
+    )
     return f"100*avg_over_time(((1-{free}/{whole}))[10m:30s])"
 
 
 class LoadCollector:
     """Runs beside the cycles; `settings` is asked each round, because the policy may change."""
 
-    def __init__(self, client: Client, state: State, settings: Callable[[], Mapping[str, str]], changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        state: State,
+        settings: Callable[[], Mapping[str, str]],
+        changed: Callable[[], None],
+    ) -> None:
         self.client = client
         self.state = state
         self.settings = settings
@@ -75,7 +85,9 @@ class LoadCollector:
                         self.take(await self.ask(settings))
                     self.complained = ""
                 except (*FAILURES, TimeoutError) as error:
-                    self.complain(f"the load of nodes cannot be had from {settings.get('type')}: {error or 'it takes too long'}")
+                    self.complain(
+                        f"the load of nodes cannot be had from {settings.get('type')}: {error or 'it takes too long'}"
+                    )
             await asyncio.sleep(interval(settings))
 
     def complain(self, text: str) -> None:
@@ -86,10 +98,15 @@ class LoadCollector:
     def take(self, found: Mapping[str, Load]) -> None:
         """Writes down what was measured."""
         for node, load in found.items():
-            self.state.upsert_other("NodeUsage", {
-                "metadata": {"name": node}, "time": load.at,
-                "cpu_usage_avg_percent": {PERIOD: load.cpu}, "memory_usage_avg_percent": {PERIOD: load.memory},
-            })  # fmt: skip
+            self.state.upsert_other(
+                "NodeUsage",
+                {
+                    "metadata": {"name": node},
+                    "time": load.at,
+                    "cpu_usage_avg_percent": {PERIOD: load.cpu},
+                    "memory_usage_avg_percent": {PERIOD: load.memory},
+                },
+            )
         if found:
             self.changed()
 
@@ -118,15 +135,21 @@ class LoadCollector:
 
         return dict(await asyncio.gather(*(one(node) for node in self.nodes())))
 
-    # --- where it comes from -------------------------------------------------------------------------------------------------
+    # --- where it comes from ----------------------------------------------------------------------
 
     def prometheus(self, settings: Mapping[str, str], node: str) -> Load:
         """A question that fails or finds nothing counts as no load, as upstream."""
         values = []
         for query in (cpu_query(node), memory_query(node)):
             try:
-                answer = fetch(f"{_address(settings)}/api/v1/query?{urlencode({'query': query})}", settings)
-                found = answer["data"]["result"] if answer["data"].get("resultType", "vector") == "vector" else []
+                answer = fetch(
+                    f"{_address(settings)}/api/v1/query?{urlencode({'query': query})}", settings
+                )
+                found = (
+                    answer["data"]["result"]
+                    if answer["data"].get("resultType", "vector") == "vector"
+                    else []
+                )
                 values.append(_sound(float(found[0]["value"][1])) if found else 0.0)
             except FAILURES as error:
                 self.complain(f"prometheus does not say what {node} uses: {error}")
@@ -146,25 +169,42 @@ class LoadCollector:
                 value = quantity.milli(item["value"]) / 10.0  # thousandths of one to percent
                 seen.setdefault(name, {})[metric] = value, instant(item["timestamp"])
         return {
-            name: Load(both.get("node_cpu_usage_avg", (0.0, 0.0))[0], both.get("node_memory_usage_avg", (0.0, 0.0))[0],
-                       max(at for _, at in both.values()))
+            name: Load(
+                both.get("node_cpu_usage_avg", (0.0, 0.0))[0],
+                both.get("node_memory_usage_avg", (0.0, 0.0))[0],
+                max(at for _, at in both.values()),
+            )
             for name, both in seen.items()
-        }  # fmt: skip
+        }
 
     def elasticsearch(self, settings: Mapping[str, str], node: str) -> Load:
         body = {
             "size": 0,
-            "query": {"bool": {"must": [
-                {"range": {"@timestamp": {"gte": "now-10m", "lt": "now"}}},
-                {"term": {settings.get("elasticsearch.hostnameFieldName") or "host.hostname": node}},
-            ]}},
-            "aggs": {
-                "cpu": {"avg": {"field": "host.cpu.usage"}}, "mem": {"avg": {"field": "system.memory.actual.used.pct"}},
+            "query": {
+                "bool": {
+                    "must": [
+                        {"range": {"@timestamp": {"gte": "now-10m", "lt": "now"}}},
+                        {
+                            "term": {
+                                settings.get("elasticsearch.hostnameFieldName")
+                                or "host.hostname": node
+                            }
+                        },
+                    ]
+                }
             },
-        }  # fmt: skip
+            "aggs": {
+                "cpu": {"avg": {"field": "host.cpu.usage"}},
+                "mem": {"avg": {"field": "system.memory.actual.used.pct"}},
+            },
+        }
         index = settings.get("elasticsearch.index") or "metricbeat-*"
-        found = fetch(f"{_address(settings)}/{index}/_search", settings, body).get("aggregations") or {}
-        cpu, memory = (100.0 * float((found.get(name) or {}).get("value") or 0.0) for name in ("cpu", "mem"))
+        found = (
+            fetch(f"{_address(settings)}/{index}/_search", settings, body).get("aggregations") or {}
+        )
+        cpu, memory = (
+            100.0 * float((found.get(name) or {}).get("value") or 0.0) for name in ("cpu", "mem")
+        )
         return Load(cpu, memory, time.time())
 
 
@@ -181,18 +221,24 @@ def fetch(url: str, settings: Mapping[str, str], body: Any = None) -> Any:
     from urllib.request import Request, urlopen
 
     if not url.startswith(("http://", "https://")):
-        raise ValueError(f"address {settings.get('address', '')!r} begins with neither http:// nor https://")
+        raise ValueError(
+            f"address {settings.get('address', '')!r} begins with neither http:// nor https://"
+        )
     headers = {"Content-Type": "application/json"}
     user = settings.get("elasticsearch.username", "")
     if user:
-        secret = base64.b64encode(f"{user}:{settings.get('elasticsearch.password', '')}".encode()).decode()
+        secret = base64.b64encode(
+            f"{user}:{settings.get('elasticsearch.password', '')}".encode()
+        ).decode()
         headers["Authorization"] = f"Basic {secret}"
     context = None
     if url.startswith("https://"):
         context = ssl.create_default_context()
         if settings.get("tls.insecureSkipVerify") == "true":
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    request = Request(url, data=None if body is None else json.dumps(body).encode(), headers=headers)
+    request = Request(
+        url, data=None if body is None else json.dumps(body).encode(), headers=headers
+    )
     with urlopen(request, timeout=ROUND, context=context) as response:
         answer = response.read(LARGEST + 1)
     if len(answer) > LARGEST:

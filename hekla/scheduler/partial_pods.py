@@ -1,7 +1,9 @@
-"""What is read of a pod, the kind that comes most often: the rest of its JSON is passed over, not made into objects and let go again.
+"""What is read of a pod, the kind that comes most often: the rest of its JSON is passed over, not
+made into objects and let go again.
 
-A pod stays a tree, without the members that the engine never asks for.  Where one of these places holds something else than it should,
-it is read as it stands, so that the engine says of it what it says of the whole.
+A pod stays a tree, without the members that the engine never asks for.  Where one of these places
+holds something else than it should, it is read as it stands, so that the engine says of it what it
+says of the whole.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Finds users' plugins: in installed packages (entry points of the group `hekla.plugins`) and in files.
+"""Finds users' plugins: in installed packages (entry points of the group `hekla.plugins`) and in
+files.
 
-A file is compiled from its text each time the configuration is read, so that a change in it takes effect without a restart.  A file
-that cannot be loaded is a problem of the configuration like any other: named with its line, and the last good policy stays in force.
-A package that cannot be loaded is one only for a policy that names its plugin.
+A file is compiled from its text each time the configuration is read, so that a change in it takes
+effect without a restart.  A file that cannot be loaded is a problem of the configuration like any
+other: named with its line, and the last good policy stays in force. A package that cannot be loaded
+is one only for a policy that names its plugin.
 """
 
 from __future__ import annotations
@@ -42,7 +44,11 @@ class Found(NamedTuple):
 
 def files_of(directory: str) -> list[Path]:
     """The plugin files of `--plugins-dir`, in the order of their names."""
-    return sorted(path for path in Path(directory).glob("*.py") if not path.name.startswith("_")) if directory else []
+    return (
+        sorted(path for path in Path(directory).glob("*.py") if not path.name.startswith("_"))
+        if directory
+        else []
+    )
 
 
 def find(files: Iterable[Path]) -> Found:
@@ -68,12 +74,21 @@ def from_texts(sources: Mapping[str, str]) -> dict[str, type[Plugin]]:
     for file, text in sources.items():
         try:
             module = module_of(file, text)
-        except (Exception, SystemExit) as error:  # whatever a user's file raises while it is loaded; a script's last line ends more
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # whatever a user's file raises while it is loaded; a script's last line ends more
             problems.append(f"{file}:{line_of(error, file)}: {type(error).__name__}: {error}")
             continue
-        found = [one for one in vars(module).values() if is_plugin(one) and one.__module__ == module.__name__]
+        found = [
+            one
+            for one in vars(module).values()
+            if is_plugin(one) and one.__module__ == module.__name__
+        ]
         if not found:
-            problems.append(f"{file}:1: no plugin in here: a class with a name and a hook such as predicate or score")
+            problems.append(
+                f"{file}:1: no plugin in here: a class with a name and a hook such as predicate or score"
+            )
         for one in found:
             try:
                 made = guarded(one, file)
@@ -102,7 +117,11 @@ def module_of(file: str, text: str) -> ModuleType:
 def line_of(error: BaseException, file: str) -> int:
     if isinstance(error, SyntaxError) and error.filename == file:
         return error.lineno or 1
-    lines = [frame.lineno or 1 for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    lines = [
+        frame.lineno or 1
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == file
+    ]
     return lines[-1] if lines else 1
 
 
@@ -115,11 +134,20 @@ def from_packages() -> tuple[dict[str, type[Plugin]], dict[str, str]]:
             module = fresh(point.module)
             user = getattr(module, point.attr)
             if not is_plugin(user):
-                raise CustomPluginError(f"{point.value} is no plugin: a class with a name and a hook such as predicate or score")
+                raise CustomPluginError(
+                    f"{point.value} is no plugin: a class with a name and a hook such as predicate or score"
+                )
             made = guarded(user, module.__file__ or point.module)
-        except (Exception, SystemExit) as error:  # whatever a user's package raises while it is imported
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # whatever a user's package raises while it is imported
             broken[point.name] = f"{point.value}: {type(error).__name__}: {error}"
-            log.warning("plugin %s of an installed package cannot be loaded: %s", point.name, broken[point.name])
+            log.warning(
+                "plugin %s of an installed package cannot be loaded: %s",
+                point.name,
+                broken[point.name],
+            )
             continue
         if made.name in PLUGINS:
             broken[point.name] = f'{point.value}: the plugin name "{made.name}" is taken'

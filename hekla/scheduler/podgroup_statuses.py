@@ -1,8 +1,9 @@
 """Writes the statuses of PodGroups: being let in at once, everything else as few times as it takes.
 
-A group on its way is decided upon in half a dozen cycles, and each finds something new: a condition, a phase, one more running pod.
-What is written is what stands when that has calmed down (decision 0202).  Nothing is lost by waiting: the phase that pods wait for does
-not wait, and a scheduler that dies reads the group as it is and decides again.
+A group on its way is decided upon in half a dozen cycles, and each finds something new: a
+condition, a phase, one more running pod. What is written is what stands when that has calmed down
+(decision 0202).  Nothing is lost by waiting: the phase that pods wait for does not wait, and a
+scheduler that dies reads the group as it is and decides again.
 """
 
 from __future__ import annotations
@@ -35,18 +36,24 @@ Work = Callable[[str, Coroutine[Any, Any, None]], asyncio.Task[None]]
 """Starts a write of the object of that name, after the one that is under way for it."""
 
 GATHERED, LONGEST_GATHERED = 0.35, 10.0
-"""Seconds for which the newest status is gathered, from the last change of it, three times as long from the first.  Scheduled, Running
-and the first count of running pods come soon after each other; less soon when the server is busy, and then gathering takes longer."""
+"""Seconds for which the newest status is gathered, from the last change of it, three times as long
+from the first.  Scheduled, Running and the first count of running pods come soon after each other;
+less soon when the server is busy, and then gathering takes longer.
+"""
 STARTING = 6
-"""So many times as long while pods are bound that do not run yet, from the first change: most run soon, and are counted then."""
+"""So many times as long while pods are bound that do not run yet, from the first change: most run
+soon, and are counted then."""
 SLOW = 0.05
-"""Seconds that an answer may take for that: the few writes at a time are no load, and on a crowded machine each takes long."""
+"""Seconds that an answer may take for that: the few writes at a time are no load, and on a crowded
+machine each takes long."""
 EARLY = 4
 """Groups at a time of which it is written at once that they run."""
 KEPT = 1000
-"""Groups that are gone and of which it is still known that they ran, besides as many as there are."""
+"""Groups that are gone and of which it is still known that they ran, besides as many as there are.
+"""
 REMEMBERED = LONGEST_GATHERED + 5.0
-"""Seconds for which it is remembered what was written; by then the watch has shown it, and what was gathered before has had its turn."""
+"""Seconds for which it is remembered what was written; by then the watch has shown it, and what was
+gathered before has had its turn."""
 
 
 class Metadata(msgspec.Struct, rename="camel"):
@@ -83,11 +90,17 @@ class Written(NamedTuple):
 class GroupStatuses:
     """Takes what cycles decided about PodGroups.
 
-    `in_turn` carries the writes, `lane` those that nobody waits for; `seen` gives the version of a group that the watch has shown.
+    `in_turn` carries the writes, `lane` those that nobody waits for; `seen` gives the version of a
+    group that the watch has shown.
     """
 
     def __init__(
-        self, client: Client, state: State, in_turn: Work, lane: StatusWriter, seen: Callable[[str], str] = lambda key: ""
+        self,
+        client: Client,
+        state: State,
+        in_turn: Work,
+        lane: StatusWriter,
+        seen: Callable[[str], str] = lambda key: "",
     ) -> None:
         self.client = client
         self.state = state
@@ -109,7 +122,11 @@ class GroupStatuses:
         """Writes at once that a group was let in; anything else with what follows it soon."""
         if group.phase != "Running":
             self.begun.pop(group.key, None)
-        if group.phase == "Inqueue" and group.key not in self.let_in and self.is_waited_for(group.key):
+        if (
+            group.phase == "Inqueue"
+            and group.key not in self.let_in
+            and self.is_waited_for(group.key)
+        ):
             self.let_in.add(group.key)
             self.gathered.pop(group.key, None)
             self.lane.drop(f"group {group.key}")
@@ -123,10 +140,16 @@ class GroupStatuses:
     def begins(self, group: PodGroupStatus, explained: Explanation | None = None) -> None:
         """Takes the status of a group that may have begun to run.
 
-        That it runs is written as soon as its pods are bound, before they can be seen running, where the server has time for one more
-        write: few groups at a time, and none while it is busy, when what follows soon is said in one.
+        That it runs is written as soon as its pods are bound, before they can be seen running,
+        where the server has time for one more write: few groups at a time, and none while it is
+        busy, when what follows soon is said in one.
         """
-        if group.phase != "Running" or self.begun.get(group.key) == group.uid or len(self.early) >= EARLY or self.client.pace.answer > SLOW:
+        if (
+            group.phase != "Running"
+            or self.begun.get(group.key) == group.uid
+            or len(self.early) >= EARLY
+            or self.client.pace.answer > SLOW
+        ):
             self.take(group, explained)
             return
         if len(self.begun) > 2 * len(self.state.jobs) + KEPT:
@@ -140,9 +163,11 @@ class GroupStatuses:
         task.add_done_callback(self.early.discard)
 
     def is_waited_for(self, group: str) -> bool:
-        """Whether pods are made only once the group is let in; where they are there, their binds tell the same.
+        """Whether pods are made only once the group is let in; where they are there, their binds
+        tell the same.
 
-        Groups that the controller makes for pods of others (`podgroup-` and the owner's uid) come after their pods.
+        Groups that the controller makes for pods of others (`podgroup-` and the owner's uid) come
+        after their pods.
         """
         if group.rpartition("/")[2].startswith("podgroup-"):
             return False
@@ -150,7 +175,8 @@ class GroupStatuses:
         return job is None or len(job.tasks) < max(job.min_available, 1)
 
     def was_told(self, group: PodGroupStatus) -> bool:
-        """Whether the server says this already: the cycle that decided it could not know, or its counts were others then."""
+        """Whether the server says this already: the cycle that decided it could not know, or its
+        counts were others then."""
         written = self.written.get(group.key)
         if written is None:
             return False
@@ -189,24 +215,43 @@ class GroupStatuses:
     def is_starting(self, group: PodGroupStatus) -> bool:
         """Whether pods of the group are bound and do not run yet: the counts are about to change."""
         job = self.state.jobs.get(group.key)
-        return job is not None and job.pg_uid == group.uid and any(job.counts.statuses[one] for one in (Status.BINDING, Status.BOUND))
+        return (
+            job is not None
+            and job.pg_uid == group.uid
+            and any(job.counts.statuses[one] for one in (Status.BINDING, Status.BOUND))
+        )
 
-    def begin(self, group: PodGroupStatus, explained: Explanation | None) -> asyncio.Task[None] | None:
+    def begin(
+        self, group: PodGroupStatus, explained: Explanation | None
+    ) -> asyncio.Task[None] | None:
         """Starts the write of a gathered status whose turn has come, if it still says something."""
         newest = self.counted(group)
-        return None if self.was_told(newest) else self.in_turn(f"group {group.key}", self.write(newest, explained))
+        return (
+            None
+            if self.was_told(newest)
+            else self.in_turn(f"group {group.key}", self.write(newest, explained))
+        )
 
     def counted(self, group: PodGroupStatus) -> PodGroupStatus:
-        """The status with the counts of this moment: those of the cycle that decided it are as old as it has been gathered."""
+        """The status with the counts of this moment: those of the cycle that decided it are as old
+        as it has been gathered."""
         job = self.state.jobs.get(group.key)
         if job is None or job.pg_uid != group.uid:
             return group
-        running, succeeded, failed = (len(job.counts.statuses[one]) for one in (Status.RUNNING, Status.SUCCEEDED, Status.FAILED))
-        return PodGroupStatus(group.key, group.uid, group.phase, running, succeeded, failed, group.conditions)
+        running, succeeded, failed = (
+            len(job.counts.statuses[one])
+            for one in (Status.RUNNING, Status.SUCCEEDED, Status.FAILED)
+        )
+        return PodGroupStatus(
+            group.key, group.uid, group.phase, running, succeeded, failed, group.conditions
+        )
 
     async def write(self, group: PodGroupStatus, explained: Explanation | None) -> None:
         namespace, _, name = group.key.rpartition("/")
-        conditions = [{**condition, "lastTransitionTime": condition.get("lastTransitionTime") or now()} for condition in group.conditions]
+        conditions = [
+            {**condition, "lastTransitionTime": condition.get("lastTransitionTime") or now()}
+            for condition in group.conditions
+        ]
         status = {
             "phase": group.phase,
             "running": group.running or None,
@@ -222,7 +267,9 @@ class GroupStatuses:
         patch = {"metadata": metadata, "status": status}
         subresource = "status" if scheduling.POD_GROUP.status else None
         try:
-            answer = await self.client.patch(POD_GROUP, name, patch, namespace, subresource=subresource)
+            answer = await self.client.patch(
+                POD_GROUP, name, patch, namespace, subresource=subresource
+            )
         except (NotFound, Conflict):
             return
         except (ApiError, TransportError) as error:
@@ -235,25 +282,35 @@ class GroupStatuses:
             if numbers:
                 job.annotations[EXPLANATION] = numbers
         self.written.pop(group.key, None)
-        self.written[group.key] = Written(said(group), answer.metadata.resource_version, asyncio.get_running_loop().time())
+        self.written[group.key] = Written(
+            said(group), answer.metadata.resource_version, asyncio.get_running_loop().time()
+        )
 
     def try_again(self, group: PodGroupStatus, explained: Explanation | None) -> None:
-        """The cycles take it for written, so it has to be; something newer about the same group goes before."""
+        """The cycles take it for written, so it has to be; something newer about the same group
+        goes before."""
         job = self.state.jobs.get(group.key)
         if job is not None and job.pg_uid == group.uid and group.key not in self.gathered:
             self.gather(group, explained)
 
 
 def numbers_of(group: PodGroupStatus, explained: Explanation | None) -> str:
-    """What goes beside the condition that has the same in words; empty where there is none, or nothing to count."""
-    if explained is None or not any(one.get("type") == WAITING and one.get("message") == explained.text for one in group.conditions):
+    """What goes beside the condition that has the same in words; empty where there is none, or
+    nothing to count."""
+    if explained is None or not any(
+        one.get("type") == WAITING and one.get("message") == explained.text
+        for one in group.conditions
+    ):
         return ""
     return explained.numbers()
 
 
 def said(group: PodGroupStatus) -> tuple[Any, ...]:
     """What a status tells, without the times and the cycle in which it came about."""
-    conditions = tuple((one.get("type"), one.get("status"), one.get("reason"), one.get("message")) for one in group.conditions)
+    conditions = tuple(
+        (one.get("type"), one.get("status"), one.get("reason"), one.get("message"))
+        for one in group.conditions
+    )
     return group.uid, group.phase, group.running, group.succeeded, group.failed, conditions
 
 

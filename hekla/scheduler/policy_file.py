@@ -1,7 +1,7 @@
 """The policy file: read strictly, watched for changes, and never worse than the last good one.
 
-A file that cannot be used is reported line by line, and the policy in force stays in force and is named with the time from
-which it has been.  Reference: scheduler-core 1.3, 1.4.
+A file that cannot be used is reported line by line, and the policy in force stays in force and is
+named with the time from which it has been.  Reference: scheduler-core 1.3, 1.4.
 """
 
 from __future__ import annotations
@@ -31,8 +31,14 @@ class PolicyFileError(Exception):
     """The file cannot be used; the text names the lines."""
 
 
-def parse(text: str, name: str, plugins: Mapping[str, type[Plugin]] | None = None, broken: Mapping[str, str] | None = None) -> Policy:
-    """The policy of a YAML text.  Raises PolicyFileError whose lines read `name:line: what is wrong`.
+def parse(
+    text: str,
+    name: str,
+    plugins: Mapping[str, type[Plugin]] | None = None,
+    broken: Mapping[str, str] | None = None,
+) -> Policy:
+    """The policy of a YAML text.  Raises PolicyFileError whose lines read `name:line: what is
+    wrong`.
 
     `plugins`: those of users, by name; `broken`: those that could not be loaded and why.
     """
@@ -43,7 +49,11 @@ def parse(text: str, name: str, plugins: Mapping[str, type[Plugin]] | None = Non
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise PolicyFileError(f"{name}:{line}: not YAML: {error.problem}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that is none, a number without end, a nest without bottom
+    except (
+        yaml.YAMLError,
+        ValueError,
+        RecursionError,
+    ) as error:  # a date that is none, a number without end, a nest without bottom
         raise PolicyFileError(f"{name}: not YAML: {error}") from error
     if not isinstance(tree, dict):
         raise PolicyFileError(f"{name}:1: a policy is a mapping with actions and tiers")
@@ -54,12 +64,16 @@ def parse(text: str, name: str, plugins: Mapping[str, type[Plugin]] | None = Non
         return read_policy(tree, plugins=plugins)
     except PolicyError as error:
         lines = [f"{name}:{line_of(root, problem)}: {problem}" for problem in error.problems]
-        lines += [f"{name}: plugin {plugin} cannot be loaded: {why}" for plugin, why in (broken or {}).items()]
+        lines += [
+            f"{name}: plugin {plugin} cannot be loaded: {why}"
+            for plugin, why in (broken or {}).items()
+        ]
         raise PolicyFileError("\n".join(lines)) from error
 
 
 def named_files(text: str, name: str) -> list[Path]:
-    """The plugin files that a policy names under `pluginFiles`, relative to itself.  Raises PolicyFileError."""
+    """The plugin files that a policy names under `pluginFiles`, relative to itself.  Raises
+    PolicyFileError."""
     try:
         tree = yamltext.load(text)
     except yaml.YAMLError:
@@ -73,7 +87,8 @@ def named_files(text: str, name: str) -> list[Path]:
 
 
 def repeated(root: Any) -> Iterator[tuple[int, str]]:
-    """Keys that a mapping names a second time, with their lines: of two values only the last would count."""
+    """Keys that a mapping names a second time, with their lines: of two values only the last would
+    count."""
     seen, nodes = set(), [root]
     while nodes:
         node = nodes.pop()
@@ -99,8 +114,12 @@ def line_of(root: Any, problem: Problem) -> int:
     for step in problem.path:
         found = None
         if isinstance(node, yaml.MappingNode):
-            found = next(((key, value) for key, value in node.value if key.value == str(step)), None)
-        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            found = next(
+                ((key, value) for key, value in node.value if key.value == str(step)), None
+            )
+        elif (
+            isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value)
+        ):
             found = (node.value[step], node.value[step])
         if found is None:
             break
@@ -120,8 +139,15 @@ def stamp_of(path: Path) -> Stamp:
 class PolicyFile:
     """The policy in force.  Without a path it is the built-in one."""
 
-    def __init__(self, path: str, *, fall_back: bool = True, plugins_dir: str = "", default: Policy | None = None,
-                 adapt: Callable[[Policy], Policy] | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        path: str,
+        *,
+        fall_back: bool = True,
+        plugins_dir: str = "",
+        default: Policy | None = None,
+        adapt: Callable[[Policy], Policy] | None = None,
+    ) -> None:
         self.path = Path(path) if path else None
         self.adapt = adapt
         """Makes of what a file says what this scheduler does about it."""
@@ -141,18 +167,23 @@ class PolicyFile:
             self.reload(first=True, fall_back=fall_back)
 
     def changed(self) -> bool:
-        """Takes the file if it or a plugin's has changed since the last look; whether another policy is in force now."""
+        """Takes the file if it or a plugin's has changed since the last look; whether another
+        policy is in force now."""
         if self.path is None or self.read_stamp() == self.stamp:
             return False
         return self.reload()
 
     def read_stamp(self) -> tuple[Stamp, ...]:
-        """What tells one state of the files from another: also a mounted ConfigMap's, which is swapped by a link."""
+        """What tells one state of the files from another: also a mounted ConfigMap's, which is
+        swapped by a link."""
         assert self.path is not None
-        return tuple(stamp_of(path) for path in (self.path, *self.files, *files_of(self.plugins_dir)))
+        return tuple(
+            stamp_of(path) for path in (self.path, *self.files, *files_of(self.plugins_dir))
+        )
 
     def reload(self, *, first: bool = False, fall_back: bool = True) -> bool:
-        """Reads the file.  Raises PolicyFileError only at the first time and without a policy to fall back to."""
+        """Reads the file.  Raises PolicyFileError only at the first time and without a policy to
+        fall back to."""
         assert self.path is not None
         self.stamp = self.read_stamp()
         try:
@@ -162,15 +193,23 @@ class PolicyFile:
             found: Found = find([*self.files, *files_of(self.plugins_dir)])
             policy = parse(text, str(self.path), found.plugins, found.broken)
             policy = policy if self.adapt is None else self.adapt(policy)
-        except Exception as error:  # whatever is in the file, the scheduler goes on with what it has
+        except (
+            Exception
+        ) as error:  # whatever is in the file, the scheduler goes on with what it has
             message = (
-                str(error) if isinstance(error, PolicyFileError | PluginFileError) else f"{self.path}: {type(error).__name__}: {error}"
+                str(error)
+                if isinstance(error, PolicyFileError | PluginFileError)
+                else f"{self.path}: {type(error).__name__}: {error}"
             )
             if first and not fall_back:
                 raise PolicyFileError(message) from error
             clock = time.strftime("%H:%M:%S", time.localtime(self.since))
             self.problem = message
-            log.error("%s\nThe policy in force is still %s.", message, "the built-in one" if first else f"the one of {clock}")
+            log.error(
+                "%s\nThe policy in force is still %s.",
+                message,
+                "the built-in one" if first else f"the one of {clock}",
+            )
             return False
         self.policy, self.since, self.problem = policy, time.time(), ""
         self.text, self.sources = text, found.sources

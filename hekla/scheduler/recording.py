@@ -1,11 +1,13 @@
 """A recording of a scheduler: everything that went into its cycles, and what came out.
 
-The engine is a function of what its state was fed, the policy and the clock.  So a tape holds just these, in order: each object that
-came or went, each bind that failed, the policy with the plugin files that it was read with, and a cycle's time and decisions.  Run
-again, in any process, they give the same decisions byte for byte; where they do not, either the code or the policy is another.
+The engine is a function of what its state was fed, the policy and the clock.  So a tape holds just
+these, in order: each object that came or went, each bind that failed, the policy with the plugin
+files that it was read with, and a cycle's time and decisions.  Run again, in any process, they give
+the same decisions byte for byte; where they do not, either the code or the policy is another.
 
-Frames are msgpack with their length before them, in one zlib stream a file, flushed after each cycle: of a process that was killed at
-most the last cycle is missing.  Files are numbered; a new process begins a new file with a header.
+Frames are msgpack with their length before them, in one zlib stream a file, flushed after each
+cycle: of a process that was killed at most the last cycle is missing.  Files are numbered; a new
+process begins a new file with a header.
 """
 
 from __future__ import annotations
@@ -33,10 +35,14 @@ SUFFIX = ".tape"
 PART = 64 << 20
 """Bytes of a file after which the next one is begun."""
 LIMIT = 1 << 30
-"""Bytes after which recording stops: a tape is of use only from its beginning, so old files cannot make room for new ones."""
+"""Bytes after which recording stops: a tape is of use only from its beginning, so old files cannot
+make room for new ones."""
 
 _KINDS = ("pod", "node", "pod_group", "queue", "priority_class")
-FEEDS = (*(f"{verb}_{kind}" for verb in ("upsert", "remove") for kind in _KINDS), "upsert_namespace")
+FEEDS = (
+    *(f"{verb}_{kind}" for verb in ("upsert", "remove") for kind in _KINDS),
+    "upsert_namespace",
+)
 OTHERS = ("upsert_other", "remove_other")
 OUTCOMES = ("bind_failed", "evict_failed", "condition_failed")
 
@@ -71,7 +77,9 @@ class Recording:
         self._open()
 
     def _open(self) -> None:
-        numbers = [int(path.stem) for path in self.directory.glob("*" + SUFFIX) if path.stem.isdigit()]
+        numbers = [
+            int(path.stem) for path in self.directory.glob("*" + SUFFIX) if path.stem.isdigit()
+        ]
         self._file = (self.directory / f"{max(numbers, default=0) + 1:06d}{SUFFIX}").open("xb")
         self._stream = zlib.compressobj(1)
         self._part = 0
@@ -113,7 +121,9 @@ class Recording:
         self.written += len(data)
         if self.written > self.limit:
             self.running = False
-            log.warning("the recording in %s has reached %d bytes and ends here", self.directory, self.limit)
+            log.warning(
+                "the recording in %s has reached %d bytes and ends here", self.directory, self.limit
+            )
 
     def _end_part(self) -> None:
         self._write(self._stream.flush())
@@ -133,11 +143,20 @@ class RecordedState(State):
         self.tape = tape
         self.inside = False
         """Within a call that was written down already: what it calls in turn follows from it."""
-        tape.frame("header", FORMAT, __version__, {name: _listed(value) for name, value in arguments.items()})
+        tape.frame(
+            "header",
+            FORMAT,
+            __version__,
+            {name: _listed(value) for name, value in arguments.items()},
+        )
 
 
 EXTENDER = "extender"
-_FAILURES: dict[str, type[Exception]] = {"json": json.JSONDecodeError, "value": ValueError, "system": OSError}
+_FAILURES: dict[str, type[Exception]] = {
+    "json": json.JSONDecodeError,
+    "value": ValueError,
+    "system": OSError,
+}
 
 
 class RecordedExtender:
@@ -221,7 +240,9 @@ def _read(path: Path) -> Iterator[tuple[Any, ...]]:
             try:
                 rest += stream.decompress(piece)
             except zlib.error as error:
-                raise TapeError(f"{path}: {f'damaged after frame {frames}' if frames else 'not a recording'}: {error}") from error
+                raise TapeError(
+                    f"{path}: {f'damaged after frame {frames}' if frames else 'not a recording'}: {error}"
+                ) from error
             at = 0
             while at + 4 <= len(rest):
                 end = at + 4 + int.from_bytes(rest[at : at + 4], "big")

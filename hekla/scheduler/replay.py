@@ -1,9 +1,10 @@
 """`hekla replay DIR`: runs a recording again and shows the first difference.
 
-Without --policy the decisions must be the recorded ones, byte for byte; that they are not is a fault worth reporting.  With --policy
-the same cluster meets another policy, and the first difference is where it would have done otherwise: bound, evicted, promised or let
-in others.  Its words differ sooner, because they name its plugins; they change nothing.  From the difference on the recorded events no
-longer follow from the decisions, so the replay ends.
+Without --policy the decisions must be the recorded ones, byte for byte; that they are not is a
+fault worth reporting.  With --policy the same cluster meets another policy, and the first
+difference is where it would have done otherwise: bound, evicted, promised or let in others.  Its
+words differ sooner, because they name its plugins; they change nothing.  From the difference on the
+recorded events no longer follow from the decisions, so the replay ends.
 """
 
 from __future__ import annotations
@@ -23,7 +24,17 @@ from hekla.engine.model.state import State
 from hekla.engine.policies import default_policy
 from hekla.scheduler.plugin_files import PluginFileError, find, from_packages, from_texts
 from hekla.scheduler.policy_file import PolicyFileError, named_files, parse
-from hekla.scheduler.recording import EXTENDER, FEEDS, FORMAT, OTHERS, OUTCOMES, ReplayedExtender, TapeError, encoded, read
+from hekla.scheduler.recording import (
+    EXTENDER,
+    FEEDS,
+    FORMAT,
+    OTHERS,
+    OUTCOMES,
+    ReplayedExtender,
+    TapeError,
+    encoded,
+    read,
+)
 
 FED = frozenset((*FEEDS, *OTHERS, *OUTCOMES))
 
@@ -66,7 +77,9 @@ def replay(directory: Path, policy: Policy | None = None) -> Outcome:
             try:
                 state = State(**given[2])
             except TypeError as error:
-                raise TapeError(f"{directory}: written by version {given[1]}, which this program cannot replay: {error}") from error
+                raise TapeError(
+                    f"{directory}: written by version {given[1]}, which this program cannot replay: {error}"
+                ) from error
             extender = ReplayedExtender()
             state.ask_extender = extender
         elif word == "policy":
@@ -74,14 +87,23 @@ def replay(directory: Path, policy: Policy | None = None) -> Outcome:
         elif word == "cycle":
             cycles += 1
             now, recorded = given
-            outside = {key for key, job in state.jobs.items() if job.is_pending} if policy is not None else set()
+            outside = (
+                {key for key, job in state.jobs.items() if job.is_pending}
+                if policy is not None
+                else set()
+            )
             decisions = cycle(state, in_force, now)
             extender.answers.clear()
             binds += len(decisions.binds)
             replayed = encoded(decisions)
             if replayed != recorded:
                 trees = msgspec.msgpack.decode(recorded), msgspec.msgpack.decode(replayed)
-                found = next(differences(*(trees if policy is None else (deeds(one, outside) for one in trees))), None)
+                found = next(
+                    differences(
+                        *(trees if policy is None else (deeds(one, outside) for one in trees))
+                    ),
+                    None,
+                )
                 if found is not None:
                     where, before, after = found
                     return Outcome(cycles, binds, Difference(cycles, now, where, before, after))
@@ -98,15 +120,23 @@ def replay(directory: Path, policy: Policy | None = None) -> Outcome:
 
 
 def deeds(decisions: dict[str, Any], outside: Collection[str]) -> dict[str, Any]:
-    """What decisions do to the cluster, without what they say about it.  `outside`: jobs that had not been let in before."""
+    """What decisions do to the cluster, without what they say about it.  `outside`: jobs that had
+    not been let in before."""
     done = {kind: decisions[kind] for kind in ("binds", "evictions", "pipelined", "gates", "freed")}
-    done["evictions"] = [{key: value for key, value in one.items() if key != "purpose"} for one in done["evictions"]]
-    entered = [one["key"] for one in decisions["pod_groups"] if one["phase"] in ("Inqueue", "Running") and one["key"] in outside]
+    done["evictions"] = [
+        {key: value for key, value in one.items() if key != "purpose"} for one in done["evictions"]
+    ]
+    entered = [
+        one["key"]
+        for one in decisions["pod_groups"]
+        if one["phase"] in ("Inqueue", "Running") and one["key"] in outside
+    ]
     return {**done, "let_in": sorted(entered)}
 
 
 def recorded_policy(name: str, text: str, sources: dict[str, str]) -> Policy:
-    """The policy of a frame, with the plugins as they were then; those of packages as they are installed now."""
+    """The policy of a frame, with the plugins as they were then; those of packages as they are
+    installed now."""
     if not text:
         return default_policy()
     packaged, broken = from_packages()
@@ -119,12 +149,16 @@ def differences(recorded: Any, replayed: Any, where: str = "") -> Iterator[tuple
         return
     if isinstance(recorded, dict) and isinstance(replayed, dict):
         for key in dict.fromkeys((*recorded, *replayed)):
-            yield from differences(recorded.get(key), replayed.get(key), f"{where}.{key}".lstrip("."))
+            yield from differences(
+                recorded.get(key), replayed.get(key), f"{where}.{key}".lstrip(".")
+            )
         if recorded == replayed:
             yield f"the order of {where}", list(recorded), list(replayed)
     elif isinstance(recorded, list) and isinstance(replayed, list) and where.count("[") < 2:
         for number in range(max(len(recorded), len(replayed))):
-            before, after = (one[number] if number < len(one) else None for one in (recorded, replayed))
+            before, after = (
+                one[number] if number < len(one) else None for one in (recorded, replayed)
+            )
             yield from differences(before, after, f"{where}[{number}]")
     else:
         yield where, recorded, replayed
@@ -136,10 +170,16 @@ def shown(value: Any) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """`hekla replay`: 0 when every decision is the recorded one, 1 when one is not, 2 when it cannot be told."""
-    parser = argparse.ArgumentParser("hekla replay", description="run a scheduler's recording again and show the first difference")
+    """`hekla replay`: 0 when every decision is the recorded one, 1 when one is not, 2 when it
+    cannot be told."""
+    parser = argparse.ArgumentParser(
+        "hekla replay",
+        description="run a scheduler's recording again and show the first difference",
+    )
     parser.add_argument("directory", type=Path, help="where `hekla scheduler --record` wrote")
-    parser.add_argument("--policy", type=Path, help="another policy file, to see what it would have decided")
+    parser.add_argument(
+        "--policy", type=Path, help="another policy file, to see what it would have decided"
+    )
     arguments = parser.parse_args(argv)
     try:
         other = None
@@ -156,6 +196,10 @@ def main(argv: list[str]) -> int:
     if outcome.difference is not None:
         print(outcome.difference)
         return 1
-    same = "every decision is the recorded one" if other is None else "this policy would have done the same"
+    same = (
+        "every decision is the recorded one"
+        if other is None
+        else "this policy would have done the same"
+    )
     print(f"{outcome.cycles} cycles with {outcome.binds} binds: {same}.")
     return 0

@@ -1,8 +1,9 @@
 """Where a cycle is, and how long each part of it took.
 
-The engine says which part it begins; the clock is read here.  A cycle that is stuck (a plugin that waits for something, a case that
-nobody thought of) blocks the event loop, so it cannot report itself: a thread looks on, and once a cycle takes longer than it should,
-logs the part, the plugin and the stack.
+The engine says which part it begins; the clock is read here.  A cycle that is stuck (a plugin that
+waits for something, a case that nobody thought of) blocks the event loop, so it cannot report
+itself: a thread looks on, and once a cycle takes longer than it should, logs the part, the plugin
+and the stack.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ DEEPEST = 12
 class Stages:
     """Handed to the engine; called with the part that begins, and with nothing at the end.
 
-    Parts are `("open", "")`, `("plugin open", name)`, `("action", name)`, `("plugin close", name)`, `("close", "")`.  Within an
-    action come `("step", "Predicate")`, `("step", "Scoring")` and `("step", "")`, which end each other.
+    Parts are `("open", "")`, `("plugin open", name)`, `("action", name)`, `("plugin close", name)`,
+    `("close", "")`.  Within an action come `("step", "Predicate")`, `("step", "Scoring")` and
+    `("step", "")`, which end each other.
     """
 
     def __init__(self) -> None:
@@ -103,8 +105,12 @@ class Watchdog:
         kind, name = self.stages.part
         log.error(
             "cycle %d is stuck: %.1f s and no end, in %s%s\n%s",
-            number, now - began, f"{kind} {name}".strip(), culprit(frame), "".join(traceback.format_stack(frame)[-DEEPEST:]).rstrip(),
-        )  # fmt: skip
+            number,
+            now - began,
+            f"{kind} {name}".strip(),
+            culprit(frame),
+            "".join(traceback.format_stack(frame)[-DEEPEST:]).rstrip(),
+        )
 
 
 def culprit(frame: FrameType | None) -> str:
@@ -112,7 +118,12 @@ def culprit(frame: FrameType | None) -> str:
     while frame is not None:
         owner: Any = frame.f_locals.get("self")
         name = getattr(type(owner), "name", None)
-        if isinstance(name, str) and name and hasattr(owner, "arguments") and hasattr(owner, "flags"):
+        if (
+            isinstance(name, str)
+            and name
+            and hasattr(owner, "arguments")
+            and hasattr(owner, "flags")
+        ):
             return f", plugin {name}"
         frame = frame.f_back
     return ""

@@ -1,7 +1,9 @@
-"""Binds the claims of a pod before the pod itself is bound: what the engine promised them is written, then waited for.
+"""Binds the claims of a pod before the pod itself is bound: what the engine promised them is
+written, then waited for.
 
-A claim that was promised a volume is named in that volume's `claimRef`; one whose volume is to be made is told the node, in an
-annotation that provisioners wait for.  Whoever owns volumes in the cluster does the rest.  Reference: local-cluster 10.12, 10.14.
+A claim that was promised a volume is named in that volume's `claimRef`; one whose volume is to be
+made is told the node, in an annotation that provisioners wait for.  Whoever owns volumes in the
+cluster does the rest.  Reference: local-cluster 10.12, 10.14.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from hekla.engine.model.volumes import CLAIM, SELECTED_NODE, VOLUME
 from hekla.kube.client import Client
 
 PATIENCE = 600.0
-"""Seconds for which a claim may take to be bound (`volumebinding.bindTimeoutSeconds`); then the pod is placed anew."""
+"""Seconds for which a claim may take to be bound (`volumebinding.bindTimeoutSeconds`); then the pod
+is placed anew."""
 BOUND_BY_US = "pv.kubernetes.io/bound-by-controller"
 COMPLETED = "pv.kubernetes.io/bind-completed"
 
@@ -29,7 +32,8 @@ class VolumeError(Exception):
 
 
 class VolumeBinder:
-    """Writes what claims were promised and waits until they are bound.  Whoever hears of claims calls `claim_changed`."""
+    """Writes what claims were promised and waits until they are bound.  Whoever hears of claims
+    calls `claim_changed`."""
 
     def __init__(self, client: Client, state: State) -> None:
         self.client = client
@@ -77,7 +81,10 @@ class VolumeBinder:
             "resourceVersion": metadata["resourceVersion"],
         }
         patch = {
-            "metadata": {"resourceVersion": volume["metadata"]["resourceVersion"], "annotations": {BOUND_BY_US: "yes"}},
+            "metadata": {
+                "resourceVersion": volume["metadata"]["resourceVersion"],
+                "annotations": {BOUND_BY_US: "yes"},
+            },
             "spec": {"claimRef": reference},
         }
         await self.client.patch(claims.PERSISTENT_VOLUME, name, patch)
@@ -88,10 +95,13 @@ class VolumeBinder:
         if (metadata.get("annotations") or {}).get(SELECTED_NODE) == node:
             return
         patch = {"metadata": {"uid": metadata["uid"], "annotations": {SELECTED_NODE: node}}}
-        await self.client.patch(claims.PERSISTENT_VOLUME_CLAIM, metadata["name"], patch, metadata["namespace"])
+        await self.client.patch(
+            claims.PERSISTENT_VOLUME_CLAIM, metadata["name"], patch, metadata["namespace"]
+        )
 
     async def bound(self, key: str, node: str, *, chosen: bool) -> None:
-        """Waits until one claim is bound.  A provisioner that cannot work on the node takes the annotation away again."""
+        """Waits until one claim is bound.  A provisioner that cannot work on the node takes the
+        annotation away again."""
         changed = asyncio.Event()
         self.waiting[key].add(changed)
         seen = False

@@ -1,7 +1,7 @@
 """Play one recorded admission case through the rules: case in, differences out.
 
-The cases are data of the conformance collection (its README says what each field means); both the test of this room and
-`python -m tests.conformance` come through here.
+The cases are data of the conformance collection (its README says what each field means); both the
+test of this room and `python -m tests.conformance` come through here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,12 @@ def play(case: dict[str, Any]) -> Verdict:
     lookup = StaticLookup(existing.get("queues") or [], existing.get("namespaces") or [])
     queue = case["object"] or {}
     part, name = case.get("part"), (queue.get("metadata") or {}).get("name") or ""
-    if case["resource"] == "jobs" and case["phase"] == "validate" and case["operation"] == "CREATE" and not case.get("whole_review"):
+    if (
+        case["resource"] == "jobs"
+        and case["phase"] == "validate"
+        and case["operation"] == "CREATE"
+        and not case.get("whole_review")
+    ):
         part = JOB_PART  # recorded from the check itself, whose text is not trimmed yet
     if part is None:
         return review(
@@ -55,7 +60,9 @@ def play(case: dict[str, Any]) -> Verdict:
             name=case.get("request_name") or "",
         )
     message = {
-        JOB_PART: lambda: jobs.create_problems(Review("CREATE", queue, {}, name, "", lookup, settings)),
+        JOB_PART: lambda: jobs.create_problems(
+            Review("CREATE", queue, {}, name, "", lookup, settings)
+        ),
         CRON_PART: lambda: cronjobs.spec_problems(queue["spec"]),
         DEPTH_PART: lambda: queuetree.depth_problem(queue, name, lookup, settings.max_queue_depth),
         CHILD_PART: lambda: queuetree.ancestor_problem(queue, name, lookup),
@@ -76,7 +83,9 @@ def settings_of(given: dict[str, Any]) -> Settings:
         scheduling_gates=gates.get("SchedulingGatesQueueAdmission", False),
         resource_groups=None
         if groups is None
-        else tuple(group_of({key.lower(): value for key, value in group.items()}) for group in groups),
+        else tuple(
+            group_of({key.lower(): value for key, value in group.items()}) for group in groups
+        ),
     )
 
 
@@ -89,7 +98,10 @@ def _allowed(expect: dict[str, Any], verdict: Verdict) -> str:
 def _message(expect: dict[str, Any], verdict: Verdict) -> str:
     if "message" in expect and expect["message"] != verdict.message:
         return f"message: expected {expect['message']!r}, got {verdict.message!r}"
-    parts = [*expect.get("message_contains_all", []), *([expect["message_contains"]] if expect.get("message_contains") else [])]
+    parts = [
+        *expect.get("message_contains_all", []),
+        *([expect["message_contains"]] if expect.get("message_contains") else []),
+    ]
     missing = [part for part in parts if part not in verdict.message]
     return f"message: expected {missing!r} in {verdict.message!r}" if missing else ""
 
@@ -105,7 +117,10 @@ def _tasks(expect: dict[str, Any], verdict: Verdict, job: dict[str, Any]) -> str
     if "tasks" not in expect:
         return ""
     fields = [field.strip() for field in expect["compare"].removeprefix("per task:").split(",")]
-    found = next((step["value"] for step in verdict.patch or [] if step["path"] == "/spec/tasks"), job["spec"]["tasks"])
+    found = next(
+        (step["value"] for step in verdict.patch or [] if step["path"] == "/spec/tasks"),
+        job["spec"]["tasks"],
+    )
     for want, got in zip(expect["tasks"], found, strict=True):
         for field in fields:
             if _at(want, field) != _at(got, field):

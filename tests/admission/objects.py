@@ -35,7 +35,14 @@ def job(*tasks: Tree, name: str = "train", **spec: Any) -> Tree:
     }
 
 
-def queue(name: str, parent: str = "root", state: str = "Open", annotations: Tree | None = None, pods: str = "", **spec: Any) -> Tree:
+def queue(
+    name: str,
+    parent: str = "root",
+    state: str = "Open",
+    annotations: Tree | None = None,
+    pods: str = "",
+    **spec: Any,
+) -> Tree:
     status: Tree = {"state": state} if state else {}
     if pods:
         status["allocated"] = {"pods": pods}
@@ -54,19 +61,40 @@ def queue(name: str, parent: str = "root", state: str = "Open", annotations: Tre
 
 def amounts(cpu: Any = None, memory: Any = None, **others: Any) -> Tree:
     given = {"cpu": cpu, "memory": memory, **others}
-    return {name.replace("gpu", "nvidia.com/gpu"): str(value) for name, value in given.items() if value is not None}
+    return {
+        name.replace("gpu", "nvidia.com/gpu"): str(value)
+        for name, value in given.items()
+        if value is not None
+    }
 
 
-QUEUES = (queue("root", parent=""), queue("default"), queue("shut", state="Closed"), queue("new", state=""),
-          queue("parentQueue"), queue("childQueue", parent="parentQueue"))  # fmt: skip
+QUEUES = (
+    queue("root", parent=""),
+    queue("default"),
+    queue("shut", state="Closed"),
+    queue("new", state=""),
+    queue("parentQueue"),
+    queue("childQueue", parent="parentQueue"),
+)
 
 
-def ask(path: str, obj: Tree | None, old: Tree | None = None, *, operation: str = "", queues: Any = QUEUES,
-        settings: Settings = STRICT, namespaces: Any = (), name: str = "") -> Verdict:  # fmt: skip
+def ask(
+    path: str,
+    obj: Tree | None,
+    old: Tree | None = None,
+    *,
+    operation: str = "",
+    queues: Any = QUEUES,
+    settings: Settings = STRICT,
+    namespaces: Any = (),
+    name: str = "",
+) -> Verdict:
     """Review an object; the objects handed in must come back unchanged."""
     given = copy.deepcopy((obj, old))
     operation = operation or ("UPDATE" if old is not None else "CREATE")
-    verdict = review(path, operation, obj, old, StaticLookup(queues, namespaces), settings, name=name)
+    verdict = review(
+        path, operation, obj, old, StaticLookup(queues, namespaces), settings, name=name
+    )
     assert (obj, old) == given
     return verdict
 
@@ -87,7 +115,9 @@ def apply(obj: Tree, patch: list[Tree]) -> Tree:
     """A JSON patch of adds and replaces, which is all that mutators send."""
     result = copy.deepcopy(obj)
     for step in patch:
-        *keys, last = [key.replace("~1", "/").replace("~0", "~") for key in step["path"].split("/")[1:]]
+        *keys, last = [
+            key.replace("~1", "/").replace("~0", "~") for key in step["path"].split("/")[1:]
+        ]
         target: Any = result
         for key in keys:
             target = target[key]

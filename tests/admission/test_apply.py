@@ -1,4 +1,5 @@
-"""The same manifest applied again: with kubectl, as people keep jobs in a repository, in each of its two ways."""
+"""The same manifest applied again: with kubectl, as people keep jobs in a repository, in each of
+its two ways."""
 
 from __future__ import annotations
 
@@ -33,25 +34,52 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerProce
 
 def manifest(name: str, replicas: int = 2, image: str = "busybox") -> Tree:
     """Two tasks, one without a name; nothing that admission fills in."""
-    template = {"spec": {"restartPolicy": "Never", "hostNetwork": True, "containers": [
-        {"name": "main", "image": image, "resources": {"requests": {"cpu": "1000m"}}},
-    ]}}  # fmt: skip
-    tasks = [{"name": "launcher", "replicas": 1, "template": template}, {"replicas": replicas, "template": template}]
-    return {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": name, "namespace": "default"},
-            "spec": {"plugins": {"pytorch": ["--master=launcher"]}, "tasks": tasks}}  # fmt: skip
+    template = {
+        "spec": {
+            "restartPolicy": "Never",
+            "hostNetwork": True,
+            "containers": [
+                {"name": "main", "image": image, "resources": {"requests": {"cpu": "1000m"}}},
+            ],
+        }
+    }
+    tasks = [
+        {"name": "launcher", "replicas": 1, "template": template},
+        {"replicas": replicas, "template": template},
+    ]
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"plugins": {"pytorch": ["--master=launcher"]}, "tasks": tasks},
+    }
 
 
-def apply(cluster: ApiServerProcess, tree: Tree, directory: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+def apply(
+    cluster: ApiServerProcess, tree: Tree, directory: Path, *flags: str
+) -> subprocess.CompletedProcess[str]:
     assert KUBECTL is not None
-    command = [KUBECTL, f"--kubeconfig={cluster.kubeconfig}", f"--cache-dir={directory}", "apply", *flags, "-f", "-"]
-    return subprocess.run(command, input=json.dumps(tree), capture_output=True, text=True, timeout=60, check=False)
+    command = [
+        KUBECTL,
+        f"--kubeconfig={cluster.kubeconfig}",
+        f"--cache-dir={directory}",
+        "apply",
+        *flags,
+        "-f",
+        "-",
+    ]
+    return subprocess.run(
+        command, input=json.dumps(tree), capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 WAYS = {"client-side": (), "server-side": ("--server-side",)}
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_second_apply_changes_nothing(cluster: ApiServerProcess, tmp_path: Path, way: str) -> None:
+def test_a_second_apply_changes_nothing(
+    cluster: ApiServerProcess, tmp_path: Path, way: str
+) -> None:
     tree = manifest(f"again-{way}")
     first = apply(cluster, tree, tmp_path, *WAYS[way])
     assert first.returncode == 0, first.stderr
@@ -65,7 +93,9 @@ def test_a_second_apply_changes_nothing(cluster: ApiServerProcess, tmp_path: Pat
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_an_apply_scales_a_job_and_changes_nothing_else(cluster: ApiServerProcess, tmp_path: Path, way: str) -> None:
+def test_an_apply_scales_a_job_and_changes_nothing_else(
+    cluster: ApiServerProcess, tmp_path: Path, way: str
+) -> None:
     name = f"scaled-{way}"
     assert apply(cluster, manifest(name), tmp_path, *WAYS[way]).returncode == 0
 
@@ -75,6 +105,7 @@ def test_an_apply_scales_a_job_and_changes_nothing_else(cluster: ApiServerProces
     assert scaled.returncode == 0, scaled.stderr
     assert "job updates may not change fields other than" in changed.stderr
     spec = call(cluster, "GET", f"{JOBS}/{name}")[1]["spec"]
-    assert [(task["replicas"], task["template"]["spec"]["containers"][0]["image"]) for task in spec["tasks"]] == [
-        (1, "busybox"), (4, "busybox"),
-    ]  # fmt: skip
+    assert [
+        (task["replicas"], task["template"]["spec"]["containers"][0]["image"])
+        for task in spec["tasks"]
+    ] == [(1, "busybox"), (4, "busybox")]

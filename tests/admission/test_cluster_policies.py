@@ -1,4 +1,5 @@
-"""The same rules as policies of the cluster: what the webhooks refuse is refused without them, as far as CEL goes.
+"""The same rules as policies of the cluster: what the webhooks refuse is refused without them, as
+far as CEL goes.
 
 In the slow lane they are held against a kube-apiserver too, whose CEL is not ours.
 """
@@ -24,23 +25,38 @@ from tests.kubernetes import programs
 
 RECORDED = Path(__file__).parents[2].parent / "shared" / "conformance" / "cases" / "webhooks"
 OWN = Path(__file__).parents[1] / "conformance" / "cases" / "webhooks"
-BEYOND = ("can not submit job to root queue", "leaf queue", "unable to find job queue", "sub path of", "queue state must be")
-"""What a policy cannot know, by what the webhook says: other objects; and a status, which a server does not take with a create."""
+BEYOND = (
+    "can not submit job to root queue",
+    "leaf queue",
+    "unable to find job queue",
+    "sub path of",
+    "queue state must be",
+)
+"""What a policy cannot know, by what the webhook says: other objects; and a status, which a server
+does not take with a create."""
 PATHS = {
     "jobs": f"{BATCH}/namespaces/default/jobs", "cronjobs": f"{BATCH}/namespaces/default/cronjobs", "queues": f"{SCHEDULING}/queues",
     "podgroups": f"{SCHEDULING}/namespaces/default/podgroups", "pods": "/api/v1/namespaces/default/pods",
     "hypernodes": "/apis/topology.volcano.sh/v1alpha1/hypernodes", "jobflows": "/apis/flow.volcano.sh/v1alpha1/namespaces/default/jobflows",
 }  # fmt: skip
-KINDS = {"jobs": "Job", "cronjobs": "CronJob", "queues": "Queue", "podgroups": "PodGroup", "pods": "Pod", "hypernodes": "HyperNode",
-         "jobflows": "JobFlow"}  # fmt: skip
+KINDS = {
+    "jobs": "Job",
+    "cronjobs": "CronJob",
+    "queues": "Queue",
+    "podgroups": "PodGroup",
+    "pods": "Pod",
+    "hypernodes": "HyperNode",
+    "jobflows": "JobFlow",
+}
 
 
 def install(ask: Any) -> None:
     """Apply the policies, and wait until all are in force.
 
-    A server sees them in the order in which they came, so all are in force when the last ones are, of which one sees it.  Those
-    that change an object wait for one thing more: a kube-apiserver carries out none on a kind of ours before it has seen the
-    kind's schema, for which it looks every five seconds.  Until then it answers 503.
+    A server sees them in the order in which they came, so all are in force when the last ones are,
+    of which one sees it.  Those that change an object wait for one thing more: a kube-apiserver
+    carries out none on a kind of ours before it has seen the kind's schema, for which it looks
+    every five seconds.  Until then it answers 503.
     """
     for tree in (*cluster_policies.objects(), *LAST_ONES):
         plural = {"y": "ies", "g": "gs"}[tree["kind"][-1]]
@@ -48,13 +64,21 @@ def install(ask: Any) -> None:
         status, answer = ask("POST", path, tree)
         assert status == 201, (tree["metadata"]["name"], said(status, answer))
     configmaps = "/api/v1/namespaces/default/configmaps?dryRun=All"
-    eventually(lambda: ask("POST", configmaps, {"metadata": {"name": "refused"}}), lambda status, _: status == 422)
-    eventually(lambda: ask("POST", configmaps, {"metadata": {"name": "changed"}}), lambda _, answer: "labels" in answer.get("metadata", {}))
+    eventually(
+        lambda: ask("POST", configmaps, {"metadata": {"name": "refused"}}),
+        lambda status, _: status == 422,
+    )
+    eventually(
+        lambda: ask("POST", configmaps, {"metadata": {"name": "changed"}}),
+        lambda _, answer: "labels" in answer.get("metadata", {}),
+    )
     for (_, _, plural), *_ in cluster_policies.MUTATING.values():
         eventually(partial(judged, ask, plural, SOUND[plural]), lambda status, _: status == 201)
 
 
-def eventually(asked: Callable[[], tuple[int, Tree]], as_wanted: Callable[[int, Tree], bool]) -> None:
+def eventually(
+    asked: Callable[[], tuple[int, Tree]], as_wanted: Callable[[int, Tree], bool]
+) -> None:
     """Ask until the answer is as wanted, at most for a minute."""
     deadline = time.monotonic() + 60
     while not as_wanted(*(answer := asked())):
@@ -69,10 +93,25 @@ def said(status: int, answer: Tree) -> str:
 
 def _last_one(kind: str, name: str, **spec: Any) -> Iterator[Tree]:
     """A policy about one name of a ConfigMap, and its binding."""
-    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]
+    rules = [
+        {
+            "apiGroups": [""],
+            "apiVersions": ["v1"],
+            "operations": ["CREATE"],
+            "resources": ["configmaps"],
+        }
+    ]
     conditions = [{"name": "name", "expression": f"object.metadata.name == '{name}'"}]
     version = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
-    yield {**version, "kind": kind, "spec": {"matchConstraints": {"resourceRules": rules}, "matchConditions": conditions, **spec}}
+    yield {
+        **version,
+        "kind": kind,
+        "spec": {
+            "matchConstraints": {"resourceRules": rules},
+            "matchConditions": conditions,
+            **spec,
+        },
+    }
     actions = {"validationActions": ["Deny"]} if kind.startswith("Validating") else {}
     yield {**version, "kind": f"{kind}Binding", "spec": {"policyName": name, **actions}}
 
@@ -87,12 +126,18 @@ LAST_ONES = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["hekla", pytest.param("kubernetes", marks=programs.slow(90))])
+@pytest.fixture(
+    scope="module", params=["hekla", pytest.param("kubernetes", marks=programs.slow(90))]
+)
 def ask(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     directory = tmp_path_factory.mktemp("policies")
     if request.param == "kubernetes":
         programs.wanted(*programs.SERVER)
-    with Kubernetes.alone(directory) if request.param == "kubernetes" else ApiServerProcess.started(directory) as server:
+    with (
+        Kubernetes.alone(directory)
+        if request.param == "kubernetes"
+        else ApiServerProcess.started(directory) as server
+    ):
         install_kinds(server)
 
         def asked(method: str, path: str, tree: Tree | None = None) -> tuple[int, Tree]:
@@ -107,15 +152,28 @@ def recorded() -> list[Any]:
     for file in sorted(RECORDED.rglob("*.json")):
         tree = json.loads(file.read_text())
         for case in tree if isinstance(tree, list) else tree.get("cases", [tree]):
-            if case.get("phase") == "validate" and case.get("operation") == "CREATE" and not case.get("part"):
-                found.append(pytest.param(case, id=f"{case['resource']} {case.get('name', file.stem)}"))
-    return found or [pytest.param(None, marks=pytest.mark.skip(reason=f"no recorded cases at {RECORDED}"))]
+            if (
+                case.get("phase") == "validate"
+                and case.get("operation") == "CREATE"
+                and not case.get("part")
+            ):
+                found.append(
+                    pytest.param(case, id=f"{case['resource']} {case.get('name', file.stem)}")
+                )
+    return found or [
+        pytest.param(None, marks=pytest.mark.skip(reason=f"no recorded cases at {RECORDED}"))
+    ]
 
 
 def let_in() -> list[Any]:
     """Cases of our own that the webhooks let in."""
     played = [case for file in sorted(OWN.rglob("*.json")) for case in json.loads(file.read_text())]
-    asked = [case for case in played if (case["phase"], case["operation"]) == ("validate", "CREATE") and case["expect"]["allowed"]]
+    asked = [
+        case
+        for case in played
+        if (case["phase"], case["operation"]) == ("validate", "CREATE")
+        and case["expect"]["allowed"]
+    ]
     return [pytest.param(case, id=case["id"]) for case in asked]
 
 
@@ -128,7 +186,9 @@ def test_policies_say_what_the_webhooks_say(ask: Any, case: Tree) -> None:
         pytest.skip("a policy does not know other queues")
     status, answer = judged(ask, case["resource"], case["object"])
     if verdict.allowed:  # the schema may still have a word about what was recorded without one
-        assert status == 201 or (status == 422 and "ValidatingAdmissionPolicy" not in answer["message"]), said(status, answer)
+        assert status == 201 or (
+            status == 422 and "ValidatingAdmissionPolicy" not in answer["message"]
+        ), said(status, answer)
     else:
         assert 400 <= status < 500, f"{said(status, answer)}, and not {verdict.message}"
 
@@ -141,7 +201,8 @@ def test_policies_refuse_nothing_that_the_webhooks_let_in(ask: Any, case: Tree) 
 
 
 def judged(ask: Any, plural: str, given: Tree) -> tuple[int, Tree]:
-    """What the API server says to an object, made whole where the recorded one leaves out what a server asks for."""
+    """What the API server says to an object, made whole where the recorded one leaves out what a
+    server asks for."""
     tree = copy.deepcopy(dict(given))
     tree.setdefault("kind", KINDS[plural])
     version = PATHS[plural].split("/namespaces")[0].removesuffix(f"/{plural}")
@@ -171,14 +232,26 @@ HUGE = {"highestTierAllowed": 1, "highestTierName": "rack"}
         (job(task(minAvailable=2)), "'minAvailable' is greater than 'replicas' in task"),
         (job(policies=[{"event": "PodRunning", "action": "AbortJob"}]), "invalid policy event"),
         (job(policies=[{"events": ["OutOfSync"], "action": "AbortJob"}]), "invalid policy event"),
-        (job(task(policies=[{"event": "PodFailed", "action": "SyncJob"}])), "invalid policy action"),
-        (job(policies=[ON, {"events": ["PodFailed"], "action": "RestartJob"}]), "duplicate policy event found"),
+        (
+            job(task(policies=[{"event": "PodFailed", "action": "SyncJob"}])),
+            "invalid policy action",
+        ),
+        (
+            job(policies=[ON, {"events": ["PodFailed"], "action": "RestartJob"}]),
+            "duplicate policy event found",
+        ),
         (job(policies=[{"exitCode": 3, "action": "AbortJob"}] * 2), "duplicate exitCode found"),
-        (job(policies=[{**ON, "exitCode": 3}]), "must not specify event and exitCode simultaneously"),
+        (
+            job(policies=[{**ON, "exitCode": 3}]),
+            "must not specify event and exitCode simultaneously",
+        ),
         (job(policies=[{"action": "AbortJob"}]), "either event and exitCode should be specified"),
         (job(policies=[{"event": "*", "action": "AbortJob"}, ON]), "if there's * here"),
         (job(volumes=[{"mountPath": "/a"}]), "either VolumeClaim or VolumeClaimName"),
-        (job(volumes=[{"mountPath": "/a", "volumeClaimName": "c"}] * 2), "duplicated mountPath found"),
+        (
+            job(volumes=[{"mountPath": "/a", "volumeClaimName": "c"}] * 2),
+            "duplicated mountPath found",
+        ),
         (job(plugins={"nothing": []}), "unable to find job plugin"),
         (job(networkTopology=HUGE), "simultaneously"),
         (job(task(dependsOn={"name": ["nobody"]})), "directed acyclic graph"),
@@ -191,8 +264,18 @@ def test_what_a_job_policy_refuses(ask: Any, tree: Tree, text: str) -> None:
 
 
 def test_what_a_job_policy_lets_in(ask: Any) -> None:
-    policies = [ON, {"event": "PodEvicted", "action": "RestartPartition"}, {"exitCode": 3, "action": "RestartJob"}]
-    tree = job(task("a", policies=policies), task("b", dependsOn={"name": ["a"]}), minAvailable=2, policies=policies, plugins={"svc": []})
+    policies = [
+        ON,
+        {"event": "PodEvicted", "action": "RestartPartition"},
+        {"exitCode": 3, "action": "RestartJob"},
+    ]
+    tree = job(
+        task("a", policies=policies),
+        task("b", dependsOn={"name": ["a"]}),
+        minAvailable=2,
+        policies=policies,
+        plugins={"svc": []},
+    )
     status, answer = judged(ask, "jobs", tree)
     assert status == 201, said(status, answer)
 
@@ -200,12 +283,23 @@ def test_what_a_job_policy_lets_in(ask: Any) -> None:
 @pytest.mark.scenario("api-and-admission", 223)
 def test_what_the_policies_fill_in(ask: Any) -> None:
     unnamed = {"replicas": 2, "template": template(hostNetwork=True)}
-    tree = {**job(name="bare"), "spec": {"tasks": [unnamed, {**unnamed, "replicas": 3}], "plugins": {"mpi": []}}}
+    tree = {
+        **job(name="bare"),
+        "spec": {"tasks": [unnamed, {**unnamed, "replicas": 3}], "plugins": {"mpi": []}},
+    }
     status, made = judged(ask, "jobs", tree)
     assert status == 201, said(status, made)
     spec = made["spec"]
-    assert (spec["queue"], spec["schedulerName"], spec["maxRetry"], spec["minAvailable"]) == ("default", "volcano", 3, 5)
-    assert [(each["name"], each["minAvailable"], each["maxRetry"]) for each in spec["tasks"]] == [("default0", 2, 3), ("default1", 3, 3)]
+    assert (spec["queue"], spec["schedulerName"], spec["maxRetry"], spec["minAvailable"]) == (
+        "default",
+        "volcano",
+        3,
+        5,
+    )
+    assert [(each["name"], each["minAvailable"], each["maxRetry"]) for each in spec["tasks"]] == [
+        ("default0", 2, 3),
+        ("default1", 3, 3),
+    ]
     assert spec["tasks"][0]["template"]["spec"]["dnsPolicy"] == "ClusterFirstWithHostNet"
     assert spec["plugins"] == {"mpi": [], "svc": [], "ssh": []}
     status, made = judged(ask, "queues", {"metadata": {"name": "q"}, "spec": {}})
@@ -223,14 +317,24 @@ def test_updates_under_the_policies(ask: Any) -> None:
         change(fresh["spec"])
         return ask("PUT", path, fresh)  # type: ignore[no-any-return]
 
-    assert put(lambda spec: spec.update(tasks=tree["spec"]["tasks"]))[0] == 200, "the manifest, applied again"
+    assert put(lambda spec: spec.update(tasks=tree["spec"]["tasks"]))[0] == 200, (
+        "the manifest, applied again"
+    )
     assert put(lambda spec: spec["tasks"][0].update(replicas=3))[0] == 200
     for change, text in (
         (lambda spec: spec.update(queue="other"), "job updates may not change fields other than"),
-        (lambda spec: spec["tasks"][0].update(name="b"), "job updates may not change fields other than"),
+        (
+            lambda spec: spec["tasks"][0].update(name="b"),
+            "job updates may not change fields other than",
+        ),
         (lambda spec: spec["tasks"].append(task("b")), "job updates may not add or remove tasks"),
         (lambda spec: spec.update(minAvailable=9), "must not be greater than total replicas"),
-        (lambda spec: spec["tasks"][0]["template"]["spec"]["containers"][0].update(image="other"), "job updates may not change"),
+        (
+            lambda spec: spec["tasks"][0]["template"]["spec"]["containers"][0].update(
+                image="other"
+            ),
+            "job updates may not change",
+        ),
     ):
         status, answer = put(change)
         assert status == 422 and text in answer["message"], said(status, answer)
@@ -263,7 +367,9 @@ def test_queues_that_stay(ask: Any) -> None:
     for name in ("root", "default"):
         ask("POST", PATHS["queues"], queue(name, parent=""))
         status, answer = ask("DELETE", f"{PATHS['queues']}/{name}")
-        assert status == 422 and f"`{name}` queue can not be deleted" in answer["message"], said(status, answer)
+        assert status == 422 and f"`{name}` queue can not be deleted" in answer["message"], said(
+            status, answer
+        )
 
 
 @pytest.mark.parametrize(("annotations", "allowed"), [
@@ -273,7 +379,10 @@ def test_queues_that_stay(ask: Any) -> None:
     ({"volcano.sh/jdb-min-available": "2", "volcano.sh/jdb-max-unavailable": "50%"}, False),
 ])  # fmt: skip
 def test_budgets_of_pods(ask: Any, annotations: Tree, allowed: bool) -> None:
-    tree = {"metadata": {"name": "p", "annotations": annotations}, "spec": {**template()["spec"], "schedulerName": "volcano"}}
+    tree = {
+        "metadata": {"name": "p", "annotations": annotations},
+        "spec": {**template()["spec"], "schedulerName": "volcano"},
+    }
     status, answer = judged(ask, "pods", tree)
     assert status == (201 if allowed else 422), said(status, answer)
     tree["spec"]["schedulerName"] = "default-scheduler"

@@ -1,4 +1,5 @@
-"""Jobs on their way in: what is filled in, what is let in, what is refused and how.  Reference: api-and-admission 7.1 to 7.5."""
+"""Jobs on their way in: what is filled in, what is let in, what is refused and how.  Reference:
+api-and-admission 7.1 to 7.5."""
 
 from __future__ import annotations
 
@@ -11,20 +12,27 @@ from hekla.admission.rules.graph import sorted_tasks
 from tests.admission.objects import Tree, ask, container, denied, job, patched, task, template
 
 MUTATE, VALIDATE = "/jobs/mutate", "/jobs/validate"
-TIERS = "must not specify 'highestTierAllowed' and 'highestTierName' in networkTopology simultaneously"
+TIERS = (
+    "must not specify 'highestTierAllowed' and 'highestTierName' in networkTopology simultaneously"
+)
 BOTH = {"highestTierAllowed": 1, "highestTierName": "rack"}
 
 
 def scenario(number: int, *values: Any, id: str = "") -> Any:
-    return pytest.param(*values, marks=pytest.mark.scenario("api-and-admission", number), id=id or str(number))
+    return pytest.param(
+        *values, marks=pytest.mark.scenario("api-and-admission", number), id=id or str(number)
+    )
 
 
 def bare(*tasks: Tree, **spec: Any) -> Tree:
     """A job that says nothing but its tasks."""
-    return {"metadata": {"name": "train", "namespace": "default"}, "spec": {"tasks": list(tasks), **spec}}
+    return {
+        "metadata": {"name": "train", "namespace": "default"},
+        "spec": {"tasks": list(tasks), **spec},
+    }
 
 
-# -- what is filled in --------------------------------------------------------------------------------------------------
+# -- what is filled in -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -35,14 +43,18 @@ def bare(*tasks: Tree, **spec: Any) -> Tree:
         scenario(3, bare(task()), "maxRetry", 3),
         scenario(4, bare(task("a", 2), task("b", 3)), "minAvailable", 5),
         scenario(5, bare(task("a", 2, minAvailable=1), task("b", 3)), "minAvailable", 4),
-        scenario(6, bare(task(), plugins={"tensorflow": []}), "plugins", {"tensorflow": [], "svc": []}),
+        scenario(
+            6, bare(task(), plugins={"tensorflow": []}), "plugins", {"tensorflow": [], "svc": []}
+        ),
         scenario(
             7,
             bare(task(), plugins={"mpi": ["--master=task-1"]}),
             "plugins",
             {"mpi": ["--master=task-1"], "svc": [], "ssh": []},
         ),
-        scenario(8, bare(task(), plugins={"mpi": []}), "plugins", {"mpi": [], "svc": [], "ssh": []}),
+        scenario(
+            8, bare(task(), plugins={"mpi": []}), "plugins", {"mpi": [], "svc": [], "ssh": []}
+        ),
         scenario(9, bare(task(), plugins={"pytorch": []}), "plugins", {"pytorch": [], "svc": []}),
         scenario(
             10,
@@ -77,7 +89,9 @@ def test_unnamed_tasks_are_numbered_and_get_their_retries():
     assert patch is not None
     step = next(step for step in patch if step["path"] == "/spec/tasks")
     assert step["op"] == "replace"
-    assert [(each["name"], each["maxRetry"]) for each in step["value"]] == [(f"default{i}", 3) for i in range(4)]
+    assert [(each["name"], each["maxRetry"]) for each in step["value"]] == [
+        (f"default{i}", 3) for i in range(4)
+    ]
 
 
 def partition(total: int, size: int, least: int | None = None, **more: Any) -> Tree:
@@ -109,7 +123,9 @@ def test_mpi_adds_no_dependency_between_its_tasks():
 
 
 @pytest.mark.scenario("api-and-admission", 224)
-@pytest.mark.parametrize(("policy", "expected"), [("", "ClusterFirstWithHostNet"), ("Default", "Default")])
+@pytest.mark.parametrize(
+    ("policy", "expected"), [("", "ClusterFirstWithHostNet"), ("Default", "Default")]
+)
 def test_a_task_on_the_host_network_keeps_cluster_names(policy: str, expected: str):
     spec = {"hostNetwork": True, **({"dnsPolicy": policy} if policy else {})}
 
@@ -121,13 +137,24 @@ def test_a_task_on_the_host_network_keeps_cluster_names(policy: str, expected: s
 @pytest.mark.parametrize("timeout", ["5 minutes", "5", "1d", "٣m", "9" * 400 + "h"])
 def test_a_duration_that_go_cannot_read_is_refused_with_its_form(timeout: str):
     for obj, where in (
-        (job(policies=[{"event": "PodFailed", "action": "RestartJob", "timeout": timeout}]), "spec.policies.timeout"),
-        (job(task(policies=[{"exitCode": 3, "action": "RestartJob", "timeout": timeout}])), "spec.tasks.policies.timeout"),
+        (
+            job(policies=[{"event": "PodFailed", "action": "RestartJob", "timeout": timeout}]),
+            "spec.policies.timeout",
+        ),
+        (
+            job(task(policies=[{"exitCode": 3, "action": "RestartJob", "timeout": timeout}])),
+            "spec.tasks.policies.timeout",
+        ),
         (job(runningEstimate=timeout), "spec.runningEstimate"),
     ):
         text = denied(VALIDATE, obj)
-        assert f'{where}: Invalid value: "{timeout}": a duration is written as in Go' in text and "5m" in text
-    assert ask(VALIDATE, job(policies=[{"event": "PodFailed", "action": "RestartJob", "timeout": "1h5m"}])).allowed
+        assert (
+            f'{where}: Invalid value: "{timeout}": a duration is written as in Go' in text
+            and "5m" in text
+        )
+    assert ask(
+        VALIDATE, job(policies=[{"event": "PodFailed", "action": "RestartJob", "timeout": "1h5m"}])
+    ).allowed
 
 
 def test_other_operations_are_no_business_of_the_mutator():
@@ -137,11 +164,19 @@ def test_other_operations_are_no_business_of_the_mutator():
 def test_an_update_is_filled_in_as_its_job_once_was():
     """Decision 0188: a list that a second apply replaces comes without what was filled in."""
     unnamed = {"replicas": 2, "template": task()["template"]}
-    manifest = {**job(), "spec": {"tasks": [unnamed, {**unnamed, "replicas": 3}], "plugins": {"mpi": ["--master=default0"]}}}
+    manifest = {
+        **job(),
+        "spec": {
+            "tasks": [unnamed, {**unnamed, "replicas": 3}],
+            "plugins": {"mpi": ["--master=default0"]},
+        },
+    }
     stored = patched(MUTATE, manifest)
     applied = {**stored, "spec": {**stored["spec"], "tasks": manifest["spec"]["tasks"]}}
 
-    assert ask(VALIDATE, applied, stored).allowed, "where a chart registers the mutator for creates alone"
+    assert ask(VALIDATE, applied, stored).allowed, (
+        "where a chart registers the mutator for creates alone"
+    )
     assert patched(MUTATE, applied, operation="UPDATE") == stored
     assert patched(MUTATE, manifest, operation="UPDATE") == stored, "replaced as a whole"
 
@@ -158,15 +193,33 @@ def test_a_duration_that_a_client_spells_anew_is_no_change():
     stored = patched(MUTATE, job(task(policies=[policy]), policies=[policy], runningEstimate="1h"))
     spelled = {**policy, "timeout": "1m30s"}
 
-    assert ask(VALIDATE, job(task(policies=[spelled]), policies=[spelled], runningEstimate="1h0m0s"), stored).message == ""
-    assert "may not change" in denied(VALIDATE, job(task(policies=[policy]), policies=[{**policy, "timeout": "91s"}]), stored)
+    assert (
+        ask(
+            VALIDATE,
+            job(task(policies=[spelled]), policies=[spelled], runningEstimate="1h0m0s"),
+            stored,
+        ).message
+        == ""
+    )
+    assert "may not change" in denied(
+        VALIDATE, job(task(policies=[policy]), policies=[{**policy, "timeout": "91s"}]), stored
+    )
 
 
-@pytest.mark.parametrize("change", [{"name": "other"}, {"maxRetry": 5}, {"policies": [{"event": "PodFailed", "action": "AbortJob"}]}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "other"},
+        {"maxRetry": 5},
+        {"policies": [{"event": "PodFailed", "action": "AbortJob"}]},
+    ],
+)
 def test_what_an_apply_really_changes_is_refused(change: dict[str, object]):
     stored = patched(MUTATE, bare(task()))
 
-    assert denied(VALIDATE, bare(task(**change)), stored).startswith("job updates may not change fields other than")
+    assert denied(VALIDATE, bare(task(**change)), stored).startswith(
+        "job updates may not change fields other than"
+    )
 
 
 def test_the_first_scheduler_name_is_the_default_one():
@@ -175,13 +228,17 @@ def test_the_first_scheduler_name_is_the_default_one():
     assert patched(MUTATE, bare(task()), settings=settings)["spec"]["schedulerName"] == "mine"
 
 
-# -- what is let in -----------------------------------------------------------------------------------------------------
+# -- what is let in --------------------------------------------------------------------------------
 
 ON, OFF = Settings(pod_level_resources=True), Settings(pod_level_resources=False)
 
 
 def resources(requests: Tree | None = None, limits: Tree | None = None) -> Tree:
-    return {key: value for key, value in (("requests", requests), ("limits", limits)) if value is not None}
+    return {
+        key: value
+        for key, value in (("requests", requests), ("limits", limits))
+        if value is not None
+    }
 
 
 def sized(pod: Tree, *containers: Tree) -> Tree:
@@ -197,16 +254,30 @@ ACCEPTED = [
     scenario(
         22,
         sized(
-            resources({"cpu": "4", "memory": "8Gi", "hugepages-1Mi": "2Gi"}, {"hugepages-1Mi": "2Gi"}),
-            container(resources=resources({"cpu": "2", "memory": "4Gi", "hugepages-1Mi": "1Gi"}, {"hugepages-1Mi": "1Gi"})),
+            resources(
+                {"cpu": "4", "memory": "8Gi", "hugepages-1Mi": "2Gi"}, {"hugepages-1Mi": "2Gi"}
+            ),
+            container(
+                resources=resources(
+                    {"cpu": "2", "memory": "4Gi", "hugepages-1Mi": "1Gi"}, {"hugepages-1Mi": "1Gi"}
+                )
+            ),
         ),
         ON,
     ),
     scenario(23, sized(resources({"cpu": "2"}), ASKS_FOUR), OFF),
-    scenario(24, job(task(template=template(container(securityContext={"privileged": True})))), OFF),
+    scenario(
+        24, job(task(template=template(container(securityContext={"privileged": True})))), OFF
+    ),
     scenario(
         25,
-        job(task(template=template(initContainers=[container("init", securityContext={"privileged": True})]))),
+        job(
+            task(
+                template=template(
+                    initContainers=[container("init", securityContext={"privileged": True})]
+                )
+            )
+        ),
         OFF,
     ),
     scenario(26, job(task("t1", dependsOn={"name": ["t2"]}), task("t2")), OFF),
@@ -214,7 +285,10 @@ ACCEPTED = [
     scenario(
         28,
         job(
-            task(replicas=8, partitionPolicy=partition(2, 4, networkTopology={"highestTierName": "rack"})),
+            task(
+                replicas=8,
+                partitionPolicy=partition(2, 4, networkTopology={"highestTierName": "rack"}),
+            ),
             networkTopology={"highestTierName": "spine"},
         ),
         OFF,
@@ -222,12 +296,25 @@ ACCEPTED = [
     scenario(29, job(task(replicas=8, partitionPolicy=partition(2, 4, 1))), OFF),
     scenario(30, job(task(replicas=8, minAvailable=4, partitionPolicy=partition(4, 2, 2))), OFF),
     scenario(31, job(task(replicas=4, minAvailable=4, partitionPolicy=partition(2, 2))), OFF),
-    scenario(32, job(task("launcher"), task("worker"), plugins={"mpi": ["--master=launcher", "--worker=worker"]}), OFF),
+    scenario(
+        32,
+        job(
+            task("launcher"),
+            task("worker"),
+            plugins={"mpi": ["--master=launcher", "--worker=worker"]},
+        ),
+        OFF,
+    ),
     scenario(33, job(task("launcher"), plugins={"mpi": ["--master=launcher"]}), OFF),
     scenario(34, job(queue="childQueue"), OFF),
     scenario(
         35,
-        job(task(topologyPolicy="restricted", template=template(container(resources=resources(None, {"cpu": "1"}))))),
+        job(
+            task(
+                topologyPolicy="restricted",
+                template=template(container(resources=resources(None, {"cpu": "1"}))),
+            )
+        ),
         OFF,
     ),
     scenario(222, job(policies=[{"exitCode": 3, "action": "Bogus"}]), OFF),
@@ -239,7 +326,7 @@ def test_a_sound_job_is_let_in(obj: Tree, settings: Settings):
     assert ask(VALIDATE, obj, settings=settings).message == ""
 
 
-# -- what is refused ----------------------------------------------------------------------------------------------------
+# -- what is refused -------------------------------------------------------------------------------
 
 
 def policy(**fields: Any) -> Tree:
@@ -254,19 +341,36 @@ DENIED = [
     scenario(36, job(task("a"), task("a")), "duplicated task name a;"),
     scenario(
         37,
-        job(policies=[{"event": "PodFailed", "action": "AbortJob"}, {"event": "PodFailed", "action": "RestartJob"}]),
+        job(
+            policies=[
+                {"event": "PodFailed", "action": "AbortJob"},
+                {"event": "PodFailed", "action": "RestartJob"},
+            ]
+        ),
         "duplicate event PodFailed  across different policy",
     ),
-    scenario(38, job(minAvailable=2), "job 'minAvailable' should not be greater than total replicas in tasks;"),
+    scenario(
+        38,
+        job(minAvailable=2),
+        "job 'minAvailable' should not be greater than total replicas in tasks;",
+    ),
     scenario(39, job(plugins={"big_plugin": []}), "unable to find job plugin: big_plugin;"),
     scenario(40, {**job(), "spec": {"queue": "default"}}, "No task specified in job spec"),
-    scenario(41, job(task(replicas=-1)), "job 'minAvailable' should not be greater than total replicas in tasks;"),
+    scenario(
+        41,
+        job(task(replicas=-1)),
+        "job 'minAvailable' should not be greater than total replicas in tasks;",
+    ),
     scenario(
         47,
         job(task(replicas=3, minAvailable=5), minAvailable=3),
         "'minAvailable' is greater than 'replicas' in task: task-1, job: train;",
     ),
-    scenario(49, policy(event="PodFailed", exitCode=-1), "must not specify event and exitCode simultaneously"),
+    scenario(
+        49,
+        policy(event="PodFailed", exitCode=-1),
+        "must not specify event and exitCode simultaneously",
+    ),
     scenario(50, policy(action="AbortJob"), "either event and exitCode should be specified"),
     scenario(
         51,
@@ -282,7 +386,12 @@ DENIED = [
     scenario(54, job(policies=[{"exitCode": 1}, {"exitCode": 1}]), "duplicate exitCode 1"),
     scenario(
         55,
-        job(policies=[{"event": "*", "action": "AbortJob"}, {"event": "PodFailed", "action": "RestartJob"}]),
+        job(
+            policies=[
+                {"event": "*", "action": "AbortJob"},
+                {"event": "PodFailed", "action": "RestartJob"},
+            ]
+        ),
         "if there's * here, no other policy should be here",
     ),
     scenario(
@@ -293,13 +402,28 @@ DENIED = [
     scenario(57, volumes({"mountPath": "", "volumeClaimName": "a"}), "mountPath is required;"),
     scenario(
         58,
-        volumes({"mountPath": "/var", "volumeClaimName": "a"}, {"mountPath": "/var", "volumeClaimName": "b"}),
+        volumes(
+            {"mountPath": "/var", "volumeClaimName": "a"},
+            {"mountPath": "/var", "volumeClaimName": "b"},
+        ),
         "duplicated mountPath: /var;",
     ),
-    scenario(59, volumes({"mountPath": "/var"}), "either VolumeClaim or VolumeClaimName must be specified;"),
-    scenario(60, job(queue="nowhere"), 'unable to find job queue: queue.scheduling.volcano.sh "nowhere" not found;'),
+    scenario(
+        59,
+        volumes({"mountPath": "/var"}),
+        "either VolumeClaim or VolumeClaimName must be specified;",
+    ),
+    scenario(
+        60,
+        job(queue="nowhere"),
+        'unable to find job queue: queue.scheduling.volcano.sh "nowhere" not found;',
+    ),
     scenario(61, job(queue="root"), "can not submit job to root queue;"),
-    scenario(62, job(queue="parentQueue"), "can only submit job to leaf queue, queue `parentQueue` has 1 child queues;"),
+    scenario(
+        62,
+        job(queue="parentQueue"),
+        "can only submit job to leaf queue, queue `parentQueue` has 1 child queues;",
+    ),
     scenario(
         63,
         job(task("t1", dependsOn={"name": ["t3"]}), task("t2")),
@@ -310,7 +434,11 @@ DENIED = [
         job(task(replicas=8, partitionPolicy=partition(2, -1))),
         "'PartitionSize' must be greater than 0 in task: task-1, job: train",
     ),
-    scenario(65, job(task(replicas=8, partitionPolicy=partition(-1, 4))), "'TotalPartitions' must be greater than 0 in task: task-1"),
+    scenario(
+        65,
+        job(task(replicas=8, partitionPolicy=partition(-1, 4))),
+        "'TotalPartitions' must be greater than 0 in task: task-1",
+    ),
     scenario(
         66,
         job(task(replicas=8, partitionPolicy=partition(2, 3))),
@@ -322,10 +450,26 @@ DENIED = [
         "'MinAvailable' is not equal to MinPartitions*PartitionSize in task: task-1",
     ),
     scenario(68, job(networkTopology=BOTH), TIERS),
-    scenario(69, job(task(replicas=8, partitionPolicy=partition(2, 4, networkTopology=BOTH))), TIERS),
-    scenario(70, job(task(replicas=8, partitionPolicy=partition(2, 4, networkTopology=BOTH)), networkTopology=BOTH), TIERS + TIERS),
-    scenario(71, job(task("worker"), plugins={"mpi": ["--master=launcher"]}), "The specified mpi master task was not found"),
-    (job(task("launcher"), plugins={"mpi": ["--port=many", "--master=launcher"]}), "The specified mpi master task was not found"),
+    scenario(
+        69, job(task(replicas=8, partitionPolicy=partition(2, 4, networkTopology=BOTH))), TIERS
+    ),
+    scenario(
+        70,
+        job(
+            task(replicas=8, partitionPolicy=partition(2, 4, networkTopology=BOTH)),
+            networkTopology=BOTH,
+        ),
+        TIERS + TIERS,
+    ),
+    scenario(
+        71,
+        job(task("worker"), plugins={"mpi": ["--master=launcher"]}),
+        "The specified mpi master task was not found",
+    ),
+    (
+        job(task("launcher"), plugins={"mpi": ["--port=many", "--master=launcher"]}),
+        "The specified mpi master task was not found",
+    ),
     scenario(
         72,
         sized(resources({"cpu": "2"}), ASKS_FOUR),
@@ -349,11 +493,21 @@ DENIED = [
     ),
     scenario(
         76,
-        job(task(topologyPolicy="restricted", template=template(container(resources=resources(None, {"cpu": "500m"}))))),
+        job(
+            task(
+                topologyPolicy="restricted",
+                template=template(container(resources=resources(None, {"cpu": "500m"}))),
+            )
+        ),
         "the cpu request isn't an integer in spec.task[0] container[0].",
     ),
     scenario(221, job(name="x" * 64), "create job with name " + "x" * 64 + " validate failed ["),
-    scenario(221, job(task("worker"), name="x" * 58), f"create pod with name {'x' * 58}-worker-0 validate failed [", id="221b"),
+    scenario(
+        221,
+        job(task("worker"), name="x" * 58),
+        f"create pod with name {'x' * 58}-worker-0 validate failed [",
+        id="221b",
+    ),
     scenario(
         225,
         volumes({"mountPath": "/var", "volumeClaimName": "a", "volumeClaim": {}}),
@@ -374,14 +528,21 @@ def test_an_unsound_job_is_refused_with_its_reason(obj: Tree, text: str):
 
 
 def test_a_queue_that_is_not_open_takes_no_jobs():
-    assert denied(VALIDATE, job(queue="shut")) == "can only submit job to queue with state `Open`, queue `shut` status is `Closed`;"
-    assert ask(VALIDATE, job(queue="new")).allowed, "a queue and its jobs come in one file, and no controller has seen it yet"
+    assert (
+        denied(VALIDATE, job(queue="shut"))
+        == "can only submit job to queue with state `Open`, queue `shut` status is `Closed`;"
+    )
+    assert ask(VALIDATE, job(queue="new")).allowed, (
+        "a queue and its jobs come in one file, and no controller has seen it yet"
+    )
 
 
 def test_policy_problems_read_as_a_list():
     message = denied(VALIDATE, policy(action="AbortJob"))
 
-    assert message.startswith("1 error occurred:\n\t* either event and exitCode should be specified\n\n valid events are [")
+    assert message.startswith(
+        "1 error occurred:\n\t* either event and exitCode should be specified\n\n valid events are ["
+    )
     assert message.endswith("];")
 
 
@@ -422,7 +583,10 @@ def test_mpi_arguments_are_read_until_the_first_unknown_flag(arguments: list[str
     [
         ({"containers": []}, "template.spec.containers: Required value"),
         ({"containers": [container("")]}, "template.spec.containers[0].name: Required value"),
-        ({"containers": [container(), container()]}, 'template.spec.containers[1].name: Duplicate value: "main"'),
+        (
+            {"containers": [container(), container()]},
+            'template.spec.containers[1].name: Duplicate value: "main"',
+        ),
         ({"containers": [{"name": "main"}]}, "template.spec.containers[0].image: Required value"),
         (
             {"containers": [container(image=" busybox")]},
@@ -440,13 +604,22 @@ def test_mpi_arguments_are_read_until_the_first_unknown_flag(arguments: list[str
             {"restartPolicy": "Sometimes"},
             'template.spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "OnFailure", "Never"',
         ),
-        ({"volumes": [{"name": "v", "nfs": {"path": "/a"}}]}, "template.spec.volumes[0].nfs.server: Required value"),
+        (
+            {"volumes": [{"name": "v", "nfs": {"path": "/a"}}]},
+            "template.spec.volumes[0].nfs.server: Required value",
+        ),
         (
             {"containers": [container(resources=resources({"cpu": "2"}, {"cpu": "1"}))]},
             'template.spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1',
         ),
         (
-            {"containers": [container(resources=resources({"nvidia.com/gpu": "500m"}, {"nvidia.com/gpu": "500m"}))]},
+            {
+                "containers": [
+                    container(
+                        resources=resources({"nvidia.com/gpu": "500m"}, {"nvidia.com/gpu": "500m"})
+                    )
+                ]
+            },
             'template.spec.containers[0].resources.limits[nvidia.com/gpu]: Invalid value: "500m": must be an integer',
         ),
         (
@@ -461,7 +634,7 @@ def test_a_template_is_judged_as_its_pods_will_be(spec: Tree, error: str):
     assert f"spec.task[0].{error}" in denied(VALIDATE, obj)
 
 
-# -- updates ------------------------------------------------------------------------------------------------------------
+# -- updates ---------------------------------------------------------------------------------------
 
 IMMUTABLE = "job updates may not change fields other than `minAvailable`, `tasks[*].replicas under spec` and `PriorityClassName`"
 
@@ -476,7 +649,14 @@ def five(**changes: Any) -> Tree:
     [
         scenario(77, five(task={"replicas": 6})),
         scenario(78, five(task={"replicas": 4, "minAvailable": 3}, minAvailable=3)),
-        scenario(83, {**five(), "metadata": {"name": "train", "resourceVersion": "7"}, "status": {"running": 5}}),
+        scenario(
+            83,
+            {
+                **five(),
+                "metadata": {"name": "train", "resourceVersion": "7"},
+                "status": {"running": 5},
+            },
+        ),
         scenario(219, five(task={"minAvailable": 4}, priorityClassName="high")),
         scenario(220, five(task={"minAvailable": 0}, minAvailable=0)),
     ],
@@ -488,12 +668,23 @@ def test_sizes_and_priority_may_change(new: Tree):
 @pytest.mark.parametrize(
     ("new", "message"),
     [
-        scenario(79, five(task={"replicas": 4, "minAvailable": 4}), "job 'minAvailable' must not be greater than total replicas"),
-        scenario(80, job(task(replicas=5), task("more"), minAvailable=5), "job updates may not add or remove tasks"),
+        scenario(
+            79,
+            five(task={"replicas": 4, "minAvailable": 4}),
+            "job 'minAvailable' must not be greater than total replicas",
+        ),
+        scenario(
+            80,
+            job(task(replicas=5), task("more"), minAvailable=5),
+            "job updates may not add or remove tasks",
+        ),
         scenario(81, job(task("other", 5, minAvailable=5), minAvailable=5), IMMUTABLE),
         scenario(82, five(queue="childQueue"), IMMUTABLE),
         scenario(219, five(ttlSecondsAfterFinished=0), IMMUTABLE),
-        (five(task={"replicas": -1, "minAvailable": None}), "'replicas' must be >= 0 in task: task-1"),
+        (
+            five(task={"replicas": -1, "minAvailable": None}),
+            "'replicas' must be >= 0 in task: task-1",
+        ),
         (five(task={"minAvailable": 6}), "'minAvailable' must be <= 'replicas' in task: task-1"),
         (five(networkTopology=BOTH), TIERS),
         (five(plugins={"svc": []}), IMMUTABLE),
@@ -507,24 +698,43 @@ def test_everything_else_stays_as_it_was(new: Tree, message: str):
 def test_a_partitioned_task_cannot_be_scaled():
     grown = task(replicas=12, partitionPolicy=partition(2, 4))
 
-    assert "'Replicas' are not equal to TotalPartitions*PartitionSize" in denied(VALIDATE, job(grown), job(PARTITIONED))
+    assert "'Replicas' are not equal to TotalPartitions*PartitionSize" in denied(
+        VALIDATE, job(grown), job(PARTITIONED)
+    )
 
 
 def test_an_update_that_only_spells_things_differently_is_none():
-    old = job(task(template=template(container(resources=resources({"cpu": "1000m"})))), policies=[])
-    new = job(task(template=template(container(resources=resources({"cpu": "1"}), env=[]), hostNetwork=False)), maxRetry=0)
+    old = job(
+        task(template=template(container(resources=resources({"cpu": "1000m"})))), policies=[]
+    )
+    new = job(
+        task(
+            template=template(
+                container(resources=resources({"cpu": "1"}), env=[]), hostNetwork=False
+            )
+        ),
+        maxRetry=0,
+    )
 
     assert ask(VALIDATE, new, old).message == ""
 
 
 def test_the_claim_that_the_controller_made_may_be_written_back():
     old = job(volumes=[{"mountPath": "/data", "volumeClaim": {"accessModes": ["ReadWriteOnce"]}}])
-    new = job(volumes=[{"mountPath": "/data", "volumeClaim": {"accessModes": ["ReadWriteOnce"]}, "volumeClaimName": "train-pvc"}])
+    new = job(
+        volumes=[
+            {
+                "mountPath": "/data",
+                "volumeClaim": {"accessModes": ["ReadWriteOnce"]},
+                "volumeClaimName": "train-pvc",
+            }
+        ]
+    )
 
     assert ask(VALIDATE, new, old).message == ""
 
 
-# -- the graph ----------------------------------------------------------------------------------------------------------
+# -- the graph -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

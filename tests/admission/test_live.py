@@ -1,4 +1,5 @@
-"""Admission where it counts: manifests sent to a real API server that asks the webhook server.  Reference: api-and-admission 7."""
+"""Admission where it counts: manifests sent to a real API server that asks the webhook server.
+Reference: api-and-admission 7."""
 
 from __future__ import annotations
 
@@ -7,7 +8,15 @@ from collections.abc import Iterator
 import pytest
 
 from tests.admission.objects import Tree, job, task
-from tests.admission.process import BATCH, SCHEDULING, admission, call, install_kinds, make_queue, wait_for
+from tests.admission.process import (
+    BATCH,
+    SCHEDULING,
+    admission,
+    call,
+    install_kinds,
+    make_queue,
+    wait_for,
+)
 from tests.apiserver_process import ApiServerProcess, Kubernetes
 from tests.kubernetes import programs
 
@@ -15,12 +24,20 @@ JOBS = f"{BATCH}/namespaces/default/jobs"
 QUEUES = f"{SCHEDULING}/queues"
 
 
-@pytest.fixture(scope="module", params=["hekla", pytest.param("kubernetes", marks=programs.slow(60))])
-def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerProcess]:
+@pytest.fixture(
+    scope="module", params=["hekla", pytest.param("kubernetes", marks=programs.slow(60))]
+)
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ApiServerProcess]:
     directory = tmp_path_factory.mktemp("admission")
     if request.param == "kubernetes":
         programs.wanted(*programs.SERVER)
-    with Kubernetes.alone(directory) if request.param == "kubernetes" else ApiServerProcess.started(directory) as server:
+    with (
+        Kubernetes.alone(directory)
+        if request.param == "kubernetes"
+        else ApiServerProcess.started(directory) as server
+    ):
         install_kinds(server)
         for name in ("root", "default"):
             make_queue(server, name)
@@ -28,13 +45,22 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             make_queue(server, "parent", parent="root")
             make_queue(server, "child", parent="parent")
             make_queue(server, "shut", state="Closed", parent="root")
-            wait_for("the queues are known", lambda: "leaf queue" in said(server, "parent") and "`Closed`" in said(server, "shut"))
+            wait_for(
+                "the queues are known",
+                lambda: (
+                    "leaf queue" in said(server, "parent") and "`Closed`" in said(server, "shut")
+                ),
+            )
             yield server
 
 
 def said(server: ApiServerProcess, queue: str) -> str:
     """What a job is told that would go to a queue."""
-    return str(call(server, "POST", f"{JOBS}?dryRun=All", job(name="probe", queue=queue))[1].get("message", ""))
+    return str(
+        call(server, "POST", f"{JOBS}?dryRun=All", job(name="probe", queue=queue))[1].get(
+            "message", ""
+        )
+    )
 
 
 def refused(cluster: ApiServerProcess, path: str, tree: Tree) -> tuple[int, str]:
@@ -58,7 +84,12 @@ def test_a_bare_job_is_stored_with_its_defaults(cluster: ApiServerProcess):
 
     assert status == 201, stored
     spec = stored["spec"]
-    assert (spec["queue"], spec["schedulerName"], spec["maxRetry"], spec["minAvailable"]) == ("default", "volcano", 3, 5)
+    assert (spec["queue"], spec["schedulerName"], spec["maxRetry"], spec["minAvailable"]) == (
+        "default",
+        "volcano",
+        3,
+        5,
+    )
     assert [each["name"] for each in spec["tasks"]] == ["default0", "default1"]
 
 
@@ -88,7 +119,10 @@ def test_a_bare_job_is_stored_with_its_defaults(cluster: ApiServerProcess):
 def test_a_bad_job_is_refused_by_the_webhook(cluster: ApiServerProcess, tree: Tree, text: str):
     status, message = refused(cluster, JOBS, tree)
 
-    assert (status, message) == (400, f'admission webhook "validatejob.volcano.sh" denied the request: {text}')
+    assert (status, message) == (
+        400,
+        f'admission webhook "validatejob.volcano.sh" denied the request: {text}',
+    )
 
 
 @pytest.mark.parametrize(
@@ -112,7 +146,9 @@ def test_a_bad_job_is_refused_by_the_webhook(cluster: ApiServerProcess, tree: Tr
                      "should be at least 1 chars long", marks=pytest.mark.scenario("api-and-admission", 57)),
     ],
 )  # fmt: skip
-def test_what_the_schema_refuses_never_reaches_the_webhook(cluster: ApiServerProcess, tree: Tree, path: str, text: str):
+def test_what_the_schema_refuses_never_reaches_the_webhook(
+    cluster: ApiServerProcess, tree: Tree, path: str, text: str
+):
     status, message = refused(cluster, JOBS, tree)
 
     assert status == 422
@@ -133,12 +169,20 @@ def test_a_stored_job_may_change_its_size_only(cluster: ApiServerProcess):
 
     assert put(tasks=[{**tasks[0], "replicas": 5}], minAvailable=3)[0] == 200
     assert "must not be greater than total replicas" in put(minAvailable=10)[1]["message"]
-    assert "job updates may not add or remove tasks" in put(tasks=[{**tasks[0], "replicas": 5}, task("more")])[1]["message"]
+    assert (
+        "job updates may not add or remove tasks"
+        in put(tasks=[{**tasks[0], "replicas": 5}, task("more")])[1]["message"]
+    )
     assert "job updates may not change fields other than" in put(queue="child")[1]["message"]
 
 
 def queue(name: str, **spec: object) -> Tree:
-    return {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
 
 
 @pytest.mark.scenario("api-and-admission", 91)
@@ -187,7 +231,10 @@ def test_queues_are_deleted_from_below(cluster: ApiServerProcess):
 
     denial = 'admission webhook "validatequeue.volcano.sh" denied the request: '
     wait_for("the family is known", lambda: delete("upper", "?dryRun=All")[0] == 400)
-    assert delete("upper") == (400, denial + "queue upper can not be deleted because it has 1 child queues: lower")
+    assert delete("upper") == (
+        400,
+        denial + "queue upper can not be deleted because it has 1 child queues: lower",
+    )
     assert delete("default") == (400, denial + "`default` queue can not be deleted")
     assert delete("lower")[0] == 200
     wait_for("the child is gone", lambda: delete("upper")[0] == 200)
@@ -197,15 +244,26 @@ def test_queues_are_deleted_from_below(cluster: ApiServerProcess):
 @pytest.mark.scenario("api-and-admission", 155)
 @pytest.mark.scenario("api-and-admission", 149)
 def test_groups_stand_in_open_queues_only(cluster: ApiServerProcess):
-    group = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"minMember": 1}}
-    team = {"metadata": {"name": "team", "annotations": {"scheduling.volcano.sh/queue-name": "child"}}}
+    group = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g"},
+        "spec": {"minMember": 1},
+    }
+    team = {
+        "metadata": {"name": "team", "annotations": {"scheduling.volcano.sh/queue-name": "child"}}
+    }
     assert call(cluster, "POST", "/api/v1/namespaces", team)[0] == 201
 
     def create(namespace: str, query: str = "") -> Tree:
-        return call(cluster, "POST", f"{SCHEDULING}/namespaces/{namespace}/podgroups{query}", group)[1]
+        return call(
+            cluster, "POST", f"{SCHEDULING}/namespaces/{namespace}/podgroups{query}", group
+        )[1]
 
     assert create("default")["spec"]["queue"] == "default"
-    wait_for("the namespace is known", lambda: create("team", "?dryRun=All")["spec"]["queue"] == "child")
+    wait_for(
+        "the namespace is known", lambda: create("team", "?dryRun=All")["spec"]["queue"] == "child"
+    )
     assert create("team")["spec"]["queue"] == "child"
     lost = {**group, "metadata": {"name": "lost"}, "spec": {"queue": "nowhere"}}
     assert refused(cluster, f"{SCHEDULING}/namespaces/default/podgroups", lost) == (
@@ -218,7 +276,12 @@ def test_groups_stand_in_open_queues_only(cluster: ApiServerProcess):
 def pod(name: str, scheduler: str, **annotations: str) -> Tree:
     marks = {f"volcano.sh/{key.replace('_', '-')}": value for key, value in annotations.items()}
     spec = {"schedulerName": scheduler, "containers": [{"name": "main", "image": "busybox"}]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": marks}, "spec": spec}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": marks},
+        "spec": spec,
+    }
 
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -253,7 +316,11 @@ TOPOLOGY, FLOW = "/apis/topology.volcano.sh/v1alpha1", "/apis/flow.volcano.sh/v1
 
 def hypernode(name: str, *selectors: Tree) -> Tree:
     members = [{"type": "Node", "selector": selector} for selector in selectors]
-    kind = {"apiVersion": "topology.volcano.sh/v1alpha1", "kind": "HyperNode", "metadata": {"name": name}}
+    kind = {
+        "apiVersion": "topology.volcano.sh/v1alpha1",
+        "kind": "HyperNode",
+        "metadata": {"name": name},
+    }
     return {**kind, "spec": {"tier": 1, **({"members": members} if members else {})}}
 
 
@@ -275,7 +342,9 @@ def hypernode(name: str, *selectors: Tree) -> Tree:
                      marks=pytest.mark.scenario("api-and-admission", 185)),
     ],
 )  # fmt: skip
-def test_a_bad_hypernode_is_refused(cluster: ApiServerProcess, name: str, selector: Tree, text: str):
+def test_a_bad_hypernode_is_refused(
+    cluster: ApiServerProcess, name: str, selector: Tree, text: str
+):
     assert text in refused(cluster, f"{TOPOLOGY}/hypernodes", hypernode(name, selector))[1]
 
 
@@ -284,17 +353,28 @@ def test_a_bad_hypernode_is_refused(cluster: ApiServerProcess, name: str, select
 def test_a_flow_must_be_able_to_run(cluster: ApiServerProcess):
     def flow(target: str) -> Tree:
         step = {"name": "a", "dependsOn": {"targets": [target]}}
-        return {"apiVersion": "flow.volcano.sh/v1alpha1", "kind": "JobFlow", "metadata": {"name": "f"}, "spec": {"flows": [step]}}
+        return {
+            "apiVersion": "flow.volcano.sh/v1alpha1",
+            "kind": "JobFlow",
+            "metadata": {"name": "f"},
+            "spec": {"flows": [step]},
+        }
 
     path = f"{FLOW}/namespaces/default/jobflows"
-    assert "jobflow Flow is not DAG: vertex is not defined: b" in refused(cluster, path, flow("b"))[1]
+    assert (
+        "jobflow Flow is not DAG: vertex is not defined: b" in refused(cluster, path, flow("b"))[1]
+    )
     assert refused(cluster, path, flow("a"))[1].endswith("jobflow Flow is not DAG")
 
 
 @pytest.mark.scenario("api-and-admission", 201)
 def test_a_cron_job_needs_a_schedule(cluster: ApiServerProcess):
-    tree = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "CronJob", "metadata": {"name": "c"},
-            "spec": {"schedule": "error schedule", "jobTemplate": {}}}  # fmt: skip
+    tree = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "CronJob",
+        "metadata": {"name": "c"},
+        "spec": {"schedule": "error schedule", "jobTemplate": {}},
+    }
 
     assert refused(cluster, f"{BATCH}/namespaces/default/cronjobs", tree) == (
         400,
@@ -303,7 +383,12 @@ def test_a_cron_job_needs_a_schedule(cluster: ApiServerProcess):
 
 
 def test_kube_system_is_left_alone(cluster: ApiServerProcess):
-    status, stored = call(cluster, "POST", f"{BATCH}/namespaces/kube-system/jobs", job(name="free", queue="nowhere") | {
-        "metadata": {"name": "free", "namespace": "kube-system"}})  # fmt: skip
+    status, stored = call(
+        cluster,
+        "POST",
+        f"{BATCH}/namespaces/kube-system/jobs",
+        job(name="free", queue="nowhere")
+        | {"metadata": {"name": "free", "namespace": "kube-system"}},
+    )
 
     assert status == 201, stored

@@ -1,4 +1,5 @@
-"""A minimum that admission filled in follows the replicas; one that was written stays (decision 0188)."""
+"""A minimum that admission filled in follows the replicas; one that was written stays (decision
+0188)."""
 
 import copy
 import json
@@ -37,7 +38,9 @@ def minimums(obj: Tree) -> tuple[int, list[int]]:
 
 def test_an_elastic_job_shrinks_and_grows_by_its_replicas_alone() -> None:
     stored = created(task("a", 4), minAvailable=1)
-    assert minimums(stored) == (1, [4]) and stored["metadata"]["annotations"][FILLED_MINIMUMS] == "a"
+    assert (
+        minimums(stored) == (1, [4]) and stored["metadata"]["annotations"][FILLED_MINIMUMS] == "a"
+    )
     for count in (2, 6, 0, 3):
         stored, message = updated(stored, {0: count})
         assert not message or count == 0
@@ -46,7 +49,10 @@ def test_an_elastic_job_shrinks_and_grows_by_its_replicas_alone() -> None:
 
 def test_the_jobs_own_minimum_follows_too_where_it_was_filled_in() -> None:
     stored = created(task("a", 4), task("b", 2, minAvailable=1))
-    assert minimums(stored) == (5, [4, 1]) and stored["metadata"]["annotations"][FILLED_MINIMUMS] == "*,a"
+    assert (
+        minimums(stored) == (5, [4, 1])
+        and stored["metadata"]["annotations"][FILLED_MINIMUMS] == "*,a"
+    )
     stored, message = updated(stored, {0: 2})
     assert (minimums(stored), message) == ((3, [2, 1]), "")
     stored, message = updated(stored, {1: 5})
@@ -57,9 +63,13 @@ def test_what_was_written_stays() -> None:
     stored = created(task("a", 4, minAvailable=4), minAvailable=1)
     assert FILLED_MINIMUMS not in stored["metadata"].get("annotations", {})
     obj, message = updated(stored, {0: 2})
-    assert minimums(obj) == (1, [4]) and message == "'minAvailable' must be <= 'replicas' in task: a"
+    assert (
+        minimums(obj) == (1, [4]) and message == "'minAvailable' must be <= 'replicas' in task: a"
+    )
     stored = created(task("a", 4), minAvailable=4)
-    assert "job 'minAvailable' must not be greater than total replicas" in updated(stored, {0: 2})[1]
+    assert (
+        "job 'minAvailable' must not be greater than total replicas" in updated(stored, {0: 2})[1]
+    )
 
 
 def test_what_is_written_later_is_somebodys_own_from_then_on() -> None:
@@ -83,7 +93,9 @@ def test_a_client_that_replaces_the_job_takes_no_mark_away() -> None:
 
 
 @pytest.mark.parametrize(("written", "least"), [({}, 2), ({"minAvailable": 4}, 4)])
-def test_of_a_job_from_before_the_manifest_that_was_applied_says_it(written: Tree, least: int) -> None:
+def test_of_a_job_from_before_the_manifest_that_was_applied_says_it(
+    written: Tree, least: int
+) -> None:
     stored = created(task("a", 4), minAvailable=1)
     manifest = job(task("a", 4, **written))
     stored["metadata"]["annotations"] = {APPLIED: json.dumps(manifest)}

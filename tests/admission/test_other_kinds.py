@@ -1,4 +1,5 @@
-"""Pod groups, pods, hypernodes, flows and cron jobs on their way in.  Reference: api-and-admission 7.9 to 7.13, 7.15."""
+"""Pod groups, pods, hypernodes, flows and cron jobs on their way in.  Reference: api-and-admission
+7.9 to 7.13, 7.15."""
 
 from __future__ import annotations
 
@@ -12,9 +13,11 @@ from hekla.admission.rules.groups import parse
 from tests.admission.objects import Tree, ask, denied, patched
 from tests.admission.test_jobs import BOTH, TIERS, scenario
 
-# -- pod groups ---------------------------------------------------------------------------------------------------------
+# -- pod groups ------------------------------------------------------------------------------------
 
-TOLD = {"metadata": {"name": "team", "annotations": {"scheduling.volcano.sh/queue-name": "childQueue"}}}
+TOLD = {
+    "metadata": {"name": "team", "annotations": {"scheduling.volcano.sh/queue-name": "childQueue"}}
+}
 PLAIN = {"metadata": {"name": "default"}}
 
 
@@ -42,8 +45,20 @@ def test_a_group_follows_its_namespace_to_a_queue(obj: Tree, queue: str):
     [
         scenario(152, group(queue="default")),
         scenario(154, group(queue="")),
-        scenario(156, group(queue="default", subGroupPolicy=[{"name": "s", "networkTopology": {"highestTierName": "rack"}}])),
-        scenario(157, group(queue="default", subGroupPolicy=[{"name": "s", "networkTopology": {"highestTierAllowed": 1}}])),
+        scenario(
+            156,
+            group(
+                queue="default",
+                subGroupPolicy=[{"name": "s", "networkTopology": {"highestTierName": "rack"}}],
+            ),
+        ),
+        scenario(
+            157,
+            group(
+                queue="default",
+                subGroupPolicy=[{"name": "s", "networkTopology": {"highestTierAllowed": 1}}],
+            ),
+        ),
         scenario(230, group(queue="root")),
     ],
 )
@@ -57,7 +72,11 @@ MISSING_QUEUE = 'unable to find queue: queue.scheduling.volcano.sh "nowhere" not
 @pytest.mark.parametrize(
     ("obj", "message"),
     [
-        scenario(153, group(queue="shut"), "can only submit PodGroup to queue with state `Open`, queue `shut` status is `Closed`."),
+        scenario(
+            153,
+            group(queue="shut"),
+            "can only submit PodGroup to queue with state `Open`, queue `shut` status is `Closed`.",
+        ),
         scenario(155, group(queue="nowhere"), MISSING_QUEUE),
         scenario(
             158,
@@ -74,10 +93,13 @@ def test_an_unsound_group_is_refused(obj: Tree, message: str):
 
 def test_groups_are_looked_at_when_they_are_created():
     assert denied("/podgroups/validate", group(), group()) == "unsupported operation UPDATE"
-    assert denied("/podgroups/mutate", group(), group()) == "invalid operation `UPDATE`, expect operation to be `CREATE`"
+    assert (
+        denied("/podgroups/mutate", group(), group())
+        == "invalid operation `UPDATE`, expect operation to be `CREATE`"
+    )
 
 
-# -- pods ---------------------------------------------------------------------------------------------------------------
+# -- pods ------------------------------------------------------------------------------------------
 
 AFFINITY = '{"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}'
 CONFIGURATION = {
@@ -86,7 +108,9 @@ CONFIGURATION = {
             "resourceGroup": "management",
             "object": {"key": "namespace", "value": ["mng-ns-1", "mng-ns-2"]},
             "schedulerName": "default-scheduler",
-            "tolerations": [{"key": "mng", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 5}],
+            "tolerations": [
+                {"key": "mng", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 5}
+            ],
             "labels": {"volcano.sh/nodetype": "management"},
             "affinity": AFFINITY,
         },
@@ -96,7 +120,11 @@ CONFIGURATION = {
             "schedulerName": "volcano",
             "labels": {"volcano.sh/nodetype": "cpu"},
         },
-        {"resourceGroup": "gpu", "schedulerName": "volcano", "labels": {"volcano.sh/nodetype": "gpu"}},
+        {
+            "resourceGroup": "gpu",
+            "schedulerName": "volcano",
+            "labels": {"volcano.sh/nodetype": "gpu"},
+        },
     ]
 }
 GROUPS = Settings(resource_groups=parse(CONFIGURATION))
@@ -104,7 +132,10 @@ NO_GROUPS = Settings(resource_groups=())
 
 
 def pod(namespace: str = "default", annotations: Tree | None = None, **spec: Any) -> Tree:
-    return {"metadata": {"name": "p", "namespace": namespace, "annotations": annotations or {}}, "spec": spec}
+    return {
+        "metadata": {"name": "p", "namespace": namespace, "annotations": annotations or {}},
+        "spec": spec,
+    }
 
 
 @pytest.mark.scenario("api-and-admission", 161)
@@ -118,14 +149,20 @@ def test_a_pod_of_a_grouped_namespace_gets_all_of_the_group():
             "path": "/spec/affinity",
             "value": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
         },
-        {"op": "add", "path": "/spec/tolerations", "value": [{"key": "mng", "operator": "Exists", "effect": "NoSchedule"}]},
+        {
+            "op": "add",
+            "path": "/spec/tolerations",
+            "value": [{"key": "mng", "operator": "Exists", "effect": "NoSchedule"}],
+        },
         {"op": "add", "path": "/spec/schedulerName", "value": "default-scheduler"},
     ]
 
 
 @pytest.mark.parametrize("name", [scenario(162, "cpu"), scenario(163, "gpu")])
 def test_a_pod_chooses_its_group_by_annotation(name: str):
-    spec = patched("/pods/mutate", pod(annotations={"volcano.sh/resource-group": name}), settings=GROUPS)["spec"]
+    spec = patched(
+        "/pods/mutate", pod(annotations={"volcano.sh/resource-group": name}), settings=GROUPS
+    )["spec"]
 
     assert spec == {"nodeSelector": {"volcano.sh/nodetype": name}, "schedulerName": "volcano"}
 
@@ -134,13 +171,25 @@ def test_a_pod_chooses_its_group_by_annotation(name: str):
 @pytest.mark.scenario("api-and-admission", 165)
 @pytest.mark.parametrize("settings", [GROUPS, NO_GROUPS, Settings()])
 def test_a_pod_of_no_group_stays_as_it_is(settings: Settings):
-    assert ask("/pods/mutate", pod(annotations={"volcano.sh/resource-group": "other"}), settings=settings).patch is None
+    assert (
+        ask(
+            "/pods/mutate",
+            pod(annotations={"volcano.sh/resource-group": "other"}),
+            settings=settings,
+        ).patch
+        is None
+    )
 
 
 @pytest.mark.scenario("api-and-admission", 166)
 def test_what_a_pod_says_about_its_place_is_kept():
     toleration = {"key": "mine", "operator": "Exists"}
-    given = pod("mng-ns-1", affinity={"podAffinity": {}}, tolerations=[toleration], nodeSelector={"disk": "ssd"})
+    given = pod(
+        "mng-ns-1",
+        affinity={"podAffinity": {}},
+        tolerations=[toleration],
+        nodeSelector={"disk": "ssd"},
+    )
 
     spec = patched("/pods/mutate", given, settings=GROUPS)["spec"]
 
@@ -184,7 +233,9 @@ MINIMUM, MAXIMUM = "volcano.sh/jdb-min-available", "volcano.sh/jdb-max-unavailab
     ],
 )
 def test_a_sound_budget_is_let_in(scheduler: str, annotations: Tree):
-    assert ask("/pods/validate", pod(annotations=annotations, schedulerName=scheduler)).message == ""
+    assert (
+        ask("/pods/validate", pod(annotations=annotations, schedulerName=scheduler)).message == ""
+    )
 
 
 POSITIVE = 'invalid value <"{}"> for {}, it must be a positive integer'
@@ -198,10 +249,23 @@ PERCENT = 'invalid value <"{}"> for {}, it must be a valid percentage which betw
         scenario(172, {MINIMUM: "0"}, POSITIVE.format("0", MINIMUM), id="172b"),
         scenario(173, {MAXIMUM: "0%"}, PERCENT.format("0%", MAXIMUM)),
         scenario(173, {MAXIMUM: "100%"}, PERCENT.format("100%", MAXIMUM), id="173b"),
-        ({MINIMUM: "9" * 20}, f'invalid value strconv.Atoi: parsing "{"9" * 20}": value out of range for {MINIMUM}'),
-        ({MINIMUM: "9" * 5000}, f'invalid value strconv.Atoi: parsing "{"9" * 5000}": value out of range for {MINIMUM}'),
-        ({MAXIMUM: '"5"'}, f'invalid value strconv.Atoi: parsing "\\"5\\"": invalid syntax for {MAXIMUM}'),
-        scenario(174, {MINIMUM: "invalid"}, f'invalid value strconv.Atoi: parsing "invalid": invalid syntax for {MINIMUM}'),
+        (
+            {MINIMUM: "9" * 20},
+            f'invalid value strconv.Atoi: parsing "{"9" * 20}": value out of range for {MINIMUM}',
+        ),
+        (
+            {MINIMUM: "9" * 5000},
+            f'invalid value strconv.Atoi: parsing "{"9" * 5000}": value out of range for {MINIMUM}',
+        ),
+        (
+            {MAXIMUM: '"5"'},
+            f'invalid value strconv.Atoi: parsing "\\"5\\"": invalid syntax for {MAXIMUM}',
+        ),
+        scenario(
+            174,
+            {MINIMUM: "invalid"},
+            f'invalid value strconv.Atoi: parsing "invalid": invalid syntax for {MINIMUM}',
+        ),
         scenario(
             175,
             {MINIMUM: "2", MAXIMUM: "50%"},
@@ -210,15 +274,20 @@ PERCENT = 'invalid value <"{}"> for {}, it must be a valid percentage which betw
     ],
 )
 def test_an_unsound_budget_is_refused(annotations: Tree, message: str):
-    assert denied("/pods/validate", pod(annotations=annotations, schedulerName="volcano")) == message
+    assert (
+        denied("/pods/validate", pod(annotations=annotations, schedulerName="volcano")) == message
+    )
 
 
-# -- hypernodes ---------------------------------------------------------------------------------------------------------
+# -- hypernodes ------------------------------------------------------------------------------------
 
 
 def hypernode(*selectors: Tree) -> Tree:
     members = [{"type": "Node", "selector": selector} for selector in selectors]
-    return {"metadata": {"name": "h"}, "spec": {"tier": 1, **({"members": members} if members else {})}}
+    return {
+        "metadata": {"name": "h"},
+        "spec": {"tier": 1, **({"members": members} if members else {})},
+    }
 
 
 @pytest.mark.parametrize(
@@ -227,7 +296,11 @@ def hypernode(*selectors: Tree) -> Tree:
         scenario(180, {"exactMatch": {"name": "node-1"}}, None),
         scenario(181, {"regexMatch": {"pattern": "node-[0-9]+"}}, None),
         scenario(182, {"labelMatch": {"matchLabels": {"topology-rack": "rack1"}}}, None),
-        scenario(188, {"regexMatch": {"pattern": "node-[1-5]"}}, hypernode({"exactMatch": {"name": "node-1"}})),
+        scenario(
+            188,
+            {"regexMatch": {"pattern": "node-[1-5]"}},
+            hypernode({"exactMatch": {"name": "node-1"}}),
+        ),
     ],
 )
 def test_a_sound_hypernode_is_let_in(selector: Tree, old: Tree | None):
@@ -247,14 +320,16 @@ def test_a_pattern_must_compile():
 @pytest.mark.scenario("plugins-placement", 56)
 @pytest.mark.parametrize("old", [None, hypernode({"exactMatch": {"name": "node-1"}})])
 def test_a_hypernode_has_members(old: Tree | None):
-    assert "member must have at least one member" in denied("/hypernodes/validate", hypernode(), old)
+    assert "member must have at least one member" in denied(
+        "/hypernodes/validate", hypernode(), old
+    )
 
 
 def test_a_hypernode_may_go():
     assert ask("/hypernodes/validate", None, operation="DELETE", name="h").allowed
 
 
-# -- flows --------------------------------------------------------------------------------------------------------------
+# -- flows -----------------------------------------------------------------------------------------
 
 
 def flow(**targets: str) -> Tree:
@@ -262,7 +337,10 @@ def flow(**targets: str) -> Tree:
 
 
 def flows(*steps: tuple[str, str]) -> Tree:
-    listed = [{"name": name, **({"dependsOn": {"targets": list(needs)}} if needs else {})} for name, needs in steps]
+    listed = [
+        {"name": name, **({"dependsOn": {"targets": list(needs)}} if needs else {})}
+        for name, needs in steps
+    ]
     return {"metadata": {"name": "f", "namespace": "default"}, "spec": {"flows": listed}}
 
 
@@ -303,11 +381,14 @@ def test_graphs_are_told_apart():
     assert not is_acyclic({"1": [], "5": ["5"]})
 
 
-# -- cron jobs ----------------------------------------------------------------------------------------------------------
+# -- cron jobs -------------------------------------------------------------------------------------
 
 
 def cron(schedule: str = "* * * * *", name: str = "my-cronjob", **spec: Any) -> Tree:
-    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"schedule": schedule, **spec}}
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"schedule": schedule, **spec},
+    }
 
 
 @pytest.mark.parametrize(
@@ -329,7 +410,9 @@ def test_a_sound_cron_job_is_let_in(obj: Tree):
     assert ask("/cronjobs/validate", obj).message == ""
 
 
-LONG_NAME = "cronJob name must be no more than 52 characters to accommodate job name suffix (max 63 total)"
+LONG_NAME = (
+    "cronJob name must be no more than 52 characters to accommodate job name suffix (max 63 total)"
+)
 BAD_SCHEDULE = "schedule is not a valid cron expression"
 
 
@@ -344,11 +427,19 @@ BAD_SCHEDULE = "schedule is not a valid cron expression"
         scenario(201, cron("error schedule"), BAD_SCHEDULE),
         scenario(202, cron(""), "schedule is required, but got empty"),
         scenario(203, cron(timeZone="Asia/./Shanghai"), "unknown timeZone"),
-        scenario(203, cron(timeZone="America/-NewYork"), "unknown timeZone invalid timeZone", id="203b"),
+        scenario(
+            203, cron(timeZone="America/-NewYork"), "unknown timeZone invalid timeZone", id="203b"
+        ),
         scenario(203, cron(timeZone="New York"), "unknown timeZone invalid timeZone", id="203c"),
         scenario(203, cron(timeZone="UTC!"), "unknown timeZone invalid timeZone", id="203d"),
-        scenario(204, cron(timeZone="Local"), "timeZone can't be Local, and must be defined in https://www.iana.org/time-zones"),
-        scenario(205, cron(timeZone=""), "timeZone must be nil or non-empty string, got empty string"),
+        scenario(
+            204,
+            cron(timeZone="Local"),
+            "timeZone can't be Local, and must be defined in https://www.iana.org/time-zones",
+        ),
+        scenario(
+            205, cron(timeZone=""), "timeZone must be nil or non-empty string, got empty string"
+        ),
         scenario(206, cron(timeZone="Amerrica/New_York"), "invalid timeZone"),
         scenario(207, cron(name="a" * 65), LONG_NAME, id="207c"),
         scenario(208, cron("bad", name="a" * 53), f"{BAD_SCHEDULE}; {LONG_NAME}"),
@@ -370,10 +461,12 @@ def test_an_unsound_cron_job_is_refused(obj: Tree, message: str):
 
 @pytest.mark.scenario("api-and-admission", 207)
 def test_a_cron_job_has_a_name_that_jobs_can_carry_on():
-    assert denied("/cronjobs/validate", cron(name="-UPPERCASE")).startswith('invalid cronJob name "-UPPERCASE": ')
+    assert denied("/cronjobs/validate", cron(name="-UPPERCASE")).startswith(
+        'invalid cronJob name "-UPPERCASE": '
+    )
 
 
-# -- circles of hypernodes ----------------------------------------------------------------------------------------------
+# -- circles of hypernodes -------------------------------------------------------------------------
 
 
 def above(name: str, *below: str) -> Tree:
@@ -386,16 +479,42 @@ STORED = (above("a", "b"), above("b", "c", "x"), above("x", "y"), above("y", "x"
 
 @pytest.mark.parametrize(
     ("obj", "way"),
-    [(above("a", "a"), "a -> a"), (above("c", "a"), "c -> a -> b -> c"), (above("b", "x", "a"), "b -> a -> b")],
+    [
+        (above("a", "a"), "a -> a"),
+        (above("c", "a"), "c -> a -> b -> c"),
+        (above("b", "x", "a"), "b -> a -> b"),
+    ],
 )
 def test_a_hypernode_above_itself_is_refused(obj: Tree, way: str):
     lookup = StaticLookup(hypernodes=STORED)
-    verdict = review("/hypernodes/validate", "CREATE", obj, None, lookup, Settings(), name=obj["metadata"]["name"])
-    assert not verdict.allowed and verdict.message.endswith(f"a HyperNode cannot be above itself: {way}")
+    verdict = review(
+        "/hypernodes/validate",
+        "CREATE",
+        obj,
+        None,
+        lookup,
+        Settings(),
+        name=obj["metadata"]["name"],
+    )
+    assert not verdict.allowed and verdict.message.endswith(
+        f"a HyperNode cannot be above itself: {way}"
+    )
 
 
 def test_a_circle_that_is_stored_may_be_mended_and_looked_at():
     lookup = StaticLookup(hypernodes=STORED)
-    for obj, old in ((above("y", "x"), above("y", "x")), (above("y", "z"), above("y", "x")), (above("n", "x"), None)):
+    for obj, old in (
+        (above("y", "x"), above("y", "x")),
+        (above("y", "z"), above("y", "x")),
+        (above("n", "x"), None),
+    ):
         operation = "CREATE" if old is None else "UPDATE"
-        assert review("/hypernodes/validate", operation, obj, old, lookup, Settings(), name=obj["metadata"]["name"]).allowed
+        assert review(
+            "/hypernodes/validate",
+            operation,
+            obj,
+            old,
+            lookup,
+            Settings(),
+            name=obj["metadata"]["name"],
+        ).allowed

@@ -23,35 +23,68 @@ def placed(hierarchy: str = "", weights: str = "", name: str = "q") -> Tree:
     return queue(name, annotations={key: value for key, value in marks.items() if value})
 
 
-def shares(capability: Tree | None = None, deserved: Tree | None = None, guarantee: Tree | None = None) -> Tree:
-    given = {"capability": capability, "deserved": deserved, "guarantee": guarantee and {"resource": guarantee}}
+def shares(
+    capability: Tree | None = None, deserved: Tree | None = None, guarantee: Tree | None = None
+) -> Tree:
+    given = {
+        "capability": capability,
+        "deserved": deserved,
+        "guarantee": guarantee and {"resource": guarantee},
+    }
     return {key: value for key, value in given.items() if value is not None}
 
 
-# -- what is filled in --------------------------------------------------------------------------------------------------
+# -- what is filled in -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("obj", "patch"),
     [
-        scenario(88, queue("q", weight=1), [{"op": "add", "path": "/spec/reclaimable", "value": True}]),
+        scenario(
+            88, queue("q", weight=1), [{"op": "add", "path": "/spec/reclaimable", "value": True}]
+        ),
         scenario(
             89,
-            queue("q", annotations={HIERARCHY: "a/b/c", WEIGHTS: "2/3/4"}, weight=1, reclaimable=True),
+            queue(
+                "q", annotations={HIERARCHY: "a/b/c", WEIGHTS: "2/3/4"}, weight=1, reclaimable=True
+            ),
             [
-                {"op": "add", "path": "/metadata/annotations/volcano.sh~1hierarchy", "value": "root/a/b/c"},
-                {"op": "add", "path": "/metadata/annotations/volcano.sh~1hierarchy-weights", "value": "1/2/3/4"},
+                {
+                    "op": "add",
+                    "path": "/metadata/annotations/volcano.sh~1hierarchy",
+                    "value": "root/a/b/c",
+                },
+                {
+                    "op": "add",
+                    "path": "/metadata/annotations/volcano.sh~1hierarchy-weights",
+                    "value": "1/2/3/4",
+                },
             ],
         ),
-        scenario(91, queue("q", weight=2), [{"op": "add", "path": "/spec/reclaimable", "value": True}]),
-        scenario(92, queue("q", reclaimable=True), [{"op": "add", "path": "/spec/weight", "value": 1}]),
+        scenario(
+            91, queue("q", weight=2), [{"op": "add", "path": "/spec/reclaimable", "value": True}]
+        ),
+        scenario(
+            92, queue("q", reclaimable=True), [{"op": "add", "path": "/spec/weight", "value": 1}]
+        ),
         scenario(
             93,
             queue("q"),
-            [{"op": "add", "path": "/spec/reclaimable", "value": True}, {"op": "add", "path": "/spec/weight", "value": 1}],
+            [
+                {"op": "add", "path": "/spec/reclaimable", "value": True},
+                {"op": "add", "path": "/spec/weight", "value": 1},
+            ],
         ),
         scenario(94, queue("q", weight=5, reclaimable=False), None),
-        (queue("q", annotations={HIERARCHY: "rootless/a", WEIGHTS: "1/2"}, weight=1, reclaimable=True), None),
+        (
+            queue(
+                "q",
+                annotations={HIERARCHY: "rootless/a", WEIGHTS: "1/2"},
+                weight=1,
+                reclaimable=True,
+            ),
+            None,
+        ),
     ],
 )
 def test_what_a_queue_does_not_say_is_filled_in(obj: Tree, patch: Any):
@@ -60,10 +93,13 @@ def test_what_a_queue_does_not_say_is_filled_in(obj: Tree, patch: Any):
 
 @pytest.mark.scenario("api-and-admission", 90)
 def test_the_mutator_serves_creates_only():
-    assert denied(MUTATE, queue("q"), operation="Invalid") == "invalid operation `Invalid`, expect operation to be `CREATE`"
+    assert (
+        denied(MUTATE, queue("q"), operation="Invalid")
+        == "invalid operation `Invalid`, expect operation to be `CREATE`"
+    )
 
 
-# -- one queue ----------------------------------------------------------------------------------------------------------
+# -- one queue -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -85,7 +121,11 @@ def test_the_mutator_serves_creates_only():
     ],
 )
 def test_a_sound_queue_is_let_in(obj: Tree, old: Tree | None):
-    others = (*QUEUES, placed("root/node1/node2", "1/2/3", "deep"), placed("root/sci", "1/2", "sci"))
+    others = (
+        *QUEUES,
+        placed("root/node1/node2", "1/2/3", "deep"),
+        placed("root/sci", "1/2", "sci"),
+    )
 
     assert ask(VALIDATE, obj, old, queues=others).message == ""
 
@@ -124,8 +164,16 @@ NEGATIVE = "must be greater than or equal to 0"
             queue("q", **shares(deserved=amounts(1), guarantee=amounts(memory="1Gi"))),
             'requestBody.spec.deserved.memory: Invalid value: "<nil>": deserved[memory] must be >= guarantee[memory]=1Gi',
         ),
-        scenario(111, queue("q", **shares(amounts(-10))), f'requestBody.spec.capability.cpu: Invalid value: "-10": {NEGATIVE}'),
-        scenario(112, queue("q", **shares(deserved=amounts(-5))), f'requestBody.spec.deserved.cpu: Invalid value: "-5": {NEGATIVE}'),
+        scenario(
+            111,
+            queue("q", **shares(amounts(-10))),
+            f'requestBody.spec.capability.cpu: Invalid value: "-10": {NEGATIVE}',
+        ),
+        scenario(
+            112,
+            queue("q", **shares(deserved=amounts(-5))),
+            f'requestBody.spec.deserved.cpu: Invalid value: "-5": {NEGATIVE}',
+        ),
         scenario(
             113,
             queue("q", **shares(guarantee=amounts(-2))),
@@ -174,7 +222,10 @@ NEGATIVE = "must be greater than or equal to 0"
     ],
 )
 def test_an_unsound_queue_is_refused_with_its_reason(obj: Tree, message: str):
-    assert denied(VALIDATE, obj, queues=(*QUEUES, placed("root/node1/node2", "1/2/3", "deep"))) == message
+    assert (
+        denied(VALIDATE, obj, queues=(*QUEUES, placed("root/node1/node2", "1/2/3", "deep")))
+        == message
+    )
 
 
 @pytest.mark.scenario("api-and-admission", 98)
@@ -188,17 +239,22 @@ def test_an_update_meets_the_stored_state(state: str):
 def test_operations_beyond_the_three_are_refused():
     message = denied(VALIDATE, queue("q"), operation="Invalid")
 
-    assert message == "invalid operation `Invalid`, expect operation to be `CREATE`, `UPDATE` or `DELETE`"
+    assert (
+        message
+        == "invalid operation `Invalid`, expect operation to be `CREATE`, `UPDATE` or `DELETE`"
+    )
 
 
-# -- deletion -----------------------------------------------------------------------------------------------------------
+# -- deletion --------------------------------------------------------------------------------------
 
 CHECKED, UNCHECKED = Settings(queue_allocated_pods_check=True), Settings()
 
 
 def deletion(name: str, settings: Settings = CHECKED) -> str:
     others = (*QUEUES, queue("full", pods="1"), queue("empty", pods="0"))
-    return ask(VALIDATE, None, operation="DELETE", name=name, queues=others, settings=settings).message
+    return ask(
+        VALIDATE, None, operation="DELETE", name=name, queues=others, settings=settings
+    ).message
 
 
 @pytest.mark.parametrize(
@@ -207,7 +263,11 @@ def deletion(name: str, settings: Settings = CHECKED) -> str:
         scenario(99, "shut", ""),
         scenario(99, "childQueue", "", id="99 open"),
         scenario(100, "default", "`default` queue can not be deleted"),
-        scenario(127, "parentQueue", "queue parentQueue can not be deleted because it has 1 child queues: childQueue"),
+        scenario(
+            127,
+            "parentQueue",
+            "queue parentQueue can not be deleted because it has 1 child queues: childQueue",
+        ),
         scenario(128, "full", "queue full cannot be deleted because it has allocated Pods: 1"),
         scenario(129, "empty", ""),
         scenario(214, "root", "`root` queue can not be deleted"),
@@ -222,7 +282,7 @@ def test_pods_keep_a_queue_only_where_that_is_asked_for():
     assert deletion("full", UNCHECKED) == ""
 
 
-# -- the tree -----------------------------------------------------------------------------------------------------------
+# -- the tree --------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario("api-and-admission", 123)
@@ -239,7 +299,9 @@ def test_a_queue_that_holds_pods_does_not_become_a_parent():
 
     assert denied(VALIDATE, queue("q", parent="busy"), queues=(busy, idle)) == message
     assert ask(VALIDATE, queue("q", parent="idle"), queues=(busy, idle)).allowed
-    assert ask(VALIDATE, queue("q", parent="busy"), queues=(busy, queue("first", parent="busy"))).allowed
+    assert ask(
+        VALIDATE, queue("q", parent="busy"), queues=(busy, queue("first", parent="busy"))
+    ).allowed
 
 
 @pytest.mark.scenario("api-and-admission", 130)
@@ -254,7 +316,11 @@ def test_a_family_comes_and_goes_in_order():
 
 @pytest.mark.scenario("api-and-admission", 131)
 def test_a_child_is_no_larger_than_its_parent():
-    message = denied(VALIDATE, queue("c", parent="p", **shares(amounts(20))), queues=(queue("p", **shares(amounts(10))),))
+    message = denied(
+        VALIDATE,
+        queue("c", parent="p", **shares(amounts(20))),
+        queues=(queue("p", **shares(amounts(10))),),
+    )
 
     assert message == "queue c capability[cpu]=20 exceeds its ancestor's capability=10"
 
@@ -263,7 +329,9 @@ def test_a_child_is_no_larger_than_its_parent():
 def test_siblings_do_not_take_more_than_their_parent_has():
     parent = queue("p", **shares(guarantee=amounts(8, "16Gi")))
     sibling = queue("s", parent="p", **shares(guarantee=amounts(2, "4Gi")))
-    obj = queue("q", parent="p", **shares(deserved=amounts(7, "14Gi"), guarantee=amounts(7, "14Gi")))
+    obj = queue(
+        "q", parent="p", **shares(deserved=amounts(7, "14Gi"), guarantee=amounts(7, "14Gi"))
+    )
 
     assert denied(VALIDATE, obj, queues=(parent, sibling)) == (
         "parent queue p validation failed: sum of children's guarantee (cpu 9000.00, memory 19327352832.00) "
@@ -278,9 +346,13 @@ def test_a_parent_does_not_shrink_below_its_children(above: str):
     old = queue("p", parent=above, **shares(amounts(50)))
     new = queue("p", parent=above, **shares(amounts(10)))
 
-    message = denied(VALIDATE, new, old, queues=(old, queue("c", parent="p", **shares(amounts(12)))))
+    message = denied(
+        VALIDATE, new, old, queues=(old, queue("c", parent="p", **shares(amounts(12))))
+    )
 
-    assert message == "queue p capability[cpu]=10 is smaller than its descendants' max capability=12"
+    assert (
+        message == "queue p capability[cpu]=10 is smaller than its descendants' max capability=12"
+    )
 
 
 @pytest.mark.scenario("api-and-admission", 134)
@@ -318,14 +390,21 @@ SILENT = queue("silent", parent="grand")
     [
         scenario(137, "p", amounts(60), "exceeds its ancestor's capability"),
         scenario(138, "p", amounts(memory="55Gi"), "exceeds its ancestor's capability"),
-        scenario(139, "p", amounts(gpu=10), "queue c capability[nvidia.com/gpu]=10000.00 exceeds its ancestor's capability=8000.00"),
+        scenario(
+            139,
+            "p",
+            amounts(gpu=10),
+            "queue c capability[nvidia.com/gpu]=10000.00 exceeds its ancestor's capability=8000.00",
+        ),
         scenario(140, "p", amounts(40, "40Gi", gpu=4), ""),
         scenario(141, "p", None, ""),
         scenario(142, "silent", amounts(200), "exceeds its ancestor's capability"),
         scenario(142, "silent", amounts(80), "", id="142b"),
     ],
 )
-def test_a_child_answers_to_the_nearest_limit_above(parent: str, capability: Tree | None, problem: str):
+def test_a_child_answers_to_the_nearest_limit_above(
+    parent: str, capability: Tree | None, problem: str
+):
     child = queue("c", parent=parent, **shares(capability))
 
     found = capability_problem(child, "c", StaticLookup([GRAND, PARENT, SILENT]))
@@ -351,7 +430,9 @@ def family(*children: Tree) -> tuple[Tree, ...]:
                  id="147b"),
     ],
 )  # fmt: skip
-def test_a_parent_covers_what_is_below_it(capability: Tree | None, below: tuple[Tree, ...], problem: str):
+def test_a_parent_covers_what_is_below_it(
+    capability: Tree | None, below: tuple[Tree, ...], problem: str
+):
     lookup = StaticLookup(below)
 
     found = children_problem(queue("p", **shares(capability)), "p", lookup.children("p"), lookup)
@@ -362,7 +443,9 @@ def test_a_parent_covers_what_is_below_it(capability: Tree | None, below: tuple[
 @pytest.mark.scenario("api-and-admission", 213)
 def test_the_root_keeps_its_resources_unless_told_otherwise():
     old, new = queue("root", parent=""), queue("root", parent="", **shares(amounts(4)))
-    message = "root queue's resource attributes (capability, deserved, guarantee) cannot be modified"
+    message = (
+        "root queue's resource attributes (capability, deserved, guarantee) cannot be modified"
+    )
 
     assert denied(VALIDATE, new, old) == message
     assert ask(VALIDATE, new, old, settings=Settings(root_queue_protection=False)).allowed
@@ -373,15 +456,21 @@ def test_the_root_keeps_its_resources_unless_told_otherwise():
 def test_a_parent_that_deserves_nothing_has_nothing_to_share():
     obj = shares(deserved=amounts(1))
 
-    assert "sum of children's deserved" in denied(VALIDATE, queue("c", parent="p", **obj), queues=(queue("p"),))
-    assert ask(VALIDATE, queue("c", parent="root", **obj), queues=(queue("root", parent=""),)).allowed
+    assert "sum of children's deserved" in denied(
+        VALIDATE, queue("c", parent="p", **obj), queues=(queue("p"),)
+    )
+    assert ask(
+        VALIDATE, queue("c", parent="root", **obj), queues=(queue("root", parent=""),)
+    ).allowed
 
 
 def test_an_update_that_touches_no_share_skips_the_tree():
     parent = queue("p", **shares(amounts(1)))
     old = queue("c", parent="p", **shares(amounts(5)))
 
-    assert ask(VALIDATE, {**old, "spec": {**old["spec"], "weight": 9}}, old, queues=(parent, old)).allowed
+    assert ask(
+        VALIDATE, {**old, "spec": {**old["spec"], "weight": 9}}, old, queues=(parent, old)
+    ).allowed
 
 
 @pytest.mark.parametrize("example", ["weights.yaml", "tree.yaml"])

@@ -14,7 +14,9 @@ from hekla.admission.rules.jobs import numa_problem
 from tests.admission.cases import run
 
 WEBHOOKS = Path(__file__).parents[2].parent / "shared" / "conformance" / "cases" / "webhooks"
-CASES: list[dict[str, Any]] = [case for file in sorted(WEBHOOKS.rglob("*.json")) for case in json.loads(file.read_text())]
+CASES: list[dict[str, Any]] = [
+    case for file in sorted(WEBHOOKS.rglob("*.json")) for case in json.loads(file.read_text())
+]
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +26,11 @@ def collection() -> None:
 
 
 def test_every_whole_case_ends_as_recorded():
-    failures = {case["id"]: problems for case in CASES if case["kind"] == "admission" and (problems := run(case))}
+    failures = {
+        case["id"]: problems
+        for case in CASES
+        if case["kind"] == "admission" and (problems := run(case))
+    }
 
     assert failures == {}
 
@@ -32,7 +38,9 @@ def test_every_whole_case_ends_as_recorded():
 def test_every_row_of_a_table_holds():
     rows = [case for case in CASES if case["kind"] == "unit"]
 
-    assert [case["id"] for case in rows if not ROWS[case["function"]](case["input"], case["expect"])] == []
+    assert [
+        case["id"] for case in rows if not ROWS[case["function"]](case["input"], case["expect"])
+    ] == []
 
 
 def _name(given: dict[str, Any], expect: dict[str, Any]) -> bool:
@@ -49,8 +57,12 @@ def _flow_graph(given: dict[str, Any], expect: dict[str, Any]) -> bool:
 
 def _task_graph(given: dict[str, Any], expect: dict[str, Any]) -> bool:
     tasks = given["job"]["spec"]["tasks"]
-    order = sorted_tasks({task["name"]: (task.get("dependsOn") or {}).get("name") or [] for task in tasks})
-    return (order is not None) == expect["is_dag"] and (order or []) == (expect.get("sorted_tasks") or [])
+    order = sorted_tasks(
+        {task["name"]: (task.get("dependsOn") or {}).get("name") or [] for task in tasks}
+    )
+    return (order is not None) == expect["is_dag"] and (order or []) == (
+        expect.get("sorted_tasks") or []
+    )
 
 
 def _topology(given: dict[str, Any], expect: dict[str, Any]) -> bool:

@@ -1,4 +1,5 @@
-"""The webhook server at its own door: the exchange, certificates, configuration.  Reference: api-and-admission 5.1, 7.14."""
+"""The webhook server at its own door: the exchange, certificates, configuration.  Reference:
+api-and-admission 5.1, 7.14."""
 
 from __future__ import annotations
 
@@ -14,7 +15,15 @@ from typing import Any
 import pytest
 
 from hekla.admission import Settings, StaticLookup
-from hekla.admission.certificates import CertificateError, Files, Own, bundle, context_of, make, show
+from hekla.admission.certificates import (
+    CertificateError,
+    Files,
+    Own,
+    bundle,
+    context_of,
+    make,
+    show,
+)
 from hekla.admission.daemon import DEFAULT_PATHS, FLAGS, enabled_admissions, settings_of
 from hekla.admission.registration import Where, wanted, webhook
 from hekla.admission.registry import ADMISSIONS
@@ -33,9 +42,20 @@ DAY, MINUTE = datetime.timedelta(days=1), datetime.timedelta(minutes=1)
 RESOURCE = {"group": "batch.volcano.sh", "version": "v1alpha1", "resource": "jobs"}
 
 
-def request(operation: str = "CREATE", obj: Tree | None = None, resource: Tree | None = None) -> bytes:
-    asked = {"uid": "u-1", "operation": operation, "object": obj, "resource": resource or RESOURCE, "name": "train", "namespace": "default"}
-    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}).encode()
+def request(
+    operation: str = "CREATE", obj: Tree | None = None, resource: Tree | None = None
+) -> bytes:
+    asked = {
+        "uid": "u-1",
+        "operation": operation,
+        "object": obj,
+        "resource": resource or RESOURCE,
+        "name": "train",
+        "namespace": "default",
+    }
+    return json.dumps(
+        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}
+    ).encode()
 
 
 def answered(path: str, body: bytes, settings: Settings | None = None) -> Tree:
@@ -46,7 +66,7 @@ def answered(path: str, body: bytes, settings: Settings | None = None) -> Tree:
     return response
 
 
-# -- the exchange -------------------------------------------------------------------------------------------------------
+# -- the exchange ----------------------------------------------------------------------------------
 
 
 def test_an_allowed_review_echoes_its_uid():
@@ -64,10 +84,16 @@ def test_a_refusal_carries_only_its_message():
 
 
 def test_a_mutator_answers_with_a_patch():
-    response = answered("/jobs/mutate", request(obj={"metadata": {"name": "train"}, "spec": {"tasks": []}}))
+    response = answered(
+        "/jobs/mutate", request(obj={"metadata": {"name": "train"}, "spec": {"tasks": []}})
+    )
 
     assert response["patchType"] == "JSONPatch"
-    assert json.loads(base64.b64decode(response["patch"]))[0] == {"op": "add", "path": "/spec/queue", "value": "default"}
+    assert json.loads(base64.b64decode(response["patch"]))[0] == {
+        "op": "add",
+        "path": "/spec/queue",
+        "value": "default",
+    }
 
 
 @pytest.mark.scenario("api-and-admission", 164)
@@ -75,14 +101,24 @@ def test_nothing_to_change_is_the_literal_null():
     resource = {"group": "", "version": "v1", "resource": "pods"}
     groups = Settings(resource_groups=(ResourceGroup("g"),))
 
-    assert base64.b64decode(answered("/pods/mutate", request(obj={}, resource=resource), groups)["patch"]) == b"null"
+    assert (
+        base64.b64decode(
+            answered("/pods/mutate", request(obj={}, resource=resource), groups)["patch"]
+        )
+        == b"null"
+    )
     assert "patch" not in answered("/pods/mutate", request(obj={}, resource=resource))
 
 
 def test_the_wrong_resource_is_refused():
-    response = answered("/jobs/validate", request(obj=job(), resource={**RESOURCE, "resource": "pods"}))
+    response = answered(
+        "/jobs/validate", request(obj=job(), resource={**RESOURCE, "resource": "pods"})
+    )
 
-    assert response["status"]["message"] == "expect resource to be batch.volcano.sh/v1alpha1, Resource=jobs"
+    assert (
+        response["status"]["message"]
+        == "expect resource to be batch.volcano.sh/v1alpha1, Resource=jobs"
+    )
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}", b'{"request": {"uid": 5}}', b"\xff\xfe"])
@@ -92,7 +128,9 @@ def test_a_body_that_is_no_review_is_refused(body: bytes):
 
 def test_a_quantity_that_is_none_is_a_refusal():
     broken = job()
-    broken["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1.5.5"}}
+    broken["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["resources"] = {
+        "requests": {"cpu": "1.5.5"}
+    }
 
     assert "quantit" in answered("/jobs/validate", request(obj=broken))["status"]["message"]
 
@@ -105,7 +143,9 @@ async def port() -> AsyncIterator[int]:
     await server.close(0.1)
 
 
-async def post(port: int, path: str, body: bytes, kind: str = "application/json") -> tuple[int, bytes]:
+async def post(
+    port: int, path: str, body: bytes, kind: str = "application/json"
+) -> tuple[int, bytes]:
     import asyncio
 
     def send() -> tuple[int, bytes]:
@@ -119,31 +159,46 @@ async def post(port: int, path: str, body: bytes, kind: str = "application/json"
 
 @pytest.mark.scenario("api-and-admission", 229)
 async def test_content_types_and_sizes(port: int):
-    assert await post(port, "/jobs/validate", request(obj=job()), "application/json; charset=utf-8") == (200, b"")
+    assert await post(
+        port, "/jobs/validate", request(obj=job()), "application/json; charset=utf-8"
+    ) == (200, b"")
     assert (await post(port, "/jobs/validate", b" " * (3 * 1024 * 1024 + 1)))[0] == 413
     assert (await post(port, "/nothing", b"{}"))[0] == 404
     assert (await post(port, "/jobs/validate", request(obj=job())))[0] == 200
 
 
-# -- options ------------------------------------------------------------------------------------------------------------
+# -- options ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario("api-and-admission", 210)
 @pytest.mark.scenario("api-and-admission", 211)
 def test_paths_are_named_in_a_list():
     assert enabled_admissions("") == []
-    assert [admission.path for admission in enabled_admissions(" /jobs/validate, ")] == ["/jobs/validate"]
-    with pytest.raises(DaemonError, match="enabled admission /nope not found on the admission registered map"):
+    assert [admission.path for admission in enabled_admissions(" /jobs/validate, ")] == [
+        "/jobs/validate"
+    ]
+    with pytest.raises(
+        DaemonError, match="enabled admission /nope not found on the admission registered map"
+    ):
         enabled_admissions("/jobs/validate,/nope")
 
 
 @pytest.mark.scenario("api-and-admission", 212)
 def test_the_flags_have_the_originals_defaults():
-    options = parse((*FLAGS, *logs.FLAGS, VERSION_FLAG), ["--master=127.0.0.1", "--kube-api-burst=200"])
+    options = parse(
+        (*FLAGS, *logs.FLAGS, VERSION_FLAG), ["--master=127.0.0.1", "--kube-api-burst=200"]
+    )
 
     assert (options.kube_api_qps, options.kube_api_burst, options.port) == (50, 200, 8443)
-    assert (options.scheduler_name, options.healthz_address, options.enable_healthz) == (["volcano"], ":11251", False)
-    assert (options.graceful_shutdown_time, options.enable_queue_allocated_pods_check) == (30, False)
+    assert (options.scheduler_name, options.healthz_address, options.enable_healthz) == (
+        ["volcano"],
+        ":11251",
+        False,
+    )
+    assert (options.graceful_shutdown_time, options.enable_queue_allocated_pods_check) == (
+        30,
+        False,
+    )
     assert (options.max_queue_depth, options.enable_root_queue_protection) == (5, True)
     assert options.enabled_admission == DEFAULT_PATHS
     assert settings_of(options, True) == Settings()
@@ -160,31 +215,56 @@ def started(*flags: str) -> Any:
 
 async def test_a_server_that_nobody_can_reach_does_not_start():
     assert load_config(master="http://127.0.0.1:1")
-    with pytest.raises(DaemonError, match="failed to start webhooks as both 'url' and 'namespace/name' of webhook are empty"):
+    with pytest.raises(
+        DaemonError,
+        match="failed to start webhooks as both 'url' and 'namespace/name' of webhook are empty",
+    ):
         started()
     with pytest.raises(DaemonError, match="missing: --tls-private-key-file, --ca-cert-file"):
         started("--webhook-url=https://127.0.0.1", "--tls-cert-file=c")
     with pytest.raises(DaemonError, match=r"/gone/ca\.crt: No such file"):
         started(
-            "--webhook-url=https://127.0.0.1", "--tls-cert-file=/gone/c", "--tls-private-key-file=/gone/k", "--ca-cert-file=/gone/ca.crt"
+            "--webhook-url=https://127.0.0.1",
+            "--tls-cert-file=/gone/c",
+            "--tls-private-key-file=/gone/k",
+            "--ca-cert-file=/gone/ca.crt",
         )
 
 
-# -- registration -------------------------------------------------------------------------------------------------------
+# -- registration ----------------------------------------------------------------------------------
 
 
 def test_a_webhook_says_where_when_and_what():
-    hook = webhook(ADMISSIONS["/jobs/mutate"], Where(url="https://127.0.0.1:9443/"), b"CA", Settings())
+    hook = webhook(
+        ADMISSIONS["/jobs/mutate"], Where(url="https://127.0.0.1:9443/"), b"CA", Settings()
+    )
 
-    assert hook["clientConfig"] == {"url": "https://127.0.0.1:9443/jobs/mutate", "caBundle": base64.b64encode(b"CA").decode()}
-    assert (hook["failurePolicy"], hook["matchPolicy"], hook["timeoutSeconds"]) == ("Fail", "Equivalent", 10)
+    assert hook["clientConfig"] == {
+        "url": "https://127.0.0.1:9443/jobs/mutate",
+        "caBundle": base64.b64encode(b"CA").decode(),
+    }
+    assert (hook["failurePolicy"], hook["matchPolicy"], hook["timeoutSeconds"]) == (
+        "Fail",
+        "Equivalent",
+        10,
+    )
     assert (hook["sideEffects"], hook["reinvocationPolicy"]) == ("NoneOnDryRun", "Never")
 
 
 def test_in_a_cluster_a_service_leads_here():
-    hook = webhook(ADMISSIONS["/hypernodes/validate"], Where(namespace="volcano-system", service="adm"), b"CA", Settings())
+    hook = webhook(
+        ADMISSIONS["/hypernodes/validate"],
+        Where(namespace="volcano-system", service="adm"),
+        b"CA",
+        Settings(),
+    )
 
-    assert hook["clientConfig"]["service"] == {"namespace": "volcano-system", "name": "adm", "path": "/hypernodes/validate", "port": 443}
+    assert hook["clientConfig"]["service"] == {
+        "namespace": "volcano-system",
+        "name": "adm",
+        "path": "/hypernodes/validate",
+        "port": 443,
+    }
     assert "namespaceSelector" not in hook and hook["sideEffects"] == "None"
 
 
@@ -195,12 +275,23 @@ def test_pods_are_asked_about_only_where_an_answer_can_matter():
     assert not wanted(mutate, Settings(resource_groups=()))
     assert wanted(mutate, Settings(resource_groups=(ResourceGroup("g"),)))
     assert wanted(mutate, Settings(resource_groups=(), scheduling_gates=True))
-    conditions = webhook(ADMISSIONS["/pods/validate"], Where(url="https://h"), b"", Settings(scheduler_names=("a", "b")))["matchConditions"]
-    assert conditions[0]["expression"] == "has(object.spec.schedulerName) && object.spec.schedulerName in ['a', 'b']"
-    assert "'volcano.sh/jdb-min-available' in object.metadata.annotations" in conditions[1]["expression"]
+    conditions = webhook(
+        ADMISSIONS["/pods/validate"],
+        Where(url="https://h"),
+        b"",
+        Settings(scheduler_names=("a", "b")),
+    )["matchConditions"]
+    assert (
+        conditions[0]["expression"]
+        == "has(object.spec.schedulerName) && object.spec.schedulerName in ['a', 'b']"
+    )
+    assert (
+        "'volcano.sh/jdb-min-available' in object.metadata.annotations"
+        in conditions[1]["expression"]
+    )
 
 
-# -- certificates -------------------------------------------------------------------------------------------------------
+# -- certificates ----------------------------------------------------------------------------------
 
 
 def handshake(server: ssl.SSLContext, authorities: bytes, name: str) -> bool:
@@ -232,7 +323,9 @@ def test_own_certificates_overlap_when_they_are_renewed():
 
     assert second is not None
     announced = bundle(first.authority, second.authority, now)
-    assert handshake(context, announced, "127.0.0.1"), "the old certificate is trusted while the new one is announced"
+    assert handshake(context, announced, "127.0.0.1"), (
+        "the old certificate is trusted while the new one is announced"
+    )
     show(context, second)
     assert handshake(context, announced, "127.0.0.1")
     assert not handshake(context, first.authority, "127.0.0.1")
@@ -267,7 +360,7 @@ def test_certificates_from_files_are_looked_at_again(tmp_path: Path):
     assert found is not None and found.certificate.strip() == second.certificate.strip()
 
 
-# -- resource groups ----------------------------------------------------------------------------------------------------
+# -- resource groups -------------------------------------------------------------------------------
 
 
 def test_the_configuration_is_read_with_its_quirks(tmp_path: Path):

@@ -1,4 +1,5 @@
-"""How large a job may be: refused with the field, its value and the bound, which is the cluster's own."""
+"""How large a job may be: refused with the field, its value and the bound, which is the cluster's
+own."""
 
 import pytest
 
@@ -13,9 +14,18 @@ CREATE, UPDATE, MUTATE = "/jobs/validate", "/jobs/validate", "/jobs/mutate"
 @pytest.mark.parametrize(
     ("obj", "text"),
     [
-        (job(task(replicas=MOST)), "spec.tasks[0].replicas: 2147483647 is more than the 100000 pods that a job of this cluster may have"),
-        (job(task("a", 60_000), task("b", 50_000)), "spec.tasks[*].replicas: the sum 110000 is more than the 100000 pods"),
-        (job(*(task(f"t{index}") for index in range(1001))), "spec.tasks: 1001 is more than the 1000 tasks that a job"),
+        (
+            job(task(replicas=MOST)),
+            "spec.tasks[0].replicas: 2147483647 is more than the 100000 pods that a job of this cluster may have",
+        ),
+        (
+            job(task("a", 60_000), task("b", 50_000)),
+            "spec.tasks[*].replicas: the sum 110000 is more than the 100000 pods",
+        ),
+        (
+            job(*(task(f"t{index}") for index in range(1001))),
+            "spec.tasks: 1001 is more than the 1000 tasks that a job",
+        ),
     ],
 )
 def test_a_job_that_is_too_large_is_refused(obj: Tree, text: str) -> None:
@@ -39,14 +49,19 @@ def test_a_stored_job_above_the_bound_may_shrink_and_not_grow() -> None:
 
 def test_a_minimum_that_is_filled_in_fits_its_field() -> None:
     """Its own sum would be refused as a number of 64 bits that nobody has written."""
-    made = patched(MUTATE, {"metadata": {"name": "train"}, "spec": {"tasks": [task("a", MOST), task("b", MOST)]}})
+    made = patched(
+        MUTATE,
+        {"metadata": {"name": "train"}, "spec": {"tasks": [task("a", MOST), task("b", MOST)]}},
+    )
     assert made["spec"]["minAvailable"] == MOST
 
 
 def test_a_flow_has_as_many_steps_as_a_job_has_tasks() -> None:
     flows = [{"name": f"f{index}"} for index in range(1001)]
     body = {"metadata": {"name": "f", "namespace": "default"}, "spec": {"flows": flows}}
-    assert "spec.flows: 1001 flows are more than the 1000" in ask("/jobflows/validate", body).message
+    assert (
+        "spec.flows: 1001 flows are more than the 1000" in ask("/jobflows/validate", body).message
+    )
 
 
 def test_long_chains_cost_their_length() -> None:

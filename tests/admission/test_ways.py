@@ -1,4 +1,5 @@
-"""Asked over HTTPS or inside the API server's process, the rules say the same: one table of cases, both ways of asking."""
+"""Asked over HTTPS or inside the API server's process, the rules say the same: one table of cases,
+both ways of asking."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ Tree = dict[str, Any]
 
 
 def workloads() -> list[Tree]:
-    cases = [case for file in sorted(CASES.rglob("*.json")) for case in json.loads(file.read_text())]
+    cases = [
+        case for file in sorted(CASES.rglob("*.json")) for case in json.loads(file.read_text())
+    ]
     return [case for case in cases if case["resource"] in WORKLOADS and not case["settings"]]
 
 
@@ -32,20 +35,29 @@ def test_both_ways_of_asking_say_the_same(case: Tree) -> None:
     admission = ADMISSIONS[f"/{case['resource']}/{case['phase']}"]
     name, namespace = given["metadata"]["name"], given["metadata"].get("namespace", "")
 
-    inside = reviewers(lookup, MINOR)[admission.path](admission.key, case["operation"], given, case["old_object"], name, namespace)
+    inside = reviewers(lookup, MINOR)[admission.path](
+        admission.key, case["operation"], given, case["old_object"], name, namespace
+    )
 
     assert over_https(admission, case, lookup) == inside
 
 
 def over_https(admission: Admission, case: Tree, lookup: StaticLookup) -> tuple[bool, str, Any]:
-    """What a server reads from the daemon's answer: whether it is allowed, what is said against it, how it is changed."""
+    """What a server reads from the daemon's answer: whether it is allowed, what is said against it,
+    how it is changed."""
     group, version, resource = admission.key
     request = {
-        "uid": "1", "resource": {"group": group, "version": version, "resource": resource}, "operation": case["operation"],
-        "name": case["object"]["metadata"]["name"], "namespace": case["object"]["metadata"].get("namespace", ""),
-        "object": case["object"], "oldObject": case["old_object"],
-    }  # fmt: skip
-    body, _, _ = answer(admission, json.dumps({"request": request}).encode(), lookup, settings_inside(MINOR))
+        "uid": "1",
+        "resource": {"group": group, "version": version, "resource": resource},
+        "operation": case["operation"],
+        "name": case["object"]["metadata"]["name"],
+        "namespace": case["object"]["metadata"].get("namespace", ""),
+        "object": case["object"],
+        "oldObject": case["old_object"],
+    }
+    body, _, _ = answer(
+        admission, json.dumps({"request": request}).encode(), lookup, settings_inside(MINOR)
+    )
     response = json.loads(body)["response"]
     patch = json.loads(base64.b64decode(response["patch"])) if "patch" in response else None
     return response["allowed"], response.get("status", {}).get("message", ""), patch

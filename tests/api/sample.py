@@ -1,4 +1,5 @@
-"""Objects with every field set, made here or found beside the repository, to see that nothing is lost on the wire."""
+"""Objects with every field set, made here or found beside the repository, to see that nothing is
+lost on the wire."""
 
 from __future__ import annotations
 
@@ -37,7 +38,12 @@ NOT_KEPT = {"managedFields", "selfLink", "disruptedPods"}
 def filled(struct: type[msgspec.Struct]) -> Any:
     """An instance of `struct` in which no field has its default."""
     hints = get_type_hints(struct)
-    return struct(**{field.name: _value(hints[field.name], field.name) for field in msgspec.structs.fields(struct)})
+    return struct(
+        **{
+            field.name: _value(hints[field.name], field.name)
+            for field in msgspec.structs.fields(struct)
+        }
+    )
 
 
 def _value(hint: Any, name: str) -> Any:

@@ -20,7 +20,9 @@ DEFINITIONS = {tree["metadata"]["name"]: tree for tree in map(crds.definition, c
 
 
 def schema_of(resource: str) -> dict[str, Any]:
-    schema: dict[str, Any] = DEFINITIONS[resource]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema: dict[str, Any] = DEFINITIONS[resource]["spec"]["versions"][0]["schema"][
+        "openAPIV3Schema"
+    ]
     return schema
 
 
@@ -67,7 +69,9 @@ def test_keys_of_list_maps_are_always_there(resource: str) -> None:
     for path, schema in nodes(schema_of(resource)):
         for name in schema.get("x-kubernetes-list-map-keys", ()):
             item = schema["items"]
-            assert name in item.get("required", ()) or "default" in item["properties"][name], f"{path}: {name}"
+            assert name in item.get("required", ()) or "default" in item["properties"][name], (
+                f"{path}: {name}"
+            )
         if "x-kubernetes-list-type" in schema:
             assert schema["type"] == "array", path
 
@@ -109,21 +113,49 @@ FLOWS, HYPER, COLOCATION, TRAINING = (
         (JOBS, "spec.minSuccess", {"minimum": 1}),
         (JOBS, "spec.ttlSecondsAfterFinished", {"minimum": 0}),
         (JOBS, "spec.tasks", {"minItems": 1}),
-        (JOBS, "spec.tasks[].name", {"maxLength": 63, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}),
-        (JOBS, "spec.tasks[].topologyPolicy", {"enum": ["none", "best-effort", "restricted", "single-numa-node"]}),
+        (
+            JOBS,
+            "spec.tasks[].name",
+            {"maxLength": 63, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"},
+        ),
+        (
+            JOBS,
+            "spec.tasks[].topologyPolicy",
+            {"enum": ["none", "best-effort", "restricted", "single-numa-node"]},
+        ),
         (JOBS, "spec.tasks[].partitionPolicy", {"required": ["partitionSize", "totalPartitions"]}),
         (JOBS, "spec.tasks[].partitionPolicy.minPartitions", {"default": 0, "minimum": 0}),
-        (JOBS, "spec.tasks[].partitionPolicy.networkTopology.mode", {"default": "hard", "enum": ["hard", "soft"]}),
+        (
+            JOBS,
+            "spec.tasks[].partitionPolicy.networkTopology.mode",
+            {"default": "hard", "enum": ["hard", "soft"]},
+        ),
         (JOBS, "spec.tasks[].template.spec", {"required": ["containers"]}),
-        (JOBS, "spec.tasks[].template.spec.containers[].resources.limits{}", {"x-kubernetes-int-or-string": True}),
+        (
+            JOBS,
+            "spec.tasks[].template.spec.containers[].resources.limits{}",
+            {"x-kubernetes-int-or-string": True},
+        ),
         (JOBS, "spec.volumes[]", {"required": ["mountPath"]}),
         (JOBS, "spec.volumes[].mountPath", {"minLength": 1, "pattern": "^[^:]+$"}),
-        (JOBS, "spec.volumes[].volumeClaim.resources.requests{}", {"x-kubernetes-int-or-string": True}),
-        (JOBS, "spec.plugins", {"additionalProperties": {"type": "array", "items": {"type": "string"}}}),
+        (
+            JOBS,
+            "spec.volumes[].volumeClaim.resources.requests{}",
+            {"x-kubernetes-int-or-string": True},
+        ),
+        (
+            JOBS,
+            "spec.plugins",
+            {"additionalProperties": {"type": "array", "items": {"type": "string"}}},
+        ),
         (JOBS, "status.conditions[]", {"required": ["status"]}),
         (JOBS, "status.taskStatusCount{}.phase{}", {"type": "integer", "format": "int32"}),
         (CRONS, "spec", {"required": ["jobTemplate", "schedule"]}),
-        (CRONS, "spec.concurrencyPolicy", {"default": "Allow", "enum": ["Allow", "Forbid", "Replace"]}),
+        (
+            CRONS,
+            "spec.concurrencyPolicy",
+            {"default": "Allow", "enum": ["Allow", "Forbid", "Replace"]},
+        ),
         (CRONS, "spec.suspend", {"default": False, "type": "boolean"}),
         (CRONS, "spec.successfulJobsHistoryLimit", {"default": 3, "minimum": 0, "format": "int32"}),
         (CRONS, "spec.failedJobsHistoryLimit", {"default": 1}),
@@ -136,15 +168,27 @@ FLOWS, HYPER, COLOCATION, TRAINING = (
         (GROUPS, "spec.subGroupPolicy[].subGroupSize", {"default": 1, "minimum": 1}),
         (GROUPS, "spec.subGroupPolicy[].minSubGroups", {"default": 0, "minimum": 0}),
         (GROUPS, "spec.subGroupPolicy[].matchLabelKeys", {"x-kubernetes-list-type": "atomic"}),
-        (GROUPS, "status.phase", {"enum": ["Pending", "Running", "Unknown", "Inqueue", "Completed"]}),
+        (
+            GROUPS,
+            "status.phase",
+            {"enum": ["Pending", "Running", "Unknown", "Inqueue", "Completed"]},
+        ),
         (QUEUES, "spec.weight", {"default": 1, "minimum": 1, "maximum": 65535}),
         (QUEUES, "spec.dequeueStrategy", {"default": "traverse", "enum": ["fifo", "traverse"]}),
         (QUEUES, "spec.priority", {"minimum": 0}),
         (QUEUES, "status.state", {"enum": ["Open", "Closed", "Closing", "Unknown"]}),
         (FLOWS, "spec.flows[]", {"required": ["name"]}),
         (FLOWS, "spec.flows[].dependsOn.probe.tcpSocketList[]", {"required": ["port"]}),
-        (FLOWS, "spec.flows[].dependsOn.probe.tcpSocketList[].port", {"minimum": 0, "maximum": 65535}),
-        (FLOWS, "spec.flows[].dependsOn.probe.httpGetList[].httpHeader", {"required": ["name", "value"]}),
+        (
+            FLOWS,
+            "spec.flows[].dependsOn.probe.tcpSocketList[].port",
+            {"minimum": 0, "maximum": 65535},
+        ),
+        (
+            FLOWS,
+            "spec.flows[].dependsOn.probe.httpGetList[].httpHeader",
+            {"required": ["name", "value"]},
+        ),
         (FLOWS, "spec.flows[].patch.jobSpec.queue", {"default": "default"}),
         (FLOWS, "spec.jobRetainPolicy", {"enum": ["retain", "delete"]}),
         (FLOWS, "status.unKnowJobs", {"type": "array"}),
@@ -154,7 +198,11 @@ FLOWS, HYPER, COLOCATION, TRAINING = (
         (HYPER, "spec.members[].selector.exactMatch.name", {"minLength": 1, "maxLength": 253}),
         (HYPER, "spec.members[].selector.regexMatch", {"required": ["pattern"]}),
         (HYPER, "status.conditions[].reason", {"minLength": 1, "maxLength": 1024}),
-        ("numatopologies.nodeinfo.volcano.sh", "spec.cpuDetail{}.numa", {"type": "integer", "minimum": 0}),
+        (
+            "numatopologies.nodeinfo.volcano.sh",
+            "spec.cpuDetail{}.numa",
+            {"type": "integer", "minimum": 0},
+        ),
         ("nodeshards.shard.volcano.sh", "spec", {"required": ["nodesDesired"]}),
         (COLOCATION, "spec.memoryQos.highRatio", {"default": 100, "minimum": 0, "maximum": 100}),
         (COLOCATION, "status.conditions", {"x-kubernetes-list-map-keys": ["type"]}),
@@ -162,7 +210,9 @@ FLOWS, HYPER, COLOCATION, TRAINING = (
         (TRAINING, "spec.replicatedJobs[]", {"required": ["name", "templateSpec"]}),
     ],
 )
-def test_a_field_promises_what_the_reference_says(resource: str, path: str, says: dict[str, Any]) -> None:
+def test_a_field_promises_what_the_reference_says(
+    resource: str, path: str, says: dict[str, Any]
+) -> None:
     schema = at(resource, path)
     assert {name: schema.get(name) for name in says} == says
 
@@ -193,14 +243,26 @@ def test_of_metadata_inside_a_template_five_members_are_known() -> None:
         (JOBS, "spec.tasks[].template.metadata"),
         (CRONS, "spec.jobTemplate.metadata"),
     ):
-        assert set(at(resource, path)["properties"]) == {"annotations", "finalizers", "labels", "name", "namespace"}
+        assert set(at(resource, path)["properties"]) == {
+            "annotations",
+            "finalizers",
+            "labels",
+            "name",
+            "namespace",
+        }
 
 
 @pytest.mark.parametrize(
     ("resource", "columns"),
     [
-        (JOBS, "STATUS:string:0 minAvailable:integer:0 RUNNINGS:integer:0 AGE:date:0 QUEUE:string:1"),
-        (GROUPS, "STATUS:string:0 minMember:integer:0 RUNNINGS:integer:0 AGE:date:0 QUEUE:string:1"),
+        (
+            JOBS,
+            "STATUS:string:0 minAvailable:integer:0 RUNNINGS:integer:0 AGE:date:0 QUEUE:string:1",
+        ),
+        (
+            GROUPS,
+            "STATUS:string:0 minMember:integer:0 RUNNINGS:integer:0 AGE:date:0 QUEUE:string:1",
+        ),
         (QUEUES, "PARENT:string:0"),
         (FLOWS, "Status:string:0 Age:date:0"),
         (HYPER, "Tier:string:0 TierName:string:0 NodeCount:integer:0 Age:date:0"),
@@ -210,16 +272,23 @@ def test_of_metadata_inside_a_template_five_members_are_known() -> None:
 )
 def test_columns(resource: str, columns: str) -> None:
     given = DEFINITIONS[resource]["spec"]["versions"][0].get("additionalPrinterColumns", [])
-    assert " ".join(f"{one['name']}:{one['type']}:{one.get('priority', 0)}" for one in given) == columns
+    assert (
+        " ".join(f"{one['name']}:{one['type']}:{one.get('priority', 0)}" for one in given)
+        == columns
+    )
 
 
 def test_a_cluster_is_given_the_kinds_that_something_handles() -> None:
-    assert [tree["metadata"]["name"] for tree in crds.all()] == [kind.resource for kind in catalog.INSTALLED]
+    assert [tree["metadata"]["name"] for tree in crds.all()] == [
+        kind.resource for kind in catalog.INSTALLED
+    ]
     assert len(crds.all()) == 11
 
 
 def test_the_text_says_what_the_trees_say() -> None:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # a million characters take Python's own a while
+    loader = getattr(
+        yaml, "CSafeLoader", yaml.SafeLoader
+    )  # a million characters take Python's own a while
     assert list(yaml.load_all(crds.yaml(), Loader=loader)) == crds.all()
 
 
@@ -235,7 +304,9 @@ def test_a_definition_stays_below_what_kubectl_can_apply() -> None:
 def test_the_text_is_the_same_in_every_process() -> None:
     def text(seed: str) -> bytes:
         command = [sys.executable, "-c", "from hekla.api import crds; print(crds.yaml(), end='')"]
-        return subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": seed}, check=True, capture_output=True).stdout
+        return subprocess.run(
+            command, env=os.environ | {"PYTHONHASHSEED": seed}, check=True, capture_output=True
+        ).stdout
 
     assert text("1") == text("2")
 
@@ -266,7 +337,11 @@ def misfits(tree: Any, schema: dict[str, Any], path: str = "") -> Iterator[str]:
 @pytest.mark.skipif(not SAMPLES.exists(), reason="the wire samples are not beside the repository")
 def test_a_pod_with_every_field_fits_a_template() -> None:
     pod = json.loads((SAMPLES / "core.v1.Pod.json").read_bytes())
-    unfit = [path for path in misfits(pod["spec"], at(JOBS, "spec.tasks[].template.spec")) if path.rpartition(".")[2] not in NEWER]
+    unfit = [
+        path
+        for path in misfits(pod["spec"], at(JOBS, "spec.tasks[].template.spec"))
+        if path.rpartition(".")[2] not in NEWER
+    ]
     assert [path for path in unfit if ".volumeClaimTemplate.metadata." not in path] == []
 
 

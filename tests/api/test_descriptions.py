@@ -1,4 +1,5 @@
-"""What `kubectl explain` says: every batch kind and its own fields are described, and nothing that is not there."""
+"""What `kubectl explain` says: every batch kind and its own fields are described, and nothing that
+is not there."""
 
 from __future__ import annotations
 
@@ -9,7 +10,10 @@ import pytest
 from hekla.api import catalog, crds
 from hekla.api.descriptions import FIELDS, KINDS
 
-DEFINITIONS = {kind.kind: crds.definition(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"] for kind in catalog.INSTALLED}
+DEFINITIONS = {
+    kind.kind: crds.definition(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    for kind in catalog.INSTALLED
+}
 
 
 @pytest.mark.parametrize("kind", DEFINITIONS)
@@ -25,11 +29,17 @@ def test_every_sentence_belongs_to_a_field() -> None:
 
     def walk(schema: dict[str, Any]) -> None:
         said.add(schema.get("description", ""))
-        for inner in (*schema.get("properties", {}).values(), schema.get("items"), schema.get("additionalProperties")):
+        for inner in (
+            *schema.get("properties", {}).values(),
+            schema.get("items"),
+            schema.get("additionalProperties"),
+        ):
             if isinstance(inner, dict):
                 walk(inner)
 
     for schema in DEFINITIONS.values():
         walk(schema)
-    written = {sentence for fields in FIELDS.values() for sentence in fields.values()} | set(KINDS.values())
+    written = {sentence for fields in FIELDS.values() for sentence in fields.values()} | set(
+        KINDS.values()
+    )
     assert written - said == set()

@@ -1,4 +1,5 @@
-"""Kinds: where objects live, that they survive the wire, and that one odd object does not hide the others."""
+"""Kinds: where objects live, that they survive the wire, and that one odd object does not hide the
+others."""
 
 from __future__ import annotations
 
@@ -24,7 +25,10 @@ def test_paths() -> None:
     assert core.POD.path() == "/api/v1/pods"
     assert core.NODE.path(None, "n1") == "/api/v1/nodes/n1"
     assert batch.JOB.path("team") == "/apis/batch.volcano.sh/v1alpha1/namespaces/team/jobs"
-    assert scheduling.QUEUE.path(name="q/../x") == "/apis/scheduling.volcano.sh/v1beta1/queues/q%2F..%2Fx"
+    assert (
+        scheduling.QUEUE.path(name="q/../x")
+        == "/apis/scheduling.volcano.sh/v1beta1/queues/q%2F..%2Fx"
+    )
 
 
 def test_an_object_in_a_namespace_has_no_path_without_one() -> None:
@@ -91,7 +95,9 @@ def test_an_empty_object_knows_what_it_is_and_says_nothing_else(kind: Kind[Any])
 
 
 def test_numbers_that_go_always_writes_are_written() -> None:
-    status = core.ContainerStatus(name="main", state=core.ContainerState(terminated=core.ContainerStateTerminated()))
+    status = core.ContainerStatus(
+        name="main", state=core.ContainerState(terminated=core.ContainerStateTerminated())
+    )
     tree = json.loads(msgspec.json.encode(status))
     assert tree["restartCount"] == 0
     assert tree["ready"] is False
@@ -103,21 +109,36 @@ def test_a_template_keeps_members_that_nobody_knows() -> None:
     assert job.spec.tasks[0].template == {"spec": {"futureField": [1]}}
 
 
-POD = b'{"metadata":{"name":"good","namespace":"ns","resourceVersion":"5"},"spec":{"nodeName":"n1"}}'
+POD = (
+    b'{"metadata":{"name":"good","namespace":"ns","resourceVersion":"5"},"spec":{"nodeName":"n1"}}'
+)
 ODD = b'{"metadata":{"name":"odd","namespace":"ns","resourceVersion":"6"},"spec":{"nodeName":{"is":"a tree"}}}'
 
 
 def test_a_list_with_an_odd_object_gives_the_others_and_names_it() -> None:
-    listing = core.POD.decode_list(b'{"metadata":{"resourceVersion":"9","continue":"c"},"items":[' + POD + b"," + ODD + b"]}")
+    listing = core.POD.decode_list(
+        b'{"metadata":{"resourceVersion":"9","continue":"c"},"items":[' + POD + b"," + ODD + b"]}"
+    )
 
     assert [pod.metadata.name for pod in listing.items] == ["good"]
     assert (listing.resource_version, listing.continue_) == ("9", "c")
-    assert listing.malformed == [Malformed("Pod", "ns/odd", "6", "Expected `str`, got `object` - at `$.spec.nodeName`")]
-    assert str(listing.malformed[0]) == "Pod ns/odd cannot be read: Expected `str`, got `object` - at `$.spec.nodeName`"
+    assert listing.malformed == [
+        Malformed("Pod", "ns/odd", "6", "Expected `str`, got `object` - at `$.spec.nodeName`")
+    ]
+    assert (
+        str(listing.malformed[0])
+        == "Pod ns/odd cannot be read: Expected `str`, got `object` - at `$.spec.nodeName`"
+    )
 
 
 def test_a_list_of_good_objects_gives_them_all() -> None:
-    listing = core.POD.decode_list(b'{"metadata":{"resourceVersion":"9","remainingItemCount":3},"items":[' + POD + b"," + POD + b"]}")
+    listing = core.POD.decode_list(
+        b'{"metadata":{"resourceVersion":"9","remainingItemCount":3},"items":['
+        + POD
+        + b","
+        + POD
+        + b"]}"
+    )
     assert len(listing.items) == 2
     assert listing.remaining == 3
     assert not listing.malformed
@@ -150,7 +171,9 @@ def test_null_is_read_as_absent() -> None:
     assert pod.spec.volumes[0].secret is None
 
 
-@pytest.mark.parametrize("kind", [core.POD, core.CONFIG_MAP, core.POD.untyped], ids=["pod", "config map", "untyped"])
+@pytest.mark.parametrize(
+    "kind", [core.POD, core.CONFIG_MAP, core.POD.untyped], ids=["pod", "config map", "untyped"]
+)
 def test_an_error_in_a_watch_is_a_status(kind: Kind[Any]) -> None:
     event = kind.decode_event(
         b'{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",'
@@ -161,7 +184,9 @@ def test_an_error_in_a_watch_is_a_status(kind: Kind[Any]) -> None:
 
 
 def test_a_bookmark_has_a_version_and_nothing_else() -> None:
-    event = core.POD.decode_event(b'{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"77"}}}')
+    event = core.POD.decode_event(
+        b'{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"77"}}}'
+    )
     assert isinstance(event.object, core.Pod)
     assert event.object.metadata.resource_version == "77"
 
@@ -179,15 +204,23 @@ def lost(before: Any, after: Any, path: str = "") -> list[str]:
         return [
             trouble
             for name, value in before.items()
-            for trouble in (lost(value, after[name], f"{path}.{name}") if name in after else [f"{path}.{name}"])
+            for trouble in (
+                lost(value, after[name], f"{path}.{name}") if name in after else [f"{path}.{name}"]
+            )
         ]
     if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        return [trouble for one, other in zip(before, after, strict=True) for trouble in lost(one, other, path)]
+        return [
+            trouble
+            for one, other in zip(before, after, strict=True)
+            for trouble in lost(one, other, path)
+        ]
     return [] if before == after else [path]
 
 
 @pytest.mark.skipif(not SAMPLES.exists(), reason="the wire samples are not beside the repository")
-@pytest.mark.parametrize("kind", catalog.BUILT_IN, ids=lambda kind: f"{kind.api_version}-{kind.kind}")
+@pytest.mark.parametrize(
+    "kind", catalog.BUILT_IN, ids=lambda kind: f"{kind.api_version}-{kind.kind}"
+)
 def test_samples_of_kubernetes_survive(kind: Kind[Any]) -> None:
     sample = SAMPLES / f"{kind.group or 'core'}.{kind.version}.{kind.kind}.json"
     if not sample.exists():
@@ -196,6 +229,10 @@ def test_samples_of_kubernetes_survive(kind: Kind[Any]) -> None:
 
     back = json.loads(msgspec.json.encode(kind.decode(body)))
 
-    troubles = [path for path in lost(json.loads(body), back) if path.rpartition(".")[2] not in NEWER | NOT_KEPT]
+    troubles = [
+        path
+        for path in lost(json.loads(body), back)
+        if path.rpartition(".")[2] not in NEWER | NOT_KEPT
+    ]
     # of metadata inside an object only what a stored template keeps survives
     assert [path for path in troubles if not re.search(r"(emplate|spec)\.metadata\.", path)] == []

@@ -35,7 +35,9 @@ suffixes = st.one_of(
 
 def exact(number: str, suffix: str) -> Fraction:
     """What the text says, before anything is rounded."""
-    value = Fraction(number + "0" if number.endswith(".") else "0" + number if number.startswith(".") else number)
+    value = Fraction(
+        number + "0" if number.endswith(".") else "0" + number if number.startswith(".") else number
+    )
     if suffix in POWERS:
         return value * POWERS[suffix]
     return value * Fraction(10) ** int(suffix[1:])
@@ -56,12 +58,18 @@ def test_a_text_means_what_the_exact_model_says(number: tuple[str, str], suffix:
     parsed = Quantity.parse(sign + digits + suffix)
 
     assert parsed.nanos == nanos
-    assert parsed.milli() == round_up(Fraction(nanos, 10**6)) == quantity.milli(sign + digits + suffix)
-    assert parsed.whole() == round_up(Fraction(nanos, 10**9)) == quantity.whole(sign + digits + suffix)
+    assert (
+        parsed.milli() == round_up(Fraction(nanos, 10**6)) == quantity.milli(sign + digits + suffix)
+    )
+    assert (
+        parsed.whole() == round_up(Fraction(nanos, 10**9)) == quantity.whole(sign + digits + suffix)
+    )
 
 
 @given(numbers, suffixes)
-def test_the_canonical_form_means_the_same_and_is_a_fixed_point(number: tuple[str, str], suffix: str) -> None:
+def test_the_canonical_form_means_the_same_and_is_a_fixed_point(
+    number: tuple[str, str], suffix: str
+) -> None:
     parsed = Quantity.parse("".join(number) + suffix)
     text = str(parsed)
     again = Quantity.parse(text)
@@ -71,7 +79,9 @@ def test_the_canonical_form_means_the_same_and_is_a_fixed_point(number: tuple[st
     assert "." not in text and not text.startswith("+")
 
 
-@given(st.integers(-(10**24), 10**24), st.integers(-(10**24), 10**24), st.sampled_from(list(Format)))
+@given(
+    st.integers(-(10**24), 10**24), st.integers(-(10**24), 10**24), st.sampled_from(list(Format))
+)
 def test_arithmetic_is_exact(left: int, right: int, format: Format) -> None:
     a, b = Quantity(left, format), Quantity(right)
 
@@ -183,7 +193,13 @@ def test_asking_again_for_a_text_costs_no_parsing() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["9" * 1_000_000, "0." + "1" * 1_000_000, "1e" + "9" * 100_000, "9" * 5000 + "Gi", "-" + "1" * 1000],
+    [
+        "9" * 1_000_000,
+        "0." + "1" * 1_000_000,
+        "1e" + "9" * 100_000,
+        "9" * 5000 + "Gi",
+        "-" + "1" * 1000,
+    ],
     ids=["digits", "fraction", "exponent", "binary", "one too many"],
 )
 def test_numbers_without_end_are_no_quantities(text: str):

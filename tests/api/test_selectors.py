@@ -88,8 +88,12 @@ def test_an_unreadable_label_selector_is_answered_in_known_words(text: str, word
 
 
 def test_an_empty_set_is_one_of_the_empty_value() -> None:
-    assert parse_labels("a in ()").matches({"a": ""}) and not parse_labels("a in ()").matches({"a": "b"})
-    assert parse_labels("a notin ()").matches({"a": "b"}) and not parse_labels("a notin ()").matches({"a": ""})
+    assert parse_labels("a in ()").matches({"a": ""}) and not parse_labels("a in ()").matches(
+        {"a": "b"}
+    )
+    assert parse_labels("a notin ()").matches({"a": "b"}) and not parse_labels(
+        "a notin ()"
+    ).matches({"a": ""})
 
 
 keys = st.from_regex(r"([a-z]{1,5}\.[a-z]{2}/)?[A-Za-z0-9]{1,8}", fullmatch=True)
@@ -131,7 +135,9 @@ def test_an_absent_selector_matches_nothing_and_an_empty_one_everything() -> Non
 def test_labels_and_expressions_of_an_object_must_all_hold() -> None:
     selector = meta.LabelSelector(
         match_labels={"app": "web"},
-        match_expressions=[meta.LabelSelectorRequirement(key="tier", operator="NotIn", values=["back"])],
+        match_expressions=[
+            meta.LabelSelectorRequirement(key="tier", operator="NotIn", values=["back"])
+        ],
     )
     assert selectors.of_object(selector).matches(LABELS)
     assert not selectors.of_object(selector).matches(LABELS | {"tier": "back"})
@@ -139,19 +145,27 @@ def test_labels_and_expressions_of_an_object_must_all_hold() -> None:
 
 
 def test_an_operator_that_does_not_exist_is_named() -> None:
-    selector = meta.LabelSelector(match_expressions=[meta.LabelSelectorRequirement(key="a", operator="Equals")])
+    selector = meta.LabelSelector(
+        match_expressions=[meta.LabelSelectorRequirement(key="a", operator="Equals")]
+    )
     with pytest.raises(SelectorError, match='"Equals" is not a valid label selector operator'):
         selectors.of_object(selector)
 
 
 def test_a_node_fits_one_of_the_terms() -> None:
-    zone = NodeSelectorTerm(match_expressions=[NodeSelectorRequirement(key="zone", operator="In", values=["a", "b"])])
-    itself = NodeSelectorTerm(match_fields=[NodeSelectorRequirement(key="metadata.name", operator="In", values=["n1"])])
+    zone = NodeSelectorTerm(
+        match_expressions=[NodeSelectorRequirement(key="zone", operator="In", values=["a", "b"])]
+    )
+    itself = NodeSelectorTerm(
+        match_fields=[NodeSelectorRequirement(key="metadata.name", operator="In", values=["n1"])]
+    )
 
     assert selectors.matches_node(NodeSelector(node_selector_terms=[zone]), "n1", {"zone": "b"})
     assert not selectors.matches_node(NodeSelector(node_selector_terms=[zone]), "n1", {})
     assert selectors.matches_node(NodeSelector(node_selector_terms=[zone, itself]), "n1", {})
-    assert not selectors.matches_node(NodeSelector(node_selector_terms=[NodeSelectorTerm()]), "n1", {})
+    assert not selectors.matches_node(
+        NodeSelector(node_selector_terms=[NodeSelectorTerm()]), "n1", {}
+    )
 
 
 @pytest.mark.parametrize(

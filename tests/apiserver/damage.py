@@ -1,10 +1,12 @@
-"""Damages the files of a server's state in seeded ways, and looks what the next start makes of that.
+"""Damages the files of a server's state in seeded ways, and looks what the next start makes of
+that.
 
     python -m tests.apiserver.damage --cases 5000 --seed 1
 
-Each case copies one of the states that a server leaves, damages one file of it and starts.  Either the start is refused, names the file and
-changes nothing, or all that was answered is there, and still is after more was written.  One exception: where nothing tells how much was
-answered (after a power cut), the cut end of the newest log.
+Each case copies one of the states that a server leaves, damages one file of it and starts.  Either
+the start is refused, names the file and changes nothing, or all that was answered is there, and
+still is after more was written.  One exception: where nothing tells how much was answered (after a
+power cut), the cut end of the newest log.
 """
 
 from __future__ import annotations
@@ -31,7 +33,13 @@ from hekla.local.apiserver.storage.journal import Journal, StorageError
 from hekla.local.apiserver.storage.logfile import COMMITTED, Heading, Record
 from hekla.local.apiserver.storage.logwriter import LogWriter
 
-REFUSED, WHOLE, DROPPED, NOTHING_TELLS, WRONG = "refused", "whole", "tail dropped", "tail cut between writes", "WRONG"
+REFUSED, WHOLE, DROPPED, NOTHING_TELLS, WRONG = (
+    "refused",
+    "whole",
+    "tail dropped",
+    "tail cut between writes",
+    "WRONG",
+)
 OUTCOMES = (REFUSED, WHOLE, DROPPED, NOTHING_TELLS, WRONG)
 
 
@@ -53,13 +61,23 @@ class History:
     def _row(self) -> Record:
         self.version += 1
         choice = self.random.random()
-        id = len(self.rows) + 1 if choice < 0.5 or not self.rows else self.random.choice(list(self.rows))
+        id = (
+            len(self.rows) + 1
+            if choice < 0.5 or not self.rows
+            else self.random.choice(list(self.rows))
+        )
         if choice > 0.9 and id in self.rows:
             row = Record(id, None, None, self.version, None)
         else:
             size = self.random.choice((40, 200, 200, 900, 900, 6000))
             data = self.random.randbytes(size // 2).hex().encode()
-            row = Record(id, self.random.choice(("configmaps", "pods")), f"default/n{id}", self.version, b'{"metadata":"%b"}' % data)
+            row = Record(
+                id,
+                self.random.choice(("configmaps", "pods")),
+                f"default/n{id}",
+                self.version,
+                b'{"metadata":"%b"}' % data,
+            )
         self.rows[id] = row
         return row
 
@@ -72,7 +90,9 @@ class Disk:
         self.history = history
         state = recovery.recover(directory)
         self._ours, self._theirs = socket.socketpair()
-        self.writer = LogWriter(directory, self._theirs, state.log, state.size, state.chain, state.version)
+        self.writer = LogWriter(
+            directory, self._theirs, state.log, state.size, state.chain, state.version
+        )
 
     def write(self, transactions: int) -> None:
         for _ in range(transactions):
@@ -139,7 +159,9 @@ def begun(disk: Disk) -> None:
     disk.settle()
     disk.write(30)
     writer = disk.writer
-    log, _ = logfile.begin(disk.directory, Heading(writer.number + 1, writer.chain, writer.version, False))
+    log, _ = logfile.begin(
+        disk.directory, Heading(writer.number + 1, writer.chain, writer.version, False)
+    )
     os.close(log)
 
 
@@ -164,7 +186,11 @@ def committed(disk: Disk) -> None:
     with closing(database.writable(disk.directory / DATABASE)) as connection:
         digest = database.digest_of(connection, disk.directory / DATABASE)
         database._bring_in(connection, disk.writer.old[0], digest)
-        kept = {path: path.read_bytes() for path in disk.directory.iterdir() if path.name.startswith(DATABASE)}
+        kept = {
+            path: path.read_bytes()
+            for path in disk.directory.iterdir()
+            if path.name.startswith(DATABASE)
+        }
     for path, content in kept.items():
         path.write_bytes(content)
 
@@ -174,7 +200,17 @@ def power_cut(disk: Disk) -> None:
     (disk.directory / COMMITTED).unlink()
 
 
-STATES = (settled, young, unsettled, two_logs, three_logs, begun, half_settled, committed, power_cut)
+STATES = (
+    settled,
+    young,
+    unsettled,
+    two_logs,
+    three_logs,
+    begun,
+    half_settled,
+    committed,
+    power_cut,
+)
 
 
 def states(directory: Path, seed: int) -> list[State]:
@@ -194,7 +230,9 @@ def states(directory: Path, seed: int) -> list[State]:
         leave(disk)
         disk.close()
         (place / "lock").write_text("1")
-        made.append(State(leave.__name__, place, history.states, history.version, leave is power_cut, older))
+        made.append(
+            State(leave.__name__, place, history.states, history.version, leave is power_cut, older)
+        )
     return made
 
 
@@ -209,7 +247,16 @@ def scribble(dice: random.Random, content: bytearray, state: State, name: str) -
 
 
 def cut(dice: random.Random, content: bytearray, state: State, name: str) -> None:
-    del content[dice.choice((0, 1, dice.randrange(len(content)), len(content) - dice.randrange(1, min(60, len(content)) + 1))) :]
+    del content[
+        dice.choice(
+            (
+                0,
+                1,
+                dice.randrange(len(content)),
+                len(content) - dice.randrange(1, min(60, len(content)) + 1),
+            )
+        ) :
+    ]
 
 
 def block(dice: random.Random, content: bytearray) -> tuple[int, int]:
@@ -240,7 +287,9 @@ def swap(dice: random.Random, content: bytearray, state: State, name: str) -> No
 
 
 def grow(dice: random.Random, content: bytearray, state: State, name: str) -> None:
-    content += dice.choice((b"\0", dice.randbytes(1), dice.randbytes(dice.randrange(1, 5000)), bytes(4096)))
+    content += dice.choice(
+        (b"\0", dice.randbytes(1), dice.randbytes(dice.randrange(1, 5000)), bytes(4096))
+    )
 
 
 def go_back(dice: random.Random, content: bytearray, state: State, name: str) -> None:
@@ -301,7 +350,11 @@ class Case:
 
 def content_of(directory: Path) -> dict[str, bytes]:
     ours = ("lock", f"{DATABASE}-shm", f"{DATABASE}-wal")  # SQLite may make the last, and empty
-    return {path.name: path.read_bytes() for path in directory.iterdir() if path.name not in ours or path.stat().st_size > 40_000}
+    return {
+        path.name: path.read_bytes()
+        for path in directory.iterdir()
+        if path.name not in ours or path.stat().st_size > 40_000
+    }
 
 
 def judge(state: State, directory: Path, name: str, kind: str) -> tuple[str, str]:
@@ -351,7 +404,11 @@ def go_on(directory: Path, rows: dict[int, Record], version: int) -> str:
     finally:
         disk.close()
     found, newest = start(directory)
-    return "" if (found, newest) == (history.rows, history.version) else f"after more writes: version {newest} of {history.version}"
+    return (
+        ""
+        if (found, newest) == (history.rows, history.version)
+        else f"after more writes: version {newest} of {history.version}"
+    )
 
 
 def cases(seed: int, count: int, place: Path) -> Iterator[Case]:
@@ -393,8 +450,17 @@ def table(found: list[Case], of: Callable[[Case], str]) -> str:
     names = list(dict.fromkeys(sorted(of(case) for case in found)))
     lines = [f"{'':18}{'cases':>7}" + "".join(f"{outcome:>25}" for outcome in OUTCOMES)]
     for name in [*names, ""]:
-        numbers = [sum(count for (one, what), count in counts.items() if what == outcome and name in ("", one)) for outcome in OUTCOMES]
-        lines.append(f"{name or 'all':18}{sum(numbers):>7}" + "".join(f"{number:>25}" for number in numbers))
+        numbers = [
+            sum(
+                count
+                for (one, what), count in counts.items()
+                if what == outcome and name in ("", one)
+            )
+            for outcome in OUTCOMES
+        ]
+        lines.append(
+            f"{name or 'all':18}{sum(numbers):>7}" + "".join(f"{number:>25}" for number in numbers)
+        )
     return "\n".join(lines)
 
 

@@ -11,8 +11,10 @@ from typing import Any
 from tests.apiserver_process import ApiServerProcess, UnixConnection
 
 JSON_PATCH, MERGE, STRATEGIC = (
-    "application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json",
-)  # fmt: skip
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+)
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -106,7 +108,10 @@ class Watched:
 
     def take(self, count: int) -> list[tuple[str, str]]:
         """(type, name) of the next events."""
-        return [(event["type"], event["object"]["metadata"].get("name", "")) for event in (self.next() for _ in range(count))]
+        return [
+            (event["type"], event["object"]["metadata"].get("name", ""))
+            for event in (self.next() for _ in range(count))
+        ]
 
     def rest(self) -> list[dict[str, Any]]:
         found = []
@@ -131,5 +136,8 @@ def config_map(name: str, **more: Any) -> dict[str, Any]:
 def pod(name: str, **spec: Any) -> dict[str, Any]:
     containers = [{"name": "c", "image": "busybox", "command": ["sleep", "1"]}]
     return {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}}, "spec": {"containers": containers, **spec},
-    }  # fmt: skip
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {"containers": containers, **spec},
+    }

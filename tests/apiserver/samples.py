@@ -1,4 +1,5 @@
-"""One small object of every built-in kind that can be created, and a status for those that have one."""
+"""One small object of every built-in kind that can be created, and a status for those that have
+one."""
 
 from __future__ import annotations
 
@@ -18,21 +19,39 @@ HOOKS: Json = {
     }],
 }  # fmt: skip
 MATCH: Json = {
-    "resourceRules": [{"operations": ["CREATE"], "apiGroups": ["matrix.example.com"], "apiVersions": ["v1"], "resources": ["nothing"]}]
+    "resourceRules": [
+        {
+            "operations": ["CREATE"],
+            "apiGroups": ["matrix.example.com"],
+            "apiVersions": ["v1"],
+            "resources": ["nothing"],
+        }
+    ]
 }
 VALIDATING: Json = {"spec": {"matchConstraints": MATCH, "validations": [{"expression": "true"}]}}
 ADD_LABEL = "[JSONPatch{op: 'add', path: '/metadata/labels/a', value: 'b'}]"
-MUTATING: Json = {"spec": {
-    "matchConstraints": MATCH, "reinvocationPolicy": "Never",
-    "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": ADD_LABEL}}],
-}}  # fmt: skip
-DEVICES: Json = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu.example.com"}}]}}
+MUTATING: Json = {
+    "spec": {
+        "matchConstraints": MATCH,
+        "reinvocationPolicy": "Never",
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": ADD_LABEL}}],
+    }
+}
+DEVICES: Json = {
+    "devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu.example.com"}}]}
+}
 VIEW: Json = {"kind": "ClusterRole", "name": "view", "apiGroup": "rbac.authorization.k8s.io"}
 ADDRESS = "192.0.2."
 CONDITION: Json = {
-    "type": "Matrix", "status": "True", "reason": "Tested", "message": "by a test", "lastTransitionTime": "2026-01-01T00:00:00Z",
-}  # fmt: skip
-REQUEST = base64.b64encode(b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n").decode()
+    "type": "Matrix",
+    "status": "True",
+    "reason": "Tested",
+    "message": "by a test",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+REQUEST = base64.b64encode(
+    b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n"
+).decode()
 
 
 def body(group: str, kind: str, name: str) -> Json:
@@ -46,18 +65,39 @@ def body(group: str, kind: str, name: str) -> Json:
         plural = name.replace("-", "") + "s"
         tree["metadata"]["name"] = f"{plural}.matrix.example.com"
         tree["spec"] = {
-            "group": "matrix.example.com", "scope": "Namespaced",
-            "names": {"plural": plural, "singular": plural[:-1], "kind": plural[:-1].title(), "listKind": f"{plural.title()}List"},
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}],
-        }  # fmt: skip
+            "group": "matrix.example.com",
+            "scope": "Namespaced",
+            "names": {
+                "plural": plural,
+                "singular": plural[:-1],
+                "kind": plural[:-1].title(),
+                "listKind": f"{plural.title()}List",
+            },
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": {"type": "object"}},
+                }
+            ],
+        }
     if kind == "APIService":
         tree["metadata"]["name"] = f"v1.{name}.example.com"
         tree["spec"] = {
-            "group": f"{name}.example.com", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 10,
+            "group": f"{name}.example.com",
+            "version": "v1",
+            "groupPriorityMinimum": 100,
+            "versionPriority": 10,
             "service": {"namespace": "default", "name": "s", "port": 443},
-        }  # fmt: skip
+        }
     if group == "events.k8s.io":
-        tree["regarding"] = {"kind": "Pod", "namespace": "default", "name": name, "apiVersion": "v1"}
+        tree["regarding"] = {
+            "kind": "Pod",
+            "namespace": "default",
+            "name": name,
+            "apiVersion": "v1",
+        }
     return tree
 
 

@@ -1,4 +1,5 @@
-"""Lists of old versions end after five minutes, whether or not their collection is written to: clients wait for that."""
+"""Lists of old versions end after five minutes, whether or not their collection is written to:
+clients wait for that."""
 
 from __future__ import annotations
 
@@ -23,9 +24,13 @@ async def server(tmp_path: Path) -> AsyncIterator[Inside]:
     await made.store.close()
 
 
-async def test_a_token_of_a_collection_that_rests_expires_and_the_list_goes_on_behind_its_page(server: Inside) -> None:
+async def test_a_token_of_a_collection_that_rests_expires_and_the_list_goes_on_behind_its_page(
+    server: Inside,
+) -> None:
     for number in range(12):
-        await server.ask("POST", TEMPLATES, {"metadata": {"name": f"template-{number:02}"}, **TEMPLATE})
+        await server.ask(
+            "POST", TEMPLATES, {"metadata": {"name": f"template-{number:02}"}, **TEMPLATE}
+        )
     _, first = await server.ask("GET", f"{TEMPLATES}?limit=4")
     version, token = int(first["metadata"]["resourceVersion"]), first["metadata"]["continue"]
     now = time.monotonic()
@@ -33,7 +38,9 @@ async def test_a_token_of_a_collection_that_rests_expires_and_the_list_goes_on_b
     await server.ask("POST", MAPS, {"metadata": {"name": "elsewhere"}})
     server.store.compact(now + 10)
     server.store.compact(now + 301)
-    assert (await server.ask("GET", f"{TEMPLATES}?limit=4&continue={token}"))[0] == 200  # the version that stood then
+    assert (await server.ask("GET", f"{TEMPLATES}?limit=4&continue={token}"))[
+        0
+    ] == 200  # the version that stood then
     server.store.compact(now + 311)
 
     status, refused = await server.ask("GET", f"{TEMPLATES}?limit=4&continue={token}")
@@ -46,7 +53,10 @@ async def test_a_token_of_a_collection_that_rests_expires_and_the_list_goes_on_b
         token = page["metadata"].get("continue")
         assert page["metadata"].get("remainingItemCount", 0) + len(found) + 4 == 12
     assert found == [f"template-{number:02}" for number in range(4, 12)]
-    for query in (f"resourceVersion={version}&resourceVersionMatch=Exact", f"resourceVersion={version}&limit=4"):
+    for query in (
+        f"resourceVersion={version}&resourceVersionMatch=Exact",
+        f"resourceVersion={version}&limit=4",
+    ):
         assert (await server.ask("GET", f"{TEMPLATES}?{query}"))[0] == 410
     assert (await server.ask("GET", f"{TEMPLATES}?resourceVersion={version}"))[0] == 200
 
@@ -57,4 +67,6 @@ async def test_where_nothing_is_written_nothing_expires(server: Inside) -> None:
     _, first = await server.ask("GET", f"{MAPS}?limit=1")
     for late in range(0, 2000, 100):
         server.store.compact(time.monotonic() + late)
-    assert (await server.ask("GET", f"{MAPS}?limit=1&continue={first['metadata']['continue']}"))[0] == 200
+    assert (await server.ask("GET", f"{MAPS}?limit=1&continue={first['metadata']['continue']}"))[
+        0
+    ] == 200

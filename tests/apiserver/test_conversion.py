@@ -23,7 +23,8 @@ TEXT = {"type": "string"}
 
 
 class Converter:
-    """Keeps `spec.address` (`host:port`) of v1 and `spec.host`, `spec.port` of v2 as two forms of one."""
+    """Keeps `spec.address` (`host:port`) of v1 and `spec.host`, `spec.port` of v2 as two forms of
+    one."""
 
     def __init__(self, pki: Path) -> None:
         self.pki = pki
@@ -40,7 +41,10 @@ class Converter:
 
     async def handle(self, request: Request) -> Response:
         review = json.loads(request.body)
-        assert review["kind"] == "ConversionReview" and review["apiVersion"] == "apiextensions.k8s.io/v1"
+        assert (
+            review["kind"] == "ConversionReview"
+            and review["apiVersion"] == "apiextensions.k8s.io/v1"
+        )
         asked = review["request"]
         self.asked.append(asked)
         response: Json = {"uid": asked["uid"], "result": {"status": "Success"}}
@@ -48,8 +52,14 @@ class Converter:
             response["result"] = {"status": "Failure", "message": self.fails}
         else:
             wanted = asked["desiredAPIVersion"]
-            response["convertedObjects"] = [self.spoil(self.converted(tree, wanted)) for tree in asked["objects"]]
-        answer = {"kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1", "response": response}
+            response["convertedObjects"] = [
+                self.spoil(self.converted(tree, wanted)) for tree in asked["objects"]
+            ]
+        answer = {
+            "kind": "ConversionReview",
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "response": response,
+        }
         return Response(200, json.dumps(answer).encode())
 
     @staticmethod
@@ -63,7 +73,8 @@ class Converter:
 
 
 class Story:
-    """A definition `doors.<group>` and requests about its objects; in a thread, so that the webhook's loop is free to answer."""
+    """A definition `doors.<group>` and requests about its objects; in a thread, so that the
+    webhook's loop is free to answer."""
 
     def __init__(self, http: Http, converter: Converter, group: str) -> None:
         self.http = http
@@ -75,31 +86,62 @@ class Story:
         return await asyncio.to_thread(call, *arguments)
 
     def path(self, version: str, name: str = "") -> str:
-        return f"/apis/{self.group}/{version}/namespaces/default/doors" + (f"/{name}" if name else "")
+        return f"/apis/{self.group}/{version}/namespaces/default/doors" + (
+            f"/{name}" if name else ""
+        )
 
     def door(self, version: str, name: str, **spec: Any) -> Json:
-        return {"apiVersion": f"{self.group}/{version}", "kind": "Door", "metadata": {"name": name}, "spec": spec}
+        return {
+            "apiVersion": f"{self.group}/{version}",
+            "kind": "Door",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
 
     def definition(self, storage: str) -> Json:
         bundle = base64.b64encode((self.converter.pki / "ca.crt").read_bytes()).decode()
-        config = {"url": f"https://127.0.0.1:{self.converter.server.port}/convert", "caBundle": bundle}
-        fields = {"v1": {"address": TEXT}, "v2": {"host": TEXT, "port": TEXT, "open": {"type": "boolean", "default": True}}}
+        config = {
+            "url": f"https://127.0.0.1:{self.converter.server.port}/convert",
+            "caBundle": bundle,
+        }
+        fields = {
+            "v1": {"address": TEXT},
+            "v2": {"host": TEXT, "port": TEXT, "open": {"type": "boolean", "default": True}},
+        }
         versions = [
             {
-                "name": name, "served": True, "storage": name == storage, "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {
-                    "spec": {"type": "object", "properties": known},
-                    "status": {"type": "object", "properties": {"seen": {"type": "integer"}}}}}},
+                "name": name,
+                "served": True,
+                "storage": name == storage,
+                "subresources": {"status": {}},
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {
+                            "spec": {"type": "object", "properties": known},
+                            "status": {
+                                "type": "object",
+                                "properties": {"seen": {"type": "integer"}},
+                            },
+                        },
+                    }
+                },
             }
             for name, known in fields.items()
-        ]  # fmt: skip
+        ]
         return {
             "metadata": {"name": f"doors.{self.group}"},
             "spec": {
-                "group": self.group, "names": {"plural": "doors", "kind": "Door"}, "scope": "Namespaced", "versions": versions,
-                "conversion": {"strategy": "Webhook", "webhook": {"clientConfig": config, "conversionReviewVersions": ["v1"]}},
+                "group": self.group,
+                "names": {"plural": "doors", "kind": "Door"},
+                "scope": "Namespaced",
+                "versions": versions,
+                "conversion": {
+                    "strategy": "Webhook",
+                    "webhook": {"clientConfig": config, "conversionReviewVersions": ["v1"]},
+                },
             },
-        }  # fmt: skip
+        }
 
     async def install(self, storage: str = "v1") -> None:
         answer = await self("post", DEFINITIONS, self.definition(storage))
@@ -107,7 +149,9 @@ class Story:
 
     async def store_as(self, storage: str) -> None:
         versions = self.definition(storage)["spec"]["versions"]
-        answer = await self("patch", f"{DEFINITIONS}/doors.{self.group}", {"spec": {"versions": versions}})
+        answer = await self(
+            "patch", f"{DEFINITIONS}/doors.{self.group}", {"spec": {"versions": versions}}
+        )
         assert answer.status == 200, answer
 
 
@@ -120,8 +164,12 @@ async def converter(tmp_path: Path) -> AsyncIterator[Converter]:
 
 
 @pytest.fixture
-def story(converter: Converter, shared_apiserver: ApiServerProcess, request: pytest.FixtureRequest) -> Story:
-    group = f"{request.node.name.removeprefix('test_').replace('_', '-')[:40].strip('-')}.example.com"
+def story(
+    converter: Converter, shared_apiserver: ApiServerProcess, request: pytest.FixtureRequest
+) -> Story:
+    group = (
+        f"{request.node.name.removeprefix('test_').replace('_', '-')[:40].strip('-')}.example.com"
+    )
     return Story(Http(shared_apiserver), converter, group)
 
 
@@ -130,16 +178,20 @@ async def test_each_version_is_shown_as_asked_for(story: Story) -> None:
 
     made = await story("post", story.path("v2"), story.door("v2", "a", host="here", port="80"))
 
-    assert made.status == 201 and made.tree["spec"] == {"host": "here", "port": "80", "open": True}, made
+    assert made.status == 201 and made.tree["spec"] == {
+        "host": "here",
+        "port": "80",
+        "open": True,
+    }, made
     assert story.converter.asked[0]["desiredAPIVersion"].endswith("/v1")
     first = (await story("get", story.path("v1", "a"))).tree
     assert first["apiVersion"] == f"{story.group}/v1" and first["spec"] == {"address": "here:80"}
     assert first["metadata"]["uid"] == made.tree["metadata"]["uid"]
     await story("post", story.path("v1"), story.door("v1", "b", address="there:81"))
     listed = (await story("get", story.path("v2"))).tree
-    assert [(item["kind"], item["apiVersion"], item["spec"]["host"]) for item in listed["items"]] == [
-        ("Door", f"{story.group}/v2", "here"), ("Door", f"{story.group}/v2", "there"),
-    ]  # fmt: skip
+    assert [
+        (item["kind"], item["apiVersion"], item["spec"]["host"]) for item in listed["items"]
+    ] == [("Door", f"{story.group}/v2", "here"), ("Door", f"{story.group}/v2", "there")]
     asked = len(story.converter.asked)
     await story("get", story.path("v2"))
     assert len(story.converter.asked) == asked, "what was converted once is known"
@@ -154,11 +206,19 @@ async def test_writes_go_through_the_version_of_their_url(story: Story) -> None:
     status = await story("patch", story.path("v2", "a") + "/status", {"status": {"seen": 3}}, MERGE)
     assert status.status == 200, status
     first = (await story("get", story.path("v1", "a"))).tree
-    assert first["spec"] == {"address": "here:443"} and first["status"] == {"seen": 3} and first["metadata"]["generation"] == 2
+    assert (
+        first["spec"] == {"address": "here:443"}
+        and first["status"] == {"seen": 3}
+        and first["metadata"]["generation"] == 2
+    )
 
     first["spec"]["address"] = "gone:1"
     assert (await story("put", story.path("v1", "a"), first)).tree["spec"] == {"address": "gone:1"}
-    assert (await story("put", story.path("v2", "a"), {**story.door("v2", "a"), "metadata": first["metadata"]})).status == 409
+    assert (
+        await story(
+            "put", story.path("v2", "a"), {**story.door("v2", "a"), "metadata": first["metadata"]}
+        )
+    ).status == 409
     assert (await story("delete", story.path("v2", "a"))).status == 200
     assert (await story("get", story.path("v1", "a"))).status == 404
 
@@ -177,9 +237,10 @@ async def test_watchers_see_their_version(story: Story) -> None:
 
     events = await asyncio.to_thread(watch)
 
-    assert [(event["type"], event["object"]["apiVersion"][-2:], event["object"]["spec"]["host"]) for event in events] == [
-        ("ADDED", "v2", "here"), ("MODIFIED", "v2", "other"), ("DELETED", "v2", "other"),
-    ]  # fmt: skip
+    assert [
+        (event["type"], event["object"]["apiVersion"][-2:], event["object"]["spec"]["host"])
+        for event in events
+    ] == [("ADDED", "v2", "here"), ("MODIFIED", "v2", "other"), ("DELETED", "v2", "other")]
 
 
 async def test_a_write_stores_in_the_storage_version_of_now(story: Story) -> None:
@@ -191,7 +252,9 @@ async def test_a_write_stores_in_the_storage_version_of_now(story: Story) -> Non
 
     assert (await story("get", story.path("v1", "old"))).tree["spec"] == {"address": "here:80"}
     assert not asked, "it still lies in v1"
-    assert (await story("patch", story.path("v1", "old"), {"metadata": {"labels": {"a": "b"}}}, MERGE)).status == 200
+    assert (
+        await story("patch", story.path("v1", "old"), {"metadata": {"labels": {"a": "b"}}}, MERGE)
+    ).status == 200
     asked.clear()
     assert (await story("get", story.path("v2", "old"))).tree["spec"]["host"] == "here"
     assert not asked, "now it lies in v2"
@@ -212,14 +275,19 @@ async def test_what_fails_is_said_as_kubernetes_says_it(story: Story) -> None:
     story.converter.fails = ""
     story.converter.spoil = lambda tree: {**tree, "metadata": {**tree["metadata"], "name": "b"}}
     refused = await story("get", story.path("v2", "a"))
-    assert refused.message == f"{kind} returned invalid converted object at index 0: must have the same name: a != b"
+    assert (
+        refused.message
+        == f"{kind} returned invalid converted object at index 0: must have the same name: a != b"
+    )
 
     story.converter.spoil = lambda tree: {**tree, "apiVersion": "v7"}
     assert "invalid groupVersion (expected" in (await story("get", story.path("v2"))).message
 
     await story.converter.server.close(0)
     refused = await story("get", story.path("v2", "a"))
-    assert refused.status == 500 and refused.message.startswith(f'{kind} failed: Post "https://127.0.0.1:'), refused
+    assert refused.status == 500 and refused.message.startswith(
+        f'{kind} failed: Post "https://127.0.0.1:'
+    ), refused
     assert "connection refused" in refused.message
 
 
@@ -231,17 +299,44 @@ async def test_an_admission_webhook_sees_the_version_that_it_knows(story: Story)
         review = json.loads(request.body)
         seen.append(review["request"])
         change = [{"op": "replace", "path": "/spec/address", "value": "set:9"}]
-        response = {"uid": review["request"]["uid"], "allowed": True, "patchType": "JSONPatch",
-                    "patch": base64.b64encode(json.dumps(change).encode()).decode()}  # fmt: skip
-        return Response(200, json.dumps({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response}).encode())
+        response = {
+            "uid": review["request"]["uid"],
+            "allowed": True,
+            "patchType": "JSONPatch",
+            "patch": base64.b64encode(json.dumps(change).encode()).decode(),
+        }
+        return Response(
+            200,
+            json.dumps(
+                {
+                    "kind": "AdmissionReview",
+                    "apiVersion": "admission.k8s.io/v1",
+                    "response": response,
+                }
+            ).encode(),
+        )
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(story.converter.pki / "admission.crt", story.converter.pki / "admission.key")
+    context.load_cert_chain(
+        story.converter.pki / "admission.crt", story.converter.pki / "admission.key"
+    )
     server = await serve(admit, ssl=context)
     bundle = base64.b64encode((story.converter.pki / "ca.crt").read_bytes()).decode()
-    rules = [{"operations": ["CREATE"], "apiGroups": [story.group], "apiVersions": ["v1"], "resources": ["doors"]}]
-    hook = {"name": "doors.example.com", "clientConfig": {"url": f"https://127.0.0.1:{server.port}/", "caBundle": bundle},
-            "rules": rules, "sideEffects": "None", "admissionReviewVersions": ["v1"]}  # fmt: skip
+    rules = [
+        {
+            "operations": ["CREATE"],
+            "apiGroups": [story.group],
+            "apiVersions": ["v1"],
+            "resources": ["doors"],
+        }
+    ]
+    hook = {
+        "name": "doors.example.com",
+        "clientConfig": {"url": f"https://127.0.0.1:{server.port}/", "caBundle": bundle},
+        "rules": rules,
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
     path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
     await story("post", path, {"metadata": {"name": "doors"}, "webhooks": [hook]})
 
@@ -249,8 +344,13 @@ async def test_an_admission_webhook_sees_the_version_that_it_knows(story: Story)
 
     await story("delete", f"{path}/doors")
     await server.close(0)
-    assert made.status == 201 and (made.tree["spec"]["host"], made.tree["spec"]["port"]) == ("set", "9"), made
-    assert seen[0]["object"]["apiVersion"] == f"{story.group}/v1" and seen[0]["object"]["spec"] == {"address": "here:80"}
+    assert made.status == 201 and (made.tree["spec"]["host"], made.tree["spec"]["port"]) == (
+        "set",
+        "9",
+    ), made
+    assert seen[0]["object"]["apiVersion"] == f"{story.group}/v1" and seen[0]["object"]["spec"] == {
+        "address": "here:80"
+    }
     assert seen[0]["requestKind"]["version"] == "v2" and seen[0]["kind"]["version"] == "v1"
 
 
@@ -258,4 +358,8 @@ async def test_a_definition_without_its_webhook_is_refused(story: Story) -> None
     tree = story.definition("v1")
     tree["spec"]["conversion"] = {"strategy": "Webhook"}
     answer = await story("post", DEFINITIONS, tree)
-    assert answer.status == 422 and "spec.conversion.webhookClientConfig: Required value: required when strategy" in answer.message
+    assert (
+        answer.status == 422
+        and "spec.conversion.webhookClientConfig: Required value: required when strategy"
+        in answer.message
+    )

@@ -1,4 +1,5 @@
-"""Whatever is done to a file of the state: the start is refused and names the file, or all that was answered is served."""
+"""Whatever is done to a file of the state: the start is refused and names the file, or all that was
+answered is served."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ def small(tmp_path: Path) -> Iterator[Path]:
     """A disk of 6 MB."""
     place = tmp_path / "disk"
     place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "none", place], capture_output=True, check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=6m", "none", place], capture_output=True, check=False
+    )
     if mounted.returncode:
         pytest.skip(f"needs to mount a small disk: {mounted.stderr.decode().strip()}")
     yield place
@@ -75,14 +78,23 @@ def test_a_full_disk_is_called_full_and_nothing_is_to_be_moved(small: Path, tmp_
         fill(small, 0)
         with pytest.raises(RuntimeError, match="the disk is full; free some space") as refused:
             server.start()
-        assert not {"Traceback", "damaged", "move", "restore"} & set(str(refused.value).replace(":", " ").split())
+        assert not {"Traceback", "damaged", "move", "restore"} & set(
+            str(refused.value).replace(":", " ").split()
+        )
         (small / "fill").unlink()
         server.start()
         assert Http(server).get(CONFIG_MAPS).names == sorted(stored)
         server.stop()
         for free in (0, 120_000):
             fill(small, free)
-            command = [sys.executable, "-m", "hekla", "apiserver", f"--data-dir={small / str(free)}", "--secure-port=0"]
+            command = [
+                sys.executable,
+                "-m",
+                "hekla",
+                "apiserver",
+                f"--data-dir={small / str(free)}",
+                "--secure-port=0",
+            ]
             new = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
             assert "the disk is full; free some space" in new.stderr
             assert "Traceback" not in new.stderr

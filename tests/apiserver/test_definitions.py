@@ -14,16 +14,33 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 def definition(plural: str, kind: str, schema: Json | None = None, **more: Any) -> Json:
     version = {
-        "name": "v1", "served": True, "storage": True, "subresources": {"status": {}},
-        "schema": {"openAPIV3Schema": schema or {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}, **more,
-    }  # fmt: skip
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": f"{plural}.ex.com"},
-        "spec": {
-            "group": "ex.com", "scope": "Namespaced", "versions": [version],
-            "names": {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List", "shortNames": [f"{plural}x"]},
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "schema": {
+            "openAPIV3Schema": schema
+            or {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         },
-    }  # fmt: skip
+        **more,
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.ex.com"},
+        "spec": {
+            "group": "ex.com",
+            "scope": "Namespaced",
+            "versions": [version],
+            "names": {
+                "plural": plural,
+                "singular": kind.lower(),
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "shortNames": [f"{plural}x"],
+            },
+        },
+    }
 
 
 SPEC_FIELDS: Json = {
@@ -31,7 +48,11 @@ SPEC_FIELDS: Json = {
     "b": {"type": "string", "default": "bee"},
     "replicas": {"type": "integer"},
 }
-STATUS_FIELDS: Json = {"phase": {"type": "string"}, "replicas": {"type": "integer"}, "selector": {"type": "string"}}
+STATUS_FIELDS: Json = {
+    "phase": {"type": "string"},
+    "replicas": {"type": "integer"},
+    "selector": {"type": "string"},
+}
 SPEC: Json = {
     "type": "object",
     "properties": {
@@ -50,11 +71,17 @@ def test_a_definition_is_served_at_once(http: Http) -> None:
         {"apiVersion": "ex.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"a": 1}},
     )
     assert answer.status == 201, answer
-    until(lambda: any(c["type"] == "Established" for c in http.get(f"{CRDS}/widgets.ex.com").tree["status"].get("conditions", [])))
+    until(
+        lambda: any(
+            c["type"] == "Established"
+            for c in http.get(f"{CRDS}/widgets.ex.com").tree["status"].get("conditions", [])
+        )
+    )
     status = http.get(f"{CRDS}/widgets.ex.com").tree["status"]
     assert {(c["type"], c["status"], c["reason"]) for c in status["conditions"]} == {
-        ("NamesAccepted", "True", "NoConflicts"), ("Established", "True", "InitialNamesAccepted"),
-    }  # fmt: skip
+        ("NamesAccepted", "True", "NoConflicts"),
+        ("Established", "True", "InitialNamesAccepted"),
+    }
     assert status["storedVersions"] == ["v1"]
     assert status["acceptedNames"]["kind"] == "Widget"
     assert "ex.com" in [group["name"] for group in http.get("/apis").tree["groups"]]
@@ -68,7 +95,11 @@ WIDGETS = "/apis/ex.com/v1/namespaces/default/gadgets"
 @pytest.fixture(scope="module")
 def gadgets(shared_apiserver: Any) -> Http:
     http = Http(shared_apiserver)
-    scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas", "labelSelectorPath": ".status.selector"}
+    scale = {
+        "specReplicasPath": ".spec.replicas",
+        "statusReplicasPath": ".status.replicas",
+        "labelSelectorPath": ".status.selector",
+    }
     more: Json = {"subresources": {"status": {}, "scale": scale}}
     more["additionalPrinterColumns"] = [{"name": "A", "type": "integer", "jsonPath": ".spec.a"}]
     assert http.post(CRDS, definition("gadgets", "Gadget", SPEC, **more)).status == 201
@@ -95,7 +126,10 @@ def test_pruned_and_defaulted(gadgets: Http) -> None:
 def test_schema_violations(gadgets: Http) -> None:
     answer = gadgets.post(WIDGETS, gadget("bad", a=0))
     assert answer.status == 422
-    assert "spec.a: Invalid value: 0: spec.a in body should be greater than or equal to 1" in answer.message
+    assert (
+        "spec.a: Invalid value: 0: spec.a in body should be greater than or equal to 1"
+        in answer.message
+    )
     assert "spec.a: Required value" in gadgets.post(WIDGETS, gadget("bad")).message
 
 
@@ -106,14 +140,24 @@ def test_status_is_apart(gadgets: Http) -> None:
     created["status"] = {"phase": "Y"}
     created["spec"]["a"] = 2
     answer = gadgets.put(f"{WIDGETS}/apart/status", created)
-    assert (answer.tree["spec"]["a"], answer.tree["status"], answer.tree["metadata"]["generation"]) == (1, {"phase": "Y"}, 1)
+    assert (
+        answer.tree["spec"]["a"],
+        answer.tree["status"],
+        answer.tree["metadata"]["generation"],
+    ) == (1, {"phase": "Y"}, 1)
     answer = gadgets.patch(f"{WIDGETS}/apart", {"spec": {"a": 3}, "status": {"phase": "Z"}})
-    assert (answer.tree["spec"]["a"], answer.tree["status"], answer.tree["metadata"]["generation"]) == (3, {"phase": "Y"}, 2)
+    assert (
+        answer.tree["spec"]["a"],
+        answer.tree["status"],
+        answer.tree["metadata"]["generation"],
+    ) == (3, {"phase": "Y"}, 2)
     created.pop("status")
     created["metadata"].pop("resourceVersion")
     refused = gadgets.put(f"{WIDGETS}/apart", created)
     assert refused.status == 422
-    assert refused.message.startswith('gadgets.ex.com "apart" is invalid: metadata.resourceVersion: Invalid value: 0')
+    assert refused.message.startswith(
+        'gadgets.ex.com "apart" is invalid: metadata.resourceVersion: Invalid value: 0'
+    )
 
 
 @pytest.mark.scenario("local-cluster", 84)
@@ -121,7 +165,10 @@ def test_scale_of_a_custom_kind(gadgets: Http) -> None:
     gadgets.post(WIDGETS, gadget("scaled", a=1, replicas=2))
     gadgets.patch(f"{WIDGETS}/scaled/status", {"status": {"replicas": 2, "selector": "app=x"}})
     scale = gadgets.get(f"{WIDGETS}/scaled/scale").tree
-    assert (scale["spec"], scale["status"]) == ({"replicas": 2}, {"replicas": 2, "selector": "app=x"})
+    assert (scale["spec"], scale["status"]) == (
+        {"replicas": 2},
+        {"replicas": 2, "selector": "app=x"},
+    )
     gadgets.patch(f"{WIDGETS}/scaled/scale", {"spec": {"replicas": 7}})
     assert gadgets.get(f"{WIDGETS}/scaled").tree["spec"]["replicas"] == 7
     gadgets.post(WIDGETS, gadget("unscaled", a=1))
@@ -133,7 +180,9 @@ def test_scale_of_a_custom_kind(gadgets: Http) -> None:
 @pytest.mark.scenario("local-cluster", 86)
 def test_printer_columns(gadgets: Http) -> None:
     gadgets.post(WIDGETS, gadget("printed", a=4))
-    table = gadgets.get(f"{WIDGETS}/printed", Accept="application/json;as=Table;v=v1;g=meta.k8s.io").tree
+    table = gadgets.get(
+        f"{WIDGETS}/printed", Accept="application/json;as=Table;v=v1;g=meta.k8s.io"
+    ).tree
     assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "A"]
     assert table["rows"][0]["cells"] == ["printed", 4]
 
@@ -151,7 +200,11 @@ def test_a_deleted_definition_takes_its_objects_along(http: Http) -> None:
     http.post(CRDS, definition("doomed", "Doom"))
     path = "/apis/ex.com/v1/namespaces/default/doomed"
     for name in ("a", "b"):
-        body = {"apiVersion": "ex.com/v1", "kind": "Doom", "metadata": {"name": name, "finalizers": ["ex.com/x"] if name == "b" else []}}
+        body = {
+            "apiVersion": "ex.com/v1",
+            "kind": "Doom",
+            "metadata": {"name": name, "finalizers": ["ex.com/x"] if name == "b" else []},
+        }
         assert http.post(path, body).status == 201
     assert "finalizers" not in http.get(f"{CRDS}/doomed.ex.com").tree["metadata"]
     with http.watch(f"{path}?watch=1&resourceVersion={http.get(path).version}") as watched:
@@ -170,12 +223,21 @@ def test_names_are_taken_once(http: Http) -> None:
     http.post(CRDS, definition("firsts", "Same"))
     http.post(CRDS, definition("seconds", "Same"))
     until(lambda: http.get(f"{CRDS}/seconds.ex.com").tree["status"].get("conditions"))
-    conditions = {c["type"]: c for c in http.get(f"{CRDS}/seconds.ex.com").tree["status"]["conditions"]}
-    assert (conditions["NamesAccepted"]["status"], conditions["NamesAccepted"]["reason"]) == ("False", "KindConflict")
+    conditions = {
+        c["type"]: c for c in http.get(f"{CRDS}/seconds.ex.com").tree["status"]["conditions"]
+    }
+    assert (conditions["NamesAccepted"]["status"], conditions["NamesAccepted"]["reason"]) == (
+        "False",
+        "KindConflict",
+    )
     assert http.get("/apis/ex.com/v1/seconds").status == 404
     http.delete(f"{CRDS}/firsts.ex.com")
     until(lambda: http.get("/apis/ex.com/v1/seconds").status == 200)
-    until(lambda: http.get(f"{CRDS}/seconds.ex.com").tree["status"]["conditions"][0]["status"] == "True")
+    until(
+        lambda: (
+            http.get(f"{CRDS}/seconds.ex.com").tree["status"]["conditions"][0]["status"] == "True"
+        )
+    )
 
 
 def test_definitions_are_served_again_after_a_restart(apiserver: Any) -> None:

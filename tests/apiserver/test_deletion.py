@@ -1,4 +1,5 @@
-"""Deletions: grace, finalizers, propagation, preconditions, collections, namespaces, evictions (local-cluster 2.4, 2.10, 5.2)."""
+"""Deletions: grace, finalizers, propagation, preconditions, collections, namespaces, evictions
+(local-cluster 2.4, 2.10, 5.2)."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def test_finalizers_hold(http: Http) -> None:
     assert "deletionTimestamp" in answer.tree["metadata"]
     assert answer.tree["metadata"]["deletionGracePeriodSeconds"] == 0
     assert "held" in http.get(CONFIG_MAPS).names
-    answer = http.patch(f"{CONFIG_MAPS}/held", {"metadata": {"finalizers": ["ex.com/hold", "ex.com/new"]}})
+    answer = http.patch(
+        f"{CONFIG_MAPS}/held", {"metadata": {"finalizers": ["ex.com/hold", "ex.com/new"]}}
+    )
     assert answer.status == 422
     assert "no new finalizers can be added if the object is being deleted" in answer.message
     assert http.patch(f"{CONFIG_MAPS}/held", {"metadata": {"finalizers": None}}).status == 200
@@ -44,8 +47,16 @@ def test_preconditions(http: Http) -> None:
         'Operation cannot be fulfilled on ConfigMap "conditional": the UID in the precondition (zz) does not match the UID in '
         f"record ({created['uid']}). The object might have been deleted and then recreated"
     )
-    assert http.delete(f"{CONFIG_MAPS}/conditional", {"preconditions": {"resourceVersion": "1"}}).status == 409
-    assert http.delete(f"{CONFIG_MAPS}/conditional", {"preconditions": {"uid": created["uid"]}}).status == 200
+    assert (
+        http.delete(
+            f"{CONFIG_MAPS}/conditional", {"preconditions": {"resourceVersion": "1"}}
+        ).status
+        == 409
+    )
+    assert (
+        http.delete(f"{CONFIG_MAPS}/conditional", {"preconditions": {"uid": created["uid"]}}).status
+        == 200
+    )
 
 
 @pytest.mark.scenario("local-cluster", 53)
@@ -64,8 +75,18 @@ def test_a_running_pod_gets_its_grace(http: Http) -> None:
     assert tree["kind"] == "Pod"
     assert tree["metadata"]["deletionGracePeriodSeconds"] == 30
     assert tree["metadata"]["generation"] == before + 1
-    assert http.delete(f"{PODS}/graceful", {"gracePeriodSeconds": 60}).tree["metadata"]["deletionGracePeriodSeconds"] == 30
-    assert http.delete(f"{PODS}/graceful", {"gracePeriodSeconds": 5}).tree["metadata"]["deletionGracePeriodSeconds"] == 5
+    assert (
+        http.delete(f"{PODS}/graceful", {"gracePeriodSeconds": 60}).tree["metadata"][
+            "deletionGracePeriodSeconds"
+        ]
+        == 30
+    )
+    assert (
+        http.delete(f"{PODS}/graceful", {"gracePeriodSeconds": 5}).tree["metadata"][
+            "deletionGracePeriodSeconds"
+        ]
+        == 5
+    )
     answer = http.patch(f"{PODS}/graceful/status", {"status": {"phase": "Succeeded"}})
     assert answer.status == 200
     assert http.get(f"{PODS}/graceful").status == 200
@@ -101,10 +122,17 @@ def test_propagation(http: Http) -> None:
     http.delete(f"{CONFIG_MAPS}/orphaning", {"propagationPolicy": "Orphan"})
     assert http.get(f"{CONFIG_MAPS}/orphaning").tree["metadata"]["finalizers"] == ["orphan"]
     http.delete(f"{CONFIG_MAPS}/orphaning", {"propagationPolicy": "Foreground"})
-    assert http.get(f"{CONFIG_MAPS}/orphaning").tree["metadata"]["finalizers"] == ["foregroundDeletion"]
-    answer = http.delete(f"{CONFIG_MAPS}/orphaning", {"propagationPolicy": "Foreground", "orphanDependents": True})
+    assert http.get(f"{CONFIG_MAPS}/orphaning").tree["metadata"]["finalizers"] == [
+        "foregroundDeletion"
+    ]
+    answer = http.delete(
+        f"{CONFIG_MAPS}/orphaning", {"propagationPolicy": "Foreground", "orphanDependents": True}
+    )
     assert answer.status == 422
-    assert 'Invalid value: "Foreground": orphanDependents and deletionPropagation cannot be both set' in answer.message
+    assert (
+        'Invalid value: "Foreground": orphanDependents and deletionPropagation cannot be both set'
+        in answer.message
+    )
     http.delete(f"{CONFIG_MAPS}/orphaning", {"propagationPolicy": "Background"})
     assert http.get(f"{CONFIG_MAPS}/orphaning").status == 404
 
@@ -119,7 +147,10 @@ def test_options_in_the_query(http: Http) -> None:
 @pytest.mark.scenario("local-cluster", 61)
 def test_what_the_cluster_needs_stays(http: Http) -> None:
     answer = http.delete("/api/v1/namespaces/default")
-    assert (answer.status, answer.message) == (403, 'namespaces "default" is forbidden: this namespace may not be deleted')
+    assert (answer.status, answer.message) == (
+        403,
+        'namespaces "default" is forbidden: this namespace may not be deleted',
+    )
 
 
 def test_a_terminating_namespace(http: Http) -> None:
@@ -133,7 +164,9 @@ def test_a_terminating_namespace(http: Http) -> None:
     assert http.delete("/api/v1/namespaces/nsx").status == 200
     answer = http.post("/api/v1/namespaces/nsx/configmaps", config_map("z"))
     assert answer.status == 403
-    assert answer.message == ('configmaps "z" is forbidden: unable to create new content in namespace nsx because it is being terminated')
+    assert answer.message == (
+        'configmaps "z" is forbidden: unable to create new content in namespace nsx because it is being terminated'
+    )
     assert answer.tree["details"]["causes"][0]["reason"] == "NamespaceTerminating"
     namespace = http.get("/api/v1/namespaces/nsx").tree
     namespace["spec"]["finalizers"] = []
@@ -151,13 +184,22 @@ def test_evictions_ask_the_budget(http: Http) -> None:
         bind(http, name)
         ready = [{"type": "Ready", "status": "True"}]
         http.patch(f"{PODS}/{name}/status", {"status": {"phase": "Running", "conditions": ready}})
-    budget = {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"evict": "yes"}}}}
+    budget = {
+        "metadata": {"name": "b"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"evict": "yes"}}},
+    }
     assert http.post(BUDGETS, budget).status == 201
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "e1"}}
     answer = http.post(f"{PODS}/e1/eviction", eviction)
     assert answer.status == 429
     assert "still being processed" in answer.tree["details"]["causes"][0]["message"]
-    status = {"observedGeneration": 1, "disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2}
+    status = {
+        "observedGeneration": 1,
+        "disruptionsAllowed": 1,
+        "currentHealthy": 2,
+        "desiredHealthy": 1,
+        "expectedPods": 2,
+    }
     assert http.patch(f"{BUDGETS}/b/status", {"status": status}).status == 200
     assert http.post(f"{PODS}/e1/eviction", eviction).status == 201
     tree = http.get(f"{PODS}/e1").tree

@@ -1,4 +1,5 @@
-"""What was acknowledged is there again, whatever happened to the process (DESIGN: one writer, group commit)."""
+"""What was acknowledged is there again, whatever happened to the process (DESIGN: one writer, group
+commit)."""
 
 from __future__ import annotations
 
@@ -34,11 +35,15 @@ def test_nothing_acknowledged_is_lost_by_a_kill(tmp_path: Path) -> None:
         newest = 0
         for round in range(3):
             stop = threading.Event()
-            # Every writer keeps a list of its own, so that nothing but the server decides what is known.
+            # Every writer keeps a list of its own, so that nothing but the server decides what is
+            # known.
             written: list[list[tuple[str, str]]] = [[] for _ in range(4)]
 
             def write(
-                writer: int, stop: threading.Event = stop, written: list[list[tuple[str, str]]] = written, round: int = round
+                writer: int,
+                stop: threading.Event = stop,
+                written: list[list[tuple[str, str]]] = written,
+                round: int = round,
             ) -> None:
                 http = Http(server)
                 number = 0
@@ -70,7 +75,10 @@ def test_nothing_acknowledged_is_lost_by_a_kill(tmp_path: Path) -> None:
             server.start()
             http = Http(server)
             listed = http.get(CONFIG_MAPS)
-            found = {item["metadata"]["name"]: item["metadata"]["resourceVersion"] for item in listed.tree["items"]}
+            found = {
+                item["metadata"]["name"]: item["metadata"]["resourceVersion"]
+                for item in listed.tree["items"]
+            }
             assert {name: found.get(name) for name in acknowledged} == acknowledged
             assert int(listed.version) >= max(newest, *map(int, acknowledged.values()))
             newest = int(listed.version)
@@ -98,7 +106,12 @@ def test_deletions_last_and_numbers_are_used_again(tmp_path: Path) -> None:
 
 def refused(*arguments: str) -> str:
     """What a server that cannot start says."""
-    done = subprocess.run([sys.executable, "-m", "hekla", "apiserver", *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-m", "hekla", "apiserver", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == 1, done
     assert "Traceback" not in done.stderr
     return done.stderr
@@ -119,7 +132,9 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
 
 def test_a_socket_in_use_is_named(tmp_path: Path) -> None:
     with ApiServerProcess.started(tmp_path) as server:
-        text = refused(f"--data-dir={tmp_path / 'other'}", "--secure-port=0", f"--unix-socket={server.socket}")
+        text = refused(
+            f"--data-dir={tmp_path / 'other'}", "--secure-port=0", f"--unix-socket={server.socket}"
+        )
         assert f"--unix-socket {server.socket} is in use by another program" in text
         assert Http(server).get(CONFIG_MAPS).status == 200
 
@@ -145,7 +160,9 @@ def test_a_damaged_database_is_not_served(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:
-    (tmp_path / "state.db").write_bytes(b"not a database at all, but long enough to be looked at" * 100)
+    (tmp_path / "state.db").write_bytes(
+        b"not a database at all, but long enough to be looked at" * 100
+    )
     with pytest.raises(StorageError, match="is not served"):
         Journal(tmp_path)
 
@@ -180,7 +197,9 @@ def collection(tmp_path: Path) -> Collection:
     return Store(Journal(tmp_path)).collection("things", {})
 
 
-@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs prlimit(2), to limit a running process")
+@pytest.mark.skipif(
+    not hasattr(resource, "prlimit"), reason="needs prlimit(2), to limit a running process"
+)
 async def test_a_full_disk_refuses_and_undoes(collection: Collection) -> None:
     store = collection.store
     store.start()
@@ -208,7 +227,9 @@ async def test_a_full_disk_refuses_and_undoes(collection: Collection) -> None:
     assert [row.tree()["data"] for row in reopened.rows.values()] == [{"a": "4"}]
 
 
-async def test_watchers_hear_everything_in_order_however_much_is_written(collection: Collection) -> None:
+async def test_watchers_hear_everything_in_order_however_much_is_written(
+    collection: Collection,
+) -> None:
     store = collection.store
     store.start()
     told: list[int] = []
@@ -225,12 +246,20 @@ async def test_watchers_hear_everything_in_order_however_much_is_written(collect
     for burst in range(5):
         await asyncio.gather(*(collection.create(tree(f"n{burst}-{n}")).done for n in range(40)))
     store.tell()
-    assert told == sorted(told) == [row.version for row in sorted(collection.rows.values(), key=lambda row: row.version)]
-    assert len(batches) < store.journal.statistics.transactions, "bursts that follow each other are told together"
+    assert (
+        told
+        == sorted(told)
+        == [row.version for row in sorted(collection.rows.values(), key=lambda row: row.version)]
+    )
+    assert len(batches) < store.journal.statistics.transactions, (
+        "bursts that follow each other are told together"
+    )
     await store.close()
 
 
-async def test_readers_see_what_is_committed_writers_what_is_accepted(collection: Collection) -> None:
+async def test_readers_see_what_is_committed_writers_what_is_accepted(
+    collection: Collection,
+) -> None:
     collection.store.start()
     write = collection.create(tree("a"))
     assert "a" not in collection.rows
@@ -262,7 +291,9 @@ async def test_keys_stay_in_order(collection: Collection) -> None:
     await collection.store.close()
 
 
-@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs prlimit(2), to limit a running process")
+@pytest.mark.skipif(
+    not hasattr(resource, "prlimit"), reason="needs prlimit(2), to limit a running process"
+)
 def test_a_disk_that_takes_no_more_refuses_clearly_and_recovers(tmp_path: Path) -> None:
     with ApiServerProcess.started(tmp_path) as server:
         http = Http(server)

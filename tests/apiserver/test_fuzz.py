@@ -1,7 +1,9 @@
-"""Random requests to everything that is served: paths, verbs, queries, headers, bodies in three encodings.
+"""Random requests to everything that is served: paths, verbs, queries, headers, bodies in three
+encodings.
 
-The bodies are good objects of every kind with something changed at random, so most of them get far into the server.  No answer may
-be a server's error, none may take longer than five seconds, and what has been refused or deleted may not stay in memory.
+The bodies are good objects of every kind with something changed at random, so most of them get far
+into the server.  No answer may be a server's error, none may take longer than five seconds, and
+what has been refused or deleted may not stay in memory.
 """
 
 from __future__ import annotations
@@ -31,7 +33,14 @@ NAMES = [f"fuzz-{number}" for number in range(6)]
 """Few names, so that what is stored stays bounded."""
 
 APPLY = "application/apply-patch+yaml"
-METHODS = ("GET",) * 5 + ("POST",) * 6 + ("PUT",) * 4 + ("PATCH",) * 5 + ("DELETE",) * 4 + ("HEAD", "OPTIONS", "TRACE", "BREW")
+METHODS = (
+    ("GET",) * 5
+    + ("POST",) * 6
+    + ("PUT",) * 4
+    + ("PATCH",) * 5
+    + ("DELETE",) * 4
+    + ("HEAD", "OPTIONS", "TRACE", "BREW")
+)
 QUERIES = (
     "limit=2", "limit=-1", "limit=x", "continue=abc", "continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEifQ", "resourceVersion=0",
     "resourceVersion=7", "resourceVersion=x", "resourceVersionMatch=Exact", "resourceVersionMatch=NotOlderThan", "labelSelector=a%3Db",
@@ -43,18 +52,29 @@ QUERIES = (
     "pretty=1", "timeoutSeconds=x", "sendInitialEvents=true", "%00=%ff", "a=b&a=c", "&&&===",
 )  # fmt: skip
 ACCEPTS = (
-    "application/json", "*/*", "application/yaml", PROTOBUF, "application/json;as=Table;v=v1;g=meta.k8s.io", "text/html", ";;;", "",
-    "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", f"{PROTOBUF},application/json",
-)  # fmt: skip
+    "application/json",
+    "*/*",
+    "application/yaml",
+    PROTOBUF,
+    "application/json;as=Table;v=v1;g=meta.k8s.io",
+    "text/html",
+    ";;;",
+    "",
+    "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+    f"{PROTOBUF},application/json",
+)
 HEADERS = (
     ("Accept-Encoding", "gzip"), ("If-None-Match", '"x"'), ("Authorization", "Bearer nonsense"), ("Authorization", "Basic !!"),
     ("Impersonate-User", "somebody"), ("Impersonate-Group", "nobody"), ("Impersonate-Extra-%zz", "x"), ("User-Agent", ""),
     ("User-Agent", "x" * 5000), ("Expect", "100-continue"), ("X-Forwarded-For", "é"), ("Content-Encoding", "gzip"), ("Range", "bytes=0-1"),
 )  # fmt: skip
 WORDED_AS_500 = (
-    b"resourceVersion should not be set", b"target.name: Required value", b"failed to create typed patch object", b"fieldmanager",
+    b"resourceVersion should not be set",
+    b"target.name: Required value",
+    b"failed to create typed patch object",
+    b"fieldmanager",
     b"does not exist",
-)  # fmt: skip
+)
 """Refusals to which Kubernetes itself gives the code 500."""
 
 
@@ -67,11 +87,17 @@ class Source:
 
     @staticmethod
     def sample(kind: Kind) -> dict[str, Any]:
-        """A good object of the kind; for kinds that are only asked about (reviews) an almost empty one."""
+        """A good object of the kind; for kinds that are only asked about (reviews) an almost empty
+        one."""
         try:
             return body(kind.group, kind.kind, "fuzz")
         except (KeyError, LookupError):
-            return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "fuzz-0"}, "spec": {}}
+            return {
+                "apiVersion": kind.api_version,
+                "kind": kind.kind,
+                "metadata": {"name": "fuzz-0"},
+                "spec": {},
+            }
 
     def path(self, kind: Kind) -> str:
         choose = self.random
@@ -82,7 +108,9 @@ class Source:
         if choose.random() < 0.75:
             path += f"/{choose.choice(NAMES) if choose.random() < 0.95 else choose.choice(('%2e%2e', 'UPPER', '%00', 'x' * 300, 'a%2Fb'))}"
             if choose.random() < 0.25:
-                subresource = choose.choice((*kind.subresources, "status", "scale", "nothing", "status/status"))
+                subresource = choose.choice(
+                    (*kind.subresources, "status", "scale", "nothing", "status/status")
+                )
                 path += f"/{subresource}"
         if choose.random() < 0.4:
             path += "?" + "&".join(choose.choices(QUERIES, k=choose.randrange(1, 4)))
@@ -135,7 +163,11 @@ class Source:
             text = json.dumps(tree).encode()
         if choose.random() < 0.1:
             at = choose.randrange(len(text))
-            text = text[:at] + choose.randbytes(1) + text[at + 1 :] if choose.random() < 0.5 else text[:at]
+            text = (
+                text[:at] + choose.randbytes(1) + text[at + 1 :]
+                if choose.random() < 0.5
+                else text[:at]
+            )
         return text, content_type
 
     def request(self) -> tuple[str, str, bytes, dict[str, str]]:
@@ -151,13 +183,19 @@ class Source:
         if method in ("POST", "PUT", "PATCH") or choose.random() < 0.1:
             content, headers["Content-Type"] = self.encoded(kind, self.changed(kind))
         if method == "PATCH":
-            headers["Content-Type"] = choose.choice((MERGE, MERGE, STRATEGIC, STRATEGIC, JSON_PATCH, APPLY, APPLY))
+            headers["Content-Type"] = choose.choice(
+                (MERGE, MERGE, STRATEGIC, STRATEGIC, JSON_PATCH, APPLY, APPLY)
+            )
             if headers["Content-Type"] == APPLY and choose.random() < 0.9:
                 path += ("&" if "?" in path else "?") + "fieldManager=fuzz"
             if headers["Content-Type"] == JSON_PATCH:
-                content = json.dumps([self.operation() for _ in range(choose.randrange(1, 4))]).encode()
+                content = json.dumps(
+                    [self.operation() for _ in range(choose.randrange(1, 4))]
+                ).encode()
         if choose.random() < 0.1:
-            headers["Content-Type"] = choose.choice(("application/json; charset=utf-8", "text/plain", "application/cbor", ";", ""))
+            headers["Content-Type"] = choose.choice(
+                ("application/json; charset=utf-8", "text/plain", "application/cbor", ";", "")
+            )
         if choose.random() < 0.4:
             headers["Accept"] = choose.choice(ACCEPTS)
         if choose.random() < 0.1:
@@ -167,10 +205,26 @@ class Source:
 
     def operation(self) -> dict[str, Any]:
         choose = self.random
-        known = ("metadata", "labels", "spec", "containers", "0", "-", "~1", "data", "name", "status")
+        known = (
+            "metadata",
+            "labels",
+            "spec",
+            "containers",
+            "0",
+            "-",
+            "~1",
+            "data",
+            "name",
+            "status",
+        )
         words = choose.choices(known, k=choose.randrange(1, 5))
         named = choose.choice(("add", "remove", "replace", "move", "copy", "test"))
-        return {"op": named, "path": "/" + "/".join(words), "from": "/metadata", "value": junk(choose)}
+        return {
+            "op": named,
+            "path": "/" + "/".join(words),
+            "from": "/metadata",
+            "value": junk(choose),
+        }
 
 
 class Bombardment:
@@ -196,9 +250,19 @@ class Bombardment:
                 continue
             seconds = time.monotonic() - began
             self.statuses[answer.status] = self.statuses.get(answer.status, 0) + 1
-            beyond = "/proxy" in path and answer.status in (501, 502, 503)  # what stands behind the proxy is not there
-            if answer.status >= 500 and not beyond and not any(text in answer.body for text in WORDED_AS_500):
-                self.found.append(f"{method} {path} {headers} {content!r} -> {answer.status} {answer.body[:400]!r}")
+            beyond = "/proxy" in path and answer.status in (
+                501,
+                502,
+                503,
+            )  # what stands behind the proxy is not there
+            if (
+                answer.status >= 500
+                and not beyond
+                and not any(text in answer.body for text in WORDED_AS_500)
+            ):
+                self.found.append(
+                    f"{method} {path} {headers} {content!r} -> {answer.status} {answer.body[:400]!r}"
+                )
             if seconds > 30:
                 self.found.append(f"{method} {path} {headers} {content!r} took {seconds:.1f} s")
 
@@ -213,7 +277,9 @@ def test_random_requests_are_answered_sensibly(tmp_path: Path) -> None:
         bombardment.run(4000)
         assert bombardment.found == []
         assert "Traceback" not in server.log.read_text()
-        assert bombardment.statuses[200] > 100 and bombardment.statuses[201] > 50, "too little gets past the first check"
+        assert bombardment.statuses[200] > 100 and bombardment.statuses[201] > 50, (
+            "too little gets past the first check"
+        )
 
 
 @pytest.mark.slow(seconds=90)
@@ -227,5 +293,7 @@ def test_a_hundred_thousand_random_requests(tmp_path: Path) -> None:
             sizes.append(bombardment.resident())
         assert bombardment.found == []
         assert "Traceback" not in server.log.read_text()
-        print(f"answers by status: {dict(sorted(bombardment.statuses.items()))}; resident after each 10,000, in MB: {[*map(round, sizes)]}")
+        print(
+            f"answers by status: {dict(sorted(bombardment.statuses.items()))}; resident after each 10,000, in MB: {[*map(round, sizes)]}"
+        )
         assert sizes[-1] - sizes[4] < 20, f"memory grows: {sizes} MB"

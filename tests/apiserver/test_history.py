@@ -1,4 +1,5 @@
-"""A watch that comes back late finds all that it missed, and the server does not keep the past in memory."""
+"""A watch that comes back late finds all that it missed, and the server does not keep the past in
+memory."""
 
 from __future__ import annotations
 
@@ -18,23 +19,33 @@ def number(page: str, name: str) -> int:
 
 
 def test_fifty_megabytes_of_past_are_told_in_order(http: Http) -> None:
-    first = http.post(CONFIG_MAPS, config_map("long", data={"n": "0", "ballast": "x" * SIZE})).tree["metadata"]["resourceVersion"]
+    first = http.post(CONFIG_MAPS, config_map("long", data={"n": "0", "ballast": "x" * SIZE})).tree[
+        "metadata"
+    ]["resourceVersion"]
     for count in range(1, WRITES + 1):
         assert http.patch(f"{CONFIG_MAPS}/long", {"data": {"n": str(count)}}, MERGE).status == 200
     page = http.get("/metrics").body.decode()
     assert number(page, "hekla_store_history_bytes") < 5 * 1024 * 1024
-    with http.watch(f"{CONFIG_MAPS}?watch=1&resourceVersion={first}&fieldSelector=metadata.name=long") as watched:
+    with http.watch(
+        f"{CONFIG_MAPS}?watch=1&resourceVersion={first}&fieldSelector=metadata.name=long"
+    ) as watched:
         told = [watched.next()["object"]["data"]["n"] for _ in range(WRITES)]
     assert told == [str(count) for count in range(1, WRITES + 1)]
-    old = http.get(f"{CONFIG_MAPS}?resourceVersion={first}&resourceVersionMatch=Exact&fieldSelector=metadata.name=long").tree["items"]
+    old = http.get(
+        f"{CONFIG_MAPS}?resourceVersion={first}&resourceVersionMatch=Exact&fieldSelector=metadata.name=long"
+    ).tree["items"]
     assert [item["data"]["n"] for item in old] == ["0"]
 
 
 def test_a_deleted_object_is_told_with_its_last_state(http: Http) -> None:
-    version = http.post(CONFIG_MAPS, config_map("gone", metadata={"labels": {"which": "gone"}})).tree["metadata"]["resourceVersion"]
+    version = http.post(
+        CONFIG_MAPS, config_map("gone", metadata={"labels": {"which": "gone"}})
+    ).tree["metadata"]["resourceVersion"]
     http.patch(f"{CONFIG_MAPS}/gone", {"metadata": {"labels": {"which": "other"}}}, MERGE)
     http.delete(f"{CONFIG_MAPS}/gone")
-    with http.watch(f"{CONFIG_MAPS}?watch=1&resourceVersion={version}&labelSelector=which=gone") as watched:
+    with http.watch(
+        f"{CONFIG_MAPS}?watch=1&resourceVersion={version}&labelSelector=which=gone"
+    ) as watched:
         event = watched.next()
     assert event["type"] == "DELETED" and event["object"]["metadata"]["labels"] == {"which": "gone"}
 
@@ -42,7 +53,9 @@ def test_a_deleted_object_is_told_with_its_last_state(http: Http) -> None:
 def test_a_shelf_gives_back_what_was_put(tmp_path: Path) -> None:
     shelf = PastVersions(tmp_path)
     pieces = [bytes([n % 251]) * (n + 1) for n in range(300)]
-    places = [place for start in range(0, 300, 50) for place in shelf.put(pieces[start : start + 50])]
+    places = [
+        place for start in range(0, 300, 50) for place in shelf.put(pieces[start : start + 50])
+    ]
     assert [shelf.take(place) for place in places] == pieces
     assert list(tmp_path.iterdir()) == []  # its files have no names
     shelf.close()

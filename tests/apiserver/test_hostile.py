@@ -1,4 +1,5 @@
-"""Bodies, headers and paths that nobody should send: a clear refusal each time, never a 5xx, never a hang (issue: ten thousand)."""
+"""Bodies, headers and paths that nobody should send: a clear refusal each time, never a 5xx, never
+a hang (issue: ten thousand)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,16 @@ from typing import Any
 
 import pytest
 
-from tests.apiserver.http import CONFIG_MAPS, JSON_PATCH, MERGE, PODS, STRATEGIC, Http, config_map, pod
+from tests.apiserver.http import (
+    CONFIG_MAPS,
+    JSON_PATCH,
+    MERGE,
+    PODS,
+    STRATEGIC,
+    Http,
+    config_map,
+    pod,
+)
 from tests.apiserver_process import ApiServerProcess
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -35,10 +45,31 @@ def junk(random: random.Random, depth: int = 0) -> Any:
     """A random JSON value in which real field names occur."""
     choice = random.randrange(14 if depth < 5 else 9)
     if choice < 9:
-        return random.choice([
-            None, True, False, 0, -1, 2**70, 1.5, "", "a", "x" * 300, "1.5.5", "1Gi", "é\u0000", "Pod", [], {}, "default", -(2**63), 1e308,
-            "\ud83d\ude00", "2026-01-01T00:00:00Z",
-        ])  # fmt: skip
+        return random.choice(
+            [
+                None,
+                True,
+                False,
+                0,
+                -1,
+                2**70,
+                1.5,
+                "",
+                "a",
+                "x" * 300,
+                "1.5.5",
+                "1Gi",
+                "é\u0000",
+                "Pod",
+                [],
+                {},
+                "default",
+                -(2**63),
+                1e308,
+                "\ud83d\ude00",
+                "2026-01-01T00:00:00Z",
+            ]
+        )
     if choice < 11:
         return [junk(random, depth + 1) for _ in range(random.randrange(4))]
     return {random.choice(KEYS): junk(random, depth + 1) for _ in range(random.randrange(6))}
@@ -50,7 +81,11 @@ def shaped(random: random.Random) -> Any:
     if not isinstance(tree, dict):
         tree = {"spec": tree}
     if random.random() < 0.8:
-        name = "".join(random.choices(string.ascii_lowercase, k=8)) if random.random() < 0.8 else junk(random)
+        name = (
+            "".join(random.choices(string.ascii_lowercase, k=8))
+            if random.random() < 0.8
+            else junk(random)
+        )
         tree["metadata"] = {"name": name, random.choice(KEYS): junk(random)}
     return tree
 
@@ -74,8 +109,14 @@ def one(http: Http, random: random.Random) -> tuple[int, str, bytes]:
     """Sends one hostile request; gives the status and what was sent."""
     path = random.choice(PATHS)
     method = random.choice(["POST", "POST", "POST", "PUT", "PATCH", "DELETE"])
-    content_type = random.choice(["application/json", "application/json", "application/yaml", PROTOBUF])
-    if method in ("PUT", "PATCH", "DELETE") and "/victim/" not in path and not path.endswith("token"):
+    content_type = random.choice(
+        ["application/json", "application/json", "application/yaml", PROTOBUF]
+    )
+    if (
+        method in ("PUT", "PATCH", "DELETE")
+        and "/victim/" not in path
+        and not path.endswith("token")
+    ):
         path = f"{PODS}/victim" if random.random() < 0.5 else f"{CONFIG_MAPS}/victim"
     if method == "PATCH":
         content_type = random.choice([JSON_PATCH, MERGE, STRATEGIC])
@@ -83,7 +124,10 @@ def one(http: Http, random: random.Random) -> tuple[int, str, bytes]:
         path += random.choice(["?dryRun=All", "?dryRun=All&gracePeriodSeconds=x"])
     body = json.dumps(shaped(random)).encode() if random.random() < 0.6 else broken_bytes(random)
     if method == "PATCH" and content_type == JSON_PATCH and random.random() < 0.7:
-        operation = {"op": random.choice(["add", "remove", "replace", "move", "copy", "test", "zz"]), "path": f"/{random.choice(KEYS)}/0"}
+        operation = {
+            "op": random.choice(["add", "remove", "replace", "move", "copy", "test", "zz"]),
+            "path": f"/{random.choice(KEYS)}/0",
+        }
         body = json.dumps([{**operation, "value": junk(random), "from": "/metadata"}]).encode()
     mode = random.choice(["", "Strict", "Warn", "Ignore"])
     if mode and method != "DELETE":
@@ -100,8 +144,13 @@ def bombard(server: ApiServerProcess, seed: int, count: int) -> list[str]:
     found = []
     for number in range(count):
         status, what, body = one(http, source)
-        # "resourceVersion should not be set", an empty binding target: refusals that Kubernetes itself words as 500
-        if status >= 500 and b"resourceVersion should not be set" not in body and b"target.name: Required value" not in body:
+        # "resourceVersion should not be set", an empty binding target: refusals that Kubernetes
+        # itself words as 500
+        if (
+            status >= 500
+            and b"resourceVersion should not be set" not in body
+            and b"target.name: Required value" not in body
+        ):
             found.append(f"#{number} {what} {body!r} -> {status}")
     return found
 
@@ -121,8 +170,14 @@ def test_ten_thousand_random_bodies(apiserver: ApiServerProcess, seed: int) -> N
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
 def test_deep_nesting(http: Http, method: str) -> None:
     http.post(CONFIG_MAPS, config_map("deep"))
-    path, content_type = (CONFIG_MAPS, "application/json") if method == "POST" else (f"{CONFIG_MAPS}/deep", MERGE)
-    for body in (b'{"data":' * 20000, b"[" * 200000, b'{"metadata":' + b'{"a":' * 5000 + b"1" + b"}" * 5001):
+    path, content_type = (
+        (CONFIG_MAPS, "application/json") if method == "POST" else (f"{CONFIG_MAPS}/deep", MERGE)
+    )
+    for body in (
+        b'{"data":' * 20000,
+        b"[" * 200000,
+        b'{"metadata":' + b'{"a":' * 5000 + b"1" + b"}" * 5001,
+    ):
         assert 400 <= http.request(method, path, body, Content_Type=content_type).status < 500
 
 
@@ -136,7 +191,9 @@ def raw(server: ApiServerProcess, data: bytes, timeout: float = 60.0) -> bytes:
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(timeout)
         sock.connect(str(server.socket))
-        with contextlib.suppress(ConnectionError):  # a server may end what it has refused before all of it is sent
+        with contextlib.suppress(
+            ConnectionError
+        ):  # a server may end what it has refused before all of it is sent
             sock.sendall(data)
         answer = b""
         try:
@@ -150,7 +207,12 @@ def raw(server: ApiServerProcess, data: bytes, timeout: float = 60.0) -> bytes:
 
 
 def test_what_is_not_http(shared_apiserver: ApiServerProcess) -> None:
-    for data in (b"\x16\x03\x01\x02\x00\x01\x00", b"GET\r\n\r\n", b"nonsense\r\n\r\n" * 10, b"GET / HTTP/9.9\r\n\r\n"):
+    for data in (
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        b"GET\r\n\r\n",
+        b"nonsense\r\n\r\n" * 10,
+        b"GET / HTTP/9.9\r\n\r\n",
+    ):
         assert raw(shared_apiserver, data).startswith(b"HTTP/1.1 400"), data
 
 
@@ -182,17 +244,24 @@ def test_chunked_bodies(shared_apiserver: ApiServerProcess) -> None:
     body = json.dumps(config_map("chunked", data={"a": "b" * 100})).encode()
     parts = [body[at : at + 7] for at in range(0, len(body), 7)]
     assert raw(shared_apiserver, chunked(parts, CONFIG_MAPS)).startswith(b"HTTP/1.1 201")
-    assert raw(shared_apiserver, chunked([b"x" * 65536] * 64, CONFIG_MAPS)).startswith(b"HTTP/1.1 413")
+    assert raw(shared_apiserver, chunked([b"x" * 65536] * 64, CONFIG_MAPS)).startswith(
+        b"HTTP/1.1 413"
+    )
 
 
-def test_a_body_over_the_limit_is_refused_before_it_comes(shared_apiserver: ApiServerProcess) -> None:
+def test_a_body_over_the_limit_is_refused_before_it_comes(
+    shared_apiserver: ApiServerProcess,
+) -> None:
     head = f"POST {CONFIG_MAPS} HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n".encode()
     assert raw(shared_apiserver, head).startswith(b"HTTP/1.1 413")
 
 
 def test_pipelined_requests_are_answered_in_order(shared_apiserver: ApiServerProcess) -> None:
     count = 200
-    data = b"".join(f"GET /api/v1/namespaces/default/pods/p{number} HTTP/1.1\r\nHost: x\r\n\r\n".encode() for number in range(count))
+    data = b"".join(
+        f"GET /api/v1/namespaces/default/pods/p{number} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+        for number in range(count)
+    )
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(60)
         sock.connect(str(shared_apiserver.socket))

@@ -27,8 +27,15 @@ class Client:
 
     async def answer(self) -> tuple[str, dict[str, str], bytes]:
         head = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
-        return head[0], headers, await self.reader.readexactly(int(headers.get("content-length", 0)))
+        headers = {
+            name.lower(): value
+            for name, _, value in (line.partition(": ") for line in head[1:] if line)
+        }
+        return (
+            head[0],
+            headers,
+            await self.reader.readexactly(int(headers.get("content-length", 0))),
+        )
 
 
 @pytest.fixture
@@ -61,7 +68,9 @@ async def test_one_connection_many_requests(listen: Listen) -> None:
         return Response(200, b"yes", "text/plain", {"X": "1\n2"})
 
     client = await listen(handler)
-    status, headers, body = await client.ask("POST /a%20b?a=1&a=2 HTTP/1.1\nContent-Length: 2\n\nhi")
+    status, headers, body = await client.ask(
+        "POST /a%20b?a=1&a=2 HTTP/1.1\nContent-Length: 2\n\nhi"
+    )
     assert (status, headers["x"], body) == ("HTTP/1.1 200 OK", "2", b"yes")
     await client.ask("GET http://host/c HTTP/1.1\n\n")
     assert seen == [("POST", "/a b", "1", b"hi"), ("GET", "/c", "", b"")]

@@ -15,7 +15,9 @@ from tests.apiserver_process import ApiServerProcess
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
-def bearer(server: ApiServerProcess, token: str, method: str, path: str, body: Any = None) -> Answer:
+def bearer(
+    server: ApiServerProcess, token: str, method: str, path: str, body: Any = None
+) -> Answer:
     connection = server.https(certificate=False)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     connection.request(method, path, json.dumps(body) if body is not None else None, headers)
@@ -28,7 +30,10 @@ def bearer(server: ApiServerProcess, token: str, method: str, path: str, body: A
 @pytest.fixture
 def token(http: Http) -> str:
     http.post("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "robot"}})
-    answer = http.post("/api/v1/namespaces/default/serviceaccounts/robot/token", {"spec": {"expirationSeconds": 600}})
+    answer = http.post(
+        "/api/v1/namespaces/default/serviceaccounts/robot/token",
+        {"spec": {"expirationSeconds": 600}},
+    )
     assert answer.status == 201, answer
     return str(answer.tree["status"]["token"])
 
@@ -45,7 +50,10 @@ def test_nobody_sees_nothing(shared_apiserver: ApiServerProcess) -> None:
     assert answer.message == (
         'configmaps is forbidden: User "system:anonymous" cannot list resource "configmaps" in API group "" in the namespace "default"'
     )
-    assert bearer(shared_apiserver, "", "GET", "/metrics").message == 'forbidden: User "system:anonymous" cannot get path "/metrics"'
+    assert (
+        bearer(shared_apiserver, "", "GET", "/metrics").message
+        == 'forbidden: User "system:anonymous" cannot get path "/metrics"'
+    )
     assert bearer(shared_apiserver, "", "GET", "/version").status == 200
     answer = bearer(shared_apiserver, "wrong", "GET", "/version")
     assert (answer.status, answer.message) == (401, "Unauthorized")
@@ -59,13 +67,21 @@ def test_service_account_tokens(shared_apiserver: ApiServerProcess, http: Http, 
     user = answer.tree["status"]["userInfo"]
     assert user["username"] == "system:serviceaccount:default:robot"
     assert "system:serviceaccounts:default" in user["groups"]
-    review = http.post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": token}}).tree["status"]
+    review = http.post(
+        "/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": token}}
+    ).tree["status"]
     assert review["authenticated"] is True
     http.delete("/api/v1/namespaces/default/serviceaccounts/robot")
     assert bearer(shared_apiserver, token, "POST", path, {}).status == 401
     http.post("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "robot"}})
-    short = http.post("/api/v1/namespaces/default/serviceaccounts/robot/token", {"spec": {"expirationSeconds": 60}})
-    assert (short.status, "may not specify a duration less than 10 minutes" in short.message) == (422, True)
+    short = http.post(
+        "/api/v1/namespaces/default/serviceaccounts/robot/token",
+        {"spec": {"expirationSeconds": 60}},
+    )
+    assert (short.status, "may not specify a duration less than 10 minutes" in short.message) == (
+        422,
+        True,
+    )
 
 
 @pytest.mark.scenario("local-cluster", 104)
@@ -75,9 +91,10 @@ def test_roles(shared_apiserver: ApiServerProcess, http: Http, token: str) -> No
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]
     http.post(f"{RBAC}/namespaces/default/roles", {"metadata": {"name": "reader"}, "rules": rules})
     binding = {
-        "metadata": {"name": "reader"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
+        "metadata": {"name": "reader"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
         "subjects": [{"kind": "ServiceAccount", "name": "robot", "namespace": "default"}],
-    }  # fmt: skip
+    }
     assert http.post(f"{RBAC}/namespaces/default/rolebindings", binding).status == 201
     assert bearer(shared_apiserver, token, "GET", PODS).status == 200
     answer = bearer(shared_apiserver, token, "GET", "/api/v1/namespaces/kube-system/pods/x")
@@ -87,16 +104,22 @@ def test_roles(shared_apiserver: ApiServerProcess, http: Http, token: str) -> No
     )
     attributes = {"verb": "list", "resource": "pods", "namespace": "default"}
     spec = {"user": "system:serviceaccount:default:robot", "resourceAttributes": attributes}
-    status = http.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": spec}).tree["status"]
+    status = http.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": spec}).tree[
+        "status"
+    ]
     assert status["allowed"] is True
-    assert status["reason"].startswith('RBAC: allowed by RoleBinding "reader/default" of Role "reader" to ServiceAccount "robot/default"')
+    assert status["reason"].startswith(
+        'RBAC: allowed by RoleBinding "reader/default" of Role "reader" to ServiceAccount "robot/default"'
+    )
 
 
 @pytest.mark.scenario("local-cluster", 105)
 def test_aggregated_roles(http: Http) -> None:
     label = {"rbac.authorization.k8s.io/aggregate-to-view": "true"}
     rules = [{"apiGroups": ["ex.com"], "resources": ["widgets"], "verbs": ["get"]}]
-    http.post(f"{RBAC}/clusterroles", {"metadata": {"name": "widgets", "labels": label}, "rules": rules})
+    http.post(
+        f"{RBAC}/clusterroles", {"metadata": {"name": "widgets", "labels": label}, "rules": rules}
+    )
     binding = {
         "metadata": {"name": "alice"},
         "roleRef": {"kind": "ClusterRole", "name": "view"},
@@ -125,7 +148,12 @@ def test_static_tokens(tmp_path: Path) -> None:
 
 
 def test_credentials_are_private(shared_apiserver: ApiServerProcess) -> None:
-    for path in (shared_apiserver.kubeconfig, *shared_apiserver.pki.iterdir(), shared_apiserver.data / "state.db", shared_apiserver.socket):
+    for path in (
+        shared_apiserver.kubeconfig,
+        *shared_apiserver.pki.iterdir(),
+        shared_apiserver.data / "state.db",
+        shared_apiserver.socket,
+    ):
         assert path.stat().st_mode & 0o077 == 0, path
 
 

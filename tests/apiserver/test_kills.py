@@ -1,7 +1,9 @@
-"""kill -9 under load, again and again: what was answered is there, versions grow, watchers lose nothing and hear nothing twice.
+"""kill -9 under load, again and again: what was answered is there, versions grow, watchers lose
+nothing and hear nothing twice.
 
-Writers work at 1,000 writes a second in all (creates, updates, deletes of config maps); each knows what it was answered, and the
-one write whose answer a kill took from it: that one may or may not have happened.
+Writers work at 1,000 writes a second in all (creates, updates, deletes of config maps); each knows
+what it was answered, and the one write whose answer a kill took from it: that one may or may not
+have happened.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ Lost = (OSError, EOFError, ConnectionError, asyncio.TimeoutError)
 
 
 class Writer:
-    """Writes its own objects one at a time.  `states` has, for each name, every content that it may have now."""
+    """Writes its own objects one at a time.  `states` has, for each name, every content that it may
+    have now."""
 
     def __init__(self, number: int, seed: int) -> None:
         self.number = number
@@ -71,7 +74,9 @@ class Writer:
         self.answered += 1
         if method != "DELETE":
             version = int(answer.body.partition(b'"resourceVersion":"')[2].partition(b'"')[0])
-            assert version > self.newest, f"{name} was answered version {version} after {self.newest}"
+            assert version > self.newest, (
+                f"{name} was answered version {version} after {self.newest}"
+            )
             self.newest = version
 
     def settle(self, found: dict[str, str]) -> list[str]:
@@ -87,7 +92,8 @@ class Writer:
 
 
 class Watcher:
-    """Keeps a copy by list and watch, as an informer does, and notes whatever an informer must not see."""
+    """Keeps a copy by list and watch, as an informer does, and notes whatever an informer must not
+    see."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -111,22 +117,32 @@ class Watcher:
     async def list(self, client: Client) -> None:
         listing = await client.list(KIND, "default")
         if int(listing.resource_version) < self.version:
-            self.wrong.append(f"a list of version {listing.resource_version} after an event of {self.version}")
+            self.wrong.append(
+                f"a list of version {listing.resource_version} after an event of {self.version}"
+            )
         self.version = int(listing.resource_version)
-        self.copy = {item["metadata"]["name"]: item["data"]["n"] for item in listing.items if "data" in item}
+        self.copy = {
+            item["metadata"]["name"]: item["data"]["n"] for item in listing.items if "data" in item
+        }
         self.listed += 1
 
     async def follow(self, client: Client) -> None:
         opened = False
-        async for event in client.watch(KIND, "default", resource_version=str(self.version), bookmarks=False):
+        async for event in client.watch(
+            KIND, "default", resource_version=str(self.version), bookmarks=False
+        ):
             self.resumed += not opened
             opened = True
             tree = event.object
             version, name = int(tree["metadata"]["resourceVersion"]), tree["metadata"]["name"]
             if version <= self.version:
-                self.wrong.append(f"{event.type} of {name} with version {version} after {self.version}")
+                self.wrong.append(
+                    f"{event.type} of {name} with version {version} after {self.version}"
+                )
             if (event.type == "ADDED") == (name in self.copy):
-                self.wrong.append(f"{event.type} of {name}, which was {'there' if name in self.copy else 'not there'}")
+                self.wrong.append(
+                    f"{event.type} of {name}, which was {'there' if name in self.copy else 'not there'}"
+                )
             self.version = version
             if event.type == "DELETED":
                 self.copy.pop(name, None)
@@ -134,8 +150,11 @@ class Watcher:
                 self.copy[name] = tree["data"]["n"]
 
 
-async def under_load(server: ApiServerProcess, writers: list[Writer], serial: int, seconds: float) -> int:
-    """All writers together at RATE until the server is killed after `seconds` and some answers.  Returns the next serial number."""
+async def under_load(
+    server: ApiServerProcess, writers: list[Writer], serial: int, seconds: float
+) -> int:
+    """All writers together at RATE until the server is killed after `seconds` and some answers.
+    Returns the next serial number."""
     async with Client(config.load(str(server.internal_kubeconfig)), pool=WRITERS) as client:
         began = time.monotonic()
         turn = iter(range(serial, serial + 10_000_000))
@@ -150,7 +169,9 @@ async def under_load(server: ApiServerProcess, writers: list[Writer], serial: in
         tasks = [asyncio.create_task(work(writer)) for writer in writers]
         answered = sum(writer.answered for writer in writers)
         await asyncio.sleep(seconds)
-        while sum(writer.answered for writer in writers) <= answered + ANSWERS and not all(task.done() for task in tasks):
+        while sum(writer.answered for writer in writers) <= answered + ANSWERS and not all(
+            task.done() for task in tasks
+        ):
             await asyncio.sleep(0.005)
         server.kill()
         await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE)
@@ -159,7 +180,11 @@ async def under_load(server: ApiServerProcess, writers: list[Writer], serial: in
 
 async def current(client: Client) -> tuple[int, dict[str, str]]:
     listing = await client.list(KIND, "default")
-    found = {item["metadata"]["name"]: item["data"]["n"] for item in listing.items if item["metadata"]["name"].startswith("w")}
+    found = {
+        item["metadata"]["name"]: item["data"]["n"]
+        for item in listing.items
+        if item["metadata"]["name"].startswith("w")
+    }
     return int(listing.resource_version), found
 
 
@@ -169,7 +194,9 @@ async def caught_up(watchers: list[Watcher], found: dict[str, str]) -> None:
         while {name: n for name, n in watcher.copy.items() if name.startswith("w")} != found:
             if time.monotonic() > deadline:
                 missing = sorted(found.items() - watcher.copy.items())[:5]
-                raise AssertionError(f"{watcher.name} has not caught up within {PATIENCE:.0f} s; it lacks {missing}")
+                raise AssertionError(
+                    f"{watcher.name} has not caught up within {PATIENCE:.0f} s; it lacks {missing}"
+                )
             await asyncio.sleep(0.005)
 
 
@@ -190,7 +217,9 @@ async def kills(directory: Path, rounds: int, seed: int) -> tuple[int, list[Watc
                 wrong = [text for writer in writers for text in writer.settle(found)]
                 assert not wrong, f"after kill {round_number}: {wrong}"
                 newest = max(newest, *(writer.newest for writer in writers))
-                assert version >= newest, f"after kill {round_number} the version is {version}, {newest} was answered before"
+                assert version >= newest, (
+                    f"after kill {round_number} the version is {version}, {newest} was answered before"
+                )
                 for writer in writers:
                     writer.newest = version
                 await caught_up(watchers, found)
@@ -214,5 +243,7 @@ async def test_kills_under_load_lose_nothing(tmp_path: Path) -> None:
 @pytest.mark.timeout(900)
 async def test_two_hundred_kills_under_load_lose_nothing(tmp_path: Path) -> None:
     answered, watchers = await kills(tmp_path, 200, seed=2)
-    print(f"{answered} writes answered; watches resumed and lists: {[(watcher.resumed, watcher.listed) for watcher in watchers]}")
+    print(
+        f"{answered} writes answered; watches resumed and lists: {[(watcher.resumed, watcher.listed) for watcher in watchers]}"
+    )
     assert answered > 200 * ANSWERS

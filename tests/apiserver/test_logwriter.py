@@ -1,4 +1,5 @@
-"""The log in front of the database: what is whole is kept, what is torn was answered to nobody, what is damaged is not served."""
+"""The log in front of the database: what is whole is kept, what is torn was answered to nobody,
+what is damaged is not served."""
 
 from __future__ import annotations
 
@@ -22,7 +23,19 @@ from hypothesis import strategies as st
 from hekla.local.apiserver.storage import database, logfile, recovery
 from hekla.local.apiserver.storage.database import DATABASE, digest_of, settle, writable
 from hekla.local.apiserver.storage.journal import Journal, StorageError
-from hekla.local.apiserver.storage.logfile import BEGINNING, COUNTER, LOG, Heading, LogReader, Record, beginning, frame, logs, path_of, seal
+from hekla.local.apiserver.storage.logfile import (
+    BEGINNING,
+    COUNTER,
+    LOG,
+    Heading,
+    LogReader,
+    Record,
+    beginning,
+    frame,
+    logs,
+    path_of,
+    seal,
+)
 from hekla.local.apiserver.storage.store import Store
 from tests.apiserver.damage import Disk, History, start
 from tests.apiserver.http import CONFIG_MAPS, Http, config_map
@@ -44,7 +57,9 @@ def content(heading: Heading, *transactions: list[Record]) -> tuple[bytes, list[
     return written, ends, chain
 
 
-def write(directory: Path, heading: Heading, *transactions: list[Record], sealed: bool = False) -> int:
+def write(
+    directory: Path, heading: Heading, *transactions: list[Record], sealed: bool = False
+) -> int:
     written, _, chain = content(heading, *transactions)
     path_of(directory, heading.number).write_bytes(written + (seal(chain) if sealed else b""))
     return chain
@@ -56,7 +71,13 @@ FIRST = recovery.FIRST
 def test_logs_that_are_left_are_read_in_their_order(tmp_path: Path) -> None:
     """Also from the ninth to the tenth."""
     database.create(tmp_path, [], database.Digest(8, 77, 1))
-    chain = write(tmp_path, Heading(9, 77, 1, False), [row(1, 2, "old"), row(2, 3)], [row(1, 4, "new")], sealed=True)
+    chain = write(
+        tmp_path,
+        Heading(9, 77, 1, False),
+        [row(1, 2, "old"), row(2, 3)],
+        [row(1, 4, "new")],
+        sealed=True,
+    )
     write(tmp_path, Heading(10, chain, 4, False), [Record(2, None, None, 5, None)], [row(3, 6)])
     found, version = start(tmp_path)
     assert version == 6
@@ -82,7 +103,9 @@ def test_a_log_that_was_settled_before_changes_nothing(tmp_path: Path) -> None:
 
 @given(st.integers(min_value=0), st.booleans())
 def test_what_is_torn_at_the_end_of_the_newest_is_left_out(cut: int, zeros: bool) -> None:
-    written, (_, first, end), _ = content(Heading(1, 0, 1, True), [row(1, 2)], [row(2, 3, "y" * 50)])
+    written, (_, first, end), _ = content(
+        Heading(1, 0, 1, True), [row(1, 2)], [row(2, 3, "y" * 50)]
+    )
     keep = first + cut % (end - first)
     left = written[:keep] + bytes(end - keep if zeros else 0)
     with tempfile.TemporaryDirectory() as directory:
@@ -97,7 +120,8 @@ def test_what_is_torn_at_the_end_of_the_newest_is_left_out(cut: int, zeros: bool
 
 @pytest.mark.parametrize("byte", range(BEGINNING, BEGINNING + 40, 3))
 def test_a_changed_byte_of_the_only_write_is_damage(tmp_path: Path, byte: int) -> None:
-    """Its length, too, which then may point past the end; also where nobody knows what was answered."""
+    """Its length, too, which then may point past the end; also where nobody knows what was
+    answered."""
     write(tmp_path, FIRST, [row(1, 2, "a" * 40)])
     log = path_of(tmp_path, 1)
     changed = bytearray(log.read_bytes())
@@ -157,7 +181,9 @@ def test_a_log_goes_when_its_rows_are_in_the_file_itself(disk: Disk) -> None:
     ahead = disk.directory / "state.db-wal"
     assert not ahead.exists() or ahead.stat().st_size == 0
     assert len(logs(disk.directory)) == 1
-    with closing(writable(disk.directory / DATABASE)) as other:  # a reader keeps the write-ahead file
+    with closing(
+        writable(disk.directory / DATABASE)
+    ) as other:  # a reader keeps the write-ahead file
         other.execute("BEGIN")
         other.execute("SELECT COUNT(*) FROM objects").fetchone()
         disk.write(2)
@@ -204,7 +230,10 @@ def test_damage_whose_words_are_no_text_is_damage(tmp_path: Path) -> None:
 
 
 def test_a_log_that_cannot_be_settled_is_kept(disk: Disk) -> None:
-    with closing(writable(disk.directory / DATABASE)) as connection, closing(writable(disk.directory / DATABASE)) as other:
+    with (
+        closing(writable(disk.directory / DATABASE)) as connection,
+        closing(writable(disk.directory / DATABASE)) as other,
+    ):
         other.execute("BEGIN IMMEDIATE")
         connection.execute("PRAGMA busy_timeout=1")
         log = disk.writer.old[0]
@@ -223,7 +252,9 @@ def test_a_log_that_cannot_be_settled_is_kept(disk: Disk) -> None:
 def previous(directory: Path, *settled: Record) -> None:
     with closing(sqlite3.connect(directory / DATABASE, isolation_level=None)) as old:
         old.execute("PRAGMA journal_mode=WAL")
-        old.execute("CREATE TABLE objects (id INTEGER PRIMARY KEY, collection TEXT, key TEXT, version INTEGER NOT NULL, data BLOB)")
+        old.execute(
+            "CREATE TABLE objects (id INTEGER PRIMARY KEY, collection TEXT, key TEXT, version INTEGER NOT NULL, data BLOB)"
+        )
         old.executemany("INSERT INTO objects VALUES (?, ?, ?, ?, ?)", settled)
 
 
@@ -236,13 +267,27 @@ def previous_log(directory: Path, number: int, *transactions: list[Record]) -> P
     return log
 
 
-def test_state_of_the_previous_format_is_stored_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    previous(tmp_path, Record(COUNTER, None, None, 7, b""), row(1, 3), row(2, 7), Record(3, None, None, 5, None))
+def test_state_of_the_previous_format_is_stored_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    previous(
+        tmp_path,
+        Record(COUNTER, None, None, 7, b""),
+        row(1, 3),
+        row(2, 7),
+        Record(3, None, None, 5, None),
+    )
     previous_log(tmp_path, 4, [row(2, 7)])  # settled, and its removal did not last
     previous_log(tmp_path, 5, [row(1, 9, "new")], [row(4, 10)])
     with previous_log(tmp_path, 6, [row(5, 12)]).open("ab") as file:
         file.write(b"\0\0\0\x30torn")
-    wanted = {1: row(1, 9, "new"), 2: row(2, 7), 3: Record(3, None, None, 5, None), 4: row(4, 10), 5: row(5, 12)}
+    wanted = {
+        1: row(1, 9, "new"),
+        2: row(2, 7),
+        3: Record(3, None, None, 5, None),
+        4: row(4, 10),
+        5: row(5, 12),
+    }
     assert start(tmp_path) == (wanted, 12)
     assert f"{tmp_path / 'state.log.6'}: its last 8 bytes are dropped" in caplog.text
     assert start(tmp_path) == (wanted, 12)
@@ -253,7 +298,9 @@ def test_state_of_the_previous_format_is_stored_anew(tmp_path: Path, caplog: pyt
     assert start(tmp_path) == (wanted, 12)
 
 
-def test_a_kill_while_it_is_stored_anew_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_while_it_is_stored_anew_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     previous(tmp_path, Record(COUNTER, None, None, 7, b""), row(1, 3))
     previous_log(tmp_path, 1, [row(2, 8)])
     with monkeypatch.context() as patch:
@@ -273,7 +320,9 @@ def full(*_: object) -> int:
 
 @pytest.mark.parametrize("call", ["write", "fsync"])
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_start_on_a_full_disk_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int) -> None:
+def test_a_start_on_a_full_disk_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int
+) -> None:
     def refuse(*_: object) -> int:
         raise OSError(number, os.strerror(number))
 

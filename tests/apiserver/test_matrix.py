@@ -1,6 +1,8 @@
-"""Every kind, verb and subresource that discovery shows is tried: what is advertised works (local-cluster 1.7).
+"""Every kind, verb and subresource that discovery shows is tried: what is advertised works
+(local-cluster 1.7).
 
-The list of what is tried is read from the server, so a kind that is served tomorrow is tried tomorrow.
+The list of what is tried is read from the server, so a kind that is served tomorrow is tried
+tomorrow.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ PROTOBUF = protobuf.MEDIA_TYPE
 
 def base(kind: Kind) -> str:
     root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
-    return f"{root}/namespaces/default/{kind.plural}" if kind.namespaced else f"{root}/{kind.plural}"
+    return (
+        f"{root}/namespaces/default/{kind.plural}" if kind.namespaced else f"{root}/{kind.plural}"
+    )
 
 
 def enclosed(kind: Kind, tree: dict[str, Any]) -> bytes:
@@ -58,17 +62,25 @@ def test_an_object_lives_through_all_verbs(http: Http, kind: Kind) -> None:
     assert made.tree["metadata"].get("generation") == (1 if kind.strategy.generation else None)
     assert http.post(base(kind), tree).status == 409
     assert http.get(one).tree["metadata"]["name"] == name
-    with http.watch(f"{base(kind)}?watch=1&fieldSelector=metadata.name={name}&resourceVersion={listed.version}") as watched:
+    with http.watch(
+        f"{base(kind)}?watch=1&fieldSelector=metadata.name={name}&resourceVersion={listed.version}"
+    ) as watched:
         assert watched.next()["type"] == "ADDED"
         patched = http.patch(one, {"metadata": {"labels": {"patched": "yes"}}}, MERGE)
-        assert patched.status == 200 and patched.tree["metadata"]["labels"]["patched"] == "yes", patched
+        assert patched.status == 200 and patched.tree["metadata"]["labels"]["patched"] == "yes", (
+            patched
+        )
         while (event := watched.next())["object"]["metadata"]["labels"].get("patched") != "yes":
             pass
         assert event["type"] == "MODIFIED"
-    pointed = http.patch(one, [{"op": "add", "path": "/metadata/annotations", "value": {"a": "b"}}], JSON_PATCH)
+    pointed = http.patch(
+        one, [{"op": "add", "path": "/metadata/annotations", "value": {"a": "b"}}], JSON_PATCH
+    )
     assert pointed.status == 200, pointed
     updated = None
-    while updated is None or updated.status == 409:  # the server writes the status of quotas and definitions meanwhile
+    while (
+        updated is None or updated.status == 409
+    ):  # the server writes the status of quotas and definitions meanwhile
         current = http.get(one).tree
         current["metadata"]["labels"]["updated"] = "yes"
         updated = http.put(one, current)
@@ -76,7 +88,10 @@ def test_an_object_lives_through_all_verbs(http: Http, kind: Kind) -> None:
     chosen = http.get(f"{base(kind)}?labelSelector=updated=yes,app=matrix")
     assert name in chosen.names
     table = http.get(base(kind), Accept="application/json;as=Table;v=v1;g=meta.k8s.io")
-    assert table.tree["kind"] == "Table" and table.tree["columnDefinitions"][0]["name"] in ("Name", "Last Seen"), table
+    assert table.tree["kind"] == "Table" and table.tree["columnDefinitions"][0]["name"] in (
+        "Name",
+        "Last Seen",
+    ), table
     gone = http.delete(one)
     assert gone.status == 200, gone
 
@@ -87,19 +102,26 @@ def emptied(tree: Any, of: type) -> Any:
         return [emptied(item, of) for item in tree]
     if not isinstance(tree, dict):
         return tree
-    within = {name: None if isinstance(value, of) else emptied(value, of) for name, value in tree.items()}
+    within = {
+        name: None if isinstance(value, of) else emptied(value, of) for name, value in tree.items()
+    }
     return {**within, "metadata": tree["metadata"]} if "metadata" in tree else within
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=name_of)
-def test_null_for_lists_and_maps_is_stored_or_refused_and_can_be_patched(http: Http, kind: Kind) -> None:
+def test_null_for_lists_and_maps_is_stored_or_refused_and_can_be_patched(
+    http: Http, kind: Kind
+) -> None:
     for number, of in enumerate((list, dict)):
         tree = body(kind.group, kind.kind, prefix(kind, f"e{number}"))
         one = f"{base(kind)}/{tree['metadata']['name']}"
         for first in (emptied(tree, of), tree):
             made = http.post(base(kind), first)
             assert made.status in (201, 400, 409, 422), made
-            for change in ({"metadata": {"annotations": {"patched": "true"}}}, emptied({**tree, "metadata": {}}, of)):
+            for change in (
+                {"metadata": {"annotations": {"patched": "true"}}},
+                emptied({**tree, "metadata": {}}, of),
+            ):
                 assert http.patch(one, change, MERGE).status in (200, 404, 409, 422), change
             assert http.put(one, emptied(http.get(one).tree, of)).status < 500
             http.delete(one)
@@ -107,7 +129,10 @@ def test_null_for_lists_and_maps_is_stored_or_refused_and_can_be_patched(http: H
 
 @pytest.mark.parametrize("kind", KINDS, ids=name_of)
 def test_a_body_in_protobuf_is_the_same_object(http: Http, kind: Kind) -> None:
-    plain, packed = body(kind.group, kind.kind, prefix(kind, "j")), body(kind.group, kind.kind, prefix(kind, "p"))
+    plain, packed = (
+        body(kind.group, kind.kind, prefix(kind, "j")),
+        body(kind.group, kind.kind, prefix(kind, "p")),
+    )
     plain.pop("stringData", None)
     packed.pop("stringData", None)
     first = http.post(f"{base(kind)}?dryRun=All", plain)
@@ -160,7 +185,13 @@ STATUS: dict[str, dict[str, Any]] = {
     "ResourceQuota": {"used": {"count/nothings.matrix.example.com": "0"}},
     "Service": {
         "conditions": [
-            {"type": "Seen", "status": "True", "reason": "r", "message": "it was seen", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+            {
+                "type": "Seen",
+                "status": "True",
+                "reason": "r",
+                "message": "it was seen",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }
         ]
     },
     "Ingress": {"loadBalancer": {"ingress": [{"ip": "203.0.113.1"}]}},
@@ -168,7 +199,15 @@ STATUS: dict[str, dict[str, Any]] = {
     "ReplicationController": {"observedGeneration": 1},
     "PersistentVolume": {"message": "told by a test", "reason": "Told"},
     "CronJob": {"lastScheduleTime": "2026-01-01T00:00:00Z"},
-    "ResourceClaim": {"allocation": {"devices": {"results": [{"request": "r", "driver": "d.example.com", "pool": "p", "device": "d0"}]}}},
+    "ResourceClaim": {
+        "allocation": {
+            "devices": {
+                "results": [
+                    {"request": "r", "driver": "d.example.com", "pool": "p", "device": "d0"}
+                ]
+            }
+        }
+    },
     "HorizontalPodAutoscaler": {"currentReplicas": 1, "desiredReplicas": 2},
 }
 
@@ -181,8 +220,13 @@ def test_a_collection_is_deleted_by_label(http: Http, kind: Kind) -> None:
         assert http.post(base(kind), tree).status == 201
     gone = http.delete(f"{base(kind)}?labelSelector=collection=yes")
     assert gone.status == 200, gone
-    left = [item["metadata"] for item in http.get(f"{base(kind)}?labelSelector=collection").tree["items"]]
-    assert [metadata["labels"]["collection"] for metadata in left if "deletionTimestamp" not in metadata] == ["no"]
+    left = [
+        item["metadata"]
+        for item in http.get(f"{base(kind)}?labelSelector=collection").tree["items"]
+    ]
+    assert [
+        metadata["labels"]["collection"] for metadata in left if "deletionTimestamp" not in metadata
+    ] == ["no"]
     http.delete(f"{base(kind)}?labelSelector=collection")
 
 
@@ -195,16 +239,27 @@ def test_a_scale_is_read_and_written(http: Http, kind: Kind) -> None:
     assert scale["kind"] == "Scale" and scale["status"]["selector"] == "app=matrix"
     scale["spec"]["replicas"] = 2
     assert http.put(f"{one}/scale", scale).tree["spec"]["replicas"] == 2
-    assert http.patch(f"{one}/scale", {"spec": {"replicas": 1}}, MERGE).tree["spec"]["replicas"] == 1
+    assert (
+        http.patch(f"{one}/scale", {"spec": {"replicas": 1}}, MERGE).tree["spec"]["replicas"] == 1
+    )
     assert http.get(one).tree["spec"]["replicas"] == 1
 
 
 def test_what_discovery_shows_is_what_is_tried(http: Http) -> None:
     shown = set()
-    for path in ["/api/v1", *(f"/apis/{v['groupVersion']}" for g in http.get("/apis").tree["groups"] for v in g["versions"])]:
+    for path in [
+        "/api/v1",
+        *(
+            f"/apis/{v['groupVersion']}"
+            for g in http.get("/apis").tree["groups"]
+            for v in g["versions"]
+        ),
+    ]:
         for entry in http.get(path).tree["resources"]:
             if "/" not in entry["name"] and {"create", "get"} <= set(entry["verbs"]):
-                group, _, version = path.removeprefix("/apis/").removeprefix("/api/").rpartition("/")
+                group, _, version = (
+                    path.removeprefix("/apis/").removeprefix("/api/").rpartition("/")
+                )
                 shown.add(f"{entry['name']}.{group}.{version}")
     built_in = {name for name in shown if "matrix.example.com" not in name}
     assert built_in == set(NAMES)

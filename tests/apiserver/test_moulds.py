@@ -44,10 +44,19 @@ class World:
         self.narrow = 0
         """What was upset that keeps many objects off the short way, to be set right next."""
 
-    async def ask(self, method: str, target: str, body: Any = None, media: str = "application/json", agent: str = "one") -> Any:
+    async def ask(
+        self,
+        method: str,
+        target: str,
+        body: Any = None,
+        media: str = "application/json",
+        agent: str = "one",
+    ) -> Any:
         return await self.inside.ask(method, target, body, media, agent)
 
-    async def must(self, method: str, target: str, body: Any = None, media: str = "application/json") -> Any:
+    async def must(
+        self, method: str, target: str, body: Any = None, media: str = "application/json"
+    ) -> Any:
         code, answer = await self.ask(method, target, body, media)
         assert code in (200, 201), answer
         return answer
@@ -58,29 +67,56 @@ class World:
         headers = {"content-type": "application/json", "user-agent": f"{agent}/1"}
         request = Request("POST", path, query, headers, body, Peer(user_id=os.getuid()))
         answer = await self.inside.answer(request)
-        return answer.status, json.loads(answer.body), (answer.headers or {}).get("Warning"), request.notes
+        return (
+            answer.status,
+            json.loads(answer.body),
+            (answer.headers or {}).get("Warning"),
+            request.notes,
+        )
 
     async def both(self, target: str, tree: Json, agent: str = "one") -> tuple[int, Any]:
         """The same create in both namespaces; shows that it comes to the same."""
         found = []
         for namespace in ("long", "short"):
-            meta = {name: namespace if value == "@" else value for name, value in tree["metadata"].items()}
+            meta = {
+                name: namespace if value == "@" else value
+                for name, value in tree["metadata"].items()
+            }
             body = json.dumps({**tree, "metadata": meta}, separators=(",", ":")).encode()
             code, answer, *said = await self.create(target.format(namespace), body, agent)
             kept: Any = None
             if code == 201 and "generateName" not in meta:
-                kept = (await self.ask("GET", f"{target.format(namespace).partition('?')[0]}/{meta['name']}"))[1]
+                kept = (
+                    await self.ask(
+                        "GET", f"{target.format(namespace).partition('?')[0]}/{meta['name']}"
+                    )
+                )[1]
                 assert kept == answer or "?" in target
                 # The order of fields is part of it.
-                kept = CHANGING.sub("*", MADE_UP.sub("made up", json.dumps(plain_order(kept)).replace(f'"{namespace}"', '"ns"')))
-            found.append((code, MADE_UP.sub("made up", plain(answer, namespace)), kept, json.dumps(said).replace(namespace, "ns")))
+                kept = CHANGING.sub(
+                    "*",
+                    MADE_UP.sub(
+                        "made up", json.dumps(plain_order(kept)).replace(f'"{namespace}"', '"ns"')
+                    ),
+                )
+            found.append(
+                (
+                    code,
+                    MADE_UP.sub("made up", plain(answer, namespace)),
+                    kept,
+                    json.dumps(said).replace(namespace, "ns"),
+                )
+            )
         assert found[0] == found[1], (target, tree)
         return code, answer
 
 
 def plain_order(tree: Any) -> Any:
     """An object without what differs between any two, its fields as they stand."""
-    metadata = {name: "*" if name in ("uid", "creationTimestamp", "resourceVersion") else value for name, value in tree["metadata"].items()}
+    metadata = {
+        name: "*" if name in ("uid", "creationTimestamp", "resourceVersion") else value
+        for name, value in tree["metadata"].items()
+    }
     metadata.pop("managedFields", None)
     return {**tree, "metadata": metadata}
 
@@ -89,7 +125,9 @@ def plain_order(tree: Any) -> Any:
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     inside = Inside(tmp_path)
     server = inside.server
-    server.webhooks.inside = reviewers(server.registry, f"{URL}=hekla.admission.inside:reviewers", int(KUBERNETES_MINOR))
+    server.webhooks.inside = reviewers(
+        server.registry, f"{URL}=hekla.admission.inside:reviewers", int(KUBERNETES_MINOR)
+    )
     await server.start()
     made = World(inside)
     find, short = CreateCache.find, Writer.cast
@@ -106,30 +144,75 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
     monkeypatch.setattr(CreateCache, "find", found)
     monkeypatch.setattr(Writer, "cast", cast)
-    names: Json = {"plural": "things", "kind": "Thing", "singular": "thing", "listKind": "ThingList"}
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": SCHEMA}, "subresources": {"status": {}}}
-    thing: Any = {"metadata": {"name": "things.example.com"}, "spec": {"group": "example.com", "names": names, "scope": "Namespaced",
-             "versions": [version]}}  # fmt: skip
+    names: Json = {
+        "plural": "things",
+        "kind": "Thing",
+        "singular": "thing",
+        "listKind": "ThingList",
+    }
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": SCHEMA},
+        "subresources": {"status": {}},
+    }
+    thing: Any = {
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com",
+            "names": names,
+            "scope": "Namespaced",
+            "versions": [version],
+        },
+    }
     for definition in (*crds.all(), thing):
-        await made.must("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+        await made.must(
+            "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition
+        )
     for namespace in ("long", "short"):
         await made.must("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
     for name in ("default", "other"):
-        tree = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": {}}
+        tree = {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "Queue",
+            "metadata": {"name": name},
+            "spec": {},
+        }
         await made.must("POST", QUEUES, tree)
-        await made.must("PATCH", f"{QUEUES}/{name}/status", {"status": {"state": "Open"}}, "application/merge-patch+json")
-    for path in ("/jobs/mutate", "/jobs/validate", "/podgroups/mutate", "/podgroups/validate", "/pods/validate"):
+        await made.must(
+            "PATCH",
+            f"{QUEUES}/{name}/status",
+            {"status": {"state": "Open"}},
+            "application/merge-patch+json",
+        )
+    for path in (
+        "/jobs/mutate",
+        "/jobs/validate",
+        "/podgroups/mutate",
+        "/podgroups/validate",
+        "/pods/validate",
+    ):
         rule = ADMISSIONS[path]
         kind = kind_of(rule)
         hook = webhook(rule, Where(url=URL), b"", settings_inside(int(KUBERNETES_MINOR)))
-        configuration = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": rule.configuration}, "webhooks": [hook]}
+        configuration = {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "metadata": {"name": rule.configuration},
+            "webhooks": [hook],
+        }
         await made.must("POST", f"{HOOKS}/{kind.plural}", configuration)
     yield made
     server.stop()
     await inside.store.close()
 
 
-CONTAINER = {"name": "main", "image": "pause", "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}}}
+CONTAINER = {
+    "name": "main",
+    "image": "pause",
+    "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
+}
 POD_SPECS: list[Json] = [
     {"containers": [CONTAINER]},
     {"containers": [CONTAINER], "restartPolicy": "Never", "schedulerName": "volcano", "nodeSelector": {"type": "kwok"}},
@@ -162,14 +245,26 @@ GROUP_SPECS: list[Json] = [
     {"queue": "nowhere", "minMember": 1},
     {"queue": "default", "minMember": "one"},
 ]
-THING_SPECS: list[Json] = [{"names": ["a"]}, {}, {"size": 9, "names": []}, {"size": "large"}, {"wrong": 1}]
+THING_SPECS: list[Json] = [
+    {"names": ["a"]},
+    {},
+    {"size": 9, "names": []},
+    {"size": "large"},
+    {"wrong": 1},
+]
 KINDS = (
     (PODS, "v1", "Pod", POD_SPECS),
     (JOBS, "batch.volcano.sh/v1alpha1", "Job", JOB_SPECS),
     (GROUPS, "scheduling.volcano.sh/v1beta1", "PodGroup", GROUP_SPECS),
     (THINGS, "example.com/v1", "Thing", THING_SPECS),
 )
-OWNER = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "j", "controller": True, "blockOwnerDeletion": True}
+OWNER = {
+    "apiVersion": "batch.volcano.sh/v1alpha1",
+    "kind": "Job",
+    "name": "j",
+    "controller": True,
+    "blockOwnerDeletion": True,
+}
 
 
 def metadata(dice: random.Random, name: str) -> Json:
@@ -213,7 +308,12 @@ async def upset(world: World, dice: random.Random) -> None:
     match dice.choice([0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7] if not narrow else [narrow]):
         case 0:
             state = dice.choice(["Open", "Closed"])
-            await world.must("PATCH", f"{QUEUES}/{dice.choice(['default', 'other'])}/status", {"status": {"state": state}}, merge)
+            await world.must(
+                "PATCH",
+                f"{QUEUES}/{dice.choice(['default', 'other'])}/status",
+                {"status": {"state": state}},
+                merge,
+            )
         case 1:
             queue = dice.choice(["other", None])
             for namespace in ("long", "short"):
@@ -222,28 +322,58 @@ async def upset(world: World, dice: random.Random) -> None:
         case 2:
             secrets = dice.choice([[], [{"name": "pull"}]])
             for namespace in ("long", "short"):
-                await world.ask("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": "default"}})
+                await world.ask(
+                    "POST",
+                    f"/api/v1/namespaces/{namespace}/serviceaccounts",
+                    {"metadata": {"name": "default"}},
+                )
                 pulling = {"imagePullSecrets": secrets}
-                await world.must("PATCH", f"/api/v1/namespaces/{namespace}/serviceaccounts/default", pulling, merge)
+                await world.must(
+                    "PATCH",
+                    f"/api/v1/namespaces/{namespace}/serviceaccounts/default",
+                    pulling,
+                    merge,
+                )
         case 3:
             await world.ask("DELETE", "/apis/scheduling.k8s.io/v1/priorityclasses/high")
             if dice.random() < 0.7:
-                tree = {"metadata": {"name": "high"}, "value": dice.randint(1, 9), "globalDefault": dice.random() < 0.5}
+                tree = {
+                    "metadata": {"name": "high"},
+                    "value": dice.randint(1, 9),
+                    "globalDefault": dice.random() < 0.5,
+                }
                 await world.must("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", tree)
         case 4:
-            limits = [{"type": "Container", "defaultRequest": {"cpu": dice.choice(["1", "2"])}, "max": {"memory": "1Gi"}}]
+            limits = [
+                {
+                    "type": "Container",
+                    "defaultRequest": {"cpu": dice.choice(["1", "2"])},
+                    "max": {"memory": "1Gi"},
+                }
+            ]
             for namespace in ("long", "short"):
                 base = f"/api/v1/namespaces/{namespace}/limitranges"
                 if (await world.ask("DELETE", f"{base}/l"))[0] != 200:
-                    await world.must("POST", base, {"metadata": {"name": "l"}, "spec": {"limits": limits}})
+                    await world.must(
+                        "POST", base, {"metadata": {"name": "l"}, "spec": {"limits": limits}}
+                    )
         case 5:
             for namespace in ("long", "short"):
                 base = f"/api/v1/namespaces/{namespace}/resourcequotas"
                 if (await world.ask("DELETE", f"{base}/q"))[0] != 200:
                     world.narrow = 5
-                    await world.must("POST", base, {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "300", "requests.cpu": "4"}}})
+                    await world.must(
+                        "POST",
+                        base,
+                        {
+                            "metadata": {"name": "q"},
+                            "spec": {"hard": {"pods": "300", "requests.cpu": "4"}},
+                        },
+                    )
         case 6:
-            path = f"{HOOKS}/mutatingwebhookconfigurations/{ADMISSIONS['/jobs/mutate'].configuration}"
+            path = (
+                f"{HOOKS}/mutatingwebhookconfigurations/{ADMISSIONS['/jobs/mutate'].configuration}"
+            )
             selector = {} if narrow else {"matchLabels": {"a": "x"}}
             world.narrow = 0 if narrow else 6
             tree = await world.must("GET", path)
@@ -255,13 +385,29 @@ async def upset(world: World, dice: random.Random) -> None:
                 await world.must("DELETE", f"{path[:-3]}ybindings/p")
                 return
             world.narrow = 7
-            rule = {"operations": ["CREATE"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["pods", "things"]}
+            rule = {
+                "operations": ["CREATE"],
+                "apiGroups": ["*"],
+                "apiVersions": ["*"],
+                "resources": ["pods", "things"],
+            }
             expression = 'Object{metadata: Object.metadata{labels: {"by": "policy"}}}'
-            mutation = {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}
-            spec = {"matchConstraints": {"resourceRules": [rule]}, "mutations": [mutation], "failurePolicy": "Fail",
-                    "reinvocationPolicy": "Never"}  # fmt: skip
+            mutation = {
+                "patchType": "ApplyConfiguration",
+                "applyConfiguration": {"expression": expression},
+            }
+            spec = {
+                "matchConstraints": {"resourceRules": [rule]},
+                "mutations": [mutation],
+                "failurePolicy": "Fail",
+                "reinvocationPolicy": "Never",
+            }
             await world.must("POST", path, {"metadata": {"name": "p"}, "spec": spec})
-            await world.must("POST", f"{path[:-3]}ybindings", {"metadata": {"name": "p"}, "spec": {"policyName": "p"}})
+            await world.must(
+                "POST",
+                f"{path[:-3]}ybindings",
+                {"metadata": {"name": "p"}, "spec": {"policyName": "p"}},
+            )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -272,12 +418,25 @@ async def test_twins_of_which_one_comes_from_a_mould_are_twins(world: World, see
         if dice.random() < 0.02:
             await upset(world, dice)
         target, version, kind, specs = dice.choice(KINDS)
-        tree: Json = {"apiVersion": version, "kind": kind, "metadata": metadata(dice, f"n{number}"), "spec": dice.choice(specs[:4])}
+        tree: Json = {
+            "apiVersion": version,
+            "kind": kind,
+            "metadata": metadata(dice, f"n{number}"),
+            "spec": dice.choice(specs[:4]),
+        }
         if dice.random() < 0.2:
             tree["spec"] = dice.choice(specs)
         if dice.random() < 0.08:
             tree.update(
-                dice.choice([{"status": {"phase": "Odd"}}, {"extra": {"z": 1}}, {"kind": "Other"}, {"apiVersion": "v9"}, {"spec": None}])
+                dice.choice(
+                    [
+                        {"status": {"phase": "Odd"}},
+                        {"extra": {"z": 1}},
+                        {"kind": "Other"},
+                        {"apiVersion": "v9"},
+                        {"spec": None},
+                    ]
+                )
             )
         query = dice.choice(["", "", "", "", "", "", "?dryRun=All", "?fieldValidation=Strict"])
         code, _ = await world.both(target + query, tree, dice.choice(["one", "one", "two"]))
@@ -287,16 +446,28 @@ async def test_twins_of_which_one_comes_from_a_mould_are_twins(world: World, see
 
 async def test_webhooks_whose_answers_are_known_are_counted_and_noted(world: World) -> None:
     def asked() -> dict[str, int]:
-        return {name: sum(durations.counts) for (name, *_), durations in world.inside.server.webhooks.calls.items()}
+        return {
+            name: sum(durations.counts)
+            for (name, *_), durations in world.inside.server.webhooks.calls.items()
+        }
 
     notes = []
     for number in range(5):
         before = asked()
-        tree = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": f"j{number}"}, "spec": JOB_SPECS[0]}
-        code, _, _, noted = await world.create(JOBS.format("short"), json.dumps(tree, separators=(",", ":")).encode(), "one")
+        tree = {
+            "apiVersion": "batch.volcano.sh/v1alpha1",
+            "kind": "Job",
+            "metadata": {"name": f"j{number}"},
+            "spec": JOB_SPECS[0],
+        }
+        code, _, _, noted = await world.create(
+            JOBS.format("short"), json.dumps(tree, separators=(",", ":")).encode(), "one"
+        )
         assert code == 201
         notes.append(noted)
-        assert {name: count - before.get(name, 0) for name, count in asked().items()} == dict.fromkeys(asked(), 1)
+        assert {
+            name: count - before.get(name, 0) for name, count in asked().items()
+        } == dict.fromkeys(asked(), 1)
     assert world.casts == 3 and notes[0] == notes[4] and notes[0]
 
 
@@ -305,10 +476,22 @@ async def test_a_body_that_says_a_thing_twice_is_read_whole(world: World) -> Non
     first, second = '{"name":"one"}', '{"name":"two","name":"three"}'
     bodies = [
         f'{{"apiVersion":"batch.volcano.sh/v1alpha1","kind":"Job","metadata":{metadata},"spec":{spec}{more}}}'
-        for metadata, more in ((first, ""), ('{"name":"b"}', ""), ('{"name":"c"}', f',"spec":{spec}'), (second, ""))
+        for metadata, more in (
+            (first, ""),
+            ('{"name":"b"}', ""),
+            ('{"name":"c"}', f',"spec":{spec}'),
+            (second, ""),
+        )
     ]
-    warnings = [(await world.create(JOBS.format("short"), body.encode(), "one"))[2] for body in bodies]
-    assert warnings == [None, None, '299 - "duplicate field \\"spec\\""', '299 - "duplicate field \\"metadata.name\\""']
+    warnings = [
+        (await world.create(JOBS.format("short"), body.encode(), "one"))[2] for body in bodies
+    ]
+    assert warnings == [
+        None,
+        None,
+        '299 - "duplicate field \\"spec\\""',
+        '299 - "duplicate field \\"metadata.name\\""',
+    ]
     assert world.casts == 0
 
 
@@ -316,7 +499,10 @@ async def test_a_body_that_says_a_thing_twice_is_read_whole(world: World) -> Non
     ("expression", "expected"),
     [
         ("has(object.spec.schedulerName) && object.spec.schedulerName in ['volcano']", True),
-        ("has(object.metadata.annotations) && ('a' in object.metadata.annotations || 'b' in object.metadata.annotations)", True),
+        (
+            "has(object.metadata.annotations) && ('a' in object.metadata.annotations || 'b' in object.metadata.annotations)",
+            True,
+        ),
         ("object.spec.replicas > 1 ? object.spec.paused : !object.spec.paused", True),
         ("size(object.spec.tasks) > 1", True),
         ("object.metadata.annotations['a'] == 'b'", False),
@@ -334,7 +520,9 @@ async def test_a_body_that_says_a_thing_twice_is_read_whole(world: World) -> Non
         ("true", True),
     ],
 )
-def test_conditions_are_remembered_that_ask_for_names_alone(expression: str, expected: bool) -> None:
+def test_conditions_are_remembered_that_ask_for_names_alone(
+    expression: str, expected: bool
+) -> None:
     assert of_names(expression) is expected
 
 
@@ -342,16 +530,40 @@ async def test_a_condition_is_asked_again_for_other_annotations(world: World) ->
     spec = {**POD_SPECS[0], "schedulerName": "volcano"}
     budget = {"volcano.sh/jdb-min-available": "1"}
     codes = []
-    for number, noted in enumerate([{"a": "b"}, {"a": "b"}, {"a": "b"}, {"a": "c"}, budget, {"a": "d"}, {}]):
-        tree = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"p{number}", "annotations": noted}, "spec": spec}
-        codes.append((await world.create(PODS.format("short"), json.dumps(tree, separators=(",", ":")).encode(), "one"))[0])
-    assert codes == [201, 201, 201, 201, 500, 201, 201]  # nobody listens where the webhook of pods with a budget is
+    for number, noted in enumerate(
+        [{"a": "b"}, {"a": "b"}, {"a": "b"}, {"a": "c"}, budget, {"a": "d"}, {}]
+    ):
+        tree = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"p{number}", "annotations": noted},
+            "spec": spec,
+        }
+        codes.append(
+            (
+                await world.create(
+                    PODS.format("short"), json.dumps(tree, separators=(",", ":")).encode(), "one"
+                )
+            )[0]
+        )
+    assert codes == [
+        201,
+        201,
+        201,
+        201,
+        500,
+        201,
+        201,
+    ]  # nobody listens where the webhook of pods with a budget is
     assert world.casts >= 3
 
 
 CLASS = {"metadata": {"name": "high"}, "value": 7, "globalDefault": True}
 RUNTIME = {"metadata": {"name": "r"}, "handler": "h", "overhead": {"podFixed": {"cpu": "1"}}}
-LIMITS = {"metadata": {"name": "l"}, "spec": {"limits": [{"type": "Container", "default": {"cpu": "2"}}]}}
+LIMITS = {
+    "metadata": {"name": "l"},
+    "spec": {"limits": [{"type": "Container", "default": {"cpu": "2"}}]},
+}
 MERGE = "application/merge-patch+json"
 CLOSED = ("PATCH", f"{QUEUES}/default/status", {"status": {"state": "Closed"}}, MERGE)
 ANNOTATED = {"metadata": {"annotations": {"scheduling.volcano.sh/queue-name": "other"}}}
@@ -371,7 +583,9 @@ RUN = {"containers": [CONTAINER], "runtimeClassName": "r"}
         (KINDS[2], GROUP_SPECS[0], None, ("PATCH", "/api/v1/namespaces/{}", ANNOTATED, MERGE)),
     ],
 )  # fmt: skip
-async def test_what_admission_looks_at_has_changed(world: World, kind: Any, spec: Json, before: Any, change: Any) -> None:
+async def test_what_admission_looks_at_has_changed(
+    world: World, kind: Any, spec: Json, before: Any, change: Any
+) -> None:
     async def make(change: Any) -> None:
         for target in dict.fromkeys(change[1].format(namespace) for namespace in ("long", "short")):
             await world.must(change[0], target, *change[2:])
@@ -383,7 +597,12 @@ async def test_what_admission_looks_at_has_changed(world: World, kind: Any, spec
     for number in range(5):
         if number == 4:
             await make(change)
-        tree = {"apiVersion": version, "kind": name, "metadata": {"name": f"n{number}"}, "spec": spec}
+        tree = {
+            "apiVersion": version,
+            "kind": name,
+            "metadata": {"name": f"n{number}"},
+            "spec": spec,
+        }
         code, answer = await world.both(target, tree)
         answers.append((code, answer.get("spec")))
     assert world.casts == 2
@@ -391,21 +610,44 @@ async def test_what_admission_looks_at_has_changed(world: World, kind: Any, spec
 
 
 @pytest.mark.parametrize("name", ["n" * 64, "n" * 57])
-async def test_rules_about_a_jobs_name_are_asked_where_its_spec_is_known(world: World, name: str) -> None:
+async def test_rules_about_a_jobs_name_are_asked_where_its_spec_is_known(
+    world: World, name: str
+) -> None:
     codes = []
     for one in ("a", "b", "c", "d", name):
-        tree = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": one}, "spec": JOB_SPECS[0]}
+        tree = {
+            "apiVersion": "batch.volcano.sh/v1alpha1",
+            "kind": "Job",
+            "metadata": {"name": one},
+            "spec": JOB_SPECS[0],
+        }
         codes.append((await world.both(JOBS, tree))[0])
-    assert codes == [201, 201, 201, 201, 400]  # also where a name is too long with that of a task behind it
+    assert codes == [
+        201,
+        201,
+        201,
+        201,
+        400,
+    ]  # also where a name is too long with that of a task behind it
 
 
 @pytest.mark.parametrize("first", [True, False])
-async def test_pods_of_a_kubelets_own_teach_nothing_and_learn_nothing(world: World, first: bool) -> None:
+async def test_pods_of_a_kubelets_own_teach_nothing_and_learn_nothing(
+    world: World, first: bool
+) -> None:
     accounts = []
     for number in range(6):
         own = (number < 3) is first
-        meta: Json = {"name": f"p{number}", "annotations": {"kubernetes.io/config.mirror" if own else "n": "m"}}
-        tree = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {**POD_SPECS[1], "nodeName": "n1"}}
+        meta: Json = {
+            "name": f"p{number}",
+            "annotations": {"kubernetes.io/config.mirror" if own else "n": "m"},
+        }
+        tree = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": meta,
+            "spec": {**POD_SPECS[1], "nodeName": "n1"},
+        }
         _, answer = await world.both(PODS, tree)
         accounts.append("serviceAccountName" in answer["spec"])
     assert accounts == [not first] * 3 + [first] * 3

@@ -52,7 +52,10 @@ class Registry:
 def pod(name: str, *, secrets: list[str], later: list[str]) -> Json:
     volumes = [{"name": each, "secret": {"secretName": each}} for each in secrets]
     debugging = [{"name": each, "envFrom": [{"secretRef": {"name": each}}]} for each in later]
-    return {"metadata": {"name": name, "namespace": "n"}, "spec": {"volumes": volumes, "ephemeralContainers": debugging}}
+    return {
+        "metadata": {"name": name, "namespace": "n"},
+        "spec": {"volumes": volumes, "ephemeralContainers": debugging},
+    }
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -76,7 +79,9 @@ def test_followed_it_is_what_it_would_be_anew(seed: int, monkeypatch: pytest.Mon
             anew = NodeGraph(registry)
             for node in NODES:
                 for wanted in NAMES:
-                    assert graph.names(node, "secrets", "n", wanted) is anew.names(node, "secrets", "n", wanted), (step, node, wanted)
+                    assert graph.names(node, "secrets", "n", wanted) is anew.names(
+                        node, "secrets", "n", wanted
+                    ), (step, node, wanted)
 
 
 def test_a_mirror_names_nothing() -> None:
@@ -88,4 +93,6 @@ def test_a_mirror_names_nothing() -> None:
 
 def test_of_a_volumes_secrets_nodes_see_their_own() -> None:
     csi = {"nodeStageSecretRef": {"name": "stage"}, "controllerExpandSecretRef": {"name": "grow"}}
-    assert volume_secrets({"spec": {"claimRef": {"namespace": "n"}, "csi": csi}}) == {("n", "stage")}
+    assert volume_secrets({"spec": {"claimRef": {"namespace": "n"}, "csi": csi}}) == {
+        ("n", "stage")
+    }

@@ -1,4 +1,5 @@
-"""Writes that leave the rest of an object as its bytes come to the same as writes that see all of it."""
+"""Writes that leave the rest of an object as its bytes come to the same as writes that see all of
+it."""
 
 from __future__ import annotations
 
@@ -27,7 +28,11 @@ from hekla.local.machine import certificates
 
 PODS = "/api/v1/namespaces/{}/pods"
 THINGS = "/apis/example.com/v1/namespaces/{}/things"
-MERGE, STRATEGIC, JSON = "application/merge-patch+json", "application/strategic-merge-patch+json", "application/json"
+MERGE, STRATEGIC, JSON = (
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/json",
+)
 
 
 class Inside:
@@ -39,13 +44,19 @@ class Inside:
         certificates.ensure(directory / "pki")
         registry = Registry(self.store, builtin.kinds())
         tokens = Tokens(directory / "pki" / "sa.key", registry)
-        self.server = ApiServer(self.store, registry, Admission(registry), tokens, Authenticator(tokens, None))
+        self.server = ApiServer(
+            self.store, registry, Admission(registry), tokens, Authenticator(tokens, None)
+        )
 
-    async def ask(self, method: str, target: str, body: Any = None, media: str = JSON, agent: str = "one") -> tuple[int, Any]:
+    async def ask(
+        self, method: str, target: str, body: Any = None, media: str = JSON, agent: str = "one"
+    ) -> tuple[int, Any]:
         path, _, query = target.partition("?")
         headers = {"content-type": media, "user-agent": f"{agent}/1"}
         sent = b"" if body is None else json.dumps(body).encode()
-        answer = await self.answer(Request(method, path, query, headers, sent, Peer(user_id=os.getuid())))
+        answer = await self.answer(
+            Request(method, path, query, headers, sent, Peer(user_id=os.getuid()))
+        )
         return answer.status, json.loads(answer.body)
 
     async def answer(self, request: Request) -> Response:
@@ -95,28 +106,48 @@ async def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     for namespace in ("long", "short"):
         await made.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
     names = {"plural": "things", "kind": "Thing", "singular": "thing", "listKind": "ThingList"}
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": SCHEMA}, "subresources": {"status": {}}}
-    definition = {"metadata": {"name": "things.example.com"}, "spec": {"group": "example.com", "names": names, "scope": "Namespaced",
-                  "versions": [version]}}  # fmt: skip
-    status, answer = await made.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": SCHEMA},
+        "subresources": {"status": {}},
+    }
+    definition = {
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com",
+            "names": names,
+            "scope": "Namespaced",
+            "versions": [version],
+        },
+    }
+    status, answer = await made.ask(
+        "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition
+    )
     assert status == 201, answer
     yield made
     made.server.stop()
     await made.store.close()
 
 
-CHANGING = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]*Z")
+CHANGING = re.compile(
+    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]*Z"
+)
 VERSION = re.compile(r'("resourceVersion[^0-9]{2,24})[0-9]+')
 
 
 def plain(answer: Any, namespace: str) -> str:
-    """An answer without what differs between any two objects: identities, times, and the order of fields, also where a message
-    quotes an object whole."""
+    """An answer without what differs between any two objects: identities, times, and the order of
+    fields, also where a message quotes an object whole.
+    """
     if isinstance(answer, dict) and " is invalid: patch: " in str(answer.get("message")):
         answer = {"code": answer["code"], "message": answer["message"].rpartition('}": ')[2]}
     owners = answer.get("metadata", {}).get("managedFields") if isinstance(answer, dict) else None
     for entry in owners or ():
-        entry.pop("time", None)  # they are in the order of their times, which the twins need not have in common
+        entry.pop(
+            "time", None
+        )  # they are in the order of their times, which the twins need not have in common
     if owners:
         owners.sort(key=lambda entry: json.dumps(entry, sort_keys=True))
     text = VERSION.sub(r"\1*", CHANGING.sub("*", json.dumps(answer, sort_keys=True)))
@@ -127,8 +158,14 @@ TYPES = ("Ready", "PodScheduled", "Initialized")
 
 
 def status_of_pod(dice: random.Random) -> dict[str, Any]:
-    conditions = [{"type": kind, "status": dice.choice(["True", "False"])} for kind in dice.sample(TYPES, dice.randint(0, 3))]
-    found: dict[str, Any] = {"phase": dice.choice(["Pending", "Running", "Succeeded", "Odd", 7]), "conditions": conditions}
+    conditions = [
+        {"type": kind, "status": dice.choice(["True", "False"])}
+        for kind in dice.sample(TYPES, dice.randint(0, 3))
+    ]
+    found: dict[str, Any] = {
+        "phase": dice.choice(["Pending", "Running", "Succeeded", "Odd", 7]),
+        "conditions": conditions,
+    }
     if dice.random() < 0.5:
         found["podIPs"] = [{"ip": f"10.0.0.{dice.randint(1, 3)}"}]
     if dice.random() < 0.2:
@@ -146,18 +183,29 @@ def status_of_thing(dice: random.Random) -> dict[str, Any]:
         found["count"] = dice.choice([0, 5, -1, "many", None])
     if dice.random() < 0.6:
         kinds = dice.choices("abc", k=dice.randint(0, 3))
-        found["conditions"] = [{"type": kind, "status": dice.choice("TF"), "deep": {"x": dice.randint(0, 1), "y": 2}} for kind in kinds]
+        found["conditions"] = [
+            {"type": kind, "status": dice.choice("TF"), "deep": {"x": dice.randint(0, 1), "y": 2}}
+            for kind in kinds
+        ]
     return found
 
 
 def metadata(dice: random.Random) -> dict[str, Any]:
     return dice.choice(
         [
-            {"labels": {"a": dice.choice("xyz")}}, {"annotations": {"n": None}}, {"annotations": {"n": str(dice.randint(0, 2))}},
-            {"labels": {"a": "not a value"}}, {"finalizers": ["example.com/hold"]}, {"finalizers": []}, {"resourceVersion": "1"},
-            {"name": "other"}, {"labels": {"b": 3}}, {"uid": "zz"}, {"generation": 9},
+            {"labels": {"a": dice.choice("xyz")}},
+            {"annotations": {"n": None}},
+            {"annotations": {"n": str(dice.randint(0, 2))}},
+            {"labels": {"a": "not a value"}},
+            {"finalizers": ["example.com/hold"]},
+            {"finalizers": []},
+            {"resourceVersion": "1"},
+            {"name": "other"},
+            {"labels": {"b": 3}},
+            {"uid": "zz"},
+            {"generation": 9},
         ]
-    )  # fmt: skip
+    )
 
 
 def patch_of(dice: random.Random, status: dict[str, Any]) -> dict[str, Any]:
@@ -176,7 +224,9 @@ async def both(inside: Inside, method: str, target: str, body: Any, media: str, 
     answers = []
     for namespace in ("long", "short"):
         code, answer = await inside.ask(method, target.format(namespace), body, media, agent)
-        shown = await inside.ask("GET", target.format(namespace).partition("/status")[0].partition("?")[0])
+        shown = await inside.ask(
+            "GET", target.format(namespace).partition("/status")[0].partition("?")[0]
+        )
         answers.append((code, plain(answer, namespace), plain(shown[1], namespace)))
     assert answers[0] == answers[1], (method, target, body)
     return answers[0][0]
@@ -191,14 +241,22 @@ async def test_twins_of_which_one_goes_the_long_way_stay_twins(inside: Inside, s
         code, answer = await inside.ask("POST", PODS.format(namespace), pod)
         assert code == 201, answer
         spec = answer["spec"]
-        thing = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": {"names": ["a"]}, "extra": {"z": [1]}}
+        thing = {
+            "apiVersion": "example.com/v1",
+            "kind": "Thing",
+            "metadata": {"name": "t"},
+            "spec": {"names": ["a"]},
+            "extra": {"z": [1]},
+        }
         code, answer = await inside.ask("POST", THINGS.format(namespace), thing)
         assert code == 201, answer
     # The name of the token's volume is drawn at random: make the twins equal.
     row = inside.server.registry["pods"].collection.newest("long/p")
     twin = inside.server.registry["pods"].collection.newest("short/p")
     assert row is not None and twin is not None
-    twin.data = json.dumps({**twin.tree(), "spec": row.tree()["spec"]}, separators=(",", ":")).encode()
+    twin.data = json.dumps(
+        {**twin.tree(), "spec": row.tree()["spec"]}, separators=(",", ":")
+    ).encode()
     assert spec
     good = 0
     for _ in range(80):
@@ -207,7 +265,14 @@ async def test_twins_of_which_one_goes_the_long_way_stay_twins(inside: Inside, s
         endpoint = dice.choice(["", "/status", "/status"])
         if dice.random() < 0.5:
             patch = patch_of(dice, status_of_pod(dice))
-            code = await both(inside, "PATCH", f"{PODS}/p{endpoint}{query}", patch, dice.choice([MERGE, STRATEGIC]), agent)
+            code = await both(
+                inside,
+                "PATCH",
+                f"{PODS}/p{endpoint}{query}",
+                patch,
+                dice.choice([MERGE, STRATEGIC]),
+                agent,
+            )
         elif dice.random() < 0.7:
             patch = patch_of(dice, status_of_thing(dice))
             code = await both(inside, "PATCH", f"{THINGS}/t{endpoint}{query}", patch, MERGE, agent)
@@ -222,8 +287,15 @@ async def put_status(inside: Inside, dice: random.Random, agent: str) -> int:
     status, meta = status_of_thing(dice), dice.choice([{}, {"labels": {"q": "1"}}])
     for namespace in ("long", "short"):
         thing = (await inside.ask("GET", f"{THINGS.format(namespace)}/t"))[1]
-        body = {**thing, "status": status, "spec": {"names": ["ignored"], "size": 8}, "metadata": {**thing["metadata"], **meta}}
-        code, answer = await inside.ask("PUT", f"{THINGS.format(namespace)}/t/status", body, JSON, agent)
+        body = {
+            **thing,
+            "status": status,
+            "spec": {"names": ["ignored"], "size": 8},
+            "metadata": {**thing["metadata"], **meta},
+        }
+        code, answer = await inside.ask(
+            "PUT", f"{THINGS.format(namespace)}/t/status", body, JSON, agent
+        )
         answers.append((code, plain(answer, namespace)))
     assert answers[0] == answers[1], status
     return answers[0][0]
@@ -234,19 +306,30 @@ async def test_the_short_way_is_gone(inside: Inside, monkeypatch: pytest.MonkeyP
     await inside.ask("POST", PODS.format("short"), pod)
     monkeypatch.setattr(inside.server.writer, "change", None)  # the long way
 
-    code, answer = await inside.ask("PATCH", f"{PODS.format('short')}/p/status", {"status": {"phase": "Running"}}, MERGE)
+    code, answer = await inside.ask(
+        "PATCH", f"{PODS.format('short')}/p/status", {"status": {"phase": "Running"}}, MERGE
+    )
 
-    assert code == 200 and answer["status"]["phase"] == "Running" and answer["spec"]["containers"][0]["name"] == "main"
+    assert (
+        code == 200
+        and answer["status"]["phase"] == "Running"
+        and answer["spec"]["containers"][0]["name"] == "main"
+    )
     collection = inside.server.registry["pods"].collection
     row = collection.newest("short/p")
     assert row is not None and row.fields[collection.positions["status.phase"]] == "Running"
 
 
 @pytest.mark.parametrize("brings", [{}, {"labels": {"a": "b"}, "annotations": {"n": "1"}}])
-async def test_a_bound_pod_is_the_same_either_way(inside: Inside, monkeypatch: pytest.MonkeyPatch, brings: dict[str, Any]) -> None:
+async def test_a_bound_pod_is_the_same_either_way(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, brings: dict[str, Any]
+) -> None:
     collection = inside.server.registry["pods"].collection
     await inside.ask("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}})
-    spec = {"automountServiceAccountToken": False, "containers": [{"name": "main", "image": "pause"}]}
+    spec = {
+        "automountServiceAccountToken": False,
+        "containers": [{"name": "main", "image": "pause"}],
+    }
     trees = []
     for name in ("quick", "slow"):
         if name == "slow":
@@ -263,9 +346,16 @@ async def test_a_bound_pod_is_the_same_either_way(inside: Inside, monkeypatch: p
 
 async def test_pods_that_cannot_be_bound_say_so(inside: Inside) -> None:
     container = {"name": "main", "image": "pause"}
-    gated = {"metadata": {"name": "gated"}, "spec": {"containers": [container], "schedulingGates": [{"name": "example.com/wait"}]}}
+    gated = {
+        "metadata": {"name": "gated"},
+        "spec": {"containers": [container], "schedulingGates": [{"name": "example.com/wait"}]},
+    }
     await inside.ask("POST", PODS.format("short"), gated)
-    await inside.ask("POST", PODS.format("short"), {"metadata": {"name": "twice"}, "spec": {"containers": [container]}})
+    await inside.ask(
+        "POST",
+        PODS.format("short"),
+        {"metadata": {"name": "twice"}, "spec": {"containers": [container]}},
+    )
     codes = []
     for name in ("gated", "twice", "twice"):
         body = {"metadata": {"name": name}, "target": {"kind": "Node", "name": "n1"}}
@@ -273,17 +363,27 @@ async def test_pods_that_cannot_be_bound_say_so(inside: Inside) -> None:
     assert codes == [409, 201, 409]
 
 
-async def test_metadata_that_a_patch_changes_is_read_and_what_names_the_object_is_not(inside: Inside) -> None:
+async def test_metadata_that_a_patch_changes_is_read_and_what_names_the_object_is_not(
+    inside: Inside,
+) -> None:
     container = {"name": "main", "image": "pause"}
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "u", "controller": True}
-    pod = {"metadata": {"name": "p", "ownerReferences": [owner]}, "spec": {"containers": [container]}}
+    pod = {
+        "metadata": {"name": "p", "ownerReferences": [owner]},
+        "spec": {"containers": [container]},
+    }
     code, made = await inside.ask("POST", PODS.format("short"), pod)
     assert code == 201, made
     uid = made["metadata"]["uid"]
     status = {"phase": "Running"}
 
     async def patched(metadata: Any, endpoint: str = "") -> int:
-        code, _ = await inside.ask("PATCH", f"{PODS.format('short')}/p{endpoint}", {"metadata": metadata, "status": status}, MERGE)
+        code, _ = await inside.ask(
+            "PATCH",
+            f"{PODS.format('short')}/p{endpoint}",
+            {"metadata": metadata, "status": status},
+            MERGE,
+        )
         return code
 
     assert await patched({"uid": uid}, "/status") == 200

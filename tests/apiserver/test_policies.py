@@ -25,16 +25,29 @@ class Policies:
 
     def constraints(self, *operations: str, resources: tuple[str, ...] = ("configmaps",)) -> Json:
         verbs = list(operations or ("CREATE", "UPDATE"))
-        rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": verbs, "resources": list(resources)}
+        rule = {
+            "apiGroups": [""],
+            "apiVersions": ["v1"],
+            "operations": verbs,
+            "resources": list(resources),
+        }
         return {"resourceRules": [rule], "objectSelector": {"matchLabels": {"mark": self.mark}}}
 
     def add(self, plural: str, name: str, spec: Json) -> Answer:
-        answer = self.http.post(f"{GROUP}/{plural}", {"metadata": {"name": f"{name}-{self.mark}"}, "spec": spec})
+        answer = self.http.post(
+            f"{GROUP}/{plural}", {"metadata": {"name": f"{name}-{self.mark}"}, "spec": spec}
+        )
         if answer.status == 201:
             self.made.append(f"{GROUP}/{plural}/{name}-{self.mark}")
         return answer
 
-    def validating(self, *validations: Json, actions: tuple[str, ...] = ("Deny",), reference: Json | None = None, **spec: Any) -> Answer:
+    def validating(
+        self,
+        *validations: Json,
+        actions: tuple[str, ...] = ("Deny",),
+        reference: Json | None = None,
+        **spec: Any,
+    ) -> Answer:
         full = {"matchConstraints": self.constraints(), "validations": list(validations), **spec}
         answer = self.add("validatingadmissionpolicies", "vp", full)
         if answer.status == 201:
@@ -45,10 +58,20 @@ class Policies:
         return answer
 
     def mutating(self, *mutations: Json, name: str = "mp", **spec: Any) -> Answer:
-        full = {"matchConstraints": self.constraints(), "reinvocationPolicy": "Never", "mutations": list(mutations), **spec}
+        full = {
+            "matchConstraints": self.constraints(),
+            "reinvocationPolicy": "Never",
+            "mutations": list(mutations),
+            **spec,
+        }
         answer = self.add("mutatingadmissionpolicies", name, full)
         if answer.status == 201:
-            assert self.add("mutatingadmissionpolicybindings", name, {"policyName": f"{name}-{self.mark}"}).status == 201
+            assert (
+                self.add(
+                    "mutatingadmissionpolicybindings", name, {"policyName": f"{name}-{self.mark}"}
+                ).status
+                == 201
+            )
         return answer
 
     def create(self, name: str, data: Json | None = None, **metadata: Any) -> Answer:
@@ -98,11 +121,19 @@ def test_the_first_failing_validation_is_what_the_client_hears(policies: Policie
     assert policies.create("c", {"a": "1"}).status == 201
 
 
-def test_an_expression_that_fails_denies_or_not_as_the_failure_policy_says(policies: Policies) -> None:
+def test_an_expression_that_fails_denies_or_not_as_the_failure_policy_says(
+    policies: Policies,
+) -> None:
     policies.validating({"expression": "object.data.a == 'x'"})
     answer = policies.create("a")
-    assert answer.tree["message"].endswith("expression 'object.data.a == 'x'' resulted in error: no such key: data")
-    assert policies.create("b", {"a": "y"}).tree["message"].endswith("denied request: failed expression: object.data.a == 'x'")
+    assert answer.tree["message"].endswith(
+        "expression 'object.data.a == 'x'' resulted in error: no such key: data"
+    )
+    assert (
+        policies.create("b", {"a": "y"})
+        .tree["message"]
+        .endswith("denied request: failed expression: object.data.a == 'x'")
+    )
 
 
 def test_a_failure_that_is_ignored_lets_the_request_pass(policies: Policies) -> None:
@@ -112,7 +143,9 @@ def test_a_failure_that_is_ignored_lets_the_request_pass(policies: Policies) -> 
 
 
 def test_warnings_are_said_and_nothing_is_refused(policies: Policies) -> None:
-    policies.validating({"expression": "false", "message": "mind the gap"}, actions=("Warn", "Audit"))
+    policies.validating(
+        {"expression": "false", "message": "mind the gap"}, actions=("Warn", "Audit")
+    )
     answer = policies.create("a")
     mark = policies.mark
     wanted = f"Validation failed for ValidatingAdmissionPolicy 'vp-{mark}' with binding 'vpb-{mark}': mind the gap"
@@ -133,16 +166,23 @@ def test_variables_are_lazy_and_see_those_before_them(policies: Policies) -> Non
     assert policies.create("b").tree["message"].endswith("resulted in error: division by zero")
 
 
-def test_parameters_come_from_named_and_from_selected_objects(policies: Policies, http: Http) -> None:
+def test_parameters_come_from_named_and_from_selected_objects(
+    policies: Policies, http: Http
+) -> None:
     name = f"limit-{policies.mark}"
     kind = {"apiVersion": "v1", "kind": "ConfigMap"}
     policies.validating(
-        {"expression": "size(object.data) <= int(params.data.most)", "messageExpression": "'at most ' + params.data.most"},
+        {
+            "expression": "size(object.data) <= int(params.data.most)",
+            "messageExpression": "'at most ' + params.data.most",
+        },
         paramKind=kind,
         reference={"name": name, "parameterNotFoundAction": "Deny"},
     )
     answer = policies.create("a", {"a": "1"})
-    assert answer.tree["message"].endswith("no params found for policy binding with `Deny` parameterNotFoundAction")
+    assert answer.tree["message"].endswith(
+        "no params found for policy binding with `Deny` parameterNotFoundAction"
+    )
     http.post(CONFIG_MAPS, {"metadata": {"name": name}, "data": {"most": "1"}})
     assert policies.create("b", {"a": "1"}).status == 201
     assert policies.create("c", {"a": "1", "b": "2"}).tree["message"].endswith("at most 1")
@@ -156,12 +196,14 @@ def test_match_conditions_choose_the_requests(policies: Policies) -> None:
 
 
 def test_policies_see_who_asks_and_what_they_may(policies: Policies) -> None:
-    policies.validating({
-        "expression": "request.userInfo.groups.exists(g, g == 'system:masters') && request.operation == 'CREATE' && "
-        "namespaceObject.metadata.name == request.namespace && authorizer.requestResource.check('delete').allowed() && "
-        "authorizer.group('').resource('pods').namespace('default').check('get').allowed() && "
-        "!authorizer.serviceAccount('default', 'nobody').group('').resource('secrets').check('get').allowed()"
-    })  # fmt: skip
+    policies.validating(
+        {
+            "expression": "request.userInfo.groups.exists(g, g == 'system:masters') && request.operation == 'CREATE' && "
+            "namespaceObject.metadata.name == request.namespace && authorizer.requestResource.check('delete').allowed() && "
+            "authorizer.group('').resource('pods').namespace('default').check('get').allowed() && "
+            "!authorizer.serviceAccount('default', 'nobody').group('').resource('secrets').check('get').allowed()"
+        }
+    )
     assert policies.create("a").status == 201
 
 
@@ -173,7 +215,11 @@ def test_bad_expressions_are_refused_at_creation(policies: Policies) -> None:
     )
     assert answer.status == 422
     assert answer.tree["details"]["causes"] == [
-        {"reason": "FieldValueInvalid", "message": f'Invalid value: "foo +": {syntax}', "field": "spec.validations[0].expression"}
+        {
+            "reason": "FieldValueInvalid",
+            "message": f'Invalid value: "foo +": {syntax}',
+            "field": "spec.validations[0].expression",
+        }
     ]
     for expression, words in [
         ("object.x", "must evaluate to bool but got dyn"),
@@ -223,7 +269,9 @@ def test_a_patch_that_does_not_fit_is_forbidden(policies: Policies) -> None:
 
 def test_lists_that_are_owned_whole_are_not_applied(policies: Policies) -> None:
     policies.mutating(
-        apply('Object{spec: Object.spec{containers: [Object.spec.containers{name: "c", args: ["x"]}]}}'),
+        apply(
+            'Object{spec: Object.spec{containers: [Object.spec.containers{name: "c", args: ["x"]}]}}'
+        ),
         matchConstraints=policies.constraints(resources=("pods",)),
     )
     pod = {
@@ -232,12 +280,16 @@ def test_lists_that_are_owned_whole_are_not_applied(policies: Policies) -> None:
     }
     answer = policies.http.post("/api/v1/namespaces/default/pods", pod)
     assert answer.status == 403
-    assert "may not mutate atomic arrays, maps or structs: .spec.containers" in answer.tree["message"]
+    assert (
+        "may not mutate atomic arrays, maps or structs: .spec.containers" in answer.tree["message"]
+    )
 
 
 def test_containers_are_merged_by_name(policies: Policies) -> None:
     policies.mutating(
-        apply('Object{spec: Object.spec{initContainers: [Object.spec.initContainers{name: "side", image: "s"}]}}'),
+        apply(
+            'Object{spec: Object.spec{initContainers: [Object.spec.initContainers{name: "side", image: "s"}]}}'
+        ),
         apply(
             'Object{spec: Object.spec{containers: [Object.spec.containers{name: "c", '
             'env: [Object.spec.containers.env{name: "A", value: "1"}]}]}}'
@@ -262,7 +314,9 @@ def test_a_policy_is_asked_again_when_a_later_one_changes_something(policies: Po
 
 
 def test_the_status_says_what_expressions_get_wrong(policies: Policies, http: Http) -> None:
-    policies.validating({"expression": "object.nope == 'x'"}, {"expression": "object.data.size() < 3"})
+    policies.validating(
+        {"expression": "object.nope == 'x'"}, {"expression": "object.data.size() < 3"}
+    )
     path = policies.made[0]
 
     deadline = time.monotonic() + 60
@@ -271,7 +325,9 @@ def test_the_status_says_what_expressions_get_wrong(policies: Policies, http: Ht
         found = http.get(path).tree.get("status") or {}
     (warning,) = found["typeChecking"]["expressionWarnings"]
     assert warning["fieldRef"] == "spec.validations[0].expression"
-    assert warning["warning"].startswith("/v1, Kind=ConfigMap: compilation failed: ERROR: <input>:1:7: undefined field 'nope'")
+    assert warning["warning"].startswith(
+        "/v1, Kind=ConfigMap: compilation failed: ERROR: <input>:1:7: undefined field 'nope'"
+    )
 
 
 def test_dry_run_is_refused_as_the_real_thing_is(policies: Policies) -> None:

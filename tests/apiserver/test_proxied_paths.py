@@ -26,6 +26,10 @@ POD = "/api/v1/namespaces/{}/pods/{}/proxy"
         ("", "/api/v1/nodes/n1/proxy", ""),
     ],
 )
-def test_what_stands_behind_the_subresource_is_handed_on(namespace: str, path: str, rest: str) -> None:
-    call = SimpleNamespace(request=SimpleNamespace(path=path), route=SimpleNamespace(namespace=namespace))
+def test_what_stands_behind_the_subresource_is_handed_on(
+    namespace: str, path: str, rest: str
+) -> None:
+    call = SimpleNamespace(
+        request=SimpleNamespace(path=path), route=SimpleNamespace(namespace=namespace)
+    )
     assert rest_of(cast(Call, call)) == rest

@@ -24,7 +24,12 @@ def ns(http: Http) -> Iterator[str]:
 
 
 def quota(http: Http, ns: str, hard: dict[str, str], **spec: Any) -> None:
-    assert http.post(f"{ns}/resourcequotas", {"metadata": {"name": "rq"}, "spec": {"hard": hard, **spec}}).status == 201
+    assert (
+        http.post(
+            f"{ns}/resourcequotas", {"metadata": {"name": "rq"}, "spec": {"hard": hard, **spec}}
+        ).status
+        == 201
+    )
 
 
 def used(http: Http, ns: str, **wanted: str) -> None:
@@ -40,7 +45,11 @@ def used(http: Http, ns: str, **wanted: str) -> None:
 
 
 def asking(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
-    container = {"name": "c", "image": "busybox:1", "resources": {"requests": {"cpu": cpu}} if cpu else {}}
+    container = {
+        "name": "c",
+        "image": "busybox:1",
+        "resources": {"requests": {"cpu": cpu}} if cpu else {},
+    }
     return pod(name, **{"containers": [container], **spec})
 
 
@@ -64,7 +73,10 @@ def test_what_is_refused_says_why(http: Http, ns: str) -> None:
     assert http.post(f"{ns}/pods", asking("b", "600m")).message == (
         'pods "b" is forbidden: exceeded quota: rq, requested: requests.cpu=600m, used: requests.cpu=600m, limited: requests.cpu=1'
     )
-    assert http.post(f"{ns}/pods", asking("c", "")).message == 'pods "c" is forbidden: failed quota: rq: must specify requests.cpu for: c'
+    assert (
+        http.post(f"{ns}/pods", asking("c", "")).message
+        == 'pods "c" is forbidden: failed quota: rq: must specify requests.cpu for: c'
+    )
     assert http.post(f"{ns}/pods?dryRun=All", asking("d", "400m")).status == 201
     used(http, ns, pods="1", requests_cpu="600m")
 
@@ -92,36 +104,81 @@ def test_a_priority_class_has_a_quota_of_its_own(http: Http, ns: str) -> None:
     term = {"scopeName": "PriorityClass", "operator": "In", "values": ["system-node-critical"]}
     quota(http, ns, {"pods": "0"}, scopeSelector={"matchExpressions": [term]})
     assert http.post(f"{ns}/pods", pod("plain")).status == 201
-    assert http.post(f"{ns}/pods", pod("vital", priorityClassName="system-node-critical")).status == 403
+    assert (
+        http.post(f"{ns}/pods", pod("vital", priorityClassName="system-node-critical")).status
+        == 403
+    )
 
 
 def test_objects_are_counted_by_their_resource(http: Http, ns: str) -> None:
-    quota(http, ns, {"count/configmaps": "1", "configmaps": "1", "resourcequotas": "1", "count/deployments.apps": "0", "secrets": "1"})
+    quota(
+        http,
+        ns,
+        {
+            "count/configmaps": "1",
+            "configmaps": "1",
+            "resourcequotas": "1",
+            "count/deployments.apps": "0",
+            "secrets": "1",
+        },
+    )
     used(http, ns, configmaps="0", resourcequotas="1")
     assert http.post(f"{ns}/configmaps", {"metadata": {"name": "a"}}).status == 201
     refused = http.post(f"{ns}/configmaps", {"metadata": {"name": "b"}})
-    assert "requested: configmaps=1,count/configmaps=1, used: configmaps=1,count/configmaps=1" in refused.message
-    second = http.post(f"{ns}/resourcequotas", {"metadata": {"name": "two"}, "spec": {"hard": {"pods": "1"}}})
+    assert (
+        "requested: configmaps=1,count/configmaps=1, used: configmaps=1,count/configmaps=1"
+        in refused.message
+    )
+    second = http.post(
+        f"{ns}/resourcequotas", {"metadata": {"name": "two"}, "spec": {"hard": {"pods": "1"}}}
+    )
     assert second.status == 403
     used(http, ns, configmaps="1")
 
 
 def test_services_and_claims_by_what_they_are(http: Http, ns: str) -> None:
     fast = "fast.storageclass.storage.k8s.io/requests.storage"
-    quota(http, ns, {"services.nodeports": "1", "services.loadbalancers": "1", "requests.storage": "3Gi", fast: "1Gi"})
+    quota(
+        http,
+        ns,
+        {
+            "services.nodeports": "1",
+            "services.loadbalancers": "1",
+            "requests.storage": "3Gi",
+            fast: "1Gi",
+        },
+    )
     ports = [{"port": 80}]
-    assert http.post(f"{ns}/services", {"metadata": {"name": "a"}, "spec": {"type": "NodePort", "ports": ports}}).status == 201
-    refused = http.post(f"{ns}/services", {"metadata": {"name": "b"}, "spec": {"type": "LoadBalancer", "ports": ports}})
+    assert (
+        http.post(
+            f"{ns}/services",
+            {"metadata": {"name": "a"}, "spec": {"type": "NodePort", "ports": ports}},
+        ).status
+        == 201
+    )
+    refused = http.post(
+        f"{ns}/services",
+        {"metadata": {"name": "b"}, "spec": {"type": "LoadBalancer", "ports": ports}},
+    )
     assert "requested: services.nodeports=1" in refused.message
-    http.patch(f"{ns}/services/a", {"spec": {"type": "ClusterIP", "ports": [{"port": 80, "nodePort": None}]}})
+    http.patch(
+        f"{ns}/services/a",
+        {"spec": {"type": "ClusterIP", "ports": [{"port": 80, "nodePort": None}]}},
+    )
     used(http, ns)
     assert claim(http, ns, "x", "1Gi", "fast") == 201 and claim(http, ns, "y", "1Gi", "fast") == 403
     assert claim(http, ns, "z", "2Gi", "slow") == 201 and claim(http, ns, "w", "1Mi", "slow") == 403
 
 
 def claim(http: Http, ns: str, name: str, size: str, kind: str) -> int:
-    spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": kind, "resources": {"requests": {"storage": size}}}
-    return http.post(f"{ns}/persistentvolumeclaims", {"metadata": {"name": name}, "spec": spec}).status
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": kind,
+        "resources": {"requests": {"storage": size}},
+    }
+    return http.post(
+        f"{ns}/persistentvolumeclaims", {"metadata": {"name": name}, "spec": spec}
+    ).status
 
 
 def test_a_quota_counts_what_was_there_before(http: Http, ns: str) -> None:
@@ -137,15 +194,27 @@ def test_a_quota_counts_what_was_there_before(http: Http, ns: str) -> None:
 
 
 def limited(http: Http, ns: str, **item: Any) -> None:
-    assert http.post(f"{ns}/limitranges", {"metadata": {"generateName": "l"}, "spec": {"limits": [item]}}).status == 201
+    assert (
+        http.post(
+            f"{ns}/limitranges", {"metadata": {"generateName": "l"}, "spec": {"limits": [item]}}
+        ).status
+        == 201
+    )
 
 
 def test_a_range_fills_what_a_container_leaves_open(http: Http, ns: str) -> None:
-    limited(http, ns, type="Container", default={"cpu": "500m", "memory": "1Gi"}, defaultRequest={"cpu": "100m"})
+    limited(
+        http,
+        ns,
+        type="Container",
+        default={"cpu": "500m", "memory": "1Gi"},
+        defaultRequest={"cpu": "100m"},
+    )
     made = http.post(f"{ns}/pods", pod("a")).tree
     assert made["spec"]["containers"][0]["resources"] == {
-        "limits": {"cpu": "500m", "memory": "1Gi"}, "requests": {"cpu": "100m", "memory": "1Gi"},
-    }  # fmt: skip
+        "limits": {"cpu": "500m", "memory": "1Gi"},
+        "requests": {"cpu": "100m", "memory": "1Gi"},
+    }
     assert made["metadata"]["annotations"]["kubernetes.io/limit-ranger"] == (
         "LimitRanger plugin set: cpu, memory request for container c; cpu, memory limit for container c"
     )
@@ -154,8 +223,16 @@ def test_a_range_fills_what_a_container_leaves_open(http: Http, ns: str) -> None
 @pytest.mark.parametrize(
     ("item", "resources", "text"),
     [
-        ({"max": {"cpu": "1"}}, {"limits": {"cpu": "2"}}, "maximum cpu usage per Container is 1, but limit is 2"),
-        ({"min": {"cpu": "1"}}, {"requests": {"cpu": "10m"}}, "minimum cpu usage per Container is 1, but request is 10m"),
+        (
+            {"max": {"cpu": "1"}},
+            {"limits": {"cpu": "2"}},
+            "maximum cpu usage per Container is 1, but limit is 2",
+        ),
+        (
+            {"min": {"cpu": "1"}},
+            {"requests": {"cpu": "10m"}},
+            "minimum cpu usage per Container is 1, but request is 10m",
+        ),
         (
             {"maxLimitRequestRatio": {"cpu": "2"}},
             {"requests": {"cpu": "1"}, "limits": {"cpu": "4"}},
@@ -163,9 +240,14 @@ def test_a_range_fills_what_a_container_leaves_open(http: Http, ns: str) -> None
         ),
     ],
 )
-def test_a_range_is_a_bound(http: Http, ns: str, item: dict[str, Any], resources: dict[str, Any], text: str) -> None:
+def test_a_range_is_a_bound(
+    http: Http, ns: str, item: dict[str, Any], resources: dict[str, Any], text: str
+) -> None:
     limited(http, ns, type="Container", **item)
-    refused = http.post(f"{ns}/pods", pod("b", containers=[{"name": "c", "image": "busybox:1", "resources": resources}]))
+    refused = http.post(
+        f"{ns}/pods",
+        pod("b", containers=[{"name": "c", "image": "busybox:1", "resources": resources}]),
+    )
     assert (refused.status, refused.message) == (403, f'pods "b" is forbidden: {text}')
 
 
@@ -181,19 +263,28 @@ def test_a_range_bounds_whole_pods_and_claims(http: Http, ns: str) -> None:
 def test_classes_that_are_marked_are_the_default(http: Http, ns: str) -> None:
     mark = {"storageclass.kubernetes.io/is-default-class": "true"}
     http.post(
-        "/apis/storage.k8s.io/v1/storageclasses", {"metadata": {"name": "marked", "annotations": mark}, "provisioner": "example.com/p"}
+        "/apis/storage.k8s.io/v1/storageclasses",
+        {"metadata": {"name": "marked", "annotations": mark}, "provisioner": "example.com/p"},
     )
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     made = http.post(f"{ns}/persistentvolumeclaims", {"metadata": {"name": "a"}, "spec": spec}).tree
-    assert made["spec"]["storageClassName"] == "marked" and made["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
-    none = http.post(f"{ns}/persistentvolumeclaims", {"metadata": {"name": "b"}, "spec": {**spec, "storageClassName": ""}}).tree
+    assert made["spec"]["storageClassName"] == "marked" and made["metadata"]["finalizers"] == [
+        "kubernetes.io/pvc-protection"
+    ]
+    none = http.post(
+        f"{ns}/persistentvolumeclaims",
+        {"metadata": {"name": "b"}, "spec": {**spec, "storageClassName": ""}},
+    ).tree
     assert none["spec"]["storageClassName"] == ""
     http.delete("/apis/storage.k8s.io/v1/storageclasses/marked")
 
 
 def test_a_runtime_costs_what_its_class_says(http: Http, ns: str) -> None:
     classes = "/apis/node.k8s.io/v1/runtimeclasses"
-    http.post(classes, {"metadata": {"name": "heavy"}, "handler": "h", "overhead": {"podFixed": {"cpu": "100m"}}})
+    http.post(
+        classes,
+        {"metadata": {"name": "heavy"}, "handler": "h", "overhead": {"podFixed": {"cpu": "100m"}}},
+    )
     made = http.post(f"{ns}/pods", pod("a", runtimeClassName="heavy"))
     assert made.tree["spec"]["overhead"] == {"cpu": "100m"}
     missing = http.post(f"{ns}/pods", pod("b", runtimeClassName="none"))

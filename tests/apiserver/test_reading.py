@@ -20,7 +20,13 @@ def filled(shared_apiserver: ApiServerProcess) -> Iterator[ApiServerProcess]:
     http.post("/api/v1/namespaces", {"metadata": {"name": "many"}})
     for number in range(25):
         labels = {"a": str(number % 5), **({"b": "x"} if number % 3 else {})}
-        assert http.post("/api/v1/namespaces/many/configmaps", config_map(f"cm-{number:02}", metadata={"labels": labels})).status == 201
+        assert (
+            http.post(
+                "/api/v1/namespaces/many/configmaps",
+                config_map(f"cm-{number:02}", metadata={"labels": labels}),
+            ).status
+            == 201
+        )
     yield shared_apiserver
 
 
@@ -53,7 +59,10 @@ def test_tampered_tokens(http: Http) -> None:
     assert "invalid continue token" in answer.message
     first = http.get("/api/v1/namespaces?limit=1").tree["metadata"]["continue"]
     answer = http.get(f"/api/v1/namespaces?limit=1&resourceVersion=5&continue={first}")
-    assert (answer.status, answer.message) == (400, "specifying resource version is not allowed when using continue")
+    assert (answer.status, answer.message) == (
+        400,
+        "specifying resource version is not allowed when using continue",
+    )
 
 
 @pytest.mark.scenario("local-cluster", 64)
@@ -73,7 +82,9 @@ def test_label_selectors(filled: ApiServerProcess, selector: str, numbers: set[i
     from urllib.parse import quote
 
     names = Http(filled).get(f"{MANY}?labelSelector={quote(selector)}").names
-    assert {int(name[3:]) for name in names} == {n for n in numbers if not (n == 24 and "b" in selector)}
+    assert {int(name[3:]) for name in names} == {
+        n for n in numbers if not (n == 24 and "b" in selector)
+    }
 
 
 @pytest.mark.parametrize("selector", ["a in", "a=(", "=b", "a in (b", "a,", "-a=b", "a=b=c", "a>x"])
@@ -87,15 +98,23 @@ def test_bad_label_selectors(http: Http, selector: str) -> None:
 def test_field_selectors(http: Http) -> None:
     http.post(PODS, pod("free"))
     http.post(PODS, pod("placed"))
-    http.post(f"{PODS}/placed/binding", {"metadata": {"name": "placed"}, "target": {"kind": "Node", "name": "n3"}})
+    http.post(
+        f"{PODS}/placed/binding",
+        {"metadata": {"name": "placed"}, "target": {"kind": "Node", "name": "n3"}},
+    )
     assert http.get(f"{PODS}?fieldSelector=spec.nodeName%3D").names == ["free"]
     assert http.get(f"{PODS}?fieldSelector=spec.nodeName%3Dn3").names == ["placed"]
-    assert http.get(f"{PODS}?fieldSelector=spec.nodeName!%3Dn3,metadata.name=free").names == ["free"]
+    assert http.get(f"{PODS}?fieldSelector=spec.nodeName!%3Dn3,metadata.name=free").names == [
+        "free"
+    ]
     assert http.get(f"{PODS}?fieldSelector=status.phase%3DPending").names == ["free", "placed"]
     answer = http.get(f"{PODS}?fieldSelector=spec.foo%3Dx")
     assert (answer.status, answer.message) == (400, "field label not supported: spec.foo")
     answer = http.get(f"{CONFIG_MAPS}?fieldSelector=data.x%3Dx")
-    assert answer.message == '"data.x" is not a known field selector: only "metadata.name", "metadata.namespace"'
+    assert (
+        answer.message
+        == '"data.x" is not a known field selector: only "metadata.name", "metadata.namespace"'
+    )
 
 
 @pytest.mark.scenario("local-cluster", 66)
@@ -163,7 +182,12 @@ def test_paths_that_are_not_there(http: Http) -> None:
 
 @pytest.mark.scenario("local-cluster", 6)
 def test_methods_that_mean_nothing(http: Http) -> None:
-    for method, path in (("PATCH", CONFIG_MAPS), ("POST", f"{CONFIG_MAPS}/x"), ("PUT", CONFIG_MAPS), ("OPTIONS", CONFIG_MAPS)):
+    for method, path in (
+        ("PATCH", CONFIG_MAPS),
+        ("POST", f"{CONFIG_MAPS}/x"),
+        ("PUT", CONFIG_MAPS),
+        ("OPTIONS", CONFIG_MAPS),
+    ):
         answer = http.request(method, path, {})
         assert (answer.status, answer.tree["reason"]) == (405, "MethodNotAllowed"), (method, path)
 
@@ -176,13 +200,20 @@ def test_trailing_slashes(http: Http) -> None:
 @pytest.mark.scenario("local-cluster", 3)
 def test_aggregated_discovery(http: Http) -> None:
     accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-    answer = http.get("/apis", Accept=f"{accept},{accept.replace('v2', 'v2beta1')},application/json")
+    answer = http.get(
+        "/apis", Accept=f"{accept},{accept.replace('v2', 'v2beta1')},application/json"
+    )
     assert answer.headers["content-type"] == accept
     apps = next(item for item in answer.tree["items"] if item["metadata"]["name"] == "apps")
-    deployments = next(r for r in apps["versions"][0]["resources"] if r["resource"] == "deployments")
+    deployments = next(
+        r for r in apps["versions"][0]["resources"] if r["resource"] == "deployments"
+    )
     assert deployments["shortNames"] == ["deploy"]
     assert http.get("/apis", Accept=accept, If_None_Match=answer.headers["etag"]).status == 304
-    assert "groups" in http.get("/apis", Accept=f"{accept.replace('v2', 'v2beta1')},application/json").tree
+    assert (
+        "groups"
+        in http.get("/apis", Accept=f"{accept.replace('v2', 'v2beta1')},application/json").tree
+    )
 
 
 @pytest.mark.scenario("local-cluster", 4)
@@ -191,7 +222,10 @@ def test_legacy_discovery(http: Http) -> None:
     groups = [group["name"] for group in http.get("/apis").tree["groups"]]
     assert "batch" in groups
     resources = {resource["name"]: resource for resource in http.get("/api/v1").tree["resources"]}
-    assert (resources["pods/eviction"]["group"], resources["pods/eviction"]["version"]) == ("policy", "v1")
+    assert (resources["pods/eviction"]["group"], resources["pods/eviction"]["version"]) == (
+        "policy",
+        "v1",
+    )
     assert resources["pods"]["shortNames"] == ["po"]
 
 
@@ -218,7 +252,9 @@ def test_health(shared_apiserver: ApiServerProcess, http: Http) -> None:
 
 
 @pytest.mark.parametrize("option", ["limit", "timeoutSeconds", "resourceVersion"])
-def test_a_number_without_end_is_out_of_range(shared_apiserver: ApiServerProcess, option: str) -> None:
+def test_a_number_without_end_is_out_of_range(
+    shared_apiserver: ApiServerProcess, option: str
+) -> None:
     """Python refuses to read more than 4,300 digits, which was an internal error."""
     query = f"watch=true&{option}" if option == "timeoutSeconds" else option
     refused = Http(shared_apiserver).get(f"{CONFIG_MAPS}?{query}={'9' * 5000}")

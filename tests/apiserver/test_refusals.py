@@ -1,4 +1,5 @@
-"""What is refused leaves nothing behind: a body that nobody wants must not stay until the garbage collector comes by."""
+"""What is refused leaves nothing behind: a body that nobody wants must not stay until the garbage
+collector comes by."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ MAPS = "/api/v1/namespaces/default/configmaps"
         ("POST", "/api/v1/nothing", "a", "y", 404),
     ],
 )
-async def test_a_refused_body_goes_with_its_request(tmp_path: Path, method: str, path: str, name: str, wrong: str | int, code: int) -> None:
+async def test_a_refused_body_goes_with_its_request(
+    tmp_path: Path, method: str, path: str, name: str, wrong: str | int, code: int
+) -> None:
     made = Inside(tmp_path)
     await made.server.start()
     await made.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "default"}})

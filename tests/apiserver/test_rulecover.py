@@ -1,4 +1,5 @@
-"""What held rules do not cover of wanted ones: the short way against the long one, and in a time that the rules' own size bounds."""
+"""What held rules do not cover of wanted ones: the short way against the long one, and in a time
+that the rules' own size bounds."""
 
 from __future__ import annotations
 
@@ -40,14 +41,23 @@ def has(rule: Rule, field: str, value: str) -> bool:
 
 def covers(rule: Rule, verb: str, group: str, resource: str, name: str | None) -> bool:
     _, slash, part = resource.partition("/")
-    resources = has(rule, "resources", resource) or (bool(slash) and f"*/{part}" in rule.get("resources", ()))
+    resources = has(rule, "resources", resource) or (
+        bool(slash) and f"*/{part}" in rule.get("resources", ())
+    )
     names = rule.get("resourceNames")
-    return has(rule, "verbs", verb) and has(rule, "apiGroups", group) and resources and (not names or name in names)
+    return (
+        has(rule, "verbs", verb)
+        and has(rule, "apiGroups", group)
+        and resources
+        and (not names or name in names)
+    )
 
 
 def covers_url(rule: Rule, verb: str, url: str) -> bool:
     urls = rule.get("nonResourceURLs", ())
-    return has(rule, "verbs", verb) and any(one == url or (one.endswith("*") and url.startswith(one.rstrip("*"))) for one in urls)
+    return has(rule, "verbs", verb) and any(
+        one == url or (one.endswith("*") and url.startswith(one.rstrip("*"))) for one in urls
+    )
 
 
 def written_out(held: list[Rule], wanted: list[Rule]) -> set[tuple[Any, ...]]:
@@ -58,7 +68,9 @@ def written_out(held: list[Rule], wanted: list[Rule]) -> set[tuple[Any, ...]]:
             if not any(covers_url(one, verb, url) for one in held):
                 found.add((verb, url))
         names: list[str | None] = rule.get("resourceNames") or [None]
-        for thing in product(rule["verbs"], rule.get("apiGroups", ()), rule.get("resources", ()), names):
+        for thing in product(
+            rule["verbs"], rule.get("apiGroups", ()), rule.get("resources", ()), names
+        ):
             if not any(covers(one, *thing) for one in held):
                 found.add(thing)
     return found
@@ -68,7 +80,12 @@ def single(missing: list[Rule]) -> list[tuple[Any, ...]]:
     return [
         (verb, rule["nonResourceURLs"][0])
         if "nonResourceURLs" in rule
-        else (verb, rule["apiGroups"][0], rule["resources"][0], (rule["resourceNames"] or [None])[0])
+        else (
+            verb,
+            rule["apiGroups"][0],
+            rule["resources"][0],
+            (rule["resourceNames"] or [None])[0],
+        )
         for rule in missing
         for verb in rule["verbs"]
     ]
@@ -95,7 +112,12 @@ def many(of: str) -> list[str]:
     return [f"{of}{number}" for number in range(20_000)]
 
 
-HUGE: Rule = {"verbs": many("v"), "apiGroups": many("g"), "resources": many("r"), "resourceNames": many("n")}
+HUGE: Rule = {
+    "verbs": many("v"),
+    "apiGroups": many("g"),
+    "resources": many("r"),
+    "resourceNames": many("n"),
+}
 
 
 @pytest.mark.timeout(20)
@@ -103,14 +125,25 @@ def test_a_rule_of_ten_to_the_seventeenth_things_is_answered() -> None:
     assert lacking([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}], [HUGE]) == []
     assert lacking([HUGE], [HUGE]) == []
     assert len(single(lacking([{**HUGE, "verbs": ["v0"]}], [HUGE]))) == MOST_SHOWN
-    assert len(single(lacking([], [{"verbs": many("v"), "nonResourceURLs": many("/")}]))) == MOST_SHOWN
+    assert (
+        len(single(lacking([], [{"verbs": many("v"), "nonResourceURLs": many("/")}]))) == MOST_SHOWN
+    )
 
 
 @pytest.mark.timeout(20)
-def test_rules_that_overlap_in_endless_ways_are_not_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rules_that_overlap_in_endless_ways_are_not_confirmed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(rulecover, "MOST_STEPS", 1000)
     values = [str(number) for number in range(60)]
-    held = [{"verbs": ["get"], "apiGroups": values[: at + 1], "resources": [*values[:at], *values[at + 1 :]]} for at in range(60)] + [
+    held = [
+        {
+            "verbs": ["get"],
+            "apiGroups": values[: at + 1],
+            "resources": [*values[:at], *values[at + 1 :]],
+        }
+        for at in range(60)
+    ] + [
         {"verbs": ["get"], "apiGroups": values[at:], "resources": [values[at]]} for at in range(60)
     ]
 

@@ -16,7 +16,10 @@ SERVICES = "/api/v1/namespaces/default/services"
 
 
 def service(name: str, **spec: object) -> dict[str, object]:
-    return {"metadata": {"name": name}, "spec": {"selector": {"a": "b"}, "ports": [{"port": 80}], **spec}}
+    return {
+        "metadata": {"name": name},
+        "spec": {"selector": {"a": "b"}, "ports": [{"port": 80}], **spec},
+    }
 
 
 @pytest.mark.scenario("local-cluster", 98)
@@ -46,7 +49,9 @@ def test_node_ports(http: Http) -> None:
     spec = http.post(SERVICES, service("np", type="NodePort")).tree["spec"]
     port = spec["ports"][0]["nodePort"]
     assert 30000 <= port <= 32767
-    taken = http.post(SERVICES, service("np2", type="NodePort", ports=[{"port": 80, "nodePort": port}]))
+    taken = http.post(
+        SERVICES, service("np2", type="NodePort", ports=[{"port": 80, "nodePort": port}])
+    )
     assert taken.status == 422
     kept = http.patch(f"{SERVICES}/np", {"metadata": {"labels": {"x": "y"}}})
     assert kept.tree["spec"]["ports"][0]["nodePort"] == port
@@ -66,7 +71,9 @@ async def test_events_live_for_an_hour(tmp_path: Path) -> None:
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now + seconds))
 
     await events.create({"metadata": {"name": "old", "creationTimestamp": at(-4000)}}).done
-    await events.create({"metadata": {"name": "counted", "creationTimestamp": at(-4000)}, "lastTimestamp": at(-60)}).done
+    await events.create(
+        {"metadata": {"name": "counted", "creationTimestamp": at(-4000)}, "lastTimestamp": at(-60)}
+    ).done
     new = await events.create({"metadata": {"name": "new", "creationTimestamp": at(0)}}).done
     expiry = EventExpiry(events)
     assert expiry.expire(now) == 1

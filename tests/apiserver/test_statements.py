@@ -1,4 +1,5 @@
-"""Patches that say a status and whose it is come to the same where metadata stays as its bytes, and where what they make is known."""
+"""Patches that say a status and whose it is come to the same where metadata stays as its bytes, and
+where what they make is known."""
 
 from __future__ import annotations
 
@@ -15,7 +16,18 @@ from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.storage.store import Row, Write
 from hekla.local.apiserver.write import partial_update as parts
 from hekla.local.apiserver.write.status_patch_cache import CachedStatusPatch, StatusPatchCache
-from tests.apiserver.test_parts import MERGE, PODS, SCHEMA, STRATEGIC, THINGS, Inside, inside, plain, status_of_pod, status_of_thing
+from tests.apiserver.test_parts import (
+    MERGE,
+    PODS,
+    SCHEMA,
+    STRATEGIC,
+    THINGS,
+    Inside,
+    inside,
+    plain,
+    status_of_pod,
+    status_of_thing,
+)
 
 __all__ = ["inside"]
 
@@ -47,7 +59,9 @@ class Twins:
         def reads(statements: StatusPatchCache, call: Call, media: str) -> CachedStatusPatch | None:
             return None if call.route.namespace == "long" else read(statements, call, media)
 
-        def writes(statements: StatusPatchCache, call: Call, statement: CachedStatusPatch) -> Write | None:
+        def writes(
+            statements: StatusPatchCache, call: Call, statement: CachedStatusPatch
+        ) -> Write | None:
             found = write(statements, call, statement)
             self.repeated += found is not None
             return found
@@ -57,58 +71,106 @@ class Twins:
 
     def row(self, target: str, namespace: str) -> Row | None:
         collection = "pods" if target.startswith("/api/") else "things.example.com"
-        return self.inside.store.collections[collection].newest(f"{namespace}/{target.partition('?')[0].split('/')[-1]}")
+        return self.inside.store.collections[collection].newest(
+            f"{namespace}/{target.partition('?')[0].split('/')[-1]}"
+        )
 
     async def ask(
-        self, method: str, target: str, body: Any = None, media: str = "application/json", endpoint: str = "", agent: str = "one"
+        self,
+        method: str,
+        target: str,
+        body: Any = None,
+        media: str = "application/json",
+        endpoint: str = "",
+        agent: str = "one",
     ) -> int:
-        """The same request about both, which stay twins; `body` may be a function of what is stored."""
+        """The same request about both, which stay twins; `body` may be a function of what is
+        stored."""
         answers, booked = [], []
         for namespace in ("long", "short"):
             where = target.format(namespace)
             sent = body(self.row(where, namespace)) if callable(body) else body
             path, question, query = where.partition("?")
-            code, answer = await self.inside.ask(method, f"{path}{endpoint}{question}{query}", sent, media, agent)
+            code, answer = await self.inside.ask(
+                method, f"{path}{endpoint}{question}{query}", sent, media, agent
+            )
             row = self.row(where, namespace)
-            answers.append((code, plain(answer, namespace), plain(json.loads(row.whole()), namespace) if row is not None else ""))
+            answers.append(
+                (
+                    code,
+                    plain(answer, namespace),
+                    plain(json.loads(row.whole()), namespace) if row is not None else "",
+                )
+            )
             if row is not None:
                 self.is_sound(where, row)
-                booked.append((row.owners, row.owners.times.unpack_from(row.stamps) if row.owners is not None else ()))
+                booked.append(
+                    (
+                        row.owners,
+                        row.owners.times.unpack_from(row.stamps) if row.owners is not None else (),
+                    )
+                )
         assert answers[0] == answers[1], (method, target, endpoint, body)
         assert booked[:1] == booked[1:]
         return answers[0][0]
 
     def is_sound(self, target: str, row: Row) -> None:
         """What a row has beside its bytes is what they say."""
-        collection = self.inside.store.collections["pods" if target.startswith("/api/") else "things.example.com"]
+        collection = self.inside.store.collections[
+            "pods" if target.startswith("/api/") else "things.example.com"
+        ]
         tree = row.tree()
         metadata = tree["metadata"]
         assert next(iter(tree)) == "metadata" and metadata["resourceVersion"] == str(row.version)
-        assert (row.uid, row.labels, row.fields) == (metadata["uid"], metadata.get("labels") or {}, collection.fields_of(tree))
+        assert (row.uid, row.labels, row.fields) == (
+            metadata["uid"],
+            metadata.get("labels") or {},
+            collection.fields_of(tree),
+        )
 
 
 def of_metadata(dice: random.Random) -> Any:
     """What a patch says of metadata, as a function of the object's row: mostly whose it is."""
     return dice.choice(
         [
-            lambda row: {"uid": row.uid}, lambda row: {"uid": row.uid}, lambda row: {"name": row.name}, lambda row: {}, lambda row: None,
-            lambda row: {"name": row.name, "namespace": row.namespace, "uid": row.uid}, lambda row: {"uid": "another"},
-            lambda row: {"name": "another"}, lambda row: {"uid": row.uid, "labels": {"a": "y"}}, lambda row: {"version": "1"},
-            lambda row: {"resourceVersion": str(row.version)}, lambda row: {"uid": 3}, lambda row: 5, lambda row: {"key": "ns/p"},
+            lambda row: {"uid": row.uid},
+            lambda row: {"uid": row.uid},
+            lambda row: {"name": row.name},
+            lambda row: {},
+            lambda row: None,
+            lambda row: {"name": row.name, "namespace": row.namespace, "uid": row.uid},
+            lambda row: {"uid": "another"},
+            lambda row: {"name": "another"},
+            lambda row: {"uid": row.uid, "labels": {"a": "y"}},
+            lambda row: {"version": "1"},
+            lambda row: {"resourceVersion": str(row.version)},
+            lambda row: {"uid": 3},
+            lambda row: 5,
+            lambda row: {"key": "ns/p"},
         ]
-    )  # fmt: skip
+    )
 
 
 def upset(dice: random.Random, store_version: int) -> Json:
     """A change of metadata that the next statement meets."""
     return dice.choice(
         [
-            {"labels": {"a": dice.choice("xyz")}}, {"annotations": {"n": "{}"}}, {"annotations": None}, {"labels": None},
+            {"labels": {"a": dice.choice("xyz")}},
+            {"annotations": {"n": "{}"}},
+            {"annotations": None},
+            {"labels": None},
             {"annotations": {"resourceVersion": str(store_version + dice.randint(1, 2))}},
-            {"annotations": {"said": json.dumps({"resourceVersion": str(store_version + 1), "deletionTimestamp": "x"})}},
-            {"finalizers": ["example.com/hold"]}, {"finalizers": None},
+            {
+                "annotations": {
+                    "said": json.dumps(
+                        {"resourceVersion": str(store_version + 1), "deletionTimestamp": "x"}
+                    )
+                }
+            },
+            {"finalizers": ["example.com/hold"]},
+            {"finalizers": None},
         ]
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -127,13 +189,23 @@ async def test_statements_come_to_the_same_with_and_without_their_metadata(
         return answer
 
     monkeypatch.setattr(parts, "may_stand", counted)
-    spec = {"automountServiceAccountToken": False, "containers": [{"name": "main", "image": "pause"}]}
+    spec = {
+        "automountServiceAccountToken": False,
+        "containers": [{"name": "main", "image": "pause"}],
+    }
     pod = {"metadata": {"name": "p", "labels": {}, "annotations": {}}, "spec": spec}
-    thing = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t", "labels": {}, "finalizers": []}, "spec": {}}
+    thing = {
+        "apiVersion": "example.com/v1",
+        "kind": "Thing",
+        "metadata": {"name": "t", "labels": {}, "finalizers": []},
+        "spec": {},
+    }
     for step in range(70):
         await twins.ask("POST", PODS, pod)
         await twins.ask("POST", THINGS, thing)
-        where, status = dice.choice([(f"{PODS}/p", status_of_pod), (f"{THINGS}/t", status_of_thing)])
+        where, status = dice.choice(
+            [(f"{PODS}/p", status_of_pod), (f"{THINGS}/t", status_of_thing)]
+        )
         if dice.random() < 0.25:
             await twins.ask("PATCH", where, {"metadata": upset(dice, inside.store.version)}, MERGE)
         if dice.random() < 0.05:
@@ -143,23 +215,43 @@ async def test_statements_come_to_the_same_with_and_without_their_metadata(
         said = of_metadata(dice)
         stated: Json = {"status": status(dice)}
         if dice.random() < 0.15:
-            stated |= dice.choice([{"extra": {"k": 1}}, {"kind": "Thing"}, {"kind": "Pod", "apiVersion": "v1"}, {"kind": None}])
+            stated |= dice.choice(
+                [
+                    {"extra": {"k": 1}},
+                    {"kind": "Thing"},
+                    {"kind": "Pod", "apiVersion": "v1"},
+                    {"kind": None},
+                ]
+            )
 
         def patch(row: Row | None, said: Any = said, stated: Json = stated) -> Json:
             return {"metadata": said(row), **stated} if row is not None else stated
 
         media = MERGE if where.startswith("/apis") else dice.choice([MERGE, STRATEGIC])
         query = dice.choice(["", "", "", "?fieldValidation=Strict", "?dryRun=All"])
-        await twins.ask("PATCH", where + query, patch, media, dice.choice(["", "/status", "/status", "/status"]))
+        await twins.ask(
+            "PATCH", where + query, patch, media, dice.choice(["", "/status", "/status", "/status"])
+        )
     assert alone > 5
 
 
 async def judged(inside: Inside, label: str) -> None:
-    """From now on a policy looks at the status of what has a label, and no longer at that of others."""
-    rule = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["UPDATE"], "resources": ["pods/status", "things/status", "things"]}
+    """From now on a policy looks at the status of what has a label, and no longer at that of
+    others."""
+    rule = {
+        "apiGroups": ["*"],
+        "apiVersions": ["*"],
+        "operations": ["UPDATE"],
+        "resources": ["pods/status", "things/status", "things"],
+    }
     policy = {
-        "matchConstraints": {"resourceRules": [rule], "objectSelector": {"matchLabels": {"a": label}}},
-        "validations": [{"expression": "object.metadata.name == '' || object.status.phase != 'Running'"}],
+        "matchConstraints": {
+            "resourceRules": [rule],
+            "objectSelector": {"matchLabels": {"a": label}},
+        },
+        "validations": [
+            {"expression": "object.metadata.name == '' || object.status.phase != 'Running'"}
+        ],
         "failurePolicy": "Fail",
     }
     binding = {"policyName": "judge", "validationActions": ["Deny"]}
@@ -172,45 +264,110 @@ async def judged(inside: Inside, label: str) -> None:
 
 async def test_metadata_that_says_its_version_twice_is_read(inside: Inside) -> None:
     pods = PODS.format("short")
-    spec = {"automountServiceAccountToken": False, "containers": [{"name": "main", "image": "pause"}]}
+    spec = {
+        "automountServiceAccountToken": False,
+        "containers": [{"name": "main", "image": "pause"}],
+    }
     version = inside.store.version + 1
-    pod = {"metadata": {"name": "p", "annotations": {"resourceVersion": str(version)}}, "spec": spec}
+    pod = {
+        "metadata": {"name": "p", "annotations": {"resourceVersion": str(version)}},
+        "spec": spec,
+    }
     code, made = await inside.ask("POST", pods, pod)
     assert code == 201 and made["metadata"]["resourceVersion"] == str(version)
 
-    code, stated = await inside.ask("PATCH", f"{pods}/p/status", {"status": {"phase": "Running"}}, MERGE)
+    code, stated = await inside.ask(
+        "PATCH", f"{pods}/p/status", {"status": {"phase": "Running"}}, MERGE
+    )
 
     assert code == 200 and stated["metadata"]["annotations"] == {"resourceVersion": str(version)}
     assert stated["metadata"]["resourceVersion"] == str(version + 1)
 
 
-TIMES = ("2026-11-22T14:16:27Z", "2026-11-22T14:16:28Z", "2026-12-31T00:00:00Z", "2026-02-30T00:00:00Z", "2026-11-22T14:16:27.5Z", "")
+TIMES = (
+    "2026-11-22T14:16:27Z",
+    "2026-11-22T14:16:28Z",
+    "2026-12-31T00:00:00Z",
+    "2026-02-30T00:00:00Z",
+    "2026-11-22T14:16:27.5Z",
+    "",
+)
 ADDRESSES = ("10.0.0.1", "10.0.0.2", "10.0.0.3", "01.2.3.4", "10.0.0.256", "fd00::1", "")
-WORDS = ("so", "or so", "10.0.0.1", TIMES[0], 'in "quotes"', "in\n lines", "\u00e4", "", "Running", None, 5)
+WORDS = (
+    "so",
+    "or so",
+    "10.0.0.1",
+    TIMES[0],
+    'in "quotes"',
+    "in\n lines",
+    "\u00e4",
+    "",
+    "Running",
+    None,
+    5,
+)
 
 
 def drawn(dice: random.Random, texts: tuple[Any, ...], usual: int) -> Any:
-    """Mostly the same of the usual texts, as most statuses have equal texts in the same places; now and then any."""
+    """Mostly the same of the usual texts, as most statuses have equal texts in the same places; now
+    and then any."""
     chance = dice.random()
-    return texts[0] if chance < 0.8 else dice.choice(texts[:usual]) if chance < 0.97 else dice.choice(texts)
+    return (
+        texts[0]
+        if chance < 0.8
+        else dice.choice(texts[:usual])
+        if chance < 0.97
+        else dice.choice(texts)
+    )
 
 
 def said_of_pod(shape: random.Random, dice: random.Random) -> Json:
     """A status of a pod of some shape, with texts of its own."""
-    moment, address, words = (drawn(dice, texts, usual) for texts, usual in ((TIMES, 3), (ADDRESSES, 3), (WORDS, 4)))
-    condition = {"lastProbeTime": None, "lastTransitionTime": moment, "status": shape.choice(["True", "False"])}
+    moment, address, words = (
+        drawn(dice, texts, usual) for texts, usual in ((TIMES, 3), (ADDRESSES, 3), (WORDS, 4))
+    )
+    condition = {
+        "lastProbeTime": None,
+        "lastTransitionTime": moment,
+        "status": shape.choice(["True", "False"]),
+    }
     container = {"name": "main", "image": "pause", "imageID": "", "ready": True, "restartCount": 0}
     return shape.choice(
         [
-            {"phase": "Running", "hostIP": drawn(dice, ADDRESSES, 2), "podIP": address, "podIPs": [{"ip": address}], "startTime": moment},
+            {
+                "phase": "Running",
+                "hostIP": drawn(dice, ADDRESSES, 2),
+                "podIP": address,
+                "podIPs": [{"ip": address}],
+                "startTime": moment,
+            },
             {"podIPs": [{"ip": address}, {"ip": drawn(dice, ADDRESSES, 2)}], "podIP": address},
-            {"conditions": [condition | {"type": "Ready"}, condition | {"type": "Initialized", "message": words}]},
-            {"conditions": [condition | {"type": "Ready", "lastTransitionTime": drawn(dice, TIMES, 2)}], "message": words},
-            {"containerStatuses": [container | {"state": {"running": {"startedAt": moment}}, "containerID": f"c://{words}"}]},
-            {"phase": shape.choice(["Failed", "Succeeded", "Running"]), "message": words, "reason": "Why"},
+            {
+                "conditions": [
+                    condition | {"type": "Ready"},
+                    condition | {"type": "Initialized", "message": words},
+                ]
+            },
+            {
+                "conditions": [
+                    condition | {"type": "Ready", "lastTransitionTime": drawn(dice, TIMES, 2)}
+                ],
+                "message": words,
+            },
+            {
+                "containerStatuses": [
+                    container
+                    | {"state": {"running": {"startedAt": moment}}, "containerID": f"c://{words}"}
+                ]
+            },
+            {
+                "phase": shape.choice(["Failed", "Succeeded", "Running"]),
+                "message": words,
+                "reason": "Why",
+            },
             {"conditions": [{"type": "Ready", "$patch": "delete"}], "message": None},
         ]
-    )  # fmt: skip
+    )
 
 
 def said_of_thing(shape: random.Random, dice: random.Random) -> Json:
@@ -218,25 +375,48 @@ def said_of_thing(shape: random.Random, dice: random.Random) -> Json:
     condition = {"type": shape.choice("ab"), "status": "T", "lastTransitionTime": moment}
     return shape.choice(
         [
-            {"phase": "Good", "message": words, "conditions": [condition]}, {"message": words}, {"conditions": [condition]},
-            {"phase": shape.choice(["Good", "Ugly"]), "count": 3, "message": None}, {"unknown": {"message": words}, "message": "so"},
+            {"phase": "Good", "message": words, "conditions": [condition]},
+            {"message": words},
+            {"conditions": [condition]},
+            {"phase": shape.choice(["Good", "Ugly"]), "count": 3, "message": None},
+            {"unknown": {"message": words}, "message": "so"},
         ]
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_statements_that_were_made_before_come_to_the_same(inside: Inside, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_statements_that_were_made_before_come_to_the_same(
+    inside: Inside, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dice = random.Random(seed)
     twins = Twins(inside, monkeypatch)
-    spec = {"automountServiceAccountToken": False, "containers": [{"name": "main", "image": "pause"}]}
-    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "10.0.0.1"}  # a key that an address may equal
+    spec = {
+        "automountServiceAccountToken": False,
+        "containers": [{"name": "main", "image": "pause"}],
+    }
+    owner = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": "c",
+        "uid": "10.0.0.1",
+    }  # a key that an address may equal
     for turn in range(45):
-        target, kind, said = [(PODS, "Pod", said_of_pod), (PODS, "Pod", said_of_pod), (THINGS, "Thing", said_of_thing)][turn % 3]
+        target, kind, said = [
+            (PODS, "Pod", said_of_pod),
+            (PODS, "Pod", said_of_pod),
+            (THINGS, "Thing", said_of_thing),
+        ][turn % 3]
         metadata = {"name": f"x{turn}", **({"ownerReferences": [owner]} if turn % 15 < 6 else {})}
-        await twins.ask("POST", target, {"kind": kind, "metadata": metadata, "spec": spec if kind == "Pod" else {}})
+        await twins.ask(
+            "POST",
+            target,
+            {"kind": kind, "metadata": metadata, "spec": spec if kind == "Pod" else {}},
+        )
         if turn == 40:
             await judged(inside, "x")
-        shape = random.Random(seed + turn % 3)  # what is said of every third object differs by its texts
+        shape = random.Random(
+            seed + turn % 3
+        )  # what is said of every third object differs by its texts
         for _ in range(5):
             twins.clock.second += dice.randint(0, 1)
             status, agent = said(shape, dice), shape.choice(["one", "one", "two"])
@@ -250,9 +430,17 @@ async def test_statements_that_were_made_before_come_to_the_same(inside: Inside,
 
 
 def said_again(number: int) -> tuple[Json, Json]:
-    """A status of a pod and a later one, of which what is said depends on the languages that patches are in."""
-    first, then = ({"type": kind, "status": "True", "message": f"{kind} {number}"} for kind in ("Ready", "Initialized"))
-    return {"conditions": [first]}, {"conditions": [then], "podIP": "fd00::1", "podIPs": [{"ip": "fd00::1"}, {"ip": f"10.0.0.{number}"}]}
+    """A status of a pod and a later one, of which what is said depends on the languages that
+    patches are in."""
+    first, then = (
+        {"type": kind, "status": "True", "message": f"{kind} {number}"}
+        for kind in ("Ready", "Initialized")
+    )
+    return {"conditions": [first]}, {
+        "conditions": [then],
+        "podIP": "fd00::1",
+        "podIPs": [{"ip": "fd00::1"}, {"ip": f"10.0.0.{number}"}],
+    }
 
 
 @pytest.mark.parametrize("then", [MERGE, STRATEGIC])
@@ -260,16 +448,23 @@ async def test_what_is_known_of_a_statement_is_of_its_language_and_gives_way_to_
     inside: Inside, then: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     twins = Twins(inside, monkeypatch)
-    spec = {"automountServiceAccountToken": False, "containers": [{"name": "main", "image": "pause"}]}
+    spec = {
+        "automountServiceAccountToken": False,
+        "containers": [{"name": "main", "image": "pause"}],
+    }
     codes = []
     for number in range(6):
-        await twins.ask("POST", PODS, {"metadata": {"name": f"p{number}", "labels": {"a": "x"}}, "spec": spec})
+        await twins.ask(
+            "POST", PODS, {"metadata": {"name": f"p{number}", "labels": {"a": "x"}}, "spec": spec}
+        )
         if number == 5:
             await judged(inside, "x")
         for status in (*said_again(number), {"phase": "Running"}):
             twins.clock.second += 1
             media = then if number > 3 and "podIP" in status else STRATEGIC
-            codes.append(await twins.ask("PATCH", f"{PODS}/p{number}", {"status": status}, media, "/status"))
+            codes.append(
+                await twins.ask("PATCH", f"{PODS}/p{number}", {"status": status}, media, "/status")
+            )
     assert codes == [200] * 17 + [422]
     assert twins.repeated > 3
 
@@ -278,8 +473,15 @@ def test_a_schema_that_says_more_of_a_text_than_that_it_is_one() -> None:
     schema: Json = SCHEMA
     status = schema["properties"]["status"]
     assert of_schema(status) is not None
-    for more in ({"message": {"type": "string", "maxLength": 5}}, {"message": {"type": "integer"}}, {"deep": {"items": {"properties": {
-        "lastTransitionTime": {"type": "string", "pattern": "^2"}}}}}):  # fmt: skip
+    for more in (
+        {"message": {"type": "string", "maxLength": 5}},
+        {"message": {"type": "integer"}},
+        {
+            "deep": {
+                "items": {"properties": {"lastTransitionTime": {"type": "string", "pattern": "^2"}}}
+            }
+        },
+    ):
         assert of_schema({**status, "properties": {**status["properties"], **more}}) is None
     assert of_schema({"type": "array", "x-kubernetes-list-map-keys": ["message"]}) is None
     assert of_schema(None) is None

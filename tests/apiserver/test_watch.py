@@ -43,7 +43,9 @@ def test_without_a_version_what_exists_comes_first(apiserver: ApiServerProcess) 
 
 @pytest.mark.scenario("local-cluster", 69)
 def test_selectors_filter_by_transition(http: Http) -> None:
-    with http.watch(f"{CONFIG_MAPS}?watch=1&labelSelector=team%3Dred&resourceVersion={version(http)}") as watched:
+    with http.watch(
+        f"{CONFIG_MAPS}?watch=1&labelSelector=team%3Dred&resourceVersion={version(http)}"
+    ) as watched:
         http.post(CONFIG_MAPS, config_map("moves"))
         http.patch(f"{CONFIG_MAPS}/moves", {"metadata": {"labels": {"team": "red"}}})
         left = http.patch(f"{CONFIG_MAPS}/moves", {"metadata": {"labels": {"team": "blue"}}})
@@ -55,9 +57,14 @@ def test_selectors_filter_by_transition(http: Http) -> None:
 
 @pytest.mark.scenario("local-cluster", 70)
 def test_binding_brings_a_pod_to_the_watcher_of_its_node(http: Http) -> None:
-    with http.watch(f"/api/v1/pods?watch=1&fieldSelector=spec.nodeName%3Dn7&resourceVersion={version(http)}") as watched:
+    with http.watch(
+        f"/api/v1/pods?watch=1&fieldSelector=spec.nodeName%3Dn7&resourceVersion={version(http)}"
+    ) as watched:
         http.post(PODS, pod("arrives"))
-        http.post(f"{PODS}/arrives/binding", {"metadata": {"name": "arrives"}, "target": {"kind": "Node", "name": "n7"}})
+        http.post(
+            f"{PODS}/arrives/binding",
+            {"metadata": {"name": "arrives"}, "target": {"kind": "Node", "name": "n7"}},
+        )
         assert watched.take(1) == [("ADDED", "arrives")]
 
 
@@ -90,8 +97,15 @@ def test_streaming_lists(apiserver: ApiServerProcess) -> None:
 def test_a_streaming_list_needs_its_match(http: Http) -> None:
     answer = http.get(f"{CONFIG_MAPS}?watch=1&sendInitialEvents=true")
     assert answer.status == 422
-    assert "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan" in answer.message
-    assert http.get(f"{CONFIG_MAPS}?watch=1&resourceVersionMatch=NotOlderThan&resourceVersion=1").status == 422
+    assert (
+        "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan" in answer.message
+    )
+    assert (
+        http.get(
+            f"{CONFIG_MAPS}?watch=1&resourceVersionMatch=NotOlderThan&resourceVersion=1"
+        ).status
+        == 422
+    )
 
 
 @pytest.mark.scenario("local-cluster", 74)
@@ -112,7 +126,9 @@ def test_an_expired_version_is_one_error_and_the_end(apiserver: ApiServerProcess
 @pytest.mark.scenario("local-cluster", 16)
 def test_tables_are_watched_as_one_row_tables(http: Http) -> None:
     accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
-    with http.watch(f"{CONFIG_MAPS}?watch=1&resourceVersion={version(http)}", Accept=accept) as watched:
+    with http.watch(
+        f"{CONFIG_MAPS}?watch=1&resourceVersion={version(http)}", Accept=accept
+    ) as watched:
         http.post(CONFIG_MAPS, config_map("row1"))
         http.post(CONFIG_MAPS, config_map("row2"))
         first, second = watched.next()["object"], watched.next()["object"]
@@ -132,7 +148,9 @@ def test_one_object_is_watched_by_its_path_and_by_its_name(http: Http) -> None:
         http.post(CONFIG_MAPS, config_map("single"))
         assert by_name.take(1) == [("ADDED", "single")]
         assert old_form.take(1) == [("ADDED", "single")]
-    plain = http.get(f"{CONFIG_MAPS}/single?watch=1").tree  # a path that names an object asks for it, whatever else it says
+    plain = http.get(
+        f"{CONFIG_MAPS}/single?watch=1"
+    ).tree  # a path that names an object asks for it, whatever else it says
     assert plain["metadata"]["name"] == "single"
 
 

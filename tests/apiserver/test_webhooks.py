@@ -45,17 +45,42 @@ class Webhook:
             await asyncio.sleep(self.delay)
         response = {"uid": review["request"]["uid"], **self.answer(review["request"])}
         return Response(
-            self.status, json.dumps({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response}).encode()
+            self.status,
+            json.dumps(
+                {
+                    "kind": "AdmissionReview",
+                    "apiVersion": "admission.k8s.io/v1",
+                    "response": response,
+                }
+            ).encode(),
         )
 
     def configuration(self, sort: str, name: str, **more: Any) -> Json:
         bundle = base64.b64encode((self.pki / "ca.crt").read_bytes()).decode()
-        rules = [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]
+        rules = [
+            {
+                "operations": ["CREATE"],
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "resources": ["configmaps"],
+            }
+        ]
         hook = {
-            "name": f"{name}.ex.com", "clientConfig": {"url": f"https://127.0.0.1:{self.server.port}/{name}", "caBundle": bundle},
-            "rules": rules, "sideEffects": "None", "admissionReviewVersions": ["v1"], **more,
-        }  # fmt: skip
-        return {"metadata": {"name": name}, "kind": f"{sort}WebhookConfiguration", "webhooks": [hook]}
+            "name": f"{name}.ex.com",
+            "clientConfig": {
+                "url": f"https://127.0.0.1:{self.server.port}/{name}",
+                "caBundle": bundle,
+            },
+            "rules": rules,
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+            **more,
+        }
+        return {
+            "metadata": {"name": name},
+            "kind": f"{sort}WebhookConfiguration",
+            "webhooks": [hook],
+        }
 
 
 @pytest.fixture
@@ -87,22 +112,35 @@ class Ask:
 
     async def install(self, sort: str, name: str, **more: Any) -> None:
         plural = f"{sort.lower()}webhookconfigurations"
-        answer = await self("post", f"{GROUP}/{plural}", self.webhook.configuration(sort, name, **more))
+        answer = await self(
+            "post", f"{GROUP}/{plural}", self.webhook.configuration(sort, name, **more)
+        )
         assert answer.status == 201, answer
 
 
 def patch(*operations: Json) -> Json:
-    return {"allowed": True, "patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(operations).encode()).decode()}
+    return {
+        "allowed": True,
+        "patchType": "JSONPatch",
+        "patch": base64.b64encode(json.dumps(operations).encode()).decode(),
+    }
 
 
 @pytest.mark.scenario("local-cluster", 107)
 async def test_a_mutation_is_stored(ask: Ask) -> None:
-    ask.webhook.answer = lambda request: patch({"op": "add", "path": "/data", "value": {"by": "hook"}})
+    ask.webhook.answer = lambda request: patch(
+        {"op": "add", "path": "/data", "value": {"by": "hook"}}
+    )
     await ask.install("Mutating", "mutate")
     answer = await ask("post", CONFIG_MAPS, config_map("mutated"))
     assert answer.tree["data"] == {"by": "hook"}
     request = ask.webhook.seen[0]
-    assert (request["operation"], request["name"], request["namespace"], request["dryRun"]) == ("CREATE", "mutated", "default", False)
+    assert (request["operation"], request["name"], request["namespace"], request["dryRun"]) == (
+        "CREATE",
+        "mutated",
+        "default",
+        False,
+    )
     assert request["kind"] == {"group": "", "version": "v1", "kind": "ConfigMap"}
     assert request["resource"] == {"group": "", "version": "v1", "resource": "configmaps"}
     assert request["object"]["kind"] == "ConfigMap"
@@ -128,7 +166,10 @@ async def test_two_mutate_in_order_of_their_names_and_one_again(ask: Ask) -> Non
 
 
 async def test_a_patch_that_fails_half_way_leaves_nothing(ask: Ask) -> None:
-    operations = ({"op": "add", "path": "/data/by", "value": "hook"}, {"op": "remove", "path": "/nowhere"})
+    operations = (
+        {"op": "add", "path": "/data/by", "value": "hook"},
+        {"op": "remove", "path": "/nowhere"},
+    )
     ask.webhook.answer = lambda request: patch(*operations)
     await ask.install("Mutating", "half", failurePolicy="Ignore")
     answer = await ask("post", CONFIG_MAPS, config_map("whole", data={"a": "1"}))
@@ -138,16 +179,27 @@ async def test_a_patch_that_fails_half_way_leaves_nothing(ask: Ask) -> None:
 @pytest.mark.scenario("local-cluster", 108)
 async def test_refusals_are_worded(ask: Ask) -> None:
     await ask.install("Validating", "v")
-    ask.webhook.answer = lambda request: {"allowed": False, "status": {"code": 403, "reason": "Forbidden", "message": "no way"}}
+    ask.webhook.answer = lambda request: {
+        "allowed": False,
+        "status": {"code": 403, "reason": "Forbidden", "message": "no way"},
+    }
     answer = await ask("post", CONFIG_MAPS, config_map("denied"))
-    assert (answer.status, answer.message) == (403, 'admission webhook "v.ex.com" denied the request: no way')
+    assert (answer.status, answer.message) == (
+        403,
+        'admission webhook "v.ex.com" denied the request: no way',
+    )
     assert answer.tree["reason"] == "Forbidden"
     assert "details" not in answer.tree
     ask.webhook.answer = lambda request: {"allowed": False}
     answer = await ask("post", CONFIG_MAPS, config_map("denied"))
-    assert (answer.status, answer.message) == (400, 'admission webhook "v.ex.com" denied the request without explanation')
+    assert (answer.status, answer.message) == (
+        400,
+        'admission webhook "v.ex.com" denied the request without explanation',
+    )
     ask.webhook.answer = lambda request: {"allowed": False, "status": {"reason": "Because"}}
-    assert (await ask("post", CONFIG_MAPS, config_map("denied"))).message.endswith("denied the request: Because")
+    assert (await ask("post", CONFIG_MAPS, config_map("denied"))).message.endswith(
+        "denied the request: Because"
+    )
     assert (await ask("get", f"{CONFIG_MAPS}/denied")).status == 404
 
 
@@ -173,7 +225,10 @@ async def test_an_untrusted_webhook(ask: Ask, tmp_path: Path) -> None:
     await ask.install("Validating", "untrusted", clientConfig={"url": url, "caBundle": bundle})
     answer = await ask("post", CONFIG_MAPS, config_map("untrusted"))
     assert answer.status == 500
-    assert "tls: failed to verify certificate: x509: certificate signed by unknown authority" in answer.message
+    assert (
+        "tls: failed to verify certificate: x509: certificate signed by unknown authority"
+        in answer.message
+    )
 
 
 async def test_slow_failing_and_confused_webhooks(ask: Ask) -> None:
@@ -183,7 +238,9 @@ async def test_slow_failing_and_confused_webhooks(ask: Ask) -> None:
     assert answer.message.endswith("context deadline exceeded")
     ask.webhook.delay, ask.webhook.status = 0, 503
     answer = await ask("post", CONFIG_MAPS, config_map("odd"))
-    assert answer.message.endswith('an error on the server ("unknown") has prevented the request from succeeding')
+    assert answer.message.endswith(
+        'an error on the server ("unknown") has prevented the request from succeeding'
+    )
     ask.webhook.status = 200
     ask.webhook.answer = lambda request: {"allowed": True, "uid": "zz"}
     answer = await ask("post", CONFIG_MAPS, config_map("odd"))
@@ -198,10 +255,18 @@ async def test_selectors_and_dry_run(ask: Ask) -> None:
     ask.webhook.answer = lambda request: {"allowed": True, "warnings": ["take care"]}
     await ask.install("Validating", "picky", objectSelector={"matchLabels": {"look": "yes"}})
     assert "warning" not in (await ask("post", CONFIG_MAPS, config_map("unlabelled"))).headers
-    answer = await ask("post", f"{CONFIG_MAPS}?dryRun=All", config_map("labelled", metadata={"labels": {"look": "yes"}}))
+    answer = await ask(
+        "post",
+        f"{CONFIG_MAPS}?dryRun=All",
+        config_map("labelled", metadata={"labels": {"look": "yes"}}),
+    )
     assert answer.headers["warning"] == '299 - "take care"'
     assert [request["dryRun"] for request in ask.webhook.seen] == [True]
-    unwanted = {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["default"]}]}
+    unwanted = {
+        "matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["default"]}
+        ]
+    }
     await ask.install("Validating", "elsewhere", namespaceSelector=unwanted)
     await ask("post", CONFIG_MAPS, config_map("here"))
     assert len(ask.webhook.seen) == 1
@@ -209,16 +274,33 @@ async def test_selectors_and_dry_run(ask: Ask) -> None:
 
 @pytest.mark.scenario("local-cluster", 110)
 async def test_deletions_and_bindings_are_shown(ask: Ask) -> None:
-    rules = [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps", "pods/binding", "pods/eviction"]}]
+    rules = [
+        {
+            "operations": ["*"],
+            "apiGroups": [""],
+            "apiVersions": ["v1"],
+            "resources": ["configmaps", "pods/binding", "pods/eviction"],
+        }
+    ]
     await ask.install("Validating", "all", rules=rules)
     await ask("post", CONFIG_MAPS, config_map("shown"))
     await ask("patch", f"{CONFIG_MAPS}/shown", {"data": {"a": "1"}})
     await ask("delete", f"{CONFIG_MAPS}/shown")
     await ask("post", PODS, pod("shown"))
-    await ask("post", f"{PODS}/shown/binding", {"metadata": {"name": "shown"}, "target": {"kind": "Node", "name": "n1"}})
+    await ask(
+        "post",
+        f"{PODS}/shown/binding",
+        {"metadata": {"name": "shown"}, "target": {"kind": "Node", "name": "n1"}},
+    )
     await ask("post", f"{PODS}/shown/eviction", {"metadata": {"name": "shown"}})
     seen = [(request["operation"], request.get("subResource", "")) for request in ask.webhook.seen]
-    assert seen == [("CREATE", ""), ("UPDATE", ""), ("DELETE", ""), ("CREATE", "binding"), ("CREATE", "eviction")]
+    assert seen == [
+        ("CREATE", ""),
+        ("UPDATE", ""),
+        ("DELETE", ""),
+        ("CREATE", "binding"),
+        ("CREATE", "eviction"),
+    ]
     update, delete, binding = ask.webhook.seen[1:4]
     assert update["oldObject"].get("data") is None
     assert update["object"]["data"] == {"a": "1"}
@@ -228,7 +310,13 @@ async def test_deletions_and_bindings_are_shown(ask: Ask) -> None:
     assert binding["object"]["target"]["name"] == "n1"
     ask.webhook.answer = lambda request: {"allowed": False, "status": {"message": "stay"}}
     await ask("post", PODS, pod("stays"))
-    assert (await ask("post", f"{PODS}/stays/binding", {"metadata": {"name": "stays"}, "target": {"name": "n1"}})).status == 400
+    assert (
+        await ask(
+            "post",
+            f"{PODS}/stays/binding",
+            {"metadata": {"name": "stays"}, "target": {"name": "n1"}},
+        )
+    ).status == 400
     assert "nodeName" not in (await ask("get", f"{PODS}/stays")).tree["spec"]
 
 
@@ -245,11 +333,15 @@ async def test_conditions_choose_the_requests(ask: Ask) -> None:
     await ask.install("Validating", "failing", matchConditions=condition("object.data.a == 'x'"))
     answer = await ask("post", CONFIG_MAPS, config_map("undecided"))
     assert answer.status == 403
-    assert answer.tree["message"].endswith("expression 'object.data.a == 'x'' resulted in error: no such key: data")
+    assert answer.tree["message"].endswith(
+        "expression 'object.data.a == 'x'' resulted in error: no such key: data"
+    )
 
 
 async def test_conditions_are_compiled_when_they_are_stored(ask: Ask) -> None:
-    tree = ask.webhook.configuration("Validating", "bad", matchConditions=[{"name": "c", "expression": "object.x +"}])
+    tree = ask.webhook.configuration(
+        "Validating", "bad", matchConditions=[{"name": "c", "expression": "object.x +"}]
+    )
     answer = await ask("post", f"{GROUP}/validatingwebhookconfigurations", tree)
     assert answer.status == 422
     (cause,) = answer.tree["details"]["causes"]
@@ -260,11 +352,21 @@ async def test_conditions_are_compiled_when_they_are_stored(ask: Ask) -> None:
 async def test_an_object_is_seen_through_another_version_of_its_kind(ask: Ask) -> None:
     names = {"plural": "twins", "singular": "twin", "kind": "Twin", "listKind": "TwinList"}
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    versions = [{"name": name, "served": True, "storage": name == "v1", "schema": schema} for name in ("v1", "v2")]
+    versions = [
+        {"name": name, "served": True, "storage": name == "v1", "schema": schema}
+        for name in ("v1", "v2")
+    ]
     spec = {"group": "ex.com", "scope": "Namespaced", "names": names, "versions": versions}
     definition = {"metadata": {"name": "twins.ex.com"}, "spec": spec}
     await ask("post", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
-    rules = [{"operations": ["CREATE"], "apiGroups": ["ex.com"], "apiVersions": ["v1"], "resources": ["twins"]}]
+    rules = [
+        {
+            "operations": ["CREATE"],
+            "apiGroups": ["ex.com"],
+            "apiVersions": ["v1"],
+            "resources": ["twins"],
+        }
+    ]
     await ask.install("Validating", "equal", rules=rules)
     await ask.install("Validating", "exact", rules=rules, matchPolicy="Exact")
     twin = {"apiVersion": "ex.com/v2", "kind": "Twin", "metadata": {"name": "t"}}
@@ -278,19 +380,35 @@ async def test_an_object_is_seen_through_another_version_of_its_kind(ask: Ask) -
 
 
 async def test_policies_change_an_object_before_webhooks_see_it(ask: Ask) -> None:
-    rule = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
+    rule = {
+        "operations": ["CREATE"],
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "resources": ["configmaps"],
+    }
     policy = {
-        "matchConstraints": {"resourceRules": [rule]}, "reinvocationPolicy": "IfNeeded",
-        "mutations": [{
-            "patchType": "ApplyConfiguration",
-            "applyConfiguration": {"expression": 'Object{data: {"keys": string(has(object.data) ? object.data.size() : 0)}}'},
-        }],
-    }  # fmt: skip
-    ask.webhook.answer = lambda request: patch({"op": "add", "path": "/data/hook", "value": request["object"]["data"]["keys"]})
+        "matchConstraints": {"resourceRules": [rule]},
+        "reinvocationPolicy": "IfNeeded",
+        "mutations": [
+            {
+                "patchType": "ApplyConfiguration",
+                "applyConfiguration": {
+                    "expression": 'Object{data: {"keys": string(has(object.data) ? object.data.size() : 0)}}'
+                },
+            }
+        ],
+    }
+    ask.webhook.answer = lambda request: patch(
+        {"op": "add", "path": "/data/hook", "value": request["object"]["data"]["keys"]}
+    )
     await ask.install("Mutating", "late")
     try:
         for plural, spec in (("policies", policy), ("policybindings", {"policyName": "early"})):
-            answer = await ask("post", f"{GROUP}/mutatingadmission{plural}", {"metadata": {"name": "early"}, "spec": spec})
+            answer = await ask(
+                "post",
+                f"{GROUP}/mutatingadmission{plural}",
+                {"metadata": {"name": "early"}, "spec": spec},
+            )
             assert answer.status == 201, answer
         made = (await ask("post", CONFIG_MAPS, config_map("both"))).tree
         assert made["data"] == {"hook": "0", "keys": "2"}

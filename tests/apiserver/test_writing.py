@@ -1,4 +1,5 @@
-"""Create, update, patch: what is stored, what is refused and in which words (local-cluster 2.1 to 2.9)."""
+"""Create, update, patch: what is stored, what is refused and in which words (local-cluster 2.1 to
+2.9)."""
 
 from __future__ import annotations
 
@@ -7,14 +8,25 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.apiserver.http import CONFIG_MAPS, JSON_PATCH, MERGE, PODS, STRATEGIC, Http, config_map, pod
+from tests.apiserver.http import (
+    CONFIG_MAPS,
+    JSON_PATCH,
+    MERGE,
+    PODS,
+    STRATEGIC,
+    Http,
+    config_map,
+    pod,
+)
 
 
 def test_a_created_object_is_read_back(http: Http) -> None:
     created = http.post(CONFIG_MAPS, config_map("made", data={"a": "1"}))
     assert created.status == 201, created
     metadata = created.tree["metadata"]
-    assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", metadata["uid"])
+    assert re.fullmatch(
+        r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", metadata["uid"]
+    )
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", metadata["creationTimestamp"])
     assert metadata["namespace"] == "default"
     assert http.get(f"{CONFIG_MAPS}/made").tree == created.tree
@@ -35,7 +47,10 @@ def test_the_kind_is_inferred_from_the_url(http: Http) -> None:
 
 @pytest.mark.scenario("local-cluster", 19)
 def test_generated_names_differ(http: Http) -> None:
-    names = {http.post(CONFIG_MAPS, {"metadata": {"generateName": "a-"}}).tree["metadata"]["name"] for _ in range(5)}
+    names = {
+        http.post(CONFIG_MAPS, {"metadata": {"generateName": "a-"}}).tree["metadata"]["name"]
+        for _ in range(5)
+    }
     assert len(names) == 5
     assert all(re.fullmatch("a-[bcdfghjklmnpqrstvwxz2456789]{5}", name) for name in names)
 
@@ -90,7 +105,10 @@ def test_an_old_version_conflicts(http: Http) -> None:
 @pytest.mark.scenario("local-cluster", 25)
 def test_who_may_put_without_a_version(http: Http) -> None:
     http.post(CONFIG_MAPS, config_map("unversioned"))
-    assert http.put(f"{CONFIG_MAPS}/unversioned", config_map("unversioned", data={"a": "1"})).status == 200
+    assert (
+        http.put(f"{CONFIG_MAPS}/unversioned", config_map("unversioned", data={"a": "1"})).status
+        == 200
+    )
     leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
     lease = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}}
     assert http.post(leases, lease).status == 201
@@ -112,7 +130,10 @@ def test_what_changes_nothing_stores_nothing(http: Http) -> None:
 @pytest.mark.scenario("local-cluster", 27)
 def test_putting_what_is_missing(http: Http) -> None:
     assert http.put(f"{CONFIG_MAPS}/missing", config_map("missing")).status == 404
-    lease = {"metadata": {"name": "put"}, "spec": {"holderIdentity": "me", "renewTime": "2026-01-01T00:00:00.123456Z"}}
+    lease = {
+        "metadata": {"name": "put"},
+        "spec": {"holderIdentity": "me", "renewTime": "2026-01-01T00:00:00.123456Z"},
+    }
     answer = http.put("/apis/coordination.k8s.io/v1/namespaces/default/leases/put", lease)
     assert answer.status == 201
     assert answer.tree["spec"]["renewTime"] == "2026-01-01T00:00:00.123456Z"
@@ -127,16 +148,23 @@ def test_another_uid_or_name(http: Http) -> None:
     assert "Precondition failed: UID in precondition: other, UID in object meta: " in answer.message
     answer = http.put(f"{CONFIG_MAPS}/named", config_map("zz"))
     assert answer.status == 400
-    assert answer.message == "the name of the object (zz) does not match the name on the URL (named)"
+    assert (
+        answer.message == "the name of the object (zz) does not match the name on the URL (named)"
+    )
     answer = http.post(CONFIG_MAPS, config_map("elsewhere", metadata={"namespace": "other"}))
     assert answer.status == 400
-    assert answer.message == "the namespace of the provided object does not match the namespace sent on the request"
+    assert (
+        answer.message
+        == "the namespace of the provided object does not match the namespace sent on the request"
+    )
 
 
 @pytest.mark.scenario("local-cluster", 31)
 def test_a_merge_patch(http: Http) -> None:
     http.post(CONFIG_MAPS, config_map("merged", data={"a": "1", "b": "2"}))
-    assert http.patch(f"{CONFIG_MAPS}/merged", {"data": {"a": None, "c": "3"}}, MERGE).tree["data"] == {"b": "2", "c": "3"}
+    assert http.patch(f"{CONFIG_MAPS}/merged", {"data": {"a": None, "c": "3"}}, MERGE).tree[
+        "data"
+    ] == {"b": "2", "c": "3"}
 
 
 @pytest.mark.scenario("local-cluster", 32)
@@ -145,16 +173,23 @@ def test_a_strategic_patch_merges_containers_by_name(http: Http) -> None:
     http.post(PODS, pod("strategic", containers=containers))
     body = {"spec": {"containers": [{"name": "two", "image": "c"}]}}
     answer = http.patch(f"{PODS}/strategic", body, STRATEGIC)
-    assert [(c["name"], c["image"]) for c in answer.tree["spec"]["containers"]] == [("one", "a"), ("two", "c")]
+    assert [(c["name"], c["image"]) for c in answer.tree["spec"]["containers"]] == [
+        ("one", "a"),
+        ("two", "c"),
+    ]
 
 
 @pytest.mark.scenario("local-cluster", 35)
 def test_json_patches(http: Http) -> None:
     http.post(CONFIG_MAPS, config_map("ops", data={"a": "1"}))
-    answer = http.patch(f"{CONFIG_MAPS}/ops", [{"op": "test", "path": "/data/a", "value": "2"}], JSON_PATCH)
+    answer = http.patch(
+        f"{CONFIG_MAPS}/ops", [{"op": "test", "path": "/data/a", "value": "2"}], JSON_PATCH
+    )
     assert answer.status == 422
     assert answer.message == "the server rejected our request due to an error in our request"
-    answer = http.patch(f"{CONFIG_MAPS}/ops", [{"op": "replace", "path": "/data/b", "value": "2"}], JSON_PATCH)
+    answer = http.patch(
+        f"{CONFIG_MAPS}/ops", [{"op": "replace", "path": "/data/b", "value": "2"}], JSON_PATCH
+    )
     assert answer.tree["data"] == {"a": "1", "b": "2"}
     assert http.patch(f"{CONFIG_MAPS}/ops", {"op": "add"}, JSON_PATCH).status == 400
 
@@ -169,7 +204,10 @@ def test_patching_what_is_missing(http: Http) -> None:
 def test_a_patch_may_name_the_version_that_it_means(http: Http) -> None:
     created = http.post(CONFIG_MAPS, config_map("guarded")).tree
     http.patch(f"{CONFIG_MAPS}/guarded", {"data": {"a": "1"}})
-    stale = {"metadata": {"resourceVersion": created["metadata"]["resourceVersion"]}, "data": {"a": "2"}}
+    stale = {
+        "metadata": {"resourceVersion": created["metadata"]["resourceVersion"]},
+        "data": {"a": "2"},
+    }
     assert http.patch(f"{CONFIG_MAPS}/guarded", stale).status == 409
 
 
@@ -184,7 +222,9 @@ def test_parallel_patches_all_arrive(http: Http) -> None:
     http.post(CONFIG_MAPS, config_map("parallel"))
 
     def one(number: int) -> int:
-        return Http(http.server).patch(f"{CONFIG_MAPS}/parallel", {"data": {f"k{number}": "v"}}).status
+        return (
+            Http(http.server).patch(f"{CONFIG_MAPS}/parallel", {"data": {f"k{number}": "v"}}).status
+        )
 
     with ThreadPoolExecutor(16) as pool:
         assert set(pool.map(one, range(64))) == {200}
@@ -211,7 +251,12 @@ def test_unknown_fields(http: Http) -> None:
     assert answer.status == 201
     assert answer.headers["warning"] == '299 - "unknown field \\"foo\\""'
     assert "foo" not in answer.tree
-    assert http.post(f"{CONFIG_MAPS}?fieldValidation=Ignore", {**body, "metadata": {"name": "unknown2"}}).headers.get("warning") is None
+    assert (
+        http.post(
+            f"{CONFIG_MAPS}?fieldValidation=Ignore", {**body, "metadata": {"name": "unknown2"}}
+        ).headers.get("warning")
+        is None
+    )
     assert http.post(f"{CONFIG_MAPS}?fieldValidation=Perhaps", body).status == 422
 
 
@@ -240,20 +285,30 @@ def test_a_body_over_the_limit_is_refused(http: Http) -> None:
 def test_binding(http: Http) -> None:
     http.post(PODS, pod("bound"))
     binding = {
-        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": "bound", "annotations": {"a": "b"}},
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "bound", "annotations": {"a": "b"}},
         "target": {"kind": "Node", "name": "n1"},
-    }  # fmt: skip
+    }
     answer = http.post(f"{PODS}/bound/binding", binding)
     assert answer.status == 201
     assert answer.tree["status"] == "Success"
     tree = http.get(f"{PODS}/bound").tree
     assert tree["spec"]["nodeName"] == "n1"
     assert tree["metadata"]["annotations"] == {"a": "b"}
-    assert [(c["type"], c["status"]) for c in tree["status"]["conditions"]] == [("PodScheduled", "True")]
+    assert [(c["type"], c["status"]) for c in tree["status"]["conditions"]] == [
+        ("PodScheduled", "True")
+    ]
     answer = http.post(f"{PODS}/bound/binding", binding)
     assert answer.status == 409
-    assert answer.message == 'Operation cannot be fulfilled on pods/binding "bound": pod bound is already assigned to node "n1"'
-    assert http.post(f"{PODS}/unbound/binding", {**binding, "metadata": {"name": "unbound"}}).status == 404
+    assert (
+        answer.message
+        == 'Operation cannot be fulfilled on pods/binding "bound": pod bound is already assigned to node "n1"'
+    )
+    assert (
+        http.post(f"{PODS}/unbound/binding", {**binding, "metadata": {"name": "unbound"}}).status
+        == 404
+    )
     http.post(PODS, pod("empty"))
     answer = http.post(f"{PODS}/empty/binding", {"metadata": {"name": "empty"}, "target": {}})
     assert (answer.status, answer.message) == (500, "target.name: Required value")
@@ -261,12 +316,24 @@ def test_binding(http: Http) -> None:
 
 def test_scale(http: Http) -> None:
     deployments = "/apis/apps/v1/namespaces/default/deployments"
-    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}}
-    body = {"metadata": {"name": "web"}, "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template}}
+    template = {
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "c", "image": "nginx"}]},
+    }
+    body = {
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template},
+    }
     assert http.post(deployments, body).status == 201
     scale = http.get(f"{deployments}/web/scale").tree
-    assert (scale["kind"], scale["spec"], scale["status"]["selector"]) == ("Scale", {"replicas": 2}, "app=web")
-    assert http.patch(f"{deployments}/web/scale", {"spec": {"replicas": 5}}).tree["spec"] == {"replicas": 5}
+    assert (scale["kind"], scale["spec"], scale["status"]["selector"]) == (
+        "Scale",
+        {"replicas": 2},
+        "app=web",
+    )
+    assert http.patch(f"{deployments}/web/scale", {"spec": {"replicas": 5}}).tree["spec"] == {
+        "replicas": 5
+    }
     tree = http.get(f"{deployments}/web").tree
     assert tree["spec"]["replicas"] == 5
     assert tree["metadata"]["generation"] == 2

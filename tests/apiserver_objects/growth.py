@@ -1,7 +1,9 @@
-"""Objects with one long list or map, for every list and map of every kind, and what the server does with such an object.
+"""Objects with one long list or map, for every list and map of every kind, and what the server does
+with such an object.
 
-What one request may cost follows from what is in it: a list of four times as many entries may take four times the work, not sixteen.
-`python -m benchmarks.growth` measures each step's processor time, `test_growth.py` counts calls and comparisons.
+What one request may cost follows from what is in it: a list of four times as many entries may take
+four times the work, not sixteen. `python -m benchmarks.growth` measures each step's processor time,
+`test_growth.py` counts calls and comparisons.
 """
 
 from __future__ import annotations
@@ -23,16 +25,27 @@ from hekla.local.apiserver.objects.merging.ownership import Owner, Scope
 from hekla.local.apiserver.request.status import Refusal, invalid
 from hekla.local.apiserver.storage.managed_fields import Book
 
-KINDS = {(kind.group, kind.version, kind.kind): kind for kind in builtin.kinds() if kind.decode is not None}
+KINDS = {
+    (kind.group, kind.version, kind.kind): kind
+    for kind in builtin.kinds()
+    if kind.decode is not None
+}
 DEEPEST = 8
 MOST_KINDS = 2
-OTHERS = {"Quantity": "1", "Time": "2024-05-06T07:08:09Z", "MicroTime": "2024-05-06T07:08:09.000012Z", "bytes": "aGk=", "Duration": "1s"}
+OTHERS = {
+    "Quantity": "1",
+    "Time": "2024-05-06T07:08:09Z",
+    "MicroTime": "2024-05-06T07:08:09.000012Z",
+    "bytes": "aGk=",
+    "Duration": "1s",
+}
 NUMBERS = ("int32", "int64", "double")
 STATUS = frozenset({"status"})
 
 
 class Place(NamedTuple):
-    """A list or map of a kind: the fields on the way there, each with whether it is a list or map itself."""
+    """A list or map of a kind: the fields on the way there, each with whether it is a list or map
+    itself."""
 
     kind: Kind
     way: tuple[tuple[str, str], ...]
@@ -42,11 +55,14 @@ class Place(NamedTuple):
     def __str__(self) -> str:
         kind = self.kind
         inner = {"list": "[]", "map": "{}", "": ""}
-        return f"{kind.group or 'core'}/{kind.version} {kind.kind} " + ".".join(f"{name}{inner[many]}" for name, many in self.way)
+        return f"{kind.group or 'core'}/{kind.version} {kind.kind} " + ".".join(
+            f"{name}{inner[many]}" for name, many in self.way
+        )
 
 
 def places() -> Iterator[Place]:
-    """Every list and map of every kind; those of a message that stands in several places once in a kind, and in two kinds."""
+    """Every list and map of every kind; those of a message that stands in several places once in a
+    kind, and in two kinds."""
     often: Counter[tuple[str, str]] = Counter()
     for key, kind in KINDS.items():
         root = fields.root(*key)
@@ -57,7 +73,12 @@ def places() -> Iterator[Place]:
             often.update(seen - before)
 
 
-def _below(kind: Kind, message: fields.Message, way: tuple[tuple[str, str], ...], seen: set[tuple[str, str]]) -> Iterator[Place]:
+def _below(
+    kind: Kind,
+    message: fields.Message,
+    way: tuple[tuple[str, str], ...],
+    seen: set[tuple[str, str]],
+) -> Iterator[Place]:
     if (message.section, message.name) in seen or len(way) > DEEPEST:
         return
     seen.add((message.section, message.name))
@@ -159,11 +180,21 @@ class Steps:
         self.scope = Scope(self.node, kind.api_version, without)
         self.empty = grown(place, typed, type(many(place, 1))())
         self.half = grown(place, typed, many(place, count // 2, count // 4))
-        self.turned = grown(place, typed, many(place, count) if place.field.many == "map" else many(place, count)[::-1])
-        self.same = grown(place, typed, many(place, 1) if place.field.many == "map" else many(place, 1) * count)
+        self.turned = grown(
+            place,
+            typed,
+            many(place, count) if place.field.many == "map" else many(place, count)[::-1],
+        )
+        self.same = grown(
+            place, typed, many(place, 1) if place.field.many == "map" else many(place, 1) * count
+        )
         where, section = pointer(place), place.message.section if place.message is not None else ""
         self.operations = [
-            {"op": "add", "path": f"{where}/{f'b{n}' if place.field.many == 'map' else '-'}", "value": value(place.field.type, section, n)}
+            {
+                "op": "add",
+                "path": f"{where}/{f'b{n}' if place.field.many == 'map' else '-'}",
+                "value": value(place.field.type, section, n),
+            }
             for n in range(min(count, 10_000))
         ]
 
@@ -185,14 +216,20 @@ class Steps:
             "apply, given up": lambda: self.apply(self.typed, self.half),
             "apply, all alike": lambda: self.apply(self.half, self.same),
             "protobuf": self.protobuf,
-            "printed": lambda: [column.cell(self.typed, 1_700_000_000.0) for column in kind.columns],
+            "printed": lambda: [
+                column.cell(self.typed, 1_700_000_000.0) for column in kind.columns
+            ],
         }
         if kind.merge_keys is not None:
             found["strategic patch"] = lambda: self.strategic(self.half, self.typed)
             found["strategic patch, turned"] = lambda: self.strategic(self.typed, self.turned)
             found["strategic patch, all alike"] = lambda: self.strategic(self.same, self.same)
-            found["strategic patch, removed"] = lambda: self.strategic(self.typed, directed(self.typed, self.half))
-            found["strategic patch, in order"] = lambda: self.strategic(self.half, ordered(self.typed))
+            found["strategic patch, removed"] = lambda: self.strategic(
+                self.typed, directed(self.typed, self.half)
+            )
+            found["strategic patch, in order"] = lambda: self.strategic(
+                self.half, ordered(self.typed)
+            )
         return found
 
     def decoded(self, body: bytes) -> Json:
@@ -246,7 +283,9 @@ class Steps:
             live, shares = ownership.applied(self.scope, live, wanted, shares, owner, 1, force=True)
         rival = Owner("b", ownership.APPLY)
         try:
-            ownership.applied(self.scope, live, {**configuration, "kind": "other"}, shares, rival, 2, force=False)
+            ownership.applied(
+                self.scope, live, {**configuration, "kind": "other"}, shares, rival, 2, force=False
+            )
         except ownership.Conflicts as conflicts:
             ownership.conflict_message(conflicts.found)
 

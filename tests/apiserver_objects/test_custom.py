@@ -1,4 +1,5 @@
-"""Kinds made of definitions: pruning, defaults and the words of 4.3, on a small kind and on our own definitions."""
+"""Kinds made of definitions: pruning, defaults and the words of 4.3, on a small kind and on our own
+definitions."""
 
 from __future__ import annotations
 
@@ -31,8 +32,18 @@ SPEC: dict[str, Any] = {
         "d": {"type": "string", "default": "filled"},
         "n": {"type": "string", "nullable": True, "default": "filled"},
         "x": {"x-kubernetes-int-or-string": True},
-        "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"k": {"type": "integer"}}},
-        "m": {"type": "object", "additionalProperties": {"type": "object", "properties": {"v": {"type": "integer", "default": 7}}}},
+        "free": {
+            "type": "object",
+            "x-kubernetes-preserve-unknown-fields": True,
+            "properties": {"k": {"type": "integer"}},
+        },
+        "m": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "properties": {"v": {"type": "integer", "default": 7}},
+            },
+        },
         "l": {
             "type": "array",
             "maxItems": 5,
@@ -49,8 +60,21 @@ SPEC: dict[str, Any] = {
 
 
 def definition(**version: Any) -> dict[str, Any]:
-    root = {"type": "object", "properties": {"spec": SPEC, "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}
-    served = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": root}, "subresources": {"status": {}}, **version}
+    root = {
+        "type": "object",
+        "properties": {
+            "spec": SPEC,
+            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        },
+    }
+    served = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": root},
+        "subresources": {"status": {}},
+        **version,
+    }
     names = {"plural": "widgets", "kind": "Widget"}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -64,22 +88,47 @@ WIDGET = custom.kinds_of(definition())[0]
 
 
 def body(spec: Any, **more: Any) -> bytes:
-    return json.dumps({"apiVersion": "ex.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": spec, **more}).encode()
+    return json.dumps(
+        {
+            "apiVersion": "ex.com/v1",
+            "kind": "Widget",
+            "metadata": {"name": "w"},
+            "spec": spec,
+            **more,
+        }
+    ).encode()
 
 
 def made(spec: Any, kind: Kind = WIDGET) -> tuple[dict[str, Any], list[str]]:
     assert kind.decode is not None
     tree = kind.decode(body(spec), JSON, "Warn").tree
     kind.strategy.default(tree)
-    return tree["spec"], [f"{error.field}: {error.text}" for error in kind.strategy.validate_create(tree)]
+    return tree["spec"], [
+        f"{error.field}: {error.text}" for error in kind.strategy.validate_create(tree)
+    ]
 
 
 def test_defaults_fill_and_unknown_fields_go() -> None:
-    spec, wrong = made({"a": 1, "n": None, "d": None, "unk": 1, "free": {"any": 1}, "m": {"k": {}}, "l": [{"name": "x", "y": 1}]})
+    spec, wrong = made(
+        {
+            "a": 1,
+            "n": None,
+            "d": None,
+            "unk": 1,
+            "free": {"any": 1},
+            "m": {"k": {}},
+            "l": [{"name": "x", "y": 1}],
+        }
+    )
     assert wrong == []
     assert spec == {
-        "a": 1, "n": None, "d": "filled", "free": {"any": 1}, "m": {"k": {"v": 7}}, "l": [{"name": "x", "v": 1}],
-    }  # fmt: skip
+        "a": 1,
+        "n": None,
+        "d": "filled",
+        "free": {"any": 1},
+        "m": {"k": {"v": 7}},
+        "l": [{"name": "x", "v": 1}],
+    }
 
 
 def test_unknown_fields_are_named_by_their_whole_path() -> None:
@@ -88,7 +137,9 @@ def test_unknown_fields_are_named_by_their_whole_path() -> None:
     assert list(found.warnings) == ['unknown field "spec.unk"', 'unknown field "spec.l[0].y"']
     with pytest.raises(BadBody, match='strict decoding error: unknown field "spec'):
         WIDGET.decode(body({"a": 1, "unk": 1, "l": [{"name": "x", "y": 1}]}), JSON, "Strict")
-    twice = b'{"apiVersion":"ex.com/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"a":1,"a":2}}'
+    twice = (
+        b'{"apiVersion":"ex.com/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"a":1,"a":2}}'
+    )
     assert list(WIDGET.decode(twice, JSON, "Warn").warnings) == ['duplicate field "spec.a"']
 
 
@@ -96,7 +147,15 @@ def test_a_quantity_is_what_its_mark_says_with_and_without_a_choice_of_types() -
     marked = {"x-kubernetes-int-or-string": True, "pattern": "^[0-9]+m?$"}
     choice = {**marked, "anyOf": [{"type": "integer"}, {"type": "string"}]}
     narrow = {**marked, "anyOf": [{"type": "integer"}]}
-    for value, fits in ((1, True), ("10m", True), ("ten", False), (True, False), (1.5, False), (None, False), ({}, False)):
+    for value, fits in (
+        (1, True),
+        ("10m", True),
+        ("ten", False),
+        (True, False),
+        (1.5, False),
+        (None, False),
+        ({}, False),
+    ):
         for described in (marked, choice):
             check = schema.checker(described)
             assert check is not None
@@ -113,13 +172,25 @@ def test_a_quantity_is_what_its_mark_says_with_and_without_a_choice_of_types() -
         ("text", 'spec: Invalid value: "string": spec in body must be of type object: "string"'),
         ({"a": 0}, "spec.a: Invalid value: 0: spec.a in body should be greater than or equal to 1"),
         ({"a": 6}, "spec.a: Invalid value: 6: spec.a in body should be less than or equal to 5"),
-        ({"a": 1, "b": ""}, 'spec.b: Invalid value: "": spec.b in body should be at least 1 chars long'),
+        (
+            {"a": 1, "b": ""},
+            'spec.b: Invalid value: "": spec.b in body should be at least 1 chars long',
+        ),
         ({"a": 1, "b": "sixsix"}, "spec.b: Too long: may not be more than 5 bytes"),
         ({"a": 1, "p": "b"}, "spec.p: Invalid value: \"b\": spec.p in body should match '^a.*$'"),
         ({"a": 1, "e": "z"}, 'spec.e: Unsupported value: "z": supported values: "x", "y"'),
-        ({"a": 1, "t": "x"}, 'spec.t: Invalid value: "x": spec.t in body must be of type date-time: "x"'),
-        ({"a": 1, "x": True}, 'spec.x: Invalid value: "boolean": spec.x in body must be of type integer,string: "boolean"'),
-        ({"a": 1, "l": [{"name": str(n)} for n in range(6)]}, "spec.l: Too many: 6: must have at most 5 items"),
+        (
+            {"a": 1, "t": "x"},
+            'spec.t: Invalid value: "x": spec.t in body must be of type date-time: "x"',
+        ),
+        (
+            {"a": 1, "x": True},
+            'spec.x: Invalid value: "boolean": spec.x in body must be of type integer,string: "boolean"',
+        ),
+        (
+            {"a": 1, "l": [{"name": str(n)} for n in range(6)]},
+            "spec.l: Too many: 6: must have at most 5 items",
+        ),
         ({"a": 1, "l": [{"name": "a"}, {"name": "a"}]}, 'spec.l[1]: Duplicate value: {"name":"a"}'),
         ({"a": 1, "l": [{}]}, "spec.l[0].name: Required value"),
     ],
@@ -130,8 +201,13 @@ def test_the_words_of_every_keyword(spec: Any, words: str) -> None:
 
 def test_kind_and_version_must_be_there() -> None:
     assert WIDGET.decode is not None
-    unversioned = r"the API version in the data \(\) does not match the expected API version \(ex.com/v1\)"
-    for wrong, words in ((b"{}", "Object 'Kind' is missing in '{}'"), (b'{"kind":"Widget"}', unversioned)):
+    unversioned = (
+        r"the API version in the data \(\) does not match the expected API version \(ex.com/v1\)"
+    )
+    for wrong, words in (
+        (b"{}", "Object 'Kind' is missing in '{}'"),
+        (b'{"kind":"Widget"}', unversioned),
+    ):
         with pytest.raises(BadBody, match=words):
             WIDGET.decode(wrong, JSON, "Warn")
     with pytest.raises(BadBody) as caught:
@@ -142,26 +218,47 @@ def test_kind_and_version_must_be_there() -> None:
 def test_metadata_of_custom_objects_is_checked_too() -> None:
     assert WIDGET.decode is not None
     with pytest.raises(BadBody, match="cannot unmarshal number into Go struct field ObjectMeta"):
-        WIDGET.decode(b'{"apiVersion":"ex.com/v1","kind":"Widget","metadata":{"name":3}}', JSON, "Warn")
-    tree = {"apiVersion": "ex.com/v1", "kind": "Widget", "metadata": {"name": "w", "foo": 1, "creationTimestamp": None}}
+        WIDGET.decode(
+            b'{"apiVersion":"ex.com/v1","kind":"Widget","metadata":{"name":3}}', JSON, "Warn"
+        )
+    tree = {
+        "apiVersion": "ex.com/v1",
+        "kind": "Widget",
+        "metadata": {"name": "w", "foo": 1, "creationTimestamp": None},
+    }
     found = WIDGET.decode(json.dumps(tree).encode(), JSON, "Warn")
-    assert (found.tree["metadata"], list(found.warnings)) == ({"name": "w"}, ['unknown field "metadata.foo"'])
+    assert (found.tree["metadata"], list(found.warnings)) == (
+        {"name": "w"},
+        ['unknown field "metadata.foo"'],
+    )
 
 
 def test_unchanged_errors_are_forgiven_on_update() -> None:
     old = {"metadata": {"name": "w"}, "spec": {"a": 9, "b": "ok"}}
     strategy = WIDGET.strategy
-    assert strategy.validate_update({"metadata": {"name": "w"}, "spec": {"a": 9, "b": "new"}}, old) == []
-    assert [error.field for error in strategy.validate_update({"metadata": {"name": "w"}, "spec": {"a": 8, "b": "ok"}}, old)] == ["spec.a"]
+    assert (
+        strategy.validate_update({"metadata": {"name": "w"}, "spec": {"a": 9, "b": "new"}}, old)
+        == []
+    )
+    assert [
+        error.field
+        for error in strategy.validate_update(
+            {"metadata": {"name": "w"}, "spec": {"a": 8, "b": "ok"}}, old
+        )
+    ] == ["spec.a"]
 
 
 def test_an_update_answers_for_what_it_changes() -> None:
-    check = schema.change_checker({"type": "object", "required": ["spec"], "properties": {"spec": SPEC, "status": SPEC}})
+    check = schema.change_checker(
+        {"type": "object", "required": ["spec"], "properties": {"spec": SPEC, "status": SPEC}}
+    )
     assert check is not None
     wrong, right = {"a": 9}, {"a": 2}
     assert check({"spec": dict(wrong), "status": right}, {"spec": wrong})
     assert not check({"spec": dict(wrong), "status": {"a": 8}}, {"spec": wrong, "status": right})
-    assert not check({"status": right}, {"spec": right, "status": right}), "what must be there may not be taken away"
+    assert not check({"status": right}, {"spec": right, "status": right}), (
+        "what must be there may not be taken away"
+    )
     assert schema.change_checker({"type": "object", "maxProperties": 2}) is None
     assert schema.change_checker({"type": "object", "not": {"type": "array"}}) is None
 
@@ -180,25 +277,46 @@ def test_columns_fields_scale_and_warning() -> None:
     kind = custom.kinds_of(
         definition(
             additionalPrinterColumns=[
-                {"name": "Ready", "type": "string", "jsonPath": '.status.conditions[?(@.type=="Ready")].status'},
+                {
+                    "name": "Ready",
+                    "type": "string",
+                    "jsonPath": '.status.conditions[?(@.type=="Ready")].status',
+                },
                 {"name": "A", "type": "integer", "jsonPath": ".spec.a", "priority": 1},
                 {"name": "Since", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
             ],
             selectableFields=[{"jsonPath": ".spec.e"}],
-            subresources={"scale": {"specReplicasPath": ".spec.a", "statusReplicasPath": ".status.n", "labelSelectorPath": ".status.s"}},
+            subresources={
+                "scale": {
+                    "specReplicasPath": ".spec.a",
+                    "statusReplicasPath": ".status.n",
+                    "labelSelectorPath": ".status.s",
+                }
+            },
             deprecated=True,
         )
     )[0]
-    tree = {"metadata": {"name": "w"}, "spec": {"a": 3}, "status": {"conditions": [{"type": "No"}, {"type": "Ready", "status": "True"}]}}
-    assert [(column.name, column.cell(tree, 0)) for column in kind.columns] == [("Name", "w"), ("Ready", "True"), ("A", 3), ("Since", None)]
-    assert kind.columns[1].description.startswith("Custom resource definition column (in JSONPath format): .status")
+    tree = {
+        "metadata": {"name": "w"},
+        "spec": {"a": 3},
+        "status": {"conditions": [{"type": "No"}, {"type": "Ready", "status": "True"}]},
+    }
+    assert [(column.name, column.cell(tree, 0)) for column in kind.columns] == [
+        ("Name", "w"),
+        ("Ready", "True"),
+        ("A", 3),
+        ("Since", None),
+    ]
+    assert kind.columns[1].description.startswith(
+        "Custom resource definition column (in JSONPath format): .status"
+    )
     assert kind.selectable == {"spec.e": ("spec", "e")}
     assert kind.scale.spec_replicas == ("spec", "a") and kind.scale.selector == ("status", "s")
     assert kind.warning == "ex.com/v1 Widget is deprecated"
     assert [column.name for column in WIDGET.columns] == ["Name", "Age"]
 
 
-# --- definitions themselves ----------------------------------------------------------------------------------------------
+# --- definitions themselves -----------------------------------------------------------------------
 
 
 def defined(tree: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -206,13 +324,18 @@ def defined(tree: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     made = DEFINITION.decode(json.dumps(tree).encode(), JSON, "Strict").tree
     DEFINITION.strategy.default(made)
     DEFINITION.strategy.prepare_create(made)
-    return made, [f"{error.field}: {error.text}" for error in DEFINITION.strategy.validate_create(made)]
+    return made, [
+        f"{error.field}: {error.text}" for error in DEFINITION.strategy.validate_create(made)
+    ]
 
 
 def test_a_definition_gets_its_names_and_status() -> None:
     tree, wrong = defined(definition())
     assert wrong == []
-    assert (tree["spec"]["names"]["singular"], tree["spec"]["names"]["listKind"]) == ("widget", "WidgetList")
+    assert (tree["spec"]["names"]["singular"], tree["spec"]["names"]["listKind"]) == (
+        "widget",
+        "WidgetList",
+    )
     assert tree["spec"]["conversion"] == {"strategy": "None"}
     assert tree["status"]["storedVersions"] == ["v1"] and tree["status"]["conditions"] is None
 
@@ -228,7 +351,9 @@ def test_a_definition_gets_its_names_and_status() -> None:
     ],
 )  # fmt: skip
 def test_definitions_that_cannot_be(change: dict[str, Any], words: str) -> None:
-    tree = definition(**{key: value for key, value in change.items() if key in ("storage", "schema")})
+    tree = definition(
+        **{key: value for key, value in change.items() if key in ("storage", "schema")}
+    )
     tree["metadata"].update(change.get("metadata", {}))
     if "scope" in change:
         tree["spec"]["scope"] = change["scope"]
@@ -241,15 +366,22 @@ def test_our_own_definitions_are_structural_and_served(tree: dict[str, Any]) -> 
     assert wrong == []
     for kind in custom.kinds_of(made):
         shown = openapi.document([kind])["components"]["schemas"]
-        named = [name for name, described in shown.items() if "x-kubernetes-group-version-kind" in described]
+        named = [
+            name
+            for name, described in shown.items()
+            if "x-kubernetes-group-version-kind" in described
+        ]
         assert len(named) == 1 and kind.kind in named[0]
 
 
-# --- the two readings of a schema agree ------------------------------------------------------------------------------------
+# --- the two readings of a schema agree -----------------------------------------------------------
 
 KEYS = st.sampled_from([*SPEC["properties"], "name", "v", "k"])
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-2, 8) | st.sampled_from(["", "a", "x", "long text", "2024-01-01T00:00:00Z"]),
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 8)
+    | st.sampled_from(["", "a", "x", "long text", "2024-01-01T00:00:00Z"]),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(KEYS, inner, max_size=4),
     max_leaves=10,
 )
@@ -266,5 +398,8 @@ def test_the_quick_check_and_the_explanation_agree(value: Any) -> None:
 def test_finalizers_of_custom_objects_need_no_prefix() -> None:
     tree = {"metadata": {"name": "w", "finalizers": ["cleanup.ex.com"]}, "spec": {"a": 1}}
     assert WIDGET.strategy.validate_create(tree) == []
-    named = {**definition()["metadata"], "finalizers": ["customresourcecleanup.apiextensions.k8s.io"]}
+    named = {
+        **definition()["metadata"],
+        "finalizers": ["customresourcecleanup.apiextensions.k8s.io"],
+    }
     assert defined({**definition(), "metadata": named})[1] == []

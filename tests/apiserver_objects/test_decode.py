@@ -1,4 +1,5 @@
-"""Bodies in JSON and YAML: what is read, what is warned of, and the words of every refusal (local-cluster 2.9)."""
+"""Bodies in JSON and YAML: what is read, what is warned of, and the words of every refusal
+(local-cluster 2.9)."""
 
 from __future__ import annotations
 
@@ -26,7 +27,12 @@ def refusal(read: decode.Reader, body: Any, validation: str = "Warn", media: str
 
 def test_kind_and_version_are_inferred_from_the_url() -> None:
     tree = CONFIG_MAP(b'{"metadata":{"name":"a"},"data":{"k":"v"}}', "", "Strict").tree
-    assert tree == {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}}
+    assert tree == {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "a"},
+        "data": {"k": "v"},
+    }
 
 
 def test_meaningless_zeros_and_nulls_go_and_meant_ones_stay() -> None:
@@ -39,14 +45,21 @@ def test_meaningless_zeros_and_nulls_go_and_meant_ones_stay() -> None:
 
 def test_quantities_become_canonical() -> None:
     limits = {"cpu": "1000m", "memory": "1024Mi", "a.b/c": 2, "d.e/f": "0.5Gi", "g.h/i": 2.5}
-    tree = POD(json.dumps({"spec": {"containers": [{"resources": {"limits": limits}}]}}).encode(), JSON, "Strict").tree
+    tree = POD(
+        json.dumps({"spec": {"containers": [{"resources": {"limits": limits}}]}}).encode(),
+        JSON,
+        "Strict",
+    ).tree
     found = tree["spec"]["containers"][0]["resources"]["limits"]
     assert found == {"cpu": "1", "memory": "1Gi", "a.b/c": "2", "d.e/f": "512Mi", "g.h/i": "2500m"}
 
 
 def test_times_become_utc_seconds() -> None:
     body = {"status": {"startTime": "2024-01-01T10:00:00.5+02:00"}}
-    assert POD(json.dumps(body).encode(), JSON, "Strict").tree["status"]["startTime"] == "2024-01-01T08:00:00Z"
+    assert (
+        POD(json.dumps(body).encode(), JSON, "Strict").tree["status"]["startTime"]
+        == "2024-01-01T08:00:00Z"
+    )
 
 
 def test_unknown_and_duplicate_fields() -> None:
@@ -92,13 +105,17 @@ def test_an_escaped_duplicate_does_not_hide() -> None:
         (POD, b'{"spec":{"priority":' + b"9" * 10_000 + b"}}", "number"),
     ],
 )  # fmt: skip
-def test_wrong_bodies_are_refused_with_their_reason(read: decode.Reader, body: Any, words: str) -> None:
+def test_wrong_bodies_are_refused_with_their_reason(
+    read: decode.Reader, body: Any, words: str
+) -> None:
     for validation in ("Strict", "Warn", "Ignore"):
         assert words in refusal(read, body, validation)
 
 
 def test_another_media_type_is_a_415() -> None:
-    with pytest.raises(BadBody, match="unknown format - accepted media types include: application/json") as caught:
+    with pytest.raises(
+        BadBody, match="unknown format - accepted media types include: application/json"
+    ) as caught:
         POD(b"", "text/csv", "Warn")
     assert (caught.value.code, caught.value.reason) == (415, "UnsupportedMediaType")
 
@@ -111,7 +128,7 @@ def test_options_of_any_group() -> None:
     assert decode.options(b"", "", "DeleteOptions") == {}
 
 
-# --- YAML ----------------------------------------------------------------------------------------------------------------
+# --- YAML -----------------------------------------------------------------------------------------
 
 
 def test_yaml_as_kubernetes_reads_it() -> None:

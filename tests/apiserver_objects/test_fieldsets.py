@@ -49,7 +49,9 @@ def test_algebra_is_that_of_sets_of_paths(one: frozenset[Path], other: frozenset
 
 
 @given(SETS, SETS)
-def test_a_recursive_difference_takes_what_is_below_too(one: frozenset[Path], other: frozenset[Path]) -> None:
+def test_a_recursive_difference_takes_what_is_below_too(
+    one: frozenset[Path], other: frozenset[Path]
+) -> None:
     left = {path for path in one if not any(path[: len(gone)] == gone for gone in other)}
     assert members(fieldsets.recursive_difference(tree(one), tree(other))) == left
 
@@ -58,7 +60,12 @@ def test_a_recursive_difference_takes_what_is_below_too(one: frozenset[Path], ot
 def test_no_argument_is_changed(one: frozenset[Path], other: frozenset[Path]) -> None:
     left, right = tree(one), tree(other)
     before = fieldsets.text(left), fieldsets.text(right)
-    for combined in (fieldsets.union, fieldsets.difference, fieldsets.intersection, fieldsets.recursive_difference):
+    for combined in (
+        fieldsets.union,
+        fieldsets.difference,
+        fieldsets.intersection,
+        fieldsets.recursive_difference,
+    ):
         combined(left, right)
     assert (fieldsets.text(left), fieldsets.text(right)) == before
 
@@ -67,7 +74,10 @@ def test_no_argument_is_changed(one: frozenset[Path], other: frozenset[Path]) ->
     "path, text",
     [
         (("f:data", "f:a"), ".data.a"),
-        (("f:spec", 'k:{"containerPort":80,"protocol":"TCP"}', "f:name"), '.spec[containerPort=80,protocol="TCP"].name'),
+        (
+            ("f:spec", 'k:{"containerPort":80,"protocol":"TCP"}', "f:name"),
+            '.spec[containerPort=80,protocol="TCP"].name',
+        ),
         (("f:finalizers", 'v:"a/b"'), '.finalizers[="a/b"]'),
         (("f:list", "i:3"), ".list[3]"),
     ],
@@ -76,7 +86,9 @@ def test_paths_are_shown_as_kubernetes_prints_them(path: Path, text: str) -> Non
     assert fieldsets.shown(path) == text
 
 
-@pytest.mark.parametrize("wrong", [[], {"data": {}}, {"x:a": {}}, {"k:{": {}}, {"i:one": {}}, {"f:a": 1}])
+@pytest.mark.parametrize(
+    "wrong", [[], {"data": {}}, {"x:a": {}}, {"k:{": {}}, {"i:one": {}}, {"f:a": 1}]
+)
 def test_what_is_no_set_is_refused(wrong: object) -> None:
     with pytest.raises(fieldsets.BadFields):
         fieldsets.parse(wrong)

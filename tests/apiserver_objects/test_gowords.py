@@ -1,4 +1,5 @@
-"""The words of Go: its JSON reader's complaints and its ways to print values, recorded from a real API server."""
+"""The words of Go: its JSON reader's complaints and its ways to print values, recorded from a real
+API server."""
 
 from __future__ import annotations
 
@@ -8,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hekla.local.apiserver.objects.encoding.go_text import printed, quoted, syntax_error, type_of, written
+from hekla.local.apiserver.objects.encoding.go_text import (
+    printed,
+    quoted,
+    syntax_error,
+    type_of,
+    written,
+)
 from hekla.local.apiserver.objects.merging.restored import misfit
 
 
@@ -39,7 +46,11 @@ def test_a_text_that_is_no_json(text: bytes, words: str) -> None:
 
 
 TREES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=20,
 )
@@ -63,11 +74,20 @@ def test_whatever_is_no_json_has_something_wrong(text: bytes) -> None:
 def test_values_are_printed_as_go_prints_them() -> None:
     tree = {"b": [1, None, True], "a": "x"}
     assert printed(tree) == "map[a:x b:[1 <nil> true]]"
-    assert written(tree) == 'map[string]interface {}{"a":"x", "b":[]interface {}{1, interface {}(nil), true}}'
+    assert (
+        written(tree)
+        == 'map[string]interface {}{"a":"x", "b":[]interface {}{1, interface {}(nil), true}}'
+    )
     assert quoted('a"b\\\x00\n\u0085ä') == r'"a\"b\\\x00\n\u0085ä"'
     assert [type_of(value) for value in ("x", 1, 1.5, True, [], {}, None)] == [
-        "string", "int64", "float64", "bool", "[]interface {}", "map[string]interface {}", "<nil>",
-    ]  # fmt: skip
+        "string",
+        "int64",
+        "float64",
+        "bool",
+        "[]interface {}",
+        "map[string]interface {}",
+        "<nil>",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
-"""A list of n entries in one request costs n: four times as many entries are four times the work, in every step of a write.
+"""A list of n entries in one request costs n: four times as many entries are four times the work,
+in every step of a write.
 
-Work is counted, not timed: calls of functions, and comparisons of texts, which are where a search through a list shows.
+Work is counted, not timed: calls of functions, and comparisons of texts, which are where a search
+through a list shows.
 """
 
 from __future__ import annotations
@@ -96,7 +98,10 @@ def test_work_grows_as_the_list_does(where: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(identity, "_encode", lambda value: json.dumps(value, sort_keys=True))
     monkeypatch.setattr(fielderrors, "MOST_SHOWN", 5)
     place = next(place for place in FOUND if str(place).endswith(where))
-    few, many = (CountedSteps(place, body(place.kind.group, place.kind.kind, "a"), count).steps() for count in (FEW, 4 * FEW))
+    few, many = (
+        CountedSteps(place, body(place.kind.group, place.kind.kind, "a"), count).steps()
+        for count in (FEW, 4 * FEW)
+    )
     grown = {name: (work(few[name]), work(many[name])) for name in few}
     assert {name: counts for name, counts in grown.items() if counts[1] > MOST * counts[0]} == {}
 

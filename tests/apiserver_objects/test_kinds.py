@@ -1,4 +1,5 @@
-"""Built-in kinds as their users meet them: what is filled in, what is refused and in which words (local-cluster 5)."""
+"""Built-in kinds as their users meet them: what is filled in, what is refused and in which words
+(local-cluster 5)."""
 
 from __future__ import annotations
 
@@ -21,7 +22,12 @@ def made(kind: Kind, body: Any) -> tuple[dict[str, Any], list[str]]:
     """A created object and what is wrong with it, as `field: text`."""
     assert kind.decode is not None
     tree = kind.decode(json.dumps(body).encode(), "", "Strict").tree
-    tree["metadata"] = {"name": "a", "namespace": "default", "uid": "u1", **tree.get("metadata", {})}
+    tree["metadata"] = {
+        "name": "a",
+        "namespace": "default",
+        "uid": "u1",
+        **tree.get("metadata", {}),
+    }
     kind.strategy.default(tree)
     kind.strategy.prepare_create(tree)
     return tree, [f"{error.field}: {error.text}" for error in kind.strategy.validate_create(tree)]
@@ -38,11 +44,13 @@ def pod(**container: Any) -> dict[str, Any]:
     return {"spec": {"containers": [{"name": "c", "image": "nginx", **container}]}}
 
 
-# --- the table -----------------------------------------------------------------------------------------------------------
+# --- the table ------------------------------------------------------------------------------------
 
 
 def test_the_table_says_who_is_who() -> None:
-    assert len(KINDS) == len({kind.plural for kind in builtin.kinds()} | {"events of events.k8s.io"})
+    assert len(KINDS) == len(
+        {kind.plural for kind in builtin.kinds()} | {"events of events.k8s.io"}
+    )
     assert POD.short_names == ("po",) and POD.categories == ("all",) and POD.namespaced
     assert POD.subresources["eviction"].group == "policy" and "scale" in DEPLOYMENT.subresources
     assert not KINDS["", "Node"].namespaced
@@ -53,17 +61,28 @@ def test_the_table_says_who_is_who() -> None:
     assert all(kind.decode and kind.merge_keys for kind in builtin.kinds())
 
 
-# --- pods ----------------------------------------------------------------------------------------------------------------
+# --- pods -----------------------------------------------------------------------------------------
 
 
 def test_a_minimal_pod_gets_all_defaults() -> None:
     tree, wrong = made(POD, pod())
     assert wrong == []
     spec, container = tree["spec"], tree["spec"]["containers"][0]
-    assert (spec["restartPolicy"], spec["dnsPolicy"], spec["schedulerName"]) == ("Always", "ClusterFirst", "default-scheduler")
-    assert (spec["terminationGracePeriodSeconds"], spec["enableServiceLinks"], spec["securityContext"]) == (30, True, {})
+    assert (spec["restartPolicy"], spec["dnsPolicy"], spec["schedulerName"]) == (
+        "Always",
+        "ClusterFirst",
+        "default-scheduler",
+    )
+    assert (
+        spec["terminationGracePeriodSeconds"],
+        spec["enableServiceLinks"],
+        spec["securityContext"],
+    ) == (30, True, {})
     assert container["imagePullPolicy"] == "Always" and container["resources"] == {}
-    assert (container["terminationMessagePath"], container["terminationMessagePolicy"]) == ("/dev/termination-log", "File")
+    assert (container["terminationMessagePath"], container["terminationMessagePolicy"]) == (
+        "/dev/termination-log",
+        "File",
+    )
     assert tree["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
 
 
@@ -117,16 +136,26 @@ def test_quality_of_service(resources: Any, qos: str) -> None:
 
 def test_requests_come_from_limits_and_volumes_get_modes() -> None:
     body = pod(resources={"limits": {"cpu": "2"}}, livenessProbe={"httpGet": {"port": 80}})
-    body["spec"]["volumes"] = [{"name": "e"}, {"name": "c", "configMap": {"name": "x"}}, {"name": "h", "hostPath": {"path": "/x"}}]
+    body["spec"]["volumes"] = [
+        {"name": "e"},
+        {"name": "c", "configMap": {"name": "x"}},
+        {"name": "h", "hostPath": {"path": "/x"}},
+    ]
     tree, wrong = made(POD, body)
     container = tree["spec"]["containers"][0]
     assert wrong == []
     assert container["resources"]["requests"] == {"cpu": "2"}
     assert container["livenessProbe"] == {
         "httpGet": {"port": 80, "path": "/", "scheme": "HTTP"},
-        "timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3,
-    }  # fmt: skip
-    assert tree["spec"]["volumes"][0]["emptyDir"] == {} and tree["spec"]["volumes"][1]["configMap"]["defaultMode"] == 420
+        "timeoutSeconds": 1,
+        "periodSeconds": 10,
+        "successThreshold": 1,
+        "failureThreshold": 3,
+    }
+    assert (
+        tree["spec"]["volumes"][0]["emptyDir"] == {}
+        and tree["spec"]["volumes"][1]["configMap"]["defaultMode"] == 420
+    )
     assert tree["spec"]["volumes"][2]["hostPath"]["type"] == ""
 
 
@@ -157,7 +186,11 @@ def test_containers_that_cannot_be(container: Any, words: str) -> None:
 def test_pods_that_cannot_be() -> None:
     assert made(POD, {"spec": {}})[1] == ["spec.containers: Required value"]
     body = pod()
-    body["spec"] |= {"nodeName": "n1", "schedulingGates": [{"name": "a.b/c"}], "restartPolicy": "Foo"}
+    body["spec"] |= {
+        "nodeName": "n1",
+        "schedulingGates": [{"name": "a.b/c"}],
+        "restartPolicy": "Foo",
+    }
     body["spec"]["containers"] *= 2
     assert made(POD, body)[1] == [
         'spec.containers[1].name: Duplicate value: "c"',
@@ -170,21 +203,34 @@ def test_a_gated_pod_says_that_it_is() -> None:
     body = pod()
     body["spec"]["schedulingGates"] = [{"name": "a.b/c"}]
     condition = made(POD, body)[0]["status"]["conditions"][0]
-    assert (condition["type"], condition["status"], condition["reason"]) == ("PodScheduled", "False", "SchedulingGated")
+    assert (condition["type"], condition["status"], condition["reason"]) == (
+        "PodScheduled",
+        "False",
+        "SchedulingGated",
+    )
 
 
 def test_what_of_a_pod_may_change() -> None:
     old = made(POD, pod())[0]
-    assert changed(POD, old, {"spec": {"containers": [{**old["spec"]["containers"][0], "image": "nginx:2"}]}}) == []
+    assert (
+        changed(
+            POD,
+            old,
+            {"spec": {"containers": [{**old["spec"]["containers"][0], "image": "nginx:2"}]}},
+        )
+        == []
+    )
     assert changed(POD, old, {"spec": {"tolerations": [{"key": "a", "operator": "Exists"}]}}) == []
     refused = changed(POD, old, {"spec": {"hostname": "x"}})
-    assert refused[0].startswith("spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`")
+    assert refused[0].startswith(
+        "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`"
+    )
     assert changed(POD, old, {"spec": {"schedulingGates": [{"name": "a.b/c"}]}}) == [
         "spec.schedulingGates[0].name: Forbidden: only deletion is allowed, but found new scheduling gate 'a.b/c'"
     ]
 
 
-# --- metadata ------------------------------------------------------------------------------------------------------------
+# --- metadata -------------------------------------------------------------------------------------
 
 
 def test_metadata_is_checked_in_one_place() -> None:
@@ -195,14 +241,24 @@ def test_metadata_is_checked_in_one_place() -> None:
         "ownerReferences": [{**owner, "name": "a"}, {**owner, "name": "b"}],
     }
     wrong = made(KINDS["", "ConfigMap"], {"metadata": meta})[1]
-    assert wrong[0].startswith('metadata.labels: Invalid value: "a b": name part must consist of alphanumeric characters')
-    assert wrong[1].startswith('metadata.labels: Invalid value: "no!": a valid label must be an empty string or consist of')
-    assert 'Only one reference can have Controller set to true. Found "true" in references for Pod/a and Pod/b' in wrong[2]
-    assert wrong[3] == 'metadata.finalizers[0]: Invalid value: "bare": name is neither a standard finalizer name nor is it fully qualified'
+    assert wrong[0].startswith(
+        'metadata.labels: Invalid value: "a b": name part must consist of alphanumeric characters'
+    )
+    assert wrong[1].startswith(
+        'metadata.labels: Invalid value: "no!": a valid label must be an empty string or consist of'
+    )
+    assert (
+        'Only one reference can have Controller set to true. Found "true" in references for Pod/a and Pod/b'
+        in wrong[2]
+    )
+    assert (
+        wrong[3]
+        == 'metadata.finalizers[0]: Invalid value: "bare": name is neither a standard finalizer name nor is it fully qualified'
+    )
     assert POD.strategy.name_rule is None
 
 
-# --- others --------------------------------------------------------------------------------------------------------------
+# --- others ---------------------------------------------------------------------------------------
 
 
 def deployment(**spec: Any) -> dict[str, Any]:
@@ -213,13 +269,20 @@ def deployment(**spec: Any) -> dict[str, Any]:
 def test_a_deployment() -> None:
     tree, wrong = made(DEPLOYMENT, deployment())
     assert wrong == []
-    assert tree["spec"]["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}}
+    assert tree["spec"]["strategy"] == {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"},
+    }
     assert "enableServiceLinks" not in tree["spec"]["template"]["spec"]
-    assert made(DEPLOYMENT, deployment(replicas=-1))[1] == ["spec.replicas: Invalid value: -1: must be greater than or equal to 0"]
+    assert made(DEPLOYMENT, deployment(replicas=-1))[1] == [
+        "spec.replicas: Invalid value: -1: must be greater than or equal to 0"
+    ]
     assert made(DEPLOYMENT, deployment(selector={"matchLabels": {"a": "y"}}))[1] == [
         'spec.template.metadata.labels: Invalid value: {"a":"x"}: `selector` does not match template `labels`'
     ]
-    assert changed(DEPLOYMENT, tree, {"spec": {"selector": {"matchLabels": {"b": "x"}}}})[-1].endswith("field is immutable")
+    assert changed(DEPLOYMENT, tree, {"spec": {"selector": {"matchLabels": {"b": "x"}}}})[
+        -1
+    ].endswith("field is immutable")
 
 
 def test_a_job_selects_its_own_pods() -> None:
@@ -229,7 +292,11 @@ def test_a_job_selects_its_own_pods() -> None:
     assert wrong == []
     assert tree["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": "u1"}}
     assert tree["spec"]["template"]["metadata"]["labels"]["job-name"] == "a"
-    assert (tree["spec"]["completions"], tree["spec"]["parallelism"], tree["spec"]["backoffLimit"]) == (1, 1, 6)
+    assert (
+        tree["spec"]["completions"],
+        tree["spec"]["parallelism"],
+        tree["spec"]["backoffLimit"],
+    ) == (1, 1, 6)
     assert made(KINDS["batch", "Job"], {"spec": {"template": pod()}})[1] == [
         'spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"'
     ]
@@ -238,26 +305,55 @@ def test_a_job_selects_its_own_pods() -> None:
 def test_secrets_and_config_maps() -> None:
     secret, config = KINDS["", "Secret"], KINDS["", "ConfigMap"]
     tree, wrong = made(secret, {"stringData": {"a": "hi"}})
-    assert (tree["data"], tree["type"], wrong) == ({"a": "aGk="}, "Opaque", []) and "stringData" not in tree
-    assert changed(secret, tree, {"type": "x/y"}) == ['type: Invalid value: "x/y": field is immutable']
-    assert made(secret, {"type": "kubernetes.io/tls"})[1] == ["data[tls.crt]: Required value", "data[tls.key]: Required value"]
+    assert (tree["data"], tree["type"], wrong) == (
+        {"a": "aGk="},
+        "Opaque",
+        [],
+    ) and "stringData" not in tree
+    assert changed(secret, tree, {"type": "x/y"}) == [
+        'type: Invalid value: "x/y": field is immutable'
+    ]
+    assert made(secret, {"type": "kubernetes.io/tls"})[1] == [
+        "data[tls.crt]: Required value",
+        "data[tls.key]: Required value",
+    ]
     frozen = made(config, {"data": {"a": "1"}, "immutable": True})[0]
-    assert changed(config, frozen, {"data": {"a": "2"}}) == ["data: Forbidden: field is immutable when `immutable` is set"]
-    assert made(config, {"data": {"a": "x" * 1048577}})[1] == ["[]: Too long: may not be more than 1048576 bytes"]
+    assert changed(config, frozen, {"data": {"a": "2"}}) == [
+        "data: Forbidden: field is immutable when `immutable` is set"
+    ]
+    assert made(config, {"data": {"a": "x" * 1048577}})[1] == [
+        "[]: Too long: may not be more than 1048576 bytes"
+    ]
 
 
 def test_other_rules() -> None:
     priority = KINDS["scheduling.k8s.io", "PriorityClass"]
-    assert made(priority, {"value": 1000000001})[1] == ["value: Forbidden: maximum allowed value of a user defined priority is 1000000000"]
-    assert changed(priority, made(priority, {"value": 1})[0], {"value": 2}) == ["value: Forbidden: may not be changed in an update."]
+    assert made(priority, {"value": 1000000001})[1] == [
+        "value: Forbidden: maximum allowed value of a user defined priority is 1000000000"
+    ]
+    assert changed(priority, made(priority, {"value": 1})[0], {"value": 2}) == [
+        "value: Forbidden: may not be changed in an update."
+    ]
     service, wrong = made(KINDS["", "Service"], {"spec": {"ports": [{"port": 80}]}})
-    assert service["spec"]["ports"] == [{"port": 80, "protocol": "TCP", "targetPort": 80}] and wrong == []
-    claim = {"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "d"}}]}}}
+    assert (
+        service["spec"]["ports"] == [{"port": 80, "protocol": "TCP", "targetPort": 80}]
+        and wrong == []
+    )
+    claim = {
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "d"}}]}}
+    }
     tree, wrong = made(KINDS["resource.k8s.io", "ResourceClaim"], claim)
-    assert tree["spec"]["devices"]["requests"][0]["exactly"] == {"deviceClassName": "d", "allocationMode": "ExactCount", "count": 1}
+    assert tree["spec"]["devices"]["requests"][0]["exactly"] == {
+        "deviceClassName": "d",
+        "allocationMode": "ExactCount",
+        "count": 1,
+    }
     namespace = made(KINDS["", "Namespace"], {})[0]
     assert namespace["metadata"]["labels"] == {"kubernetes.io/metadata.name": "a"}
-    assert (namespace["spec"], namespace["status"]) == ({"finalizers": ["kubernetes"]}, {"phase": "Active"})
+    assert (namespace["spec"], namespace["status"]) == (
+        {"finalizers": ["kubernetes"]},
+        {"phase": "Active"},
+    )
     node = made(KINDS["", "Node"], {"status": {"capacity": {"cpu": "4"}}})[0]
     assert node["status"]["allocatable"] == {"cpu": "4"}
 
@@ -274,26 +370,54 @@ def test_status_belongs_to_its_endpoint() -> None:
 
 
 def test_events_have_two_faces() -> None:
-    stored = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod"}, "message": "m", "count": 2, "type": "Normal"}
+    stored = {
+        "metadata": {"name": "e"},
+        "involvedObject": {"kind": "Pod"},
+        "message": "m",
+        "count": 2,
+        "type": "Normal",
+    }
     shown = events.present(stored)
-    assert (shown["regarding"], shown["note"], shown["deprecatedCount"]) == ({"kind": "Pod"}, "m", 2)
+    assert (shown["regarding"], shown["note"], shown["deprecatedCount"]) == (
+        {"kind": "Pod"},
+        "m",
+        2,
+    )
     assert events.keep(shown) == stored
     new = KINDS["events.k8s.io", "Event"]
-    assert made(new, {"type": "Normal", "reason": "R", "action": "A", "reportingController": "c", "reportingInstance": "i"})[1] == [
-        "eventTime: Required value"
-    ]
+    assert made(
+        new,
+        {
+            "type": "Normal",
+            "reason": "R",
+            "action": "A",
+            "reportingController": "c",
+            "reportingInstance": "i",
+        },
+    )[1] == ["eventTime: Required value"]
 
 
 def test_autoscalers_have_two_versions() -> None:
-    old = next(kind for kind in builtin.kinds() if kind.kind == "HorizontalPodAutoscaler" and kind.version == "v1")
+    old = next(
+        kind
+        for kind in builtin.kinds()
+        if kind.kind == "HorizontalPodAutoscaler" and kind.version == "v1"
+    )
     assert old.keep is not None and old.present is not None
-    shown = {"metadata": {"name": "h"}, "spec": {"maxReplicas": 3, "targetCPUUtilizationPercentage": 80}, "status": {"desiredReplicas": 1}}
+    shown = {
+        "metadata": {"name": "h"},
+        "spec": {"maxReplicas": 3, "targetCPUUtilizationPercentage": 80},
+        "status": {"desiredReplicas": 1},
+    }
     stored = old.keep(shown)
-    assert stored["spec"]["metrics"][0]["resource"]["target"] == {"type": "Utilization", "averageUtilization": 80}
+    assert stored["spec"]["metrics"][0]["resource"]["target"] == {
+        "type": "Utilization",
+        "averageUtilization": 80,
+    }
     assert old.present(stored) == shown
 
 
-# --- columns -------------------------------------------------------------------------------------------------------------
+# --- columns --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -308,7 +432,11 @@ def test_ages_are_short(seconds: float, text: str) -> None:
 
 
 def cells(kind: Kind, tree: dict[str, Any], wide: bool = False) -> dict[str, Any]:
-    return {column.name: column.cell(tree, NOW) for column in kind.columns if wide or not column.priority}
+    return {
+        column.name: column.cell(tree, NOW)
+        for column in kind.columns
+        if wide or not column.priority
+    }
 
 
 def ended(**how: Any) -> dict[str, Any]:
@@ -316,8 +444,12 @@ def ended(**how: Any) -> dict[str, Any]:
 
 
 RUNNING = {"name": "c", "ready": True, "state": {"running": {}}}
-WAITING = {"name": "c", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 2,
-           "lastState": {"terminated": {"exitCode": 1, "finishedAt": "2023-11-14T22:13:15Z"}}}  # fmt: skip
+WAITING = {
+    "name": "c",
+    "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+    "restartCount": 2,
+    "lastState": {"terminated": {"exitCode": 1, "finishedAt": "2023-11-14T22:13:15Z"}},
+}
 
 
 @pytest.mark.parametrize(
@@ -335,8 +467,18 @@ WAITING = {"name": "c", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "r
     ],
 )  # fmt: skip
 def test_one_word_for_a_pod(status: Any, word: str, ready: str, restarts: str) -> None:
-    tree = {**pod(), "metadata": {"name": "a", "creationTimestamp": "2023-11-14T22:13:00Z"}, "status": status}
-    assert cells(POD, tree) == {"Name": "a", "Ready": ready, "Status": word, "Restarts": restarts, "Age": "20s"}
+    tree = {
+        **pod(),
+        "metadata": {"name": "a", "creationTimestamp": "2023-11-14T22:13:00Z"},
+        "status": status,
+    }
+    assert cells(POD, tree) == {
+        "Name": "a",
+        "Ready": ready,
+        "Status": word,
+        "Restarts": restarts,
+        "Age": "20s",
+    }
 
 
 def test_wide_columns_and_nodes() -> None:
@@ -345,7 +487,14 @@ def test_wide_columns_and_nodes() -> None:
     node = {
         "metadata": {"name": "n", "labels": {"node-role.kubernetes.io/control-plane": ""}},
         "spec": {"unschedulable": True},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}], "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+        },
     }
     shown = cells(KINDS["", "Node"], node, wide=True)
-    assert (shown["Status"], shown["Roles"], shown["Internal-IP"]) == ("Ready,SchedulingDisabled", "control-plane", "10.0.0.1")
+    assert (shown["Status"], shown["Roles"], shown["Internal-IP"]) == (
+        "Ready,SchedulingDisabled",
+        "control-plane",
+        "10.0.0.1",
+    )

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from hekla.local.apiserver.objects import builtin
 from hekla.local.apiserver.objects.merging import fieldsets, merging, ownership, topology
 from hekla.local.apiserver.objects.merging.merging import Unmergeable
-from hekla.local.apiserver.objects.merging.ownership import APPLY, UPDATE, Conflicts, Owner, Scope, Share, Shares
+from hekla.local.apiserver.objects.merging.ownership import (
+    APPLY,
+    UPDATE,
+    Conflicts,
+    Owner,
+    Scope,
+    Share,
+    Shares,
+)
 from hekla.local.apiserver.storage.managed_fields import NOBODY, Book
 
 Tree = dict[str, Any]
@@ -46,8 +54,12 @@ def thing(**spec: Any) -> Tree:
     return {"apiVersion": "x/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": spec}
 
 
-def apply(live: Tree, shares: Shares, manager: str, configuration: Tree, *, force: bool = False) -> tuple[Tree, Shares]:
-    return ownership.applied(SCOPE, live, configuration, shares, Owner(manager, APPLY), 7, force=force)
+def apply(
+    live: Tree, shares: Shares, manager: str, configuration: Tree, *, force: bool = False
+) -> tuple[Tree, Shares]:
+    return ownership.applied(
+        SCOPE, live, configuration, shares, Owner(manager, APPLY), 7, force=force
+    )
 
 
 def created(manager: str, configuration: Tree) -> tuple[Tree, Shares]:
@@ -55,18 +67,27 @@ def created(manager: str, configuration: Tree) -> tuple[Tree, Shares]:
 
 
 def owned(shares: Shares, manager: str) -> set[str]:
-    return {fieldsets.shown(path) for owner, share in shares.items() if owner.manager == manager for path in fieldsets.paths(share.fields)}
+    return {
+        fieldsets.shown(path)
+        for owner, share in shares.items()
+        if owner.manager == manager
+        for path in fieldsets.paths(share.fields)
+    }
 
 
-# --- stories -------------------------------------------------------------------------------------------------------------
+# --- stories --------------------------------------------------------------------------------------
 
 
 def test_an_applier_owns_what_it_says() -> None:
     live, shares = created("a", thing(one="1", map={"x": "y"}, named=[{"name": "n", "value": "v"}]))
     assert live == thing(one="1", map={"x": "y"}, named=[{"name": "n", "value": "v"}])
     assert owned(shares, "a") == {
-        ".spec.one", ".spec.map.x", '.spec.named[name="n"]', '.spec.named[name="n"].name', '.spec.named[name="n"].value',
-    }  # fmt: skip
+        ".spec.one",
+        ".spec.map.x",
+        '.spec.named[name="n"]',
+        '.spec.named[name="n"].name',
+        '.spec.named[name="n"].value',
+    }
 
 
 def test_what_is_no_longer_said_goes_unless_another_owns_it() -> None:
@@ -109,7 +130,9 @@ def test_another_value_is_a_conflict_and_force_takes_it() -> None:
 def test_a_conflict_names_the_version_of_an_updater() -> None:
     live, shares = created("a", thing(one="1"))
     changed = thing(one="2")
-    shares = ownership.updated(SCOPE, live, changed, shares, Owner("u", UPDATE, "status", "x/v1"), 8)
+    shares = ownership.updated(
+        SCOPE, live, changed, shares, Owner("u", UPDATE, "status", "x/v1"), 8
+    )
     with pytest.raises(Conflicts) as refused:
         apply(changed, shares, "a", thing(one="1"))
     assert ownership.conflict_message(refused.value.found) == (
@@ -119,7 +142,12 @@ def test_a_conflict_names_the_version_of_an_updater() -> None:
 
 def test_elements_merge_by_key_in_the_order_of_both() -> None:
     live, shares = created("a", thing(named=[{"name": "1"}, {"name": "2"}, {"name": "3"}]))
-    live, _ = apply(live, shares, "b", thing(named=[{"name": "3", "value": "v"}, {"name": "new"}, {"name": "1"}]))
+    live, _ = apply(
+        live,
+        shares,
+        "b",
+        thing(named=[{"name": "3", "value": "v"}, {"name": "new"}, {"name": "1"}]),
+    )
     assert [item["name"] for item in live["spec"]["named"]] == ["2", "3", "new", "1"]
 
 
@@ -131,7 +159,10 @@ def test_elements_merge_by_key_in_the_order_of_both() -> None:
         (thing(map=["x"]), [".spec.map: expected map, got &{[x]}"]),
         (thing(set={}), [".spec.set: expected list, got &{map[]}"]),
         (thing(set=["x", "x"]), ['.spec.set: duplicate entries for key [="x"]']),
-        (thing(named=[{"name": "n"}, {"name": "n"}]), ['.spec.named: duplicate entries for key [name="n"]']),
+        (
+            thing(named=[{"name": "n"}, {"name": "n"}]),
+            ['.spec.named: duplicate entries for key [name="n"]'],
+        ),
         (thing(free={"any": [1, {"x": None}]}), []),
     ],
 )
@@ -149,11 +180,16 @@ def test_the_eleventh_updater_makes_the_oldest_one_entry() -> None:
     live = thing()
     for number in range(12):
         changed = thing(map={f"k{n}": "v" for n in range(number + 1)})
-        shares = ownership.updated(SCOPE, live, changed, shares, Owner(f"u{number:02}", UPDATE, "", "x/v1"), 100 + number)
+        shares = ownership.updated(
+            SCOPE, live, changed, shares, Owner(f"u{number:02}", UPDATE, "", "x/v1"), 100 + number
+        )
         live = changed
     assert len(shares) == ownership.MOST_UPDATERS
     assert {".spec.map.k0", ".spec.map.k1", ".spec.map.k2"} <= owned(shares, "ancient-changes")
-    assert {owner.manager for owner in shares} == {"ancient-changes", *(f"u{number:02}" for number in range(3, 12))}
+    assert {owner.manager for owner in shares} == {
+        "ancient-changes",
+        *(f"u{number:02}" for number in range(3, 12)),
+    }
 
 
 def test_what_nobody_was_known_to_own_belongs_to_those_before() -> None:
@@ -168,7 +204,9 @@ def test_kubectl_takes_over_from_its_client_side_self() -> None:
     last = '{"apiVersion":"x/v1","kind":"Thing","metadata":{"name":"t"},"spec":{"one":"1"}}'
     live = thing(one="1")
     live["metadata"]["annotations"] = {ownership.LAST_APPLIED: last}
-    shares = ownership.updated(SCOPE, {}, live, {}, Owner("kubectl-client-side-apply", UPDATE, "", "x/v1"), 1)
+    shares = ownership.updated(
+        SCOPE, {}, live, {}, Owner("kubectl-client-side-apply", UPDATE, "", "x/v1"), 1
+    )
     with pytest.raises(Conflicts):
         apply(live, shares, "another", thing(one="2"))
     live, shares = apply(live, shares, "kubectl", thing(one="2"))
@@ -176,7 +214,7 @@ def test_kubectl_takes_over_from_its_client_side_self() -> None:
     assert '"one":"2"' in live["metadata"]["annotations"][ownership.LAST_APPLIED]
 
 
-# --- laws ----------------------------------------------------------------------------------------------------------------
+# --- laws -----------------------------------------------------------------------------------------
 
 TEXTS = st.sampled_from(["1", "2", "3"])
 SPECS = st.fixed_dictionaries(
@@ -188,14 +226,20 @@ SPECS = st.fixed_dictionaries(
         "list": st.lists(TEXTS, min_size=1, max_size=3),
         "set": st.lists(TEXTS, min_size=1, max_size=3, unique=True),
         "named": st.lists(
-            st.fixed_dictionaries({"name": st.sampled_from("pqr")}, optional={"value": TEXTS, "more": TEXTS}),
-            min_size=1, max_size=3, unique_by=lambda item: item["name"],
+            st.fixed_dictionaries(
+                {"name": st.sampled_from("pqr")}, optional={"value": TEXTS, "more": TEXTS}
+            ),
+            min_size=1,
+            max_size=3,
+            unique_by=lambda item: item["name"],
         ),
         "free": st.dictionaries(
-            st.sampled_from("xyz"), st.one_of(TEXTS, st.dictionaries(st.sampled_from("uv"), TEXTS, min_size=1)), min_size=1
+            st.sampled_from("xyz"),
+            st.one_of(TEXTS, st.dictionaries(st.sampled_from("uv"), TEXTS, min_size=1)),
+            min_size=1,
         ),
     },
-)  # fmt: skip
+)
 
 
 @given(SPECS, SPECS)
@@ -220,7 +264,9 @@ def test_applying_and_giving_up_leaves_the_others_alone(first: Tree, second: Tre
         both, both_shares = apply(live, shares, "b", thing(**second))
     except Conflicts:
         return
-    left, left_shares = apply(both, both_shares, "b", {"apiVersion": "x/v1", "kind": "Thing", "metadata": {"name": "t"}})
+    left, left_shares = apply(
+        both, both_shares, "b", {"apiVersion": "x/v1", "kind": "Thing", "metadata": {"name": "t"}}
+    )
     assert unordered(without_empties(left)) == unordered(without_empties(live))
     assert owned(left_shares, "b") == set()
 
@@ -233,11 +279,16 @@ def test_a_conflict_is_never_with_an_equal_value(first: Tree, second: Tree) -> N
     except Conflicts as conflicts:
         merged = merging.merge(SCOPE.node, live, thing(**second))
         difference = merging.compare(SCOPE.node, live, merged)
-        assert {conflict.path for conflict in conflicts.found} <= {*difference.added, *difference.modified}
+        assert {conflict.path for conflict in conflicts.found} <= {
+            *difference.added,
+            *difference.modified,
+        }
 
 
 @given(SPECS, SPECS, SPECS)
-def test_the_quick_book_says_what_the_slow_algorithm_says(first: Tree, second: Tree, third: Tree) -> None:
+def test_the_quick_book_says_what_the_slow_algorithm_says(
+    first: Tree, second: Tree, third: Tree
+) -> None:
     book = Book()
     live = thing()
     held, shares = NOBODY, {}
@@ -266,11 +317,18 @@ def test_pods_of_one_template_share_their_owners() -> None:
     def pod(number: int) -> Tree:
         tree: Tree = {
             "metadata": {
-                "name": f"p-{number}", "labels": {"index": str(number)},
-                "ownerReferences": [{"apiVersion": "v1", "kind": "Job", "name": "j", "uid": f"u-{number}"}],
+                "name": f"p-{number}",
+                "labels": {"index": str(number)},
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "Job", "name": "j", "uid": f"u-{number}"}
+                ],
             },
-            "spec": {"containers": [{"name": "c", "image": "i", "env": [{"name": "N", "value": str(number)}]}]},
-        }  # fmt: skip
+            "spec": {
+                "containers": [
+                    {"name": "c", "image": "i", "env": [{"name": "N", "value": str(number)}]}
+                ]
+            },
+        }
         pods.strategy.default(tree)
         return tree
 

@@ -21,7 +21,7 @@ def pod() -> fields.Message:
     return described
 
 
-# --- JSON patch ----------------------------------------------------------------------------------------------------------
+# --- JSON patch -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,11 @@ def pod() -> fields.Message:
         ({"a": 1}, [{"op": "replace", "path": "/b", "value": 2}], {"a": 1, "b": 2}),
         ({"a/b": {"~": 1}}, [{"op": "remove", "path": "/a~1b/~0"}], {"a/b": {}}),
         ({"a": 1}, [{"op": "move", "from": "/a", "path": "/b"}], {"b": 1}),
-        ({"a": {"x": 1}}, [{"op": "copy", "from": "/a", "path": "/b"}], {"a": {"x": 1}, "b": {"x": 1}}),
+        (
+            {"a": {"x": 1}},
+            [{"op": "copy", "from": "/a", "path": "/b"}],
+            {"a": {"x": 1}, "b": {"x": 1}},
+        ),
         ({"a": 1}, [{"op": "test", "path": "/a", "value": 1}], {"a": 1}),
         ({"a": 1}, [{"op": "test", "path": "/b", "value": None}], {"a": 1}),
         ({"a": [1, 2]}, [{"op": "remove", "path": "/a/-1"}], {"a": [1]}),
@@ -57,16 +61,24 @@ def test_json_patch(tree: Any, operations: Any, expected: Any) -> None:
     ],
 )
 def test_an_operation_that_does_not_apply_is_a_422(operation: Any) -> None:
-    with pytest.raises(BadBody, match="the server rejected our request due to an error in our request") as refusal:
+    with pytest.raises(
+        BadBody, match="the server rejected our request due to an error in our request"
+    ) as refusal:
         apply_json({"a": 1, "l": [1]}, [operation])
     assert (refusal.value.code, refusal.value.reason) == (422, "Invalid")
 
 
 def test_places_are_read_as_leniently_as_kubernetes_reads_them() -> None:
-    assert apply_json({"a": 1}, [{"op": "copy", "from": "/none", "path": "/b"}]) == {"a": 1, "b": None}
+    assert apply_json({"a": 1}, [{"op": "copy", "from": "/none", "path": "/b"}]) == {
+        "a": 1,
+        "b": None,
+    }
     assert apply_json({"a": 1}, [{"op": "add", "path": "said/b", "value": 2}]) == {"a": 1, "b": 2}
     assert apply_json({"a": 1}, [{"op": "test", "path": "/none", "value": None}]) == {"a": 1}
-    for operation in ({"op": "test", "path": "/none/none", "value": None}, {"op": "add", "path": "b", "value": 2}):
+    for operation in (
+        {"op": "test", "path": "/none/none", "value": None},
+        {"op": "add", "path": "b", "value": 2},
+    ):
         with pytest.raises(BadBody):
             apply_json({"a": 1}, [operation])
 
@@ -78,10 +90,17 @@ def test_a_patch_that_copies_without_end_is_refused() -> None:
 
 
 KEYS = st.sampled_from(["a", "b", "c"])
-TREES = st.recursive(st.integers(0, 3), lambda inner: st.dictionaries(KEYS, inner, max_size=3), max_leaves=8)
+TREES = st.recursive(
+    st.integers(0, 3), lambda inner: st.dictionaries(KEYS, inner, max_size=3), max_leaves=8
+)
 OBJECTS = st.dictionaries(KEYS, TREES, max_size=3)
 OPERATIONS = st.builds(
-    lambda op, path, source, value: {"op": op, "path": "".join(f"/{key}" for key in path), "from": f"/{source}", "value": value},
+    lambda op, path, source, value: {
+        "op": op,
+        "path": "".join(f"/{key}" for key in path),
+        "from": f"/{source}",
+        "value": value,
+    },
     st.sampled_from(["add", "remove", "replace", "test", "copy", "move"]),
     st.lists(KEYS, min_size=1, max_size=3),
     KEYS,
@@ -96,7 +115,9 @@ def model(tree: Any, operation: dict[str, Any]) -> Any:
     value = copy.deepcopy(operation["value"])
     if operation["op"] in ("copy", "move"):
         source = operation["from"][1:]
-        if operation["op"] == "move" and (source not in tree or (path[0] == source and len(path) > 1)):
+        if operation["op"] == "move" and (
+            source not in tree or (path[0] == source and len(path) > 1)
+        ):
             return None
         value = copy.deepcopy(tree.get(source))
         if operation["op"] == "move":
@@ -130,7 +151,7 @@ def test_json_patch_agrees_with_the_slow_model(tree: Any, operation: Any) -> Non
     assert found == expected
 
 
-# --- merge patch ---------------------------------------------------------------------------------------------------------
+# --- merge patch ----------------------------------------------------------------------------------
 
 
 def test_merge_patch_removes_by_null_and_replaces_lists() -> None:
@@ -145,7 +166,7 @@ def test_merge_patch_twice_is_once(tree: Any, patch: Any) -> None:
     assert apply_merge(once, patch) == once
 
 
-# --- strategic merge -----------------------------------------------------------------------------------------------------
+# --- strategic merge ------------------------------------------------------------------------------
 
 
 def containers(*names: str) -> dict[str, Any]:
@@ -155,16 +176,27 @@ def containers(*names: str) -> dict[str, Any]:
 def test_one_container_changes_and_the_others_stay() -> None:
     patch = {"spec": {"containers": [{"name": "b", "image": "b:2"}]}}
     found = apply_strategic(containers("a", "b"), patch, pod())
-    assert found["spec"]["containers"] == [{"name": "a", "image": "a:1"}, {"name": "b", "image": "b:2"}]
+    assert found["spec"]["containers"] == [
+        {"name": "a", "image": "a:1"},
+        {"name": "b", "image": "b:2"},
+    ]
 
 
 def test_environment_merges_and_tolerations_are_replaced() -> None:
     tree = containers("a")
     tree["spec"]["containers"][0]["env"] = [{"name": "X", "value": "1"}]
     tree["spec"]["tolerations"] = [{"key": "old"}]
-    patch = {"spec": {"containers": [{"name": "a", "env": [{"name": "Y", "value": "2"}]}], "tolerations": [{"key": "new"}]}}
+    patch = {
+        "spec": {
+            "containers": [{"name": "a", "env": [{"name": "Y", "value": "2"}]}],
+            "tolerations": [{"key": "new"}],
+        }
+    }
     found = apply_strategic(tree, patch, pod())
-    assert found["spec"]["containers"][0]["env"] == [{"name": "Y", "value": "2"}, {"name": "X", "value": "1"}]
+    assert found["spec"]["containers"][0]["env"] == [
+        {"name": "Y", "value": "2"},
+        {"name": "X", "value": "1"},
+    ]
     assert found["spec"]["tolerations"] == [{"key": "new"}]
 
 
@@ -182,14 +214,21 @@ def test_directives_in_lists(patch: Any, names: list[str]) -> None:
 
 
 def test_the_order_of_a_list_can_be_set() -> None:
-    patch = {"spec": {"$setElementOrder/containers": [{"name": "c"}, {"name": "a"}], "containers": [{"name": "c", "image": "c:2"}]}}
+    patch = {
+        "spec": {
+            "$setElementOrder/containers": [{"name": "c"}, {"name": "a"}],
+            "containers": [{"name": "c", "image": "c:2"}],
+        }
+    }
     found = apply_strategic(containers("a", "b", "c"), patch, pod())
     assert [item["name"] for item in found["spec"]["containers"]] == ["b", "c", "a"]
 
 
 def test_finalizers_are_a_set() -> None:
     tree = {"metadata": {"finalizers": ["a/b", "c/d"]}}
-    assert apply_strategic(tree, {"metadata": {"finalizers": ["e/f", "a/b"]}}, pod())["metadata"]["finalizers"] == ["e/f", "a/b", "c/d"]
+    assert apply_strategic(tree, {"metadata": {"finalizers": ["e/f", "a/b"]}}, pod())["metadata"][
+        "finalizers"
+    ] == ["e/f", "a/b", "c/d"]
     patch = {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a/b"]}}
     assert apply_strategic(tree, patch, pod())["metadata"]["finalizers"] == ["c/d"]
 
@@ -217,7 +256,9 @@ def test_strategic_merge_twice_is_once(tree: Any, patch: Any) -> None:
         once = apply_strategic(tree, patch, pod())
         twice = apply_strategic(once, patch, pod())
     except BadBody:
-        return  # the first time already, or elements without keys: a list that is not there yet takes them as they are
+        # the first time already, or elements without keys: a list that is not there yet takes them
+        # as they are
+        return
     assert twice == once
 
 

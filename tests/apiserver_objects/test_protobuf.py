@@ -1,4 +1,5 @@
-"""Protobuf bodies: every recorded pair decodes to its JSON, and no bytes whatever make anything but a clean 400."""
+"""Protobuf bodies: every recorded pair decodes to its JSON, and no bytes whatever make anything but
+a clean 400."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ from hekla.local.apiserver.objects.errors import BadBody
 WIRE = Path(__file__).parents[2].parent / "shared" / "conformance" / "k8s-wire"
 PAIRS = sorted(path.stem for path in WIRE.glob("*.pb"))
 
-needs_pairs = pytest.mark.skipif(not PAIRS, reason="the recorded wire pairs are not beside this repository")
+needs_pairs = pytest.mark.skipif(
+    not PAIRS, reason="the recorded wire pairs are not beside this repository"
+)
 
 
 def opened(name: str) -> tuple[protobuf.Envelope, fields.Message]:
@@ -36,7 +39,10 @@ def test_a_recorded_body_decodes_to_its_json(name: str) -> None:
 
     tree = protobuf.decode(found.raw, described)
 
-    assert (found.api_version, found.kind) == (expected.pop("apiVersion", ""), expected.pop("kind", ""))
+    assert (found.api_version, found.kind) == (
+        expected.pop("apiVersion", ""),
+        expected.pop("kind", ""),
+    )
     assert tree == expected
 
 
@@ -52,7 +58,9 @@ def test_a_recorded_body_survives_encoding(name: str) -> None:
 
 
 @needs_pairs
-@pytest.mark.parametrize("name", ["core.v1.Pod", "apps.v1.Deployment", "core.v1.Secret", "core.v1.DeleteOptions"])
+@pytest.mark.parametrize(
+    "name", ["core.v1.Pod", "apps.v1.Deployment", "core.v1.Secret", "core.v1.DeleteOptions"]
+)
 def test_a_truncated_body_is_a_400(name: str) -> None:
     body = (WIRE / f"{name}.pb").read_bytes()
     described = opened(name)[1]
@@ -99,7 +107,9 @@ SCALARS: dict[str, st.SearchStrategy[Any]] = {
     "int64": st.integers(-(2**63), 2**63 - 1),
     "double": st.integers(-1000, 1000),
     "bytes": st.binary(max_size=6).map(lambda data: protobuf.b64encode(data).decode()),
-    "Time": st.datetimes().map(lambda when: when.replace(microsecond=0).isoformat().ljust(19, "0") + "Z"),
+    "Time": st.datetimes().map(
+        lambda when: when.replace(microsecond=0).isoformat().ljust(19, "0") + "Z"
+    ),
     "MicroTime": st.just("2024-05-06T07:08:09.000012Z"),
     "Quantity": st.sampled_from(["1", "100m", "2Gi"]),
     "IntOrString": st.integers(0, 100) | st.just("25%"),
@@ -131,7 +141,11 @@ def trees(described: fields.Message, depth: int = 0) -> st.SearchStrategy[dict[s
 @given(st.data())
 @settings(max_examples=60, deadline=None)
 def test_what_is_encoded_decodes_to_itself(data: st.DataObject) -> None:
-    group, kind = data.draw(st.sampled_from([("", "Service"), ("", "Secret"), ("batch", "CronJob"), ("policy", "Eviction")]))
+    group, kind = data.draw(
+        st.sampled_from(
+            [("", "Service"), ("", "Secret"), ("batch", "CronJob"), ("policy", "Eviction")]
+        )
+    )
     described = fields.root(group, "v1", kind)
     assert described is not None
     tree = data.draw(trees(described))
@@ -141,7 +155,14 @@ def test_what_is_encoded_decodes_to_itself(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize(
     ("nanoseconds", "text"),
-    [(0, "0s"), (1_500_000_000, "1.5s"), (3_600_000_000_000, "1h0m0s"), (20_000_000, "20ms"), (-61_000_000_000, "-1m1s"), (1500, "1.5µs")],
+    [
+        (0, "0s"),
+        (1_500_000_000, "1.5s"),
+        (3_600_000_000_000, "1h0m0s"),
+        (20_000_000, "20ms"),
+        (-61_000_000_000, "-1m1s"),
+        (1500, "1.5µs"),
+    ],
 )
 def test_durations_print_as_go_does(nanoseconds: int, text: str) -> None:
     assert durations.duration_text(nanoseconds) == text

@@ -1,4 +1,5 @@
-"""Whatever a client sends, a kind's way from bytes to errors ends in a tree, in causes, or in a clean refusal."""
+"""Whatever a client sends, a kind's way from bytes to errors ends in a tree, in causes, or in a
+clean refusal."""
 
 from __future__ import annotations
 
@@ -43,13 +44,17 @@ def live(kind: Kind, raw: bytes, media: str = "application/json") -> None:
         column.cell(tree, NOW)
 
 
-@pytest.mark.parametrize("key", NAMES, ids=[f"{group or 'core'}.{version}.{kind}" for group, version, kind in NAMES])
+@pytest.mark.parametrize(
+    "key", NAMES, ids=[f"{group or 'core'}.{version}.{kind}" for group, version, kind in NAMES]
+)
 def test_random_objects_of_every_kind(key: tuple[str, str, str]) -> None:
     kind = KINDS[key]
     described = fields.root(*key)
     assert described is not None
 
-    @given(body(described.section, described.name), body(described.section, described.name, junk=True))
+    @given(
+        body(described.section, described.name), body(described.section, described.name, junk=True)
+    )
     @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
     def run(typed: dict[str, Any], wild: dict[str, Any]) -> None:
         live(kind, json.dumps(typed).encode())
@@ -61,10 +66,17 @@ def test_random_objects_of_every_kind(key: tuple[str, str, str]) -> None:
     run()
 
 
-@given(st.binary(max_size=200) | st.text(max_size=100).map(str.encode), st.sampled_from(["application/json", "application/yaml"]))
+@given(
+    st.binary(max_size=200) | st.text(max_size=100).map(str.encode),
+    st.sampled_from(["application/json", "application/yaml"]),
+)
 @settings(max_examples=300, deadline=None)
 def test_random_bytes(raw: bytes, media: str) -> None:
-    for kind in (KINDS["", "v1", "Pod"], KINDS["apiextensions.k8s.io", "v1", "CustomResourceDefinition"], widget()):
+    for kind in (
+        KINDS["", "v1", "Pod"],
+        KINDS["apiextensions.k8s.io", "v1", "CustomResourceDefinition"],
+        widget(),
+    ):
         try:
             live(kind, raw, media)
         except BadBody as refusal:
@@ -74,7 +86,13 @@ def test_random_bytes(raw: bytes, media: str) -> None:
 @given(JUNK)
 @settings(max_examples=200, deadline=None)
 def test_random_custom_objects(spec: Any) -> None:
-    tree = {"apiVersion": "ex.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": spec, "status": spec}
+    tree = {
+        "apiVersion": "ex.com/v1",
+        "kind": "Widget",
+        "metadata": {"name": "w"},
+        "spec": spec,
+        "status": spec,
+    }
     try:
         live(widget(), json.dumps(tree).encode())
     except BadBody as refusal:
@@ -90,14 +108,28 @@ def widget() -> Kind:
                 "required": ["a"],
                 "properties": {
                     "a": {"type": "integer", "minimum": 1, "default": 3},
-                    "": {"type": "array", "items": {"type": "object", "properties": {"In": {"type": "string"}}}},
+                    "": {
+                        "type": "array",
+                        "items": {"type": "object", "properties": {"In": {"type": "string"}}},
+                    },
                     "In": {"x-kubernetes-int-or-string": True},
-                    "Exists": {"type": "object", "additionalProperties": {"type": "string", "nullable": True}},
+                    "Exists": {
+                        "type": "object",
+                        "additionalProperties": {"type": "string", "nullable": True},
+                    },
                 },
             },
             "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
         },
     }
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}, "subresources": {"status": {}}}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": {"status": {}},
+    }
     names = {"plural": "widgets", "kind": "Widget"}
-    return custom.kinds_of({"spec": {"group": "ex.com", "scope": "Namespaced", "names": names, "versions": [version]}})[0]
+    return custom.kinds_of(
+        {"spec": {"group": "ex.com", "scope": "Namespaced", "names": names, "versions": [version]}}
+    )[0]

@@ -18,15 +18,22 @@ def some_pod(dice: random.Random) -> Json:
     """One of few templates, with what differs between its pods, and now and then something wrong."""
     token = "kube-api-access-" + "".join(dice.choices("abc9", k=5))
     container: Json = {
-        "name": "main", "image": dice.choice(["a", "b", ""]), "imagePullPolicy": "Always", "terminationMessagePolicy": "File",
-        "env": [{"name": f"E{n}", "value": str(dice.randint(0, 2))} for n in range(dice.randint(0, 2))],
+        "name": "main",
+        "image": dice.choice(["a", "b", ""]),
+        "imagePullPolicy": "Always",
+        "terminationMessagePolicy": "File",
+        "env": [
+            {"name": f"E{n}", "value": str(dice.randint(0, 2))} for n in range(dice.randint(0, 2))
+        ],
         "resources": {"requests": {"cpu": dice.choice(["1", "2"])}, "limits": {"cpu": "2"}},
         "volumeMounts": [{"name": dice.choice([token, token, token, "other"]), "mountPath": "/t"}],
-    }  # fmt: skip
+    }
     spec: Json = {
-        "restartPolicy": dice.choice(["Always", "Never", "Sometimes"]), "dnsPolicy": "ClusterFirst", "containers": [container],
+        "restartPolicy": dice.choice(["Always", "Never", "Sometimes"]),
+        "dnsPolicy": "ClusterFirst",
+        "containers": [container],
         "volumes": [{"name": token, "emptyDir": {}}],
-    }  # fmt: skip
+    }
     if dice.random() < 0.5:
         spec["hostname"] = dice.choice(["one", "two", "Not A Name"])
     if dice.random() < 0.3:
@@ -55,16 +62,21 @@ def test_rules_say_the_same_of_a_known_template() -> None:
 def test_owners_of_a_known_template_are_those_of_the_object() -> None:
     described = fields.root("", "v1", "Pod")
     assert described is not None
-    scope = Scope(topology.of_kind(described.section, described.name), "v1", frozenset({"status"}), lambda version, tree: None)
+    scope = Scope(
+        topology.of_kind(described.section, described.name),
+        "v1",
+        frozenset({"status"}),
+        lambda version, tree: None,
+    )
     dice, owner, book = random.Random(2), Owner("m", UPDATE, "", "v1"), Book()
     for _ in range(2000):
         tree = some_pod(dice)
         known, stamps = book.created(scope, tree, owner)
         fresh, others = Book().created(scope, tree, owner)
         assert known is not None and fresh is not None
-        assert [head.with_keys(stamps[known.times.size :].split(b"\0")) for head in known.heads] == [
-            head.with_keys(others[fresh.times.size :].split(b"\0")) for head in fresh.heads
-        ]
+        assert [
+            head.with_keys(stamps[known.times.size :].split(b"\0")) for head in known.heads
+        ] == [head.with_keys(others[fresh.times.size :].split(b"\0")) for head in fresh.heads]
 
 
 def test_a_known_template_counts_for_what_it_asks() -> None:
@@ -73,6 +85,12 @@ def test_a_known_template_counts_for_what_it_asks() -> None:
         tree = some_pod(dice)
         found = usage("pods", tree)
         containers = tree["spec"]["containers"]
-        cpu = max(sum(int(c["resources"]["requests"]["cpu"]) for c in containers),
-                  *[int(c["resources"]["requests"]["cpu"]) for c in tree["spec"].get("initContainers", ())], 0)  # fmt: skip
+        cpu = max(
+            sum(int(c["resources"]["requests"]["cpu"]) for c in containers),
+            *[
+                int(c["resources"]["requests"]["cpu"])
+                for c in tree["spec"].get("initContainers", ())
+            ],
+            0,
+        )
         assert str(found["requests.cpu"]) == str(cpu) and str(found["limits.cpu"]) == "2"

@@ -35,7 +35,9 @@ def pod(**spec: Any) -> dict[str, Any]:
 def test_of_a_pod(spec: dict[str, Any], said: list[str]) -> None:
     assert warnings.pod(pod(**spec), None) == said
     template = {"metadata": {"generation": 1}, "spec": {"template": pod(**spec)}}
-    assert warnings.TEMPLATE(template, None) == [text.replace("spec.", "spec.template.spec.") for text in said]
+    assert warnings.TEMPLATE(template, None) == [
+        text.replace("spec.", "spec.template.spec.") for text in said
+    ]
     assert warnings.TEMPLATE(template, template) == []
 
 

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from hekla.local.apiserver.objects.encoding import fields
 
-TEXT = st.text(max_size=8) | st.sampled_from(["a", "a.b/c", "In", "Exists", "Always", "None", "1", "100m", "-1", "http", "x" * 70])
+TEXT = st.text(max_size=8) | st.sampled_from(
+    ["a", "a.b/c", "In", "Exists", "Always", "None", "1", "100m", "-1", "http", "x" * 70]
+)
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "string": TEXT,
     "bool": st.booleans(),
@@ -27,14 +29,20 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "JSON": st.integers() | TEXT | st.none(),
 }
 JUNK = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=6,
 )
 
 
 @cache
-def body(section: str, name: str, depth: int = 0, junk: bool = False) -> st.SearchStrategy[dict[str, Any]]:
+def body(
+    section: str, name: str, depth: int = 0, junk: bool = False
+) -> st.SearchStrategy[dict[str, Any]]:
     described = fields.message(section, name)
     assert described is not None
     parts: dict[str, st.SearchStrategy[Any]] = {}
@@ -59,4 +67,6 @@ def _some(parts: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[st
     if not parts:
         return st.just({})
     names = st.lists(st.sampled_from(sorted(parts)), max_size=5, unique=True)
-    return names.flatmap(lambda chosen: st.fixed_dictionaries({name: parts[name] for name in chosen}))
+    return names.flatmap(
+        lambda chosen: st.fixed_dictionaries({name: parts[name] for name in chosen})
+    )

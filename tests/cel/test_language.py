@@ -38,16 +38,26 @@ def test_whole_numbers_are_of_64_bits(a: int, b: int) -> None:
             assert run("(a / b) * b + a % b", a=a, b=b) == a
 
 
-@given(st.recursive(st.none() | st.booleans() | WHOLE | st.text(max_size=5), lambda one: st.lists(one, max_size=4), max_leaves=8))
+@given(
+    st.recursive(
+        st.none() | st.booleans() | WHOLE | st.text(max_size=5),
+        lambda one: st.lists(one, max_size=4),
+        max_leaves=8,
+    )
+)
 def test_everything_is_equal_to_itself_and_found_in_its_list(value: Any) -> None:
-    assert run("v == v && v in [v] && [v].exists(x, x == v) && [v].indexOf(v) == 0", v=value) is True
+    assert (
+        run("v == v && v in [v] && [v].exists(x, x == v) && [v].indexOf(v) == 0", v=value) is True
+    )
 
 
 @given(st.lists(st.integers(-100, 100)))
 def test_lists(items: list[int]) -> None:
     assert run("l.sort()", l=items) == sorted(items)
     assert run("l.sort().isSorted()", l=items) is True
-    assert run("l.map(x, x * 2).filter(x, x > 0)", l=items) == [item * 2 for item in items if item > 0]
+    assert run("l.map(x, x * 2).filter(x, x > 0)", l=items) == [
+        item * 2 for item in items if item > 0
+    ]
     assert run("l.reverse().reverse() == l", l=items) is True
     assert run("sets.equivalent(l, l.distinct())", l=items) is True
 
@@ -118,7 +128,10 @@ def test_nothing_runs_for_ever(expression: str) -> None:
         run(expression, l=list(range(300)), t="x" * 3000)
 
 
-@pytest.mark.parametrize("expression", ["a" + " + a" * 3000 + " == a", "a" + ".b" * 3000 + " == a", "a" + "[0]" * 3000 + " == a"])
+@pytest.mark.parametrize(
+    "expression",
+    ["a" + " + a" * 3000 + " == a", "a" + ".b" * 3000 + " == a", "a" + "[0]" * 3000 + " == a"],
+)
 def test_long_chains_are_refused_or_end(expression: str) -> None:
     try:
         run(expression, a=1)
@@ -131,7 +144,12 @@ def test_a_pattern_cannot_be_slow() -> None:
 
 
 def test_null_fields_are_absent_and_objects_know_their_fields() -> None:
-    kind = declared({"type": "object", "properties": {"a": {"type": "string", "nullable": True}, "b": {"type": "integer"}}})
+    kind = declared(
+        {
+            "type": "object",
+            "properties": {"a": {"type": "string", "nullable": True}, "b": {"type": "integer"}},
+        }
+    )
     assert kind is not None
     program = compile_expression("has(self.a) ? self.a : 'none'", {"self": kind})
     assert program({"self": {"a": None}}) == "none" and program({"self": {"a": "x"}}) == "x"
@@ -141,7 +159,11 @@ def test_null_fields_are_absent_and_objects_know_their_fields() -> None:
 
 DEVICE = {
     "name": "gpu-0",
-    "attributes": {"model": {"string": "big"}, "other.example.com/index": {"int": 3}, "driverVersion": {"version": "1.2.3"}},
+    "attributes": {
+        "model": {"string": "big"},
+        "other.example.com/index": {"int": 3},
+        "driverVersion": {"version": "1.2.3"},
+    },
     "capacity": {"memory": {"value": "16Gi"}},
 }
 
@@ -164,7 +186,9 @@ def test_selectors_of_devices(selector: str, wanted: bool) -> None:
 
 def test_a_selector_that_reads_what_is_not_there_fails() -> None:
     with pytest.raises(Failed, match="no such key: speed"):
-        Selector("device.attributes['gpu.example.com'].speed > 1").matches("gpu.example.com", DEVICE)
+        Selector("device.attributes['gpu.example.com'].speed > 1").matches(
+            "gpu.example.com", DEVICE
+        )
     with pytest.raises(Unusable, match="undefined field 'nope'"):
         Selector("device.nope == 'x'")
     with pytest.raises(Unusable, match="must evaluate to bool or the unknown type, not string"):

@@ -1,4 +1,5 @@
-"""Kills daemons of a running cluster at moments that a seed decides, and records what a client was promised meanwhile."""
+"""Kills daemons of a running cluster at moments that a seed decides, and records what a client was
+promised meanwhile."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def schedule(dice: random.Random, count: int, seconds: float) -> list[Kill]:
 
 
 async def carry_out(cluster: Cluster, kills: list[Kill]) -> Counter[str]:
-    """Kills by the schedule; a process that is down at its moment is killed as soon as it is up again."""
+    """Kills by the schedule; a process that is down at its moment is killed as soon as it is up
+    again."""
     done: Counter[str] = Counter()
     for kill in kills:
         await asyncio.sleep(kill.after)
@@ -56,11 +58,16 @@ async def carry_out(cluster: Cluster, kills: list[Kill]) -> Counter[str]:
 def pid_of(cluster: Cluster, name: str) -> int:
     """The pid of a process of the cluster, 0 while it has none."""
     status = read_status(cluster)
-    return next((process.pid for process in status.processes if process.name == name), 0) if status else 0
+    return (
+        next((process.pid for process in status.processes if process.name == name), 0)
+        if status
+        else 0
+    )
 
 
 class Ledger:
-    """A client that creates, changes and deletes ConfigMaps and writes down each answer that it was given."""
+    """A client that creates, changes and deletes ConfigMaps and writes down each answer that it was
+    given."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -103,7 +110,9 @@ class Ledger:
     async def _advance(self) -> None:
         kind = core.CONFIG_MAP.untyped
         try:
-            await self.client.create(kind, {"metadata": {"name": "counter"}, "data": {"value": "0"}}, "default")
+            await self.client.create(
+                kind, {"metadata": {"name": "counter"}, "data": {"value": "0"}}, "default"
+            )
         except AlreadyExists:
             pass
         held = await self.client.get(kind, "counter", "default")

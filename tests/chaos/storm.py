@@ -1,6 +1,8 @@
-"""Kills of every process of a cluster while clients write: nothing that was acknowledged may be lost, or be as it was before.
+"""Kills of every process of a cluster while clients write: nothing that was acknowledged may be
+lost, or be as it was before.
 
-A supervisor that was killed, and a death of everything at once, are followed by one `hekla up`, which must work at the first try.
+A supervisor that was killed, and a death of everything at once, are followed by one `hekla up`,
+which must work at the first try.
 """
 
 from __future__ import annotations
@@ -26,7 +28,15 @@ from hekla.local.cluster.cluster import Cluster
 from hekla.local.cluster.members import LOG_WRITER, SUPERVISOR, members
 from hekla.local.cluster.supervisor import running
 
-DAEMONS = ("apiserver", LOG_WRITER, "agent", "scheduler", "controllers", "kube-controllers", "admission")
+DAEMONS = (
+    "apiserver",
+    LOG_WRITER,
+    "agent",
+    "scheduler",
+    "controllers",
+    "kube-controllers",
+    "admission",
+)
 ALL = "everything"
 NAMESPACE = "default"
 WRITERS = 16
@@ -39,7 +49,8 @@ CREATES, DELETES = 0.2, 0.15
 
 
 def schedule(dice: random.Random, kills: int) -> list[str]:
-    """Whom to kill, in order: mostly daemons, each as often as another, and in between the supervisor or everything."""
+    """Whom to kill, in order: mostly daemons, each as often as another, and in between the
+    supervisor or everything."""
     total = max(2, kills // 15)
     names = [SUPERVISOR if number % 2 else ALL for number in range(total)]
     names += [DAEMONS[number % len(DAEMONS)] for number in range(kills - total)]
@@ -49,7 +60,8 @@ def schedule(dice: random.Random, kills: int) -> list[str]:
 
 @dataclass
 class Entry:
-    """What a writer knows of one object: what was acknowledged, and what it asked for without hearing an answer."""
+    """What a writer knows of one object: what was acknowledged, and what it asked for without
+    hearing an answer."""
 
     value: int
     version: int
@@ -66,7 +78,8 @@ class Tally:
     lost: list[str] = field(default_factory=list)
     backwards: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
-    """Each `hekla up` that did not work at the first try, and each `hekla status` that did not say so."""
+    """Each `hekla up` that did not work at the first try, and each `hekla status` that did not say
+    so."""
     kills: Counter[str] = field(default_factory=Counter)
     ups: list[float] = field(default_factory=list)
     """Seconds that each took."""
@@ -97,7 +110,15 @@ class Tally:
 class Writer:
     """Creates, changes and deletes its own objects, one request at a time."""
 
-    def __init__(self, number: int, client: Client, tally: Tally, dice: random.Random, every: float, began: float) -> None:
+    def __init__(
+        self,
+        number: int,
+        client: Client,
+        tally: Tally,
+        dice: random.Random,
+        every: float,
+        began: float,
+    ) -> None:
         self.number = number
         self.client = client
         self.tally = tally
@@ -141,14 +162,18 @@ class Writer:
         self.count += 1
         name = f"storm-{self.number}-{self.count}"
         entry = self.entries[name] = Entry(1, 0, "create")
-        made = await self.client.create(CONFIG_MAP, {"metadata": {"name": name}, "data": {"value": "1"}}, NAMESPACE)
+        made = await self.client.create(
+            CONFIG_MAP, {"metadata": {"name": name}, "data": {"value": "1"}}, NAMESPACE
+        )
         entry.version, entry.doubt = self.took(made), ""
 
     async def change(self, name: str) -> None:
         entry = self.entries[name]
         entry.doubt = "change"
         try:
-            made = await self.client.patch(CONFIG_MAP, name, {"data": {"value": str(entry.value + 1)}}, NAMESPACE)
+            made = await self.client.patch(
+                CONFIG_MAP, name, {"data": {"value": str(entry.value + 1)}}, NAMESPACE
+            )
         except NotFound:
             self.lose(name, "is not there")
             return
@@ -190,7 +215,9 @@ class Writer:
         value, version = int(held["data"]["value"]), int(held["metadata"]["resourceVersion"])
         allowed = {entry.value, entry.value + 1} if entry.doubt == "change" else {entry.value}
         if value not in allowed or version < entry.version:
-            self.tally.backwards.append(f"{name}: {value} at {version}, where {entry.value} at {entry.version} was acknowledged")
+            self.tally.backwards.append(
+                f"{name}: {value} at {version}, where {entry.value} at {entry.version} was acknowledged"
+            )
         entry.value, entry.version, entry.doubt = value, version, ""
 
     def lose(self, name: str, why: str) -> None:
@@ -200,7 +227,9 @@ class Writer:
 class Storm:
     """One cluster, its writers, and the kills."""
 
-    def __init__(self, cluster: Cluster, environment: Mapping[str, str], rate: float, seed: int) -> None:
+    def __init__(
+        self, cluster: Cluster, environment: Mapping[str, str], rate: float, seed: int
+    ) -> None:
         self.cluster = cluster
         self.environment = environment
         self.rate = rate
@@ -208,11 +237,17 @@ class Storm:
         self.tally = Tally()
 
     async def rage(self, kills: int, pause: float = 1.0, limit: float = math.inf) -> Tally:
-        """Kills so many times, with about so many seconds between, for so many seconds at most, and compares at the end."""
+        """Kills so many times, with about so many seconds between, for so many seconds at most, and
+        compares at the end."""
         began = time.monotonic()
-        async with Client(config.load(str(self.cluster.internal_kubeconfig)), user_agent="storm", pool=WRITERS) as client:
+        async with Client(
+            config.load(str(self.cluster.internal_kubeconfig)), user_agent="storm", pool=WRITERS
+        ) as client:
             every = WRITERS / self.rate
-            writers = [Writer(n, client, self.tally, random.Random(self.dice.random()), every, began) for n in range(WRITERS)]
+            writers = [
+                Writer(n, client, self.tally, random.Random(self.dice.random()), every, began)
+                for n in range(WRITERS)
+            ]
             writing = [asyncio.create_task(writer.run()) for writer in writers]
             try:
                 for name in schedule(self.dice, kills):
@@ -231,7 +266,9 @@ class Storm:
 
     async def kill(self, name: str) -> None:
         deadline = time.monotonic() + PATIENCE
-        while not (victims := [one for one in members(self.cluster) if one.name == name or name == ALL]):
+        while not (
+            victims := [one for one in members(self.cluster) if one.name == name or name == ALL]
+        ):
             assert time.monotonic() < deadline, f"{name} never came back"
             await asyncio.sleep(0.05)
         for victim in victims:
@@ -258,9 +295,16 @@ class Storm:
 
     async def hekla(self, command: str) -> tuple[int, str]:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "hekla", command, "--name", self.cluster.name, env={**os.environ, **self.environment},
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-        )  # fmt: skip
+            sys.executable,
+            "-m",
+            "hekla",
+            command,
+            "--name",
+            self.cluster.name,
+            env={**os.environ, **self.environment},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
         said, _ = await process.communicate()
         return process.returncode or 0, said.decode(errors="replace")
 
@@ -276,9 +320,13 @@ class Storm:
                 await asyncio.sleep(0.2)
         found = {item["metadata"]["name"]: item for item in listing.items}
         if int(listing.resource_version) < self.tally.highest:
-            self.tally.backwards.append(f"the list is of {listing.resource_version}, and {self.tally.highest} was acknowledged")
+            self.tally.backwards.append(
+                f"the list is of {listing.resource_version}, and {self.tally.highest} was acknowledged"
+            )
         for writer in writers:
             for name in list(writer.entries):
                 writer.judge(name, found.get(name))
             for name in writer.deleted & found.keys():
-                self.tally.backwards.append(f"{name} is there again after its deletion was acknowledged")
+                self.tally.backwards.append(
+                    f"{name} is there again after its deletion was acknowledged"
+                )

@@ -1,8 +1,10 @@
-"""Kill -9 of the API server, scheduler, controllers and node agent, twenty times at random during fifty running jobs.
+"""Kill -9 of the API server, scheduler, controllers and node agent, twenty times at random during
+fifty running jobs.
 
-Every job ends as it would have, no acknowledged object is lost, no container runs twice at once, the logs are whole.
-HEKLA_CHAOS_SEED chooses another schedule; HEKLA_CHAOS_KILLS another number of kills (0 shows what happens in peace).  Where a landing
-is decided (HEKLA_EXAMPLES), the schedule is always the same one; otherwise each run has its own.
+Every job ends as it would have, no acknowledged object is lost, no container runs twice at once,
+the logs are whole. HEKLA_CHAOS_SEED chooses another schedule; HEKLA_CHAOS_KILLS another number of
+kills (0 shows what happens in peace).  Where a landing is decided (HEKLA_EXAMPLES), the schedule is
+always the same one; otherwise each run has its own.
 """
 
 from __future__ import annotations
@@ -35,18 +37,27 @@ from hekla.local.cluster.supervisor import read_status
 from tests.chaos.killing import Ledger, carry_out, schedule
 from tests.chaos.workload import Story, Workload, starts_of
 
-JOB, POD, GROUP, CONFIG_MAP = batch.JOB.untyped, core.POD.untyped, scheduling.POD_GROUP.untyped, core.CONFIG_MAP.untyped
+JOB, POD, GROUP, CONFIG_MAP = (
+    batch.JOB.untyped,
+    core.POD.untyped,
+    scheduling.POD_GROUP.untyped,
+    core.CONFIG_MAP.untyped,
+)
 NAMESPACE = "default"
 ENDED = ("Completed", "Failed", "Aborted", "Terminated")
 LANDING = 1
 """The seed of a landing."""
 PATIENCE = 120.0
-"""Seconds in which the first jobs must run, those in which all must have ended after the last kill, and in which all is at rest then."""
+"""Seconds in which the first jobs must run, those in which all must have ended after the last kill,
+and in which all is at rest then."""
 
 pytestmark = [
     pytest.mark.slow(seconds=90),
     pytest.mark.timeout(660),
-    pytest.mark.skipif(shutil.which("flock") is None or shutil.which("getent") is None, reason="the pods use flock and getent"),
+    pytest.mark.skipif(
+        shutil.which("flock") is None or shutil.which("getent") is None,
+        reason="the pods use flock and getent",
+    ),
 ]
 
 
@@ -67,8 +78,14 @@ def cluster() -> Iterator[Cluster]:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-async def test_twenty_kills_during_fifty_jobs_change_nothing(cluster: Cluster, tmp_path: Path) -> None:
-    chosen = LANDING if os.environ.get("HEKLA_EXAMPLES") == "landing" else random.SystemRandom().randrange(10_000)
+async def test_twenty_kills_during_fifty_jobs_change_nothing(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    chosen = (
+        LANDING
+        if os.environ.get("HEKLA_EXAMPLES") == "landing"
+        else random.SystemRandom().randrange(10_000)
+    )
     seed = int(os.environ.get("HEKLA_CHAOS_SEED") or chosen)
     count = int(os.environ.get("HEKLA_CHAOS_KILLS", "20"))
     dice = random.Random(seed)
@@ -87,13 +104,17 @@ async def test_twenty_kills_during_fifty_jobs_change_nothing(cluster: Cluster, t
             uids[story.name] = await create(client, story.manifest)
             await asyncio.sleep(dice.uniform(0.2, 2.0))
         killed = await killing
-        print(f"{sum(killed.values())} kills ({dict(killed)}) done at {time.monotonic() - began:.0f} s")
+        print(
+            f"{sum(killed.values())} kills ({dict(killed)}) done at {time.monotonic() - began:.0f} s"
+        )
         writing.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await writing  # and with it whatever has ended it before
         await until_ended(client, set(uids))
-        print(f"{len(uids)} jobs ended at {time.monotonic() - began:.0f} s; the ledger holds {len(ledger.created)} objects created, "
-              f"{len(ledger.deleted)} deleted, {ledger.count} changes; {ledger.refused} attempts were refused")  # fmt: skip
+        print(
+            f"{len(uids)} jobs ended at {time.monotonic() - began:.0f} s; the ledger holds {len(ledger.created)} objects created, "
+            f"{len(ledger.deleted)} deleted, {ledger.count} changes; {ledger.refused} attempts were refused"
+        )
 
         async def wrong() -> list[str]:
             return [
@@ -171,7 +192,9 @@ async def until_ended(client: Client, names: set[str]) -> None:
         await asyncio.sleep(0.5)
 
 
-async def compare_jobs(client: Client, stories: list[Story], uids: dict[str, str], marks: Path) -> list[str]:
+async def compare_jobs(
+    client: Client, stories: list[Story], uids: dict[str, str], marks: Path
+) -> list[str]:
     """Jobs, pods, groups and logs beside what they should be."""
     wrong = []
     found = await jobs(client)
@@ -187,16 +210,23 @@ async def compare_jobs(client: Client, stories: list[Story], uids: dict[str, str
             continue
         status = job["status"]
         if (phase(job), status.get("retryCount", 0)) != (story.phase, story.retries):
-            wrong.append(f"job {story.name} is {phase(job)} after {status.get('retryCount', 0)} retries, not {story.phase} after "
-                         f"{story.retries}: {status}")  # fmt: skip
+            wrong.append(
+                f"job {story.name} is {phase(job)} after {status.get('retryCount', 0)} retries, not {story.phase} after "
+                f"{story.retries}: {status}"
+            )
         for name, code in story.pods.items():
             wrong += await compare_pod(client, story, name, code, pods.get(name))
     return wrong
 
 
-async def compare_pod(client: Client, story: Story, name: str, code: int | None, pod: Json | None) -> list[str]:
+async def compare_pod(
+    client: Client, story: Story, name: str, code: int | None, pod: Json | None
+) -> list[str]:
     if code is None:
-        if pod is None or (pod["status"]["phase"] in ("Failed", "Succeeded") and "deletionTimestamp" not in pod["metadata"]):
+        if pod is None or (
+            pod["status"]["phase"] in ("Failed", "Succeeded")
+            and "deletionTimestamp" not in pod["metadata"]
+        ):
             return []
         return [f"pod {name} is still there: {pod['metadata']}, {pod['status']}"]
     if pod is None:
@@ -207,14 +237,18 @@ async def compare_pod(client: Client, story: Story, name: str, code: int | None,
         return [f"pod {name} has not ended: {container}"]
     wrong = []
     if (ended["exitCode"], container["restartCount"]) != (code, story.restarts):
-        wrong.append(f"pod {name} ended with {ended} after {container['restartCount']} restarts, not {code} after {story.restarts}")
+        wrong.append(
+            f"pod {name} ended with {ended} after {container['restartCount']} restarts, not {code} after {story.restarts}"
+        )
     for previous in range(story.restarts + 1):
         query = {"previous": "true"} if previous else {}
         log = (await client.request("GET", POD.path(NAMESPACE, name, "log"), query)).body.decode()
         lines = log.splitlines()
         process = lines[0].split()[1] if lines else ""
         if lines != [f"{name} {process} {line}" for line in range(story.lines)]:
-            wrong.append(f"the log of {name} is not whole: {len(lines)} lines of {story.lines}, last {lines[-3:]}")
+            wrong.append(
+                f"the log of {name} is not whole: {len(lines)} lines of {story.lines}, last {lines[-3:]}"
+            )
     return wrong
 
 
@@ -227,19 +261,31 @@ def compare_marks(stories: list[Story], marks: Path) -> list[str]:
         for pod, runs in story.runs.items():
             starts = list(starts_of(marks, pod))
             if len(starts) != runs or any(len(times) != 1 + story.restarts for times in starts):
-                wrong.append(f"{runs} pods named {pod} should have started {1 + story.restarts} times each, not {starts}")
+                wrong.append(
+                    f"{runs} pods named {pod} should have started {1 + story.restarts} times each, not {starts}"
+                )
         if story.name.startswith("ordered"):
-            first, second = (min(min(times) for times in starts_of(marks, pod)) for pod in story.pods)
+            first, second = (
+                min(min(times) for times in starts_of(marks, pod)) for pod in story.pods
+            )
             if second < first:
-                wrong.append(f"the second task of {story.name} began {first - second:.2f} s before the first")
+                wrong.append(
+                    f"the second task of {story.name} began {first - second:.2f} s before the first"
+                )
         if story.name.startswith("gang"):
-            wrong += [f"{pod} did not find its peers" for pod in story.pods if not (marks / "met" / pod).exists()]
+            wrong += [
+                f"{pod} did not find its peers"
+                for pod in story.pods
+                if not (marks / "met" / pod).exists()
+            ]
     return wrong
 
 
 async def compare_ledger(client: Client, ledger: Ledger) -> list[str]:
     """Everything that was acknowledged is there, and what was deleted is not."""
-    held = {one["metadata"]["name"]: one for one in (await client.list(CONFIG_MAP, NAMESPACE)).items}
+    held = {
+        one["metadata"]["name"]: one for one in (await client.list(CONFIG_MAP, NAMESPACE)).items
+    }
     wrong = []
     for name, uid in ledger.created.items():
         if name in ledger.deleted:
@@ -251,7 +297,9 @@ async def compare_ledger(client: Client, ledger: Ledger) -> list[str]:
         elif name not in ledger.in_doubt:
             wrong.append(f"{name} was acknowledged and is lost")
     if ledger.created and int(held["counter"]["data"]["value"]) < ledger.count:
-        wrong.append(f"the counter is {held['counter']['data']['value']}; {ledger.count} was acknowledged")
+        wrong.append(
+            f"the counter is {held['counter']['data']['value']}; {ledger.count} was acknowledged"
+        )
     return wrong
 
 

@@ -17,7 +17,12 @@ pytestmark = [pytest.mark.slow(seconds=35), pytest.mark.timeout(400)]
 def test_what_was_acknowledged_outlives_every_death() -> None:
     with home() as own:
         own.good("up")
-        storm = Storm(Cluster(own.directory()), {"XDG_STATE_HOME": str(own.state)}, 700, int(os.environ.get("HEKLA_CHAOS_SEED") or 1))
+        storm = Storm(
+            Cluster(own.directory()),
+            {"XDG_STATE_HOME": str(own.state)},
+            700,
+            int(os.environ.get("HEKLA_CHAOS_SEED") or 1),
+        )
         tally = asyncio.run(storm.rage(9, 0.5))
         print(tally.text())
         assert (tally.lost, tally.backwards, tally.failed) == ([], [], [])

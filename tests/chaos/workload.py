@@ -1,7 +1,9 @@
-"""Fifty jobs whose every step leaves a mark outside the cluster, so that what happened can be told from what is reported.
+"""Fifty jobs whose every step leaves a mark outside the cluster, so that what happened can be told
+from what is reported.
 
-Each container writes one line to `starts/<pod>.<uid>` when it begins, holds a lock named after its pod for as long as it lives
-(two at once would show in `overlaps`), and prints numbered lines with its process id.
+Each container writes one line to `starts/<pod>.<uid>` when it begins, holds a lock named after its
+pod for as long as it lives (two at once would show in `overlaps`), and prints numbered lines with
+its process id.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ touch "{marks}/met/$POD"
 
 @dataclass(frozen=True)
 class Story:
-    """One job and how it ends: pods by name with their exit codes, restarts of their containers and lines of log."""
+    """One job and how it ends: pods by name with their exit codes, restarts of their containers and
+    lines of log."""
 
     manifest: Json
     phase: str
@@ -70,18 +73,29 @@ def task(name: str, replicas: int, script: str, restart: str = "Never", **fields
         for variable, path in (("POD", "metadata.name"), ("POD_UID", "metadata.uid"))
     ]
     container = {
-        "name": "main", "image": "busybox", "command": ["sh", "-c", script], "env": variables,
+        "name": "main",
+        "image": "busybox",
+        "command": ["sh", "-c", script],
+        "env": variables,
         "resources": {"requests": {"cpu": "100m"}},
-    }  # fmt: skip
+    }
     spec = {"containers": [container], "restartPolicy": restart, "terminationGracePeriodSeconds": 2}
     return {"name": name, "replicas": replicas, "template": {"spec": spec}, **fields}
 
 
 def job(name: str, tasks: list[Json], least: int = 1, **spec: Any) -> Json:
     return {
-        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": name, "namespace": "default"},
-        "spec": {"schedulerName": "volcano", "queue": "default", "minAvailable": least, "tasks": tasks, **spec},
-    }  # fmt: skip
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "schedulerName": "volcano",
+            "queue": "default",
+            "minAvailable": least,
+            "tasks": tasks,
+            **spec,
+        },
+    }
 
 
 class Workload:
@@ -109,36 +123,59 @@ class Workload:
     def fifty(self) -> list[Story]:
         """The jobs in the order in which they are created."""
         makers = [
-            *[self.plain] * 20, *[self.gang] * 8, *[self.failing] * 6, *[self.restarting] * 6, *[self.aborting] * 4,
-            *[self.ordered] * 4, *[self.repeating] * 2,
-        ]  # fmt: skip
+            *[self.plain] * 20,
+            *[self.gang] * 8,
+            *[self.failing] * 6,
+            *[self.restarting] * 6,
+            *[self.aborting] * 4,
+            *[self.ordered] * 4,
+            *[self.repeating] * 2,
+        ]
         self.dice.shuffle(makers)
         return [maker(f"{maker.__name__}-{number}") for number, maker in enumerate(makers)]
 
     def plain(self, name: str) -> Story:
         lines = self.length()
         pod = f"{name}-work-0"
-        return Story(job(name, [task("work", 1, self.script(lines))]), "Completed", {pod: 0}, lines, runs={pod: 1})
+        return Story(
+            job(name, [task("work", 1, self.script(lines))]),
+            "Completed",
+            {pod: 0},
+            lines,
+            runs={pod: 1},
+        )
 
     def gang(self, name: str) -> Story:
         """Three pods that start together and find each other by name."""
         lines = self.length()
         pods = [f"{name}-worker-{index}" for index in range(3)]
-        made = job(name, [task("worker", 3, self.script(lines, MEET))], 3, plugins={"svc": [], "env": []})
+        made = job(
+            name, [task("worker", 3, self.script(lines, MEET))], 3, plugins={"svc": [], "env": []}
+        )
         return Story(made, "Completed", dict.fromkeys(pods, 0), lines, runs=dict.fromkeys(pods, 1))
 
     def failing(self, name: str) -> Story:
         """Ends with a code of its own, and nobody does anything about it."""
         lines = self.length()
         pod = f"{name}-work-0"
-        return Story(job(name, [task("work", 1, self.script(lines, last="exit 3"))]), "Failed", {pod: 3}, lines, runs={pod: 1})
+        return Story(
+            job(name, [task("work", 1, self.script(lines, last="exit 3"))]),
+            "Failed",
+            {pod: 3},
+            lines,
+            runs={pod: 1},
+        )
 
     def restarting(self, name: str) -> Story:
         """Fails once, which restarts the job, and then does well."""
         lines = self.length() // 2
         pod = f"{name}-work-0"
         script = self.script(lines, ONCE.replace("{key}", name), "[ $attempt = 2 ] || exit 4")
-        made = job(name, [task("work", 1, script)], policies=[{"event": "PodFailed", "action": "RestartJob"}])
+        made = job(
+            name,
+            [task("work", 1, script)],
+            policies=[{"event": "PodFailed", "action": "RestartJob"}],
+        )
         return Story(made, "Completed", {pod: 0}, lines, retries=1, runs={pod: 2})
 
     def aborting(self, name: str) -> Story:
@@ -147,18 +184,26 @@ class Workload:
         lines = self.length() // 2
         made = job(
             name,
-            [task("fails", 1, self.script(lines, last="exit 5")), task("waits", 1, self.script(10_000))], 2,
+            [
+                task("fails", 1, self.script(lines, last="exit 5")),
+                task("waits", 1, self.script(10_000)),
+            ],
+            2,
             policies=[{"event": "PodFailed", "action": "AbortJob"}],
-        )  # fmt: skip
+        )
         return Story(made, "Aborted", {fails: 5, waits: None}, lines, runs={fails: 1, waits: 1})
 
     def ordered(self, name: str) -> Story:
         """The second task is made only when the first runs."""
         lines = self.length()
         first, second = f"{name}-first-0", f"{name}-second-0"
-        made = job(name, [
-            task("first", 1, self.script(lines)), task("second", 1, self.script(lines), dependsOn={"name": ["first"]}),
-        ])  # fmt: skip
+        made = job(
+            name,
+            [
+                task("first", 1, self.script(lines)),
+                task("second", 1, self.script(lines), dependsOn={"name": ["first"]}),
+            ],
+        )
         return Story(made, "Completed", {first: 0, second: 0}, lines, runs={first: 1, second: 1})
 
     def repeating(self, name: str) -> Story:
@@ -166,7 +211,14 @@ class Workload:
         lines = self.length() // 2
         pod = f"{name}-work-0"
         script = self.script(lines, ONCE.replace("{key}", name), "[ $attempt = 2 ] || exit 6")
-        return Story(job(name, [task("work", 1, script, "OnFailure")]), "Completed", {pod: 0}, lines, restarts=1, runs={pod: 1})
+        return Story(
+            job(name, [task("work", 1, script, "OnFailure")]),
+            "Completed",
+            {pod: 0},
+            lines,
+            restarts=1,
+            runs={pod: 1},
+        )
 
 
 def starts_of(marks: Path, pod: str) -> Iterator[list[float]]:

@@ -1,4 +1,5 @@
-"""A server of prepared answers, for commands whose output must be exact to the blank, and the commands as processes."""
+"""A server of prepared answers, for commands whose output must be exact to the blank, and the
+commands as processes."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ class Asked(NamedTuple):
 
 
 class Answers:
-    """`gives[path]` is the object, or the list of items, at a path; `asked` is what came in.  Creates are echoed."""
+    """`gives[path]` is the object, or the list of items, at a path; `asked` is what came in.
+    Creates are echoed."""
 
     def __init__(self) -> None:
         self.gives: dict[str, Any] = {}
@@ -45,11 +47,22 @@ class Answers:
         if found is None:
             name = asked.path.rsplit("/", 1)[-1]
             message = f'jobs.batch.volcano.sh "{name}" not found'
-            return 404, {"kind": "Status", "status": "Failure", "reason": "NotFound", "message": message, "code": 404}
+            return 404, {
+                "kind": "Status",
+                "status": "Failure",
+                "reason": "NotFound",
+                "message": message,
+                "code": 404,
+            }
         if asked.method == "DELETE":
             return 200, {"kind": "Status", "status": "Success"}
         if isinstance(found, list):
-            return 200, {"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": found}
+            return 200, {
+                "kind": "List",
+                "apiVersion": "v1",
+                "metadata": {"resourceVersion": "1"},
+                "items": found,
+            }
         return 200, found
 
 
@@ -89,12 +102,18 @@ def answering() -> Iterator[Answers]:
         server.server_close()
 
 
-def command(name: str, *arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def command(
+    name: str, *arguments: str, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run one of the commands as a process, in UTC, without a kubeconfig of the user's."""
-    clean = {key: value for key, value in os.environ.items() if not key.startswith(("KUBE", "VOLCANO"))}
+    clean = {
+        key: value for key, value in os.environ.items() if not key.startswith(("KUBE", "VOLCANO"))
+    }
     program = Path(sys.executable).with_name(name)
     return subprocess.run(
-        [str(program), *arguments] if program.exists() else [sys.executable, "-c", START.format(name=name), *arguments],
+        [str(program), *arguments]
+        if program.exists()
+        else [sys.executable, "-c", START.format(name=name), *arguments],
         env={**clean, "TZ": "UTC", "HOME": "/nonexistent", **(environment or {})},
         capture_output=True,
         text=True,

@@ -1,4 +1,5 @@
-"""Files with aliases of aliases: a few lines that stand for megabytes are refused before anything is made of them."""
+"""Files with aliases of aliases: a few lines that stand for megabytes are refused before anything
+is made of them."""
 
 from __future__ import annotations
 
@@ -11,7 +12,9 @@ from hekla.cli.vcctl.jobs import job_from_file
 from tests.cli.answers import Answers, command
 
 REFUSED = "its aliases stand for more than any object may hold"
-LEVELS = "".join(f"  {one}: &{one} [{', '.join(['*' + below] * 10)}]\n" for below, one in zip("abcdef", "bcdefg"))
+LEVELS = "".join(
+    f"  {one}: &{one} [{', '.join(['*' + below] * 10)}]\n" for below, one in zip("abcdef", "bcdefg")
+)
 POWERS = f"metadata:\n  name: grown\nspec:\n  a: &a [x, x, x, x, x, x, x, x, x, x]\n{LEVELS}"
 
 

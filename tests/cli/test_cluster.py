@@ -63,10 +63,15 @@ class Running:
             time.sleep(0.1)
 
     def pods(self) -> set[str]:
-        return {pod["metadata"]["name"] for pod in self.ask(lambda client: client.list(POD, NAMESPACE)).items}
+        return {
+            pod["metadata"]["name"]
+            for pod in self.ask(lambda client: client.list(POD, NAMESPACE)).items
+        }
 
 
-@pytest.fixture(scope="module", params=["hekla", pytest.param("kubernetes", marks=programs.slow(60))])
+@pytest.fixture(
+    scope="module", params=["hekla", pytest.param("kubernetes", marks=programs.slow(60))]
+)
 def cluster(request: pytest.FixtureRequest) -> Iterator[Running]:
     if request.param == "kubernetes":
         programs.wanted(*programs.SERVER)
@@ -76,8 +81,13 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Running]:
     state = Path(tempfile.mkdtemp(prefix="hkcli"))  # short: the path of a socket has little room
 
     def hekla(*words: str) -> None:
-        subprocess.run([sys.executable, "-m", "hekla", *words, "--name", "cli"], env={**os.environ, "XDG_STATE_HOME": str(state)},
-                       check=True, capture_output=True, timeout=90)  # fmt: skip
+        subprocess.run(
+            [sys.executable, "-m", "hekla", *words, "--name", "cli"],
+            env={**os.environ, "XDG_STATE_HOME": str(state)},
+            check=True,
+            capture_output=True,
+            timeout=90,
+        )
 
     try:
         hekla("up")
@@ -92,7 +102,20 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Running]:
 def run(cluster: Running, name: str, cpu: str = "100m") -> None:
     """A job that sleeps until somebody ends it."""
     size = f"cpu={cpu},memory=10Mi"
-    words = ("job", "run", "--name", name, "--namespace", NAMESPACE, "--requests", size, "--limits", size, "--command", "sleep 600")
+    words = (
+        "job",
+        "run",
+        "--name",
+        name,
+        "--namespace",
+        NAMESPACE,
+        "--requests",
+        size,
+        "--limits",
+        size,
+        "--command",
+        "sleep 600",
+    )
     assert cluster.vcctl(*words) == f"run job {name} successfully\n"
 
 
@@ -145,7 +168,9 @@ def test_a_job_waits_for_the_nodes_and_goes_when_told(cluster: Running):
     name = node["metadata"]["name"]
 
     def taint(*taints: dict[str, str]) -> None:
-        cluster.ask(lambda client: client.patch(NODE, name, {"spec": {"taints": list(taints) or None}}))
+        cluster.ask(
+            lambda client: client.patch(NODE, name, {"spec": {"taints": list(taints) or None}})
+        )
 
     def explained() -> str:
         """What is said of it; on a server that is busy a reason may come some seconds late."""
@@ -158,15 +183,22 @@ def test_a_job_waits_for_the_nodes_and_goes_when_told(cluster: Running):
     taint({"key": "kept", "effect": "NoSchedule"})
     try:
         run(cluster, "waits")
-        assert (said := explained()).count("1 has the taint kept") == 1, f"the reason, and once:\n{said}"
+        assert (said := explained()).count("1 has the taint kept") == 1, (
+            f"the reason, and once:\n{said}"
+        )
         assert cluster.phase("waits") == "Pending"
         told = json.loads(cluster.vcctl("explain", "waits", "--namespace", NAMESPACE, "-o", "json"))
         assert (told["constraint"], told["needs"], told["fit"], told["nodes"]) == ("nodes", 1, 0, 1)
-        assert [(one["nodes"], one["text"]) for one in told["reasons"]] == [(1, "has the taint kept")]
+        assert [(one["nodes"], one["text"]) for one in told["reasons"]] == [
+            (1, "has the taint kept")
+        ]
     finally:
         taint()
     cluster.reaches("waits", "Running")
-    assert cluster.vcctl("job", "delete", "--name", "waits", "--namespace", NAMESPACE) == "delete job waits successfully\n"
+    assert (
+        cluster.vcctl("job", "delete", "--name", "waits", "--namespace", NAMESPACE)
+        == "delete job waits successfully\n"
+    )
     cluster.reaches("waits", "gone")
 
 
@@ -174,13 +206,25 @@ def test_a_job_waits_for_the_nodes_and_goes_when_told(cluster: Running):
 def test_plain_pods_run_and_may_come_before_their_group(cluster: Running):
     def create(name: str, scheduler: str, group: str = "") -> None:
         marks = {"scheduling.k8s.io/group-name": group} if group else {}
-        container = {"name": "c", "image": "busybox", "command": ["sleep", "1"], "resources": {"requests": {"cpu": "10m"}}}
+        container = {
+            "name": "c",
+            "image": "busybox",
+            "command": ["sleep", "1"],
+            "resources": {"requests": {"cpu": "10m"}},
+        }
         spec = {"schedulerName": scheduler, "restartPolicy": "Never", "containers": [container]}
-        tree = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": marks}, "spec": spec}
+        tree = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "annotations": marks},
+            "spec": spec,
+        }
         cluster.ask(lambda client: client.create(POD, tree, NAMESPACE))
 
     def phase_of(name: str) -> str:
-        return str(cluster.ask(lambda client: client.get(POD, name, NAMESPACE))["status"].get("phase"))
+        return str(
+            cluster.ask(lambda client: client.get(POD, name, NAMESPACE))["status"].get("phase")
+        )
 
     def ends(name: str) -> None:
         deadline = time.monotonic() + SETTLED
@@ -190,7 +234,12 @@ def test_plain_pods_run_and_may_come_before_their_group(cluster: Running):
 
     def group(name: str, cpu: str) -> None:
         spec = {"minMember": 1, "queue": "default", "minResources": {"cpu": cpu}}
-        tree = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
+        tree = {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
         cluster.ask(lambda client: client.create(GROUP, tree, NAMESPACE))
 
     group("fits", "10m")
@@ -227,8 +276,22 @@ def test_a_queue_opens_closes_and_refuses(cluster: Running):
 
 
 def test_logs_come_from_all_pods(cluster: Running):
-    cluster.vcctl("job", "run", "--name", "talks", "--replicas", "2", "--min", "2", "--requests", "cpu=50m", "--limits", "cpu=50m",
-                  "--command", "echo hello")  # fmt: skip
+    cluster.vcctl(
+        "job",
+        "run",
+        "--name",
+        "talks",
+        "--replicas",
+        "2",
+        "--min",
+        "2",
+        "--requests",
+        "cpu=50m",
+        "--limits",
+        "cpu=50m",
+        "--command",
+        "echo hello",
+    )
     cluster.reaches("talks", "Completed")
 
     lines = sorted(cluster.vcctl("job", "logs", "talks").splitlines())

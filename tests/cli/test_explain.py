@@ -16,7 +16,10 @@ CORE = "/api/v1/namespaces/default"
 @pytest.fixture
 def server(running: Answers) -> Answers:
     running.gives.clear()
-    running.gives[f"{SCHEDULING}/queues/default"] = {"metadata": {"name": "default"}, "status": {"state": "Open"}}
+    running.gives[f"{SCHEDULING}/queues/default"] = {
+        "metadata": {"name": "default"},
+        "status": {"state": "Open"},
+    }
     running.gives[f"{CORE}/pods"] = running.gives[f"{CORE}/events"] = []
     return running
 
@@ -26,17 +29,28 @@ def condition(kind: str, message: str) -> Tree:
 
 
 def explained(
-    server: Answers, phase: str, group: Tree | None = None, events: list[Tree] | None = None, form: str = "", numbers: str = ""
+    server: Answers,
+    phase: str,
+    group: Tree | None = None,
+    events: list[Tree] | None = None,
+    form: str = "",
+    numbers: str = "",
 ) -> str:
     metadata = {"name": "train", "namespace": "default", "uid": "u"}
-    job: Tree = {"metadata": metadata, "spec": {"minAvailable": 1, "queue": "default"}, "status": {"state": {"phase": phase}}}
+    job: Tree = {
+        "metadata": metadata,
+        "spec": {"minAvailable": 1, "queue": "default"},
+        "status": {"state": {"phase": phase}},
+    }
     server.gives[f"{JOBS}/namespaces/default/jobs/train"] = job
     if group is not None:
         marks = {"annotations": {"hekla.io/explanation": numbers}} if numbers else {}
         tree = {"metadata": {**metadata, **marks, "name": "train-u"}, "status": group}
         server.gives[f"{SCHEDULING}/namespaces/default/podgroups/train-u"] = tree
     server.gives[f"{CORE}/events"] = events or []
-    result = command("vcctl", "explain", "train", "--master", server.url, *(("-o", form) if form else ()))
+    result = command(
+        "vcctl", "explain", "train", "--master", server.url, *(("-o", form) if form else ())
+    )
     assert (result.returncode, result.stderr) == (0, "")
     return result.stdout
 
@@ -54,7 +68,13 @@ def warning(kind: str, name: str, reason: str, message: str, **more: Any) -> Tre
 
 
 def test_a_job_that_waits_says_why_once(server: Answers):
-    group = {"phase": "Inqueue", "conditions": [condition("Unschedulable", "1/1 tasks in gang unschedulable"), condition("Waiting", TEXT)]}
+    group = {
+        "phase": "Inqueue",
+        "conditions": [
+            condition("Unschedulable", "1/1 tasks in gang unschedulable"),
+            condition("Waiting", TEXT),
+        ],
+    }
     told = explained(server, "Pending", group, [warning("PodGroup", "train-u", "Waiting", TEXT)])
 
     assert told.count(TEXT) == 1
@@ -70,7 +90,12 @@ def test_what_the_policy_ignores_is_said_once(server: Answers, phase: str):
     assert told.count(text) == 1
 
 
-NUMBERS = {"needs": 1, "fit": 0, "nodes": 1, "reasons": [{"reason": "node(s) were unschedulable", "nodes": 1, "text": "is cordoned"}]}
+NUMBERS = {
+    "needs": 1,
+    "fit": 0,
+    "nodes": 1,
+    "reasons": [{"reason": "node(s) were unschedulable", "nodes": 1, "text": "is cordoned"}],
+}
 
 
 @pytest.mark.parametrize(("phase", "written", "told"), [
@@ -82,29 +107,48 @@ NUMBERS = {"needs": 1, "fit": 0, "nodes": 1, "reasons": [{"reason": "node(s) wer
 ])  # fmt: skip
 def test_programs_are_told_the_numbers_too(server: Answers, phase: str, written: str, told: Tree):
     conditions = [condition("Waiting", TEXT)] if phase == "Inqueue" else []
-    found = json.loads(explained(server, "Pending", {"phase": phase, "conditions": conditions}, form="json", numbers=written))
+    found = json.loads(
+        explained(
+            server,
+            "Pending",
+            {"phase": phase, "conditions": conditions},
+            form="json",
+            numbers=written,
+        )
+    )
 
     assert {name: found.get(name) for name in told} == told
     assert ("fit" in found, found["text"]) == (bool(told), TEXT if conditions else "")
 
 
 def test_a_job_that_runs_says_nothing_of_why_it_once_waited(server: Answers):
-    group = {"phase": "Running", "conditions": [condition("Unschedulable", "1/1 tasks in gang unschedulable")]}
+    group = {
+        "phase": "Running",
+        "conditions": [condition("Unschedulable", "1/1 tasks in gang unschedulable")],
+    }
     told = explained(server, "Running", group, [warning("PodGroup", "train-u", "Waiting", TEXT)])
 
-    assert told == "train is Running; it needs 1 pod at once (it has none yet).\n  Its PodGroup train-u is Running.\n"
+    assert (
+        told
+        == "train is Running; it needs 1 pod at once (it has none yet).\n  Its PodGroup train-u is Running.\n"
+    )
 
 
 def test_the_same_warning_stands_once_and_the_newest_last(server: Answers):
     first = warning("Job", "train", "FailedCreate", "quota", lastTimestamp="2026-01-01T00:00:00Z")
-    again = warning("Job", "train", "FailedCreate", "quota", lastTimestamp="2026-01-01T00:00:02Z", count=2)
-    other = warning("Job", "train", "FailedCreate", "no class", lastTimestamp="2026-01-01T00:00:01Z")
+    again = warning(
+        "Job", "train", "FailedCreate", "quota", lastTimestamp="2026-01-01T00:00:02Z", count=2
+    )
+    other = warning(
+        "Job", "train", "FailedCreate", "no class", lastTimestamp="2026-01-01T00:00:01Z"
+    )
 
     lines = explained(server, "Pending", {"phase": "Inqueue"}, [first, again, other]).splitlines()
 
     assert [line for line in lines if "FailedCreate" in line] == [
-        "  Job train: FailedCreate: no class", "  Job train: FailedCreate: quota",
-    ]  # fmt: skip
+        "  Job train: FailedCreate: no class",
+        "  Job train: FailedCreate: quota",
+    ]
 
 
 @pytest.mark.parametrize(("phase", "said"), [
@@ -117,15 +161,25 @@ def test_a_job_without_a_group_says_why_it_has_none(server: Answers, phase: str,
 
 
 def node(name: str, status: str, message: str = "") -> Tree:
-    ready = {"type": "Ready", "status": status, "message": message, "lastTransitionTime": "2026-11-22T20:00:00Z"}
+    ready = {
+        "type": "Ready",
+        "status": status,
+        "message": message,
+        "lastTransitionTime": "2026-11-22T20:00:00Z",
+    }
     return {"metadata": {"name": name}, "status": {"conditions": [ready]}}
 
 
 def test_a_node_that_is_not_ready_is_named(server: Answers):
     """With the pods of the job that it holds; all of them where the job waits for a node."""
-    placed = [("train-0", "silent", "Running"), ("train-1", "ghost", "Running"), ("train-2", "other", "Succeeded")]
+    placed = [
+        ("train-0", "silent", "Running"),
+        ("train-1", "ghost", "Running"),
+        ("train-2", "other", "Succeeded"),
+    ]
     server.gives[f"{CORE}/pods"] = [
-        {"metadata": {"name": name}, "spec": {"nodeName": node}, "status": {"phase": phase}} for name, node, phase in placed
+        {"metadata": {"name": name}, "spec": {"nodeName": node}, "status": {"phase": phase}}
+        for name, node, phase in placed
     ]
     server.gives["/api/v1/nodes"] = [
         node("silent", "Unknown", "Kubelet stopped posting node status."),

@@ -1,4 +1,5 @@
-"""Help, flags and exit codes: what a command line says before it speaks to any server.  Reference: cli 1, 8."""
+"""Help, flags and exit codes: what a command line says before it speaks to any server.  Reference:
+cli 1, 8."""
 
 from __future__ import annotations
 
@@ -123,7 +124,10 @@ Flags:
         ("help job", JOB),
         ("job list --help", LIST),
         ("job suspend -n job1 --help", SUSPEND),
-        ("job resume -n job1 --help", SUSPEND.replace("suspend", "resume").replace("abort a job", "resume a job")),
+        (
+            "job resume -n job1 --help",
+            SUSPEND.replace("suspend", "resume").replace("abort a job", "resume a job"),
+        ),
         ("job run -h", RUN),
     ],
 )
@@ -161,7 +165,10 @@ def test_vsub_tells_its_environment(monkeypatch: pytest.MonkeyPatch):
         ("job list -x", "unknown shorthand flag: 'x' in -x"),
         ("job view --name", "flag needs an argument: --name"),
         ("job view -N", "flag needs an argument: 'N' in -N"),
-        ("job run -m a", 'invalid argument "a" for "-m, --min" flag: strconv.ParseInt: parsing "a": invalid syntax'),
+        (
+            "job run -m a",
+            'invalid argument "a" for "-m, --min" flag: strconv.ParseInt: parsing "a": invalid syntax',
+        ),
         (
             "queue create -w 4294967296",
             'invalid argument "4294967296" for "-w, --weight" flag: strconv.ParseInt: parsing "4294967296": value out of range',
@@ -184,8 +191,14 @@ def test_a_number_without_end_is_out_of_range():
 def test_mistakes_go_to_stderr_and_end_with_1():
     wrong_flag, wrong_command = command("vcctl", "job", "list", "--foo"), command("vcctl", "jobb")
 
-    assert (wrong_flag.stderr, wrong_flag.stdout, wrong_flag.returncode) == ("Error: unknown flag: --foo\n", "", 1)
-    assert wrong_command.stderr.startswith('Error: unknown command "jobb" for "vcctl"\n\nDid you mean this?\n\tjob\n')
+    assert (wrong_flag.stderr, wrong_flag.stdout, wrong_flag.returncode) == (
+        "Error: unknown flag: --foo\n",
+        "",
+        1,
+    )
+    assert wrong_command.stderr.startswith(
+        'Error: unknown command "jobb" for "vcctl"\n\nDid you mean this?\n\tjob\n'
+    )
 
 
 def test_a_flag_error_of_a_short_form_shows_the_usage_first():

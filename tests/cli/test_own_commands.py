@@ -1,4 +1,5 @@
-"""What `hekla` itself helps with: logs, completion, ports and sizes that were meant otherwise, and the cluster when nobody names one."""
+"""What `hekla` itself helps with: logs, completion, ports and sizes that were meant otherwise, and
+the cluster when nobody names one."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def made(name: str) -> Cluster:
     return cluster
 
 
-def test_the_cluster_that_runs_is_used_and_named(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_cluster_that_runs_is_used_and_named(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     one, _ = made("one"), made("stopped")
     monkeypatch.setattr(supervisor, "running", lambda cluster: 7 if cluster.name == "one" else None)
     assert connection.configured("", "").source == str(one.kubeconfig)
@@ -50,7 +53,10 @@ def test_the_cluster_that_runs_is_used_and_named(home: Path, monkeypatch: pytest
 def test_of_several_clusters_none_is_taken(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = made("one"), made("two")
     monkeypatch.setattr(supervisor, "running", lambda cluster: 7)
-    with pytest.raises(CommandError, match=f"several clusters run here(?s:.*){one.kubeconfig}(?s:.*){two.kubeconfig}"):
+    with pytest.raises(
+        CommandError,
+        match=f"several clusters run here(?s:.*){one.kubeconfig}(?s:.*){two.kubeconfig}",
+    ):
         connection.configured("", "")
 
 
@@ -70,32 +76,50 @@ def test_without_any_cluster_it_is_as_ever(home: Path) -> None:
 
 
 @pytest.mark.parametrize("shell", completion.SHELLS)
-def test_completion_knows_every_command_and_its_flags(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_completion_knows_every_command_and_its_flags(
+    shell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert completion.main([shell]) == 0
     script = capsys.readouterr().out
-    assert all(name in script for name in (*hekla.COMMANDS, *hekla.DAEMONS, "--fake-nodes", "--delete", "--follow"))
+    assert all(
+        name in script
+        for name in (*hekla.COMMANDS, *hekla.DAEMONS, "--fake-nodes", "--delete", "--follow")
+    )
 
 
 def test_completion_completes(capsys: pytest.CaptureFixture[str]) -> None:
     completion.main(["bash"])
     script = capsys.readouterr().out
     typed = 'COMP_WORDS=(hekla up --fake-node-p); COMP_CWORD=2; _hekla; echo "${COMPREPLY[@]}"'
-    assert subprocess.run(["bash", "-c", script + typed], capture_output=True, text=True, check=True).stdout == "--fake-node-pods\n"
+    assert (
+        subprocess.run(
+            ["bash", "-c", script + typed], capture_output=True, text=True, check=True
+        ).stdout
+        == "--fake-node-pods\n"
+    )
 
 
-def test_logs_are_shown_after_their_processes(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_logs_are_shown_after_their_processes(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     cluster = made("default")
     (cluster.logs / "agent.log").write_text("".join(f"line {number}\n" for number in range(50)))
     (cluster.logs / "scheduler.log").write_text("one\ntwo\nnot whole")
     assert logs.main(["--tail", "2"]) == 0
-    assert capsys.readouterr().out == "agent      line 48\nagent      line 49\nscheduler  one\nscheduler  two\n"
+    assert (
+        capsys.readouterr().out
+        == "agent      line 48\nagent      line 49\nscheduler  one\nscheduler  two\n"
+    )
     assert logs.main(["agent", "--tail", "-1"]) == 0
     assert capsys.readouterr().out.count("\n") == 50
     read = {cluster.logs / "scheduler.log": 8}
     (cluster.logs / "scheduler.log").write_text("one\ntwo\nnot whole any more\n")
     assert logs.new_lines(cluster.logs / "scheduler.log", read) == ["not whole any more"]
     assert logs.main(["schedulr"]) == 1
-    assert capsys.readouterr().err == 'hekla logs: there is no process "schedulr"; did you mean "scheduler"? There are: agent, scheduler\n'
+    assert (
+        capsys.readouterr().err
+        == 'hekla logs: there is no process "schedulr"; did you mean "scheduler"? There are: agent, scheduler\n'
+    )
     assert logs.main(["--name", "other"]) == 1
     assert "hekla up --name other" in capsys.readouterr().err
 
@@ -125,12 +149,19 @@ def test_nothing_is_guessed_of_other_texts() -> None:
 
 def test_a_port_that_is_kept_from_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(up, "forbidden", lambda port: True)
-    with pytest.raises(ClusterError, match="--port 80: this user may not listen there; choose a port from 1024 up"):
+    with pytest.raises(
+        ClusterError, match="--port 80: this user may not listen there; choose a port from 1024 up"
+    ):
         up.choose_port(80, asked=True)
 
 
-@pytest.mark.parametrize(("error", "kept"), [(PermissionError("not you"), True), (OSError(98, "it is in use"), False), (None, False)])
-def test_whether_a_port_is_kept_from_the_user(monkeypatch: pytest.MonkeyPatch, error: OSError | None, kept: bool) -> None:
+@pytest.mark.parametrize(
+    ("error", "kept"),
+    [(PermissionError("not you"), True), (OSError(98, "it is in use"), False), (None, False)],
+)
+def test_whether_a_port_is_kept_from_the_user(
+    monkeypatch: pytest.MonkeyPatch, error: OSError | None, kept: bool
+) -> None:
     class Probe(socket.socket):
         def bind(self, address: object) -> None:
             if error is not None:

@@ -1,4 +1,5 @@
-"""What commands print over prepared answers, to the blank, and what they ask the server.  Reference: cli 9.1 to 9.4."""
+"""What commands print over prepared answers, to the blank, and what they ask the server.
+Reference: cli 9.1 to 9.4."""
 
 from __future__ import annotations
 
@@ -32,13 +33,20 @@ def printed(result: CompletedProcess[str]) -> str:
 
 
 def job(name: str, namespace: str = "default", **spec: Any) -> Tree:
-    return {"metadata": {"name": name, "namespace": namespace, "uid": f"uid-of-{name}"}, "spec": spec}
+    return {
+        "metadata": {"name": name, "namespace": namespace, "uid": f"uid-of-{name}"},
+        "spec": spec,
+    }
 
 
 HEADER = (
-    "Name       Creation       Phase       JobType     Replicas    Min   Pending   Running   Succeeded   Failed    Unknown     RetryCount"
+    "Name       Creation       Phase       JobType     Replicas    Min   "
+    "Pending   Running   Succeeded   Failed    Unknown     RetryCount"
 )
-ROW = "test-job   0001-01-01                 Batch       0           0     0         0         0           0         0           0"
+ROW = (
+    "test-job   0001-01-01                 Batch       0           0     "
+    "0         0         0           0         0           0"
+)
 DEFAULT_JOBS = f"{JOBS}/namespaces/default/jobs"
 
 
@@ -55,7 +63,10 @@ def test_job_list(server: Answers):
 @pytest.mark.scenario("cli", 2)
 @pytest.mark.parametrize("flags", [("-q", "Q"), ("-S", "S"), ("--selector", "one")])
 def test_job_list_filters(server: Answers, flags: tuple[str, str]):
-    server.gives[DEFAULT_JOBS] = [job("one", queue="Q", schedulerName="S"), job("another-with-a-long-name", queue="R")]
+    server.gives[DEFAULT_JOBS] = [
+        job("one", queue="Q", schedulerName="S"),
+        job("another-with-a-long-name", queue="R"),
+    ]
 
     lines = printed(vcctl(server, "job", "list", *flags)).splitlines()
 
@@ -96,7 +107,9 @@ def test_job_list_in_other_forms(server: Answers):
     server.gives[DEFAULT_JOBS] = [job("a")]
 
     assert printed(vcctl(server, "job", "list", "-o", "name")) == "job.batch.volcano.sh/a\n"
-    assert json.loads(printed(vcctl(server, "job", "list", "-o", "json")))["items"][0]["kind"] == "Job"
+    assert (
+        json.loads(printed(vcctl(server, "job", "list", "-o", "json")))["items"][0]["kind"] == "Job"
+    )
     wide = printed(vcctl(server, "job", "list", "-o", "wide"))
     assert wide.splitlines()[0].split()[-2:] == ["Queue", "Scheduler"]
 
@@ -181,15 +194,31 @@ CONDITIONS = """  Conditions:
 
 
 def event(name: str, **fields: Any) -> Tree:
-    return {"metadata": {"name": name, "namespace": "default"}, "type": "Normal", "reason": "Why", **fields}
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "type": "Normal",
+        "reason": "Why",
+        **fields,
+    }
 
 
 @pytest.mark.scenario("cli", 5)
 def test_job_view(server: Answers):
     server.gives[f"{DEFAULT_JOBS}/test-job"] = FULL_JOB
     server.gives["/api/v1/namespaces/default/events"] = [
-        event("test-job.123", firstTimestamp=THREE_DAYS_AGO, source={"component": "ctl", "host": "h"}, message=" said "),
-        event("test-job.456", firstTimestamp=THREE_DAYS_AGO, lastTimestamp=THREE_DAYS_AGO, count=2, message="twice"),
+        event(
+            "test-job.123",
+            firstTimestamp=THREE_DAYS_AGO,
+            source={"component": "ctl", "host": "h"},
+            message=" said ",
+        ),
+        event(
+            "test-job.456",
+            firstTimestamp=THREE_DAYS_AGO,
+            lastTimestamp=THREE_DAYS_AGO,
+            count=2,
+            message="twice",
+        ),
         event("test-job-t-0.789"),
     ]
 
@@ -210,12 +239,27 @@ def test_vjobs_with_a_name_shows_no_conditions(server: Answers):
     server.gives[f"{DEFAULT_JOBS}/test-job"] = FULL_JOB
     server.gives["/api/v1/namespaces/default/events"] = []
 
-    assert printed(command("vjobs", "-n", "test-job", "--master", server.url)) == VIEW + "Events: \t<none>\n"
+    assert (
+        printed(command("vjobs", "-n", "test-job", "--master", server.url))
+        == VIEW + "Events: \t<none>\n"
+    )
 
 
 @pytest.mark.scenario("cli", 6)
 def test_job_run(server: Answers):
-    result = vcctl(server, "job", "run", "-N", "test", "-n", "test", "--requests", "cpu=1000m,memory=100Mi", "--limits", "")
+    result = vcctl(
+        server,
+        "job",
+        "run",
+        "-N",
+        "test",
+        "-n",
+        "test",
+        "--requests",
+        "cpu=1000m,memory=100Mi",
+        "--limits",
+        "",
+    )
 
     assert printed(result) == "run job test successfully\n"
     asked = server.asked[-1]
@@ -251,9 +295,15 @@ def test_job_run(server: Answers):
 
 
 def test_vsub_splits_its_command_and_reads_its_environment(server: Answers):
-    environment = {"VOLCANO_DEFAULT_IMAGE": "alpine", "VOLCANO_DEFAULT_JOB_NAMESPACE": "team", "VOLCANO_SCHEDULER_NAME": "mine"}
+    environment = {
+        "VOLCANO_DEFAULT_IMAGE": "alpine",
+        "VOLCANO_DEFAULT_JOB_NAMESPACE": "team",
+        "VOLCANO_SCHEDULER_NAME": "mine",
+    }
 
-    result = command("vsub", "-n", "j", "-c", "sh -c 'echo a b'", "--master", server.url, environment=environment)
+    result = command(
+        "vsub", "-n", "j", "-c", "sh -c 'echo a b'", "--master", server.url, environment=environment
+    )
 
     assert printed(result) == "run job j successfully\n"
     asked = server.asked[-1]
@@ -267,7 +317,10 @@ def test_job_run_takes_a_file(server: Answers, tmp_path: Path):
     file = tmp_path / "job.yaml"
     file.write_text("metadata: {name: from-file}\nspec: {minAvailable: 3}\n")
 
-    assert printed(vcctl(server, "job", "run", "-f", str(file), "-n", "ns")) == "run job from-file successfully\n"
+    assert (
+        printed(vcctl(server, "job", "run", "-f", str(file), "-n", "ns"))
+        == "run job from-file successfully\n"
+    )
     assert server.asked[-1].path == f"{JOBS}/namespaces/ns/jobs"
     assert server.asked[-1].body["spec"] == {"minAvailable": 3}
 
@@ -277,19 +330,27 @@ def test_job_run_takes_a_file(server: Answers, tmp_path: Path):
     [
         (("run",), "Failed to run job: job name cannot be left blank"),
         (("run", "-f", "job.json"), "Failed to run job: only support yaml file"),
-        (("run", "-f", "gone.yaml"), "Failed to run job: failed to read file, err: open gone.yaml: no such file or directory"),
+        (
+            ("run", "-f", "gone.yaml"),
+            "Failed to run job: failed to read file, err: open gone.yaml: no such file or directory",
+        ),
         (
             ("run", "-N", "a", "-R", "cpu"),
             "Failed to run job: invalid argument syntax cpu, expected <resource>=<value>",
         ),
         (("view", "-N", "x"), 'Failed to view job: jobs.batch.volcano.sh "x" not found'),
-        (("view",), "Failed to view job: job name (specified by --name or -N) is mandatory to view a particular job"),
+        (
+            ("view",),
+            "Failed to view job: job name (specified by --name or -N) is mandatory to view a particular job",
+        ),
         (("suspend",), "Failed to suspend job: job name is mandatory to suspend a particular job"),
         (("resume",), "Failed to resume job: job name is mandatory to resume a particular job"),
         (("delete",), "Failed to delete job: job name is mandatory to delete a particular job"),
     ],
 )
-def test_job_failures_are_printed_and_end_with_255(server: Answers, words: tuple[str, ...], message: str):
+def test_job_failures_are_printed_and_end_with_255(
+    server: Answers, words: tuple[str, ...], message: str
+):
     result = vcctl(server, "job", *words)
 
     assert (result.stdout, result.returncode) == (message + "\n", 255)
@@ -305,15 +366,23 @@ def test_job_failures_are_printed_and_end_with_255(server: Answers, words: tuple
         ("vresume", ("-n", "j"), "ResumeJob"),
     ],
 )
-def test_suspend_and_resume_leave_a_command(server: Answers, name: str, words: tuple[str, ...], action: str):
+def test_suspend_and_resume_leave_a_command(
+    server: Answers, name: str, words: tuple[str, ...], action: str
+):
     server.gives[f"{DEFAULT_JOBS}/j"] = job("j")
 
     assert printed(command(name, *words, "--master", server.url)) == ""
 
     asked = server.asked[-1]
     assert (asked.method, asked.path) == ("POST", f"{BUS}/namespaces/default/commands")
-    reference = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "j", "uid": "uid-of-j",
-                 "controller": True, "blockOwnerDeletion": True}  # fmt: skip
+    reference = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "name": "j",
+        "uid": "uid-of-j",
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
     assert asked.body["metadata"]["generateName"] == f"j-{action.lower()}-"
     assert asked.body["metadata"]["ownerReferences"] == [reference]
     assert (asked.body["action"], asked.body["target"]) == (action, reference)
@@ -324,9 +393,18 @@ def test_delete_and_cancel(server: Answers):
     server.gives[f"{DEFAULT_JOBS}/j"] = job("j")
 
     assert printed(vcctl(server, "job", "delete", "-N", "j")) == "delete job j successfully\n"
-    assert printed(command("vcancel", "-n", "j", "--master", server.url)) == "cancel job j successfully\n"
-    assert command("vcancel", "--master", server.url).stdout == "Failed to: job name is mandatory to cancel a particular job\n"
-    assert command("vsuspend", "--master", server.url).stdout == "Failed to: job name is mandatory to suspend a particular job\n"
+    assert (
+        printed(command("vcancel", "-n", "j", "--master", server.url))
+        == "cancel job j successfully\n"
+    )
+    assert (
+        command("vcancel", "--master", server.url).stdout
+        == "Failed to: job name is mandatory to cancel a particular job\n"
+    )
+    assert (
+        command("vsuspend", "--master", server.url).stdout
+        == "Failed to: job name is mandatory to suspend a particular job\n"
+    )
 
 
 def test_a_near_job_is_offered_beside_the_servers_words(server: Answers):
@@ -338,17 +416,25 @@ def test_a_near_job_is_offered_beside_the_servers_words(server: Answers):
     assert result.stderr == "Did you mean train-1?\n"
 
 
-# -- queues -------------------------------------------------------------------------------------------------------------
+# -- queues ----------------------------------------------------------------------------------------
 
 QUEUES, GROUPS = f"{SCHEDULING}/queues", f"{SCHEDULING}/podgroups"
 
 
 def queue(name: str, **spec: Any) -> Tree:
-    return {"metadata": {"name": name, "uid": "q1"}, "spec": spec, "status": {"state": "Open", "running": 4}}
+    return {
+        "metadata": {"name": name, "uid": "q1"},
+        "spec": spec,
+        "status": {"state": "Open", "running": 4},
+    }
 
 
 def group(name: str, phase: str) -> Tree:
-    return {"metadata": {"name": "g", "namespace": "n"}, "spec": {"queue": name}, "status": {"phase": phase}}
+    return {
+        "metadata": {"name": "g", "namespace": "n"},
+        "spec": {"queue": name},
+        "status": {"phase": phase},
+    }
 
 
 QUEUE_TABLE = """\
@@ -360,8 +446,13 @@ default                  1       Open    root    0       0       1       0      
 def test_queues_are_listed_with_their_groups(server: Answers):
     server.gives[QUEUES] = [queue("default", weight=1, parent="root")]
     server.gives[f"{QUEUES}/default"] = queue("default", weight=1, parent="root")
-    server.gives[GROUPS] = [group("default", "Running"), group("default", "Completed"), group("default", "Completed"),
-                            group("default", "Odd"), group("gone", "Running")]  # fmt: skip
+    server.gives[GROUPS] = [
+        group("default", "Running"),
+        group("default", "Completed"),
+        group("default", "Completed"),
+        group("default", "Odd"),
+        group("gone", "Running"),
+    ]
 
     assert printed(vcctl(server, "queue", "list")) == QUEUE_TABLE
     assert printed(vcctl(server, "queue", "get", "-n", "default")) == QUEUE_TABLE
@@ -375,9 +466,12 @@ def test_queues_are_created_and_deleted(server: Answers):
 
     assert printed(vcctl(server, "queue", "create")) == ""
     assert server.asked[-1].body == {
-        "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "test"}, "spec": {"weight": 1},
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": "test"},
+        "spec": {"weight": 1},
         "status": {"state": "Open"},
-    }  # fmt: skip
+    }
     assert printed(vcctl(server, "queue", "delete", "-n", "normal-case")) == ""
 
 
@@ -407,7 +501,9 @@ def test_queue_failures(server: Answers, words: str, message: str):
 
 
 @pytest.mark.scenario("cli", 11)
-@pytest.mark.parametrize(("action", "command_action"), [("open", "OpenQueue"), ("close", "CloseQueue")])
+@pytest.mark.parametrize(
+    ("action", "command_action"), [("open", "OpenQueue"), ("close", "CloseQueue")]
+)
 def test_queues_are_opened_and_closed_by_command(server: Answers, action: str, command_action: str):
     server.gives[f"{QUEUES}/q"] = queue("q")
 
@@ -437,7 +533,7 @@ def test_vqueues_trusts_the_queues_own_numbers(server: Answers):
     )
 
 
-# -- flows and templates ------------------------------------------------------------------------------------------------
+# -- flows and templates ---------------------------------------------------------------------------
 
 FLOWS, TEMPLATES = f"{FLOW}/namespaces/default/jobflows", f"{FLOW}/namespaces/default/jobtemplates"
 FLOW_TABLE = """\
@@ -471,20 +567,34 @@ def test_flows_and_templates_are_listed(server: Answers):
 def test_flows_are_deleted_by_name(server: Answers):
     server.gives[f"{FLOWS}/test-jobflow"] = a_flow()
 
-    assert printed(vcctl(server, "jobflow", "delete", "-N", "test-jobflow")) == "Deleted JobFlow: default/test-jobflow\n"
-    assert vcctl(server, "jobflow", "delete").stdout == "Failed to delete jobflow: jobflow name must be specified\n"
-    assert vcctl(server, "jobtemplate", "delete").stdout == "Failed to delete jobtemplate: job template name must be specified\n"
+    assert (
+        printed(vcctl(server, "jobflow", "delete", "-N", "test-jobflow"))
+        == "Deleted JobFlow: default/test-jobflow\n"
+    )
+    assert (
+        vcctl(server, "jobflow", "delete").stdout
+        == "Failed to delete jobflow: jobflow name must be specified\n"
+    )
+    assert (
+        vcctl(server, "jobtemplate", "delete").stdout
+        == "Failed to delete jobtemplate: job template name must be specified\n"
+    )
 
 
 @pytest.mark.scenario("cli", 14)
-@pytest.mark.parametrize(("group", "kind"), [("jobflow", "JobFlow"), ("jobtemplate", "JobTemplate")])
+@pytest.mark.parametrize(
+    ("group", "kind"), [("jobflow", "JobFlow"), ("jobtemplate", "JobTemplate")]
+)
 def test_flows_come_and_go_by_file(server: Answers, tmp_path: Path, group: str, kind: str):
     file = tmp_path / "two.yaml"
     file.write_text("metadata: {name: test-a}\nspec: {}\n---\nmetadata: {name: test-b}\nspec: {}\n")
     for name in ("test-a", "test-b"):
         server.gives[f"{FLOW}/namespaces/default/{group}s/{name}"] = {"metadata": {"name": name}}
 
-    created, deleted = vcctl(server, group, "create", "-f", str(file)), vcctl(server, group, "delete", "-f", str(file))
+    created, deleted = (
+        vcctl(server, group, "create", "-f", str(file)),
+        vcctl(server, group, "delete", "-f", str(file)),
+    )
 
     assert printed(created) == f"Created {kind}: default/test-a\nCreated {kind}: default/test-b\n"
     assert printed(deleted) == f"Deleted {kind}: default/test-a\nDeleted {kind}: default/test-b\n"
@@ -505,24 +615,45 @@ status:
 @pytest.mark.scenario("cli", 15)
 def test_a_flow_is_described(server: Answers):
     metadata = {"name": "test-jobflow", "namespace": "default", "managedFields": [{"manager": "m"}]}
-    server.gives[f"{FLOWS}/test-jobflow"] = {"metadata": metadata, "spec": {}, "status": {"state": {}}}
+    server.gives[f"{FLOWS}/test-jobflow"] = {
+        "metadata": metadata,
+        "spec": {},
+        "status": {"state": {}},
+    }
 
     assert printed(vcctl(server, "jobflow", "describe", "-N", "test-jobflow")) == YAML
     text = printed(vcctl(server, "jobflow", "describe", "-N", "test-jobflow", "-o", "json"))
     assert list(json.loads(text)) == ["kind", "apiVersion", "metadata", "spec", "status"]
     assert text.startswith('{\n  "kind": "JobFlow",\n')
-    assert printed(vcctl(server, "jobflow", "describe", "-N", "test-jobflow", "-o", "xml")) == "Unsupported format: xml"
+    assert (
+        printed(vcctl(server, "jobflow", "describe", "-N", "test-jobflow", "-o", "xml"))
+        == "Unsupported format: xml"
+    )
 
 
-# -- pods ---------------------------------------------------------------------------------------------------------------
+# -- pods ------------------------------------------------------------------------------------------
 
 PODS = "/api/v1/namespaces/default/pods"
 
 
-def pod(name: str, namespace: str = "default", labels: Tree | None = None, annotations: Tree | None = None) -> Tree:
-    metadata = {"name": name, "namespace": namespace, "labels": labels or {}, "annotations": annotations or {},
-                "creationTimestamp": THREE_DAYS_AGO}  # fmt: skip
-    return {"metadata": metadata, "spec": {"containers": [{"name": "c"}]}, "status": {"phase": "Running"}}
+def pod(
+    name: str,
+    namespace: str = "default",
+    labels: Tree | None = None,
+    annotations: Tree | None = None,
+) -> Tree:
+    metadata = {
+        "name": name,
+        "namespace": namespace,
+        "labels": labels or {},
+        "annotations": annotations or {},
+        "creationTimestamp": THREE_DAYS_AGO,
+    }
+    return {
+        "metadata": metadata,
+        "spec": {"containers": [{"name": "c"}]},
+        "status": {"phase": "Running"},
+    }
 
 
 POD_TABLE = """\
@@ -558,9 +689,15 @@ def test_pods_of_a_queue_are_found_by_label_and_annotation(server: Answers):
 def test_the_job_and_the_queue_of_pods_must_agree(server: Answers):
     server.gives[PODS] = [pod("pod1", labels={"volcano.sh/queue-name": "my-queue1"})]
 
-    assert len(printed(vcctl(server, "pod", "list", "-j", "my-job1", "-q", "my-queue1")).splitlines()) == 2
+    assert (
+        len(printed(vcctl(server, "pod", "list", "-j", "my-job1", "-q", "my-queue1")).splitlines())
+        == 2
+    )
     other = vcctl(server, "pod", "list", "-j", "my-job1", "-q", "my-queue2")
-    assert other.stdout == "Failed to list pod: the input vcjob my-job1 does not match the queue my-queue2\n"
+    assert (
+        other.stdout
+        == "Failed to list pod: the input vcjob my-job1 does not match the queue my-queue2\n"
+    )
     assert other.returncode == 255
 
 
@@ -573,7 +710,7 @@ def test_pods_of_all_namespaces_are_sorted(server: Answers):
     assert [line.split()[0] for line in lines] == ["Namespace", "team-a", "team-b"]
 
 
-# -- configuration ------------------------------------------------------------------------------------------------------
+# -- configuration ---------------------------------------------------------------------------------
 
 
 def test_a_broken_kubeconfig_comes_before_a_missing_name(tmp_path: Path):

@@ -1,1 +1,2 @@
-"""Other people's clients, unmodified, against a cluster of Hekla's: whatever speaks to Kubernetes must not notice the difference."""
+"""Other people's clients, unmodified, against a cluster of Hekla's: whatever speaks to Kubernetes
+must not notice the difference."""

@@ -8,14 +8,24 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.api import Api
-from tests.cluster.conftest import Kubectl, Namespace, _make_namespace, _remove, cluster_of_our_own, find_kubectl, find_real_node
+from tests.cluster.conftest import (
+    Kubectl,
+    Namespace,
+    _make_namespace,
+    _remove,
+    cluster_of_our_own,
+    find_kubectl,
+    find_real_node,
+)
 
 __all__ = ["api", "kubeconfig", "kubectl", "ns", "real_node", "sleeper"]
 
 
 @pytest.fixture(scope="session")
 def kubeconfig(request: pytest.FixtureRequest) -> Iterator[Path]:
-    given = request.config.getoption("--kubeconfig", None)  # known where tests/cluster is collected too, or given as a plugin
+    given = request.config.getoption(
+        "--kubeconfig", None
+    )  # known where tests/cluster is collected too, or given as a plugin
     if given:
         yield Path(given)
         return
@@ -58,12 +68,29 @@ SERVE = (
 @pytest.fixture(scope="module")
 def sleeper(api: Api, ns: Namespace, real_node: str) -> str:
     """A pod to go into; it says `up` and answers HTTP at port 8124."""
-    container = {"name": "c", "image": "python", "command": ["sh", "-c", 'echo up; exec python3 -c "$SERVE"'],
-                 "env": [{"name": "SERVE", "value": SERVE}],
-                 "readinessProbe": {"tcpSocket": {"port": 8124}, "periodSeconds": 1}}  # fmt: skip
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "sleeper", "labels": {"app": "sleeper"}},
-           "spec": {"nodeName": real_node, "terminationGracePeriodSeconds": 0, "containers": [container]}}  # fmt: skip
+    container = {
+        "name": "c",
+        "image": "python",
+        "command": ["sh", "-c", 'echo up; exec python3 -c "$SERVE"'],
+        "env": [{"name": "SERVE", "value": SERVE}],
+        "readinessProbe": {"tcpSocket": {"port": 8124}, "periodSeconds": 1},
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "sleeper", "labels": {"app": "sleeper"}},
+        "spec": {
+            "nodeName": real_node,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [container],
+        },
+    }
     api.create(ns.path("pods"), pod)
-    api.wait(ns.path("pods", "sleeper"), lambda tree: any(
-        c["type"] == "Ready" and c["status"] == "True" for c in tree["status"].get("conditions", [])))  # fmt: skip
+    api.wait(
+        ns.path("pods", "sleeper"),
+        lambda tree: any(
+            c["type"] == "Ready" and c["status"] == "True"
+            for c in tree["status"].get("conditions", [])
+        ),
+    )
     return "sleeper"

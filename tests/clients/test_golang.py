@@ -1,4 +1,5 @@
-"""client-go as operators use it: protobuf, informers, leader election, exec and port-forward over both transports."""
+"""client-go as operators use it: protobuf, informers, leader election, exec and port-forward over
+both transports."""
 
 from __future__ import annotations
 
@@ -15,7 +16,16 @@ from tests.cluster.conftest import Namespace
 SOURCE = Path(__file__).parent / "golang"
 BUILD_PATIENCE = 1500
 """Seconds: the first build compiles all of client-go; Go's own cache makes the next ones quick."""
-PARTS = ["typed", "openapi", "informer", "leader", "exec spdy", "exec websocket", "forward spdy", "forward websocket"]
+PARTS = [
+    "typed",
+    "openapi",
+    "informer",
+    "leader",
+    "exec spdy",
+    "exec websocket",
+    "forward spdy",
+    "forward websocket",
+]
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +36,18 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("golang") / "clients"
     build = [go, "build", "-o", str(made), "."]
     try:
-        done = subprocess.run(build, cwd=SOURCE, capture_output=True, text=True, timeout=min(BUILD_PATIENCE, lane.left()), check=False)
+        done = subprocess.run(
+            build,
+            cwd=SOURCE,
+            capture_output=True,
+            text=True,
+            timeout=min(BUILD_PATIENCE, lane.left()),
+            check=False,
+        )
     except subprocess.TimeoutExpired as late:
-        pytest.skip(f"client-go was not built within {late.timeout:.0f} s; the next run goes on from here")
+        pytest.skip(
+            f"client-go was not built within {late.timeout:.0f} s; the next run goes on from here"
+        )
     if done.returncode and ("dial tcp" in done.stderr or "no such host" in done.stderr):
         pytest.skip(f"the modules of client-go cannot be fetched: {done.stderr.splitlines()[0]}")
     assert done.returncode == 0, done.stderr
@@ -38,7 +57,13 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.timeout(BUILD_PATIENCE + 120)
 def test_client_go(program: Path, kubeconfig: Path, ns: Namespace, sleeper: str) -> None:
-    done = subprocess.run([str(program), str(kubeconfig), ns.name, sleeper], capture_output=True, text=True, timeout=100, check=False,
-                          env=dict(os.environ))  # fmt: skip
+    done = subprocess.run(
+        [str(program), str(kubeconfig), ns.name, sleeper],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        env=dict(os.environ),
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines() == [f"ok {part}" for part in PARTS]

@@ -18,13 +18,17 @@ async def test_the_tutorial(kubeconfig: Path, ns: Namespace, sleeper: str) -> No
     from kr8s.asyncio.objects import ConfigMap, Pod
 
     api = await kr8s.asyncio.api(kubeconfig=str(kubeconfig), namespace=ns.name)
-    one = await ConfigMap({"metadata": {"name": "one", "namespace": ns.name}, "data": {"k": "v"}}, api=api)
+    one = await ConfigMap(
+        {"metadata": {"name": "one", "namespace": ns.name}, "data": {"k": "v"}}, api=api
+    )
     await one.create()
     assert await one.exists()
     await one.patch({"data": {"n": "1"}})
     assert dict(one.data) == {"k": "v", "n": "1"}
     await one.label({"a": "b"})
-    assert [found.name async for found in api.get("configmaps", namespace=ns.name, label_selector="a=b")] == ["one"]
+    assert [
+        found.name async for found in api.get("configmaps", namespace=ns.name, label_selector="a=b")
+    ] == ["one"]
     await one.delete()
     pod = await Pod.get(sleeper, namespace=ns.name, api=api)
     await pod.wait("condition=Ready", timeout=60)

@@ -1,4 +1,5 @@
-"""kubectl's whole table of contents, with the one of this machine and with the newest; with WebSockets, and as older ones with SPDY."""
+"""kubectl's whole table of contents, with the one of this machine and with the newest; with
+WebSockets, and as older ones with SPDY."""
 
 from __future__ import annotations
 
@@ -52,15 +53,27 @@ class Walker:
     def __init__(self, kubectl: Kubectl, api: Api, ns: Namespace) -> None:
         self.kubectl, self.api, self.ns = kubectl, api, ns
 
-    def run(self, *words: str, stdin: str | None = None, timeout: float = 60, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *words: str, stdin: str | None = None, timeout: float = 60, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [self.kubectl.program, *self.kubectl.common, "-n", self.ns.name, *words], input=stdin, capture_output=True, text=True,
-            stdin=subprocess.DEVNULL if stdin is None else None, timeout=timeout, check=False, env={**os.environ, **environment},
-        )  # fmt: skip
+            [self.kubectl.program, *self.kubectl.common, "-n", self.ns.name, *words],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            timeout=timeout,
+            check=False,
+            env={**os.environ, **environment},
+        )
 
-    def __call__(self, *words: str, stdin: str | None = None, timeout: float = 60, **environment: str) -> str:
+    def __call__(
+        self, *words: str, stdin: str | None = None, timeout: float = 60, **environment: str
+    ) -> str:
         done = self.run(*words, stdin=stdin, timeout=timeout, **environment)
-        assert done.returncode == 0, f"kubectl {' '.join(words)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == 0, (
+            f"kubectl {' '.join(words)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        )
         return done.stdout
 
     def get(self, what: str, path: str = "") -> str:
@@ -69,9 +82,13 @@ class Walker:
     @contextmanager
     def started(self, *words: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
         process = subprocess.Popen(
-            [self.kubectl.program, *self.kubectl.common, "-n", self.ns.name, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, env={**os.environ, **environment},
-        )  # fmt: skip
+            [self.kubectl.program, *self.kubectl.common, "-n", self.ns.name, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **environment},
+        )
         try:
             yield process
         finally:
@@ -80,15 +97,23 @@ class Walker:
 
 
 @pytest.fixture(scope="module", params=["of this machine", NEWEST])
-def user(request: pytest.FixtureRequest, kubeconfig: Path, kubectl: Kubectl, api: Api, tmp_path_factory: pytest.TempPathFactory,
-         ns: Namespace) -> Walker:  # fmt: skip
+def user(
+    request: pytest.FixtureRequest,
+    kubeconfig: Path,
+    kubectl: Kubectl,
+    api: Api,
+    tmp_path_factory: pytest.TempPathFactory,
+    ns: Namespace,
+) -> Walker:
     if request.param == "of this machine":
         return Walker(kubectl, api, ns)
     try:
         program = programs.need("kubectl")["kubectl"]
     except programs.CannotBuild as error:
         pytest.skip(str(error))
-    return Walker(Kubectl(str(program), kubeconfig, tmp_path_factory.mktemp("newest-cache")), api, ns)
+    return Walker(
+        Kubectl(str(program), kubeconfig, tmp_path_factory.mktemp("newest-cache")), api, ns
+    )
 
 
 @pytest.fixture
@@ -97,19 +122,27 @@ def web(user: Walker) -> Iterator[Walker]:
     user("apply", "-f", "-", stdin=WEB)
     user("rollout", "status", "deployment/web", "--timeout=60s")
     yield user
-    user("delete", "deployment", "web", "--cascade=foreground")  # with its pods, or the next test would meet them
+    user(
+        "delete", "deployment", "web", "--cascade=foreground"
+    )  # with its pods, or the next test would meet them
 
 
 def screen_of(walker: Walker, *words: str, typed: bytes, **environment: str) -> tuple[int, bytes]:
-    """What a terminal shows on which kubectl runs: types once it is attached, gives the exit code and all that was shown.
+    """What a terminal shows on which kubectl runs: types once it is attached, gives the exit code
+    and all that was shown.
 
-    What a container says before kubectl has attached is in its log alone, hence kubectl's remark about pressing enter.
+    What a container says before kubectl has attached is in its log alone, hence kubectl's remark
+    about pressing enter.
     """
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [walker.kubectl.program, *walker.kubectl.common, "-n", walker.ns.name, *words], stdin=theirs, stdout=theirs, stderr=theirs,
-        start_new_session=True, env={**os.environ, **environment},
-    )  # fmt: skip
+        [walker.kubectl.program, *walker.kubectl.common, "-n", walker.ns.name, *words],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        env={**os.environ, **environment},
+    )
     os.close(theirs)
     seen, sent = b"", False
     deadline = time.monotonic() + 60
@@ -135,7 +168,7 @@ def screen_of(walker: Walker, *words: str, typed: bytes, **environment: str) -> 
         os.close(ours)
 
 
-# --- changing objects -----------------------------------------------------------------------------------------------------
+# --- changing objects -----------------------------------------------------------------------------
 
 
 def test_apply_diff_and_replace(user: Walker) -> None:
@@ -144,34 +177,87 @@ def test_apply_diff_and_replace(user: Walker) -> None:
     assert user("apply", "-f", "-", stdin=one) == "configmap/one unchanged\n"
     two = one.replace("'1'", "'2'")
     differs = user.run("diff", "-f", "-", stdin=two)
-    assert differs.returncode == 1 and '-  a: "1"' in differs.stdout and '+  a: "2"' in differs.stdout
+    assert (
+        differs.returncode == 1 and '-  a: "1"' in differs.stdout and '+  a: "2"' in differs.stdout
+    )
     assert user.run("diff", "-f", "-", stdin=one).returncode == 0
-    assert user("apply", "--dry-run=server", "-f", "-", stdin=two) == "configmap/one configured (server dry run)\n"
+    assert (
+        user("apply", "--dry-run=server", "-f", "-", stdin=two)
+        == "configmap/one configured (server dry run)\n"
+    )
     assert user.get("cm/one", "{.data.a}") == "1"
     assert user("replace", "-f", "-", stdin=two) == "configmap/one replaced\n"
-    assert user("replace", "--force", "-f", "-", stdin=one).splitlines()[-1] == "configmap/one replaced"
+    assert (
+        user("replace", "--force", "-f", "-", stdin=one).splitlines()[-1]
+        == "configmap/one replaced"
+    )
     assert user("delete", "cm", "one").startswith('configmap "one" deleted')
 
 
 def test_server_side_apply(user: Walker) -> None:
     mine = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shared}\ndata: {a: '1'}\n"
-    assert user("apply", "--server-side", "-f", "-", stdin=mine) == "configmap/shared serverside-applied\n"
+    assert (
+        user("apply", "--server-side", "-f", "-", stdin=mine)
+        == "configmap/shared serverside-applied\n"
+    )
     theirs = mine.replace("a: '1'", "a: '2', b: '3'")
     refused = user.run("apply", "--server-side", "--field-manager=other", "-f", "-", stdin=theirs)
     assert refused.returncode == 1 and 'conflict with "kubectl": .data.a' in refused.stderr
-    user("apply", "--server-side", "--field-manager=other", "--force-conflicts", "-f", "-", stdin=theirs)
+    user(
+        "apply",
+        "--server-side",
+        "--field-manager=other",
+        "--force-conflicts",
+        "-f",
+        "-",
+        stdin=theirs,
+    )
     assert json.loads(user.get("cm/shared", "{.data}")) == {"a": "2", "b": "3"}
-    differs = user.run("diff", "--server-side", "--field-manager=other", "-f", "-", stdin=theirs.replace("'3'", "'4'"))
+    differs = user.run(
+        "diff",
+        "--server-side",
+        "--field-manager=other",
+        "-f",
+        "-",
+        stdin=theirs.replace("'3'", "'4'"),
+    )
     assert differs.returncode == 1 and '+  b: "4"' in differs.stdout
-    managers = user("get", "cm/shared", "--show-managed-fields", "-o", "jsonpath={.metadata.managedFields[*].manager}").split()
+    managers = user(
+        "get",
+        "cm/shared",
+        "--show-managed-fields",
+        "-o",
+        "jsonpath={.metadata.managedFields[*].manager}",
+    ).split()
     assert "other" in managers
     user("delete", "cm", "shared")
 
 
 def test_prune(user: Walker) -> None:
-    both = "".join(f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, labels: {{set: p}}}}\n---\n" for name in ("p1", "p2"))
-    user("apply", "-l", "set=p", "--prune", "--prune-allowlist=core/v1/ConfigMap", "-f", "-", stdin=both)
-    said = user("apply", "-l", "set=p", "--prune", "--prune-allowlist=core/v1/ConfigMap", "-f", "-", stdin=both.split("---")[0])
+    both = "".join(
+        f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, labels: {{set: p}}}}\n---\n"
+        for name in ("p1", "p2")
+    )
+    user(
+        "apply",
+        "-l",
+        "set=p",
+        "--prune",
+        "--prune-allowlist=core/v1/ConfigMap",
+        "-f",
+        "-",
+        stdin=both,
+    )
+    said = user(
+        "apply",
+        "-l",
+        "set=p",
+        "--prune",
+        "--prune-allowlist=core/v1/ConfigMap",
+        "-f",
+        "-",
+        stdin=both.split("---")[0],
+    )
     assert "configmap/p2 pruned" in said
     assert user("get", "cm", "-l", "set=p", "-o", "name") == "configmap/p1\n"
     user("delete", "cm", "-l", "set=p")
@@ -199,7 +285,10 @@ def test_edit_patch_label_annotate(user: Walker, tmp_path: Path) -> None:
 def test_rollout_scale_and_set(web: Walker) -> None:
     assert web("scale", "deployment", "web", "--replicas=2") == "deployment.apps/web scaled\n"
     web("rollout", "status", "deployment/web", "--timeout=60s")
-    assert web.run("scale", "deployment", "web", "--current-replicas=5", "--replicas=1").returncode == 1
+    assert (
+        web.run("scale", "deployment", "web", "--current-replicas=5", "--replicas=1").returncode
+        == 1
+    )
     web("set", "image", "deployment/web", "c=busybox:2")
     web("set", "env", "deployment/web", "COLOR=red")
     web("set", "resources", "deployment/web", "-c", "c", "--requests=cpu=10m")
@@ -213,7 +302,9 @@ def test_rollout_scale_and_set(web: Walker) -> None:
     assert "resumed" in web("rollout", "resume", "deployment/web")
     assert "restarted" in web("rollout", "restart", "deployment/web")
     web("rollout", "status", "deployment/web", "--timeout=60s")
-    assert web("autoscale", "deployment", "web", "--min=1", "--max=3", "--cpu-percent=80").startswith("horizontalpodautoscaler")
+    assert web(
+        "autoscale", "deployment", "web", "--min=1", "--max=3", "--cpu-percent=80"
+    ).startswith("horizontalpodautoscaler")
     assert "1         3" in web("get", "hpa", "web")
     web("delete", "hpa", "web")
     assert web("expose", "deployment", "web", "--port=80").startswith("service/web")
@@ -222,9 +313,15 @@ def test_rollout_scale_and_set(web: Walker) -> None:
 
 
 def test_wait(web: Walker) -> None:
-    assert "condition met" in web("wait", "--for=condition=Available", "deployment/web", "--timeout=60s")
-    assert "condition met" in web("wait", "--for=condition=Ready", "pod", "-l", "app=web", "--timeout=60s")
-    assert "condition met" in web("wait", "--for=jsonpath={.status.readyReplicas}=1", "deployment/web", "--timeout=60s")
+    assert "condition met" in web(
+        "wait", "--for=condition=Available", "deployment/web", "--timeout=60s"
+    )
+    assert "condition met" in web(
+        "wait", "--for=condition=Ready", "pod", "-l", "app=web", "--timeout=60s"
+    )
+    assert "condition met" in web(
+        "wait", "--for=jsonpath={.status.readyReplicas}=1", "deployment/web", "--timeout=60s"
+    )
     late = web.run("wait", "--for=condition=Progressing=False", "deployment/web", "--timeout=1s")
     assert late.returncode == 1 and "timed out" in late.stderr
     with web.started("wait", "--for=create", "configmap/expected", "--timeout=60s") as waiting:
@@ -253,7 +350,7 @@ def test_create(user: Walker, words: tuple[str, ...]) -> None:
     user("delete", said.split()[0], "--wait=false")
 
 
-# --- nodes ----------------------------------------------------------------------------------------------------------------
+# --- nodes ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -261,8 +358,13 @@ def spare(user: Walker, api: Api) -> Iterator[str]:
     """A node that may be emptied: nobody else's pods are on it."""
     name = f"spare-{user.ns.name}"
     size = {"cpu": "4", "memory": "4Gi", "pods": "10"}
-    api.create("/api/v1/nodes", {"metadata": {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"}},
-                                 "status": {"capacity": size, "allocatable": size}})  # fmt: skip
+    api.create(
+        "/api/v1/nodes",
+        {
+            "metadata": {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"}},
+            "status": {"capacity": size, "allocatable": size},
+        },
+    )
     yield name
     api.delete(f"/api/v1/nodes/{name}")
 
@@ -271,29 +373,52 @@ def test_taint_cordon_and_drain(user: Walker, api: Api, spare: str) -> None:
     assert "tainted" in user("taint", "node", spare, "dedicated=x:NoSchedule")
     assert user.run("taint", "node", spare, "dedicated=y:NoSchedule").returncode == 1
     assert "untainted" in user("taint", "node", spare, "dedicated-")
-    spec = {"nodeName": spare, "containers": [{"name": "c", "image": "busybox"}], "terminationGracePeriodSeconds": 0}
+    spec = {
+        "nodeName": spare,
+        "containers": [{"name": "c", "image": "busybox"}],
+        "terminationGracePeriodSeconds": 0,
+    }
     api.create(user.ns.path("pods"), {"metadata": {"name": "alone"}, "spec": spec})
     assert "cordoned" in user("cordon", spare)
     assert "SchedulingDisabled" in user("get", "node", spare)
     lonely = user.run("drain", spare, "--timeout=10s")
-    assert lonely.returncode == 1 and "cannot delete" in lonely.stderr  # nobody would make the pod again
-    assert "drained" in user("drain", spare, "--force", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=60s", timeout=90)
+    assert (
+        lonely.returncode == 1 and "cannot delete" in lonely.stderr
+    )  # nobody would make the pod again
+    assert "drained" in user(
+        "drain",
+        spare,
+        "--force",
+        "--ignore-daemonsets",
+        "--delete-emptydir-data",
+        "--timeout=60s",
+        timeout=90,
+    )
     assert api.get(user.ns.path("pods", "alone")).status == 404
     assert "uncordoned" in user("uncordon", spare)
 
 
-# --- pods -----------------------------------------------------------------------------------------------------------------
+# --- pods -----------------------------------------------------------------------------------------
 
 
 def variables(websockets: str) -> dict[str, str]:
-    return {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": websockets, "KUBECTL_PORT_FORWARD_WEBSOCKETS": websockets}
+    return {
+        "KUBECTL_REMOTE_COMMAND_WEBSOCKETS": websockets,
+        "KUBECTL_PORT_FORWARD_WEBSOCKETS": websockets,
+    }
 
 
 @PROTOCOLS
 def test_exec_and_copy(user: Walker, sleeper: str, websockets: str, tmp_path: Path) -> None:
     how = variables(websockets)
-    done = user.run("exec", sleeper, "-c", "c", "--", "sh", "-c", "echo out; echo err >&2; exit 3", **how)
-    assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\ncommand terminated with exit code 3\n")
+    done = user.run(
+        "exec", sleeper, "-c", "c", "--", "sh", "-c", "echo out; echo err >&2; exit 3", **how
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (
+        3,
+        "out\n",
+        "err\ncommand terminated with exit code 3\n",
+    )
     assert user("exec", "-i", sleeper, "-c", "c", "--", "cat", stdin="typed", **how) == "typed"
     data = os.urandom(300_000)
     (tmp_path / "up").write_bytes(data)
@@ -304,7 +429,9 @@ def test_exec_and_copy(user: Walker, sleeper: str, websockets: str, tmp_path: Pa
 
 @PROTOCOLS
 def test_port_forward(user: Walker, sleeper: str, websockets: str) -> None:
-    with user.started("port-forward", f"pod/{sleeper}", ":8124", **variables(websockets)) as forward:
+    with user.started(
+        "port-forward", f"pod/{sleeper}", ":8124", **variables(websockets)
+    ) as forward:
         assert forward.stdout is not None
         line = forward.stdout.readline()
         port = int(line.partition(":")[2].split(" ")[0])
@@ -331,24 +458,42 @@ def test_proxy(user: Walker, sleeper: str) -> None:
     with user.started("proxy", f"--port={port}") as proxy:
         assert proxy.stdout is not None
         assert "Starting to serve" in proxy.stdout.readline()
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{user.ns.path('pods', sleeper + ':8124', 'proxy')}/", timeout=10) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{port}{user.ns.path('pods', sleeper + ':8124', 'proxy')}/",
+            timeout=10,
+        ) as answer:
             assert answer.read() == b"hello"
 
 
 def test_logs(user: Walker, web: Walker, sleeper: str) -> None:
     assert user("logs", sleeper, "-c", "c") == "up\n"
-    eventually(lambda: user("logs", "deployment/web") == "started\n")  # it runs, and may not have spoken yet
+    eventually(
+        lambda: user("logs", "deployment/web") == "started\n"
+    )  # it runs, and may not have spoken yet
     assert user("logs", "-l", "app=web", "--prefix", "--timestamps").endswith("started\n")
     assert user("logs", sleeper, "-c", "c", "--tail=1", "--since=1h", "--limit-bytes=2") == "up"
-    assert "up" in user("logs", sleeper, "--all-containers").splitlines()  # kubectl asks for them in any order
+    assert (
+        "up" in user("logs", sleeper, "--all-containers").splitlines()
+    )  # kubectl asks for them in any order
 
 
 @PROTOCOLS
 def test_run_with_a_terminal(user: Walker, websockets: str) -> None:
     code, shown = screen_of(
-        user, "run", f"visit-{websockets}", "-it", "--rm", "--restart=Never", "--image=busybox", "--", "sh", "-c",
-        "echo re''ady; read line; echo heard $line; exit 4", typed=b"words\n", **variables(websockets),
-    )  # fmt: skip
+        user,
+        "run",
+        f"visit-{websockets}",
+        "-it",
+        "--rm",
+        "--restart=Never",
+        "--image=busybox",
+        "--",
+        "sh",
+        "-c",
+        "echo re''ady; read line; echo heard $line; exit 4",
+        typed=b"words\n",
+        **variables(websockets),
+    )
     assert b"heard words" in shown and code == 4, shown
     assert user.api.get(user.ns.path("pods", f"visit-{websockets}")).status == 404
 
@@ -356,47 +501,92 @@ def test_run_with_a_terminal(user: Walker, websockets: str) -> None:
 def test_debug(user: Walker, sleeper: str) -> None:
     name = f"looker-{int(time.monotonic() * 1000)}"
     code, shown = screen_of(
-        user, "debug", "-it", sleeper, "--image=busybox", "--target=c", "--profile=general", f"--container={name}", "--", "sh", "-c",
-        "echo re''ady; read line; echo heard $line", typed=b"words\n",
-    )  # fmt: skip
+        user,
+        "debug",
+        "-it",
+        sleeper,
+        "--image=busybox",
+        "--target=c",
+        "--profile=general",
+        f"--container={name}",
+        "--",
+        "sh",
+        "-c",
+        "echo re''ady; read line; echo heard $line",
+        typed=b"words\n",
+    )
     assert b"heard words" in shown and code == 0, shown
-    user("debug", sleeper, "--copy-to", f"copy-{name}", "--image=busybox", "--profile=general", "--", "sleep", "60")
+    user(
+        "debug",
+        sleeper,
+        "--copy-to",
+        f"copy-{name}",
+        "--image=busybox",
+        "--profile=general",
+        "--",
+        "sleep",
+        "60",
+    )
     user("wait", "--for=condition=Ready", f"pod/copy-{name}", "--timeout=60s")
     user("delete", "pod", f"copy-{name}", "--grace-period=0", "--force")
 
 
 def test_attach_and_describe_and_events(user: Walker, sleeper: str) -> None:
     told = user("describe", "pod", sleeper)
-    for words in ("Status:           Running", "Ready             True", "Container started", "up; exec python3"):
+    for words in (
+        "Status:           Running",
+        "Ready             True",
+        "Container started",
+        "up; exec python3",
+    ):
         assert words in told, f"{words!r} is not in\n{told}"
     assert "Started" in user("events", "--for", f"pod/{sleeper}")
-    assert "Container started" in user("get", "events", "--field-selector", f"involvedObject.name={sleeper}")
+    assert "Container started" in user(
+        "get", "events", "--field-selector", f"involvedObject.name={sleeper}"
+    )
     with user.started("attach", sleeper) as attached:
         time.sleep(0.5)
         assert attached.poll() is None
-    assert "Namespace" in user("describe", "node") or "Non-terminated Pods" in user("describe", "node")
+    assert "Namespace" in user("describe", "node") or "Non-terminated Pods" in user(
+        "describe", "node"
+    )
 
 
-# --- asking ---------------------------------------------------------------------------------------------------------------
+# --- asking ---------------------------------------------------------------------------------------
 
 
 def test_get_in_every_form(user: Walker, sleeper: str) -> None:
-    assert user("get", "pods", sleeper, "-o", "custom-columns=N:.metadata.name,P:.status.phase").split() == ["N", "P", sleeper, "Running"]
+    assert user(
+        "get", "pods", sleeper, "-o", "custom-columns=N:.metadata.name,P:.status.phase"
+    ).split() == ["N", "P", sleeper, "Running"]
     assert user("get", "pod", sleeper, "-o", "go-template={{.metadata.name}}") == sleeper
     assert "app=sleeper" in user("get", "pods", "--show-labels", "-l", "app=sleeper")
     assert user("get", "pods", "-L", "app", "-l", "app in (sleeper)").split()[5] == "APP"
     assert "pod/sleeper" in user("get", "all")
-    assert user("get", "pods", "--field-selector=status.phase=Running", "-o", "name").count("pod/sleeper") == 1
+    assert (
+        user("get", "pods", "--field-selector=status.phase=Running", "-o", "name").count(
+            "pod/sleeper"
+        )
+        == 1
+    )
     assert "sleeper" in user("get", "pods", "-A")
     assert json.loads(user("get", "--raw", user.ns.path("pods", sleeper)))["kind"] == "Pod"
     assert "apiVersion: v1" in user("get", "pod", sleeper, "-o", "yaml")
-    assert user.run("get", "pod", "nobody").stderr == 'Error from server (NotFound): pods "nobody" not found\n'
+    assert (
+        user.run("get", "pod", "nobody").stderr
+        == 'Error from server (NotFound): pods "nobody" not found\n'
+    )
     assert user("get", "pod", "nobody", "--ignore-not-found") == ""
-    assert user("get", "pod", sleeper, "--subresource=status", "-o", "jsonpath={.status.phase}") == "Running"
+    assert (
+        user("get", "pod", sleeper, "--subresource=status", "-o", "jsonpath={.status.phase}")
+        == "Running"
+    )
 
 
 def test_get_watches(user: Walker, api: Api) -> None:
-    with user.started("get", "configmaps", "-w", "--field-selector=metadata.name=seen", "--output-watch-events") as watching:
+    with user.started(
+        "get", "configmaps", "-w", "--field-selector=metadata.name=seen", "--output-watch-events"
+    ) as watching:
         assert watching.stdout is not None
         time.sleep(0.7)  # kubectl says nothing of an empty list
         user("create", "configmap", "seen")
@@ -411,7 +601,9 @@ def test_explain_and_resources(user: Walker) -> None:
     assert "FIELDS" in user("explain", "deployments", "--recursive")
     assert "minReplicas" in user("explain", "hpa.spec", "--api-version=autoscaling/v2")
     names = user("api-resources", "--verbs=list", "-o", "name").split()
-    assert {"pods", "jobs.batch", "jobs.batch.volcano.sh", "resourceclaims.resource.k8s.io"} <= set(names)
+    assert {"pods", "jobs.batch", "jobs.batch.volcano.sh", "resourceclaims.resource.k8s.io"} <= set(
+        names
+    )
     assert "apps/v1" in user("api-versions").split()
     assert "is running at" in user("cluster-info")
     version = json.loads(user("version", "-o", "json"))
@@ -426,14 +618,22 @@ def test_rights(user: Walker) -> None:
     asked = user.run("auth", "can-i", "create", "pods", "--as=jane")
     assert (asked.returncode, asked.stdout) == (1, "no\n")
     assert "*.*" in user("auth", "can-i", "--list")
-    assert "selfsubjectreviews" in user("auth", "can-i", "--list", "--as=jane", "--as-group=system:authenticated")
+    assert "selfsubjectreviews" in user(
+        "auth", "can-i", "--list", "--as=jane", "--as-group=system:authenticated"
+    )
     assert "Username" in user("auth", "whoami")
     assert "jane" in user("auth", "whoami", "--as=jane")
-    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "reconciled", "namespace": user.ns.name},
-            "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]}  # fmt: skip
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": "reconciled", "namespace": user.ns.name},
+        "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}],
+    }
     assert "reconciled" in user("auth", "reconcile", "-f", "-", stdin=json.dumps(role))
     forbidden = user.run("get", "pods", "--as=jane")
-    assert forbidden.returncode == 1 and 'User "jane" cannot list resource "pods"' in forbidden.stderr
+    assert (
+        forbidden.returncode == 1 and 'User "jane" cannot list resource "pods"' in forbidden.stderr
+    )
 
 
 def test_tokens(user: Walker, kubeconfig: Path) -> None:
@@ -442,17 +642,34 @@ def test_tokens(user: Walker, kubeconfig: Path) -> None:
     token = user("create", "token", name, "--duration=20m").strip()
     assert Api(kubeconfig, token=token).get("/api").status == 200
     claims: Tree = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
-    assert claims["sub"] == f"system:serviceaccount:{user.ns.name}:{name}" and claims["exp"] - claims["iat"] == 1200
+    assert (
+        claims["sub"] == f"system:serviceaccount:{user.ns.name}:{name}"
+        and claims["exp"] - claims["iat"] == 1200
+    )
 
 
 def test_certificates(user: Walker, api: Api) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "jane"), x509.NameAttribute(NameOID.ORGANIZATION_NAME, "ops")])
+    subject = x509.Name(
+        [
+            x509.NameAttribute(NameOID.COMMON_NAME, "jane"),
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "ops"),
+        ]
+    )
     asked = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
     name = f"jane-{int(time.monotonic() * 1000)}"
     request = base64.b64encode(asked.public_bytes(serialization.Encoding.PEM)).decode()
-    spec = {"request": request, "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"]}
-    manifest = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name}, "spec": spec}
+    spec = {
+        "request": request,
+        "signerName": "kubernetes.io/kube-apiserver-client",
+        "usages": ["client auth"],
+    }
+    manifest = {
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "CertificateSigningRequest",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
     user("apply", "-f", "-", stdin=json.dumps(manifest))
     assert "Pending" in user("get", "csr", name)
     assert "approved" in user("certificate", "approve", name)
@@ -468,6 +685,8 @@ def test_certificates(user: Walker, api: Api) -> None:
 def test_top(user: Walker, api: Api, sleeper: str) -> None:
     if api.get("/apis/metrics.k8s.io/v1beta1").status == 404:
         pytest.skip("this cluster serves no metrics.k8s.io")
-    lines = eventually(lambda: sleeper in (said := user.run("top", "pods").stdout) and said.splitlines())  # each pod in its turn
+    lines = eventually(
+        lambda: sleeper in (said := user.run("top", "pods").stdout) and said.splitlines()
+    )  # each pod in its turn
     assert lines[0].split() == ["NAME", "CPU(cores)", "MEMORY(bytes)"]
     assert eventually(lambda: user.run("top", "nodes").stdout).splitlines()[0].split()[0] == "NAME"

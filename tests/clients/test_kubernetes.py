@@ -24,15 +24,24 @@ def core(kubeconfig: Path) -> Any:
 
 
 def test_the_tutorial(core: Any, ns: Namespace) -> None:
-    body = client.V1ConfigMap(metadata=client.V1ObjectMeta(name="one", labels={"a": "b"}), data={"k": "v"})
+    body = client.V1ConfigMap(
+        metadata=client.V1ObjectMeta(name="one", labels={"a": "b"}), data={"k": "v"}
+    )
     made = core.create_namespaced_config_map(ns.name, body)
     assert made.metadata.uid and made.data == {"k": "v"}
-    assert [item.metadata.name for item in core.list_namespaced_config_map(ns.name, label_selector="a=b").items] == ["one"]
-    assert core.patch_namespaced_config_map("one", ns.name, {"data": {"k": None, "n": "1"}}).data == {"n": "1"}
+    assert [
+        item.metadata.name
+        for item in core.list_namespaced_config_map(ns.name, label_selector="a=b").items
+    ] == ["one"]
+    assert core.patch_namespaced_config_map(
+        "one", ns.name, {"data": {"k": None, "n": "1"}}
+    ).data == {"n": "1"}
     made = core.read_namespaced_config_map("one", ns.name)
     made.data = {"z": "2"}
     assert core.replace_namespaced_config_map("one", ns.name, made).data == {"z": "2"}
-    gone = core.delete_namespaced_config_map("one", ns.name)  # V1Status, or in newer versions of the client the bare JSON
+    gone = core.delete_namespaced_config_map(
+        "one", ns.name
+    )  # V1Status, or in newer versions of the client the bare JSON
     assert (gone["status"] if isinstance(gone, dict) else gone.status) == "Success"
     with pytest.raises(client.ApiException) as missing:
         core.read_namespaced_config_map("one", ns.name)
@@ -43,8 +52,12 @@ def test_the_tutorial(core: Any, ns: Namespace) -> None:
 
 
 def test_json_patch_and_status(core: Any, ns: Namespace) -> None:
-    core.create_namespaced_config_map(ns.name, {"metadata": {"name": "patched"}, "data": {"a": "1"}})
-    changed = core.patch_namespaced_config_map("patched", ns.name, [{"op": "replace", "path": "/data/a", "value": "2"}])
+    core.create_namespaced_config_map(
+        ns.name, {"metadata": {"name": "patched"}, "data": {"a": "1"}}
+    )
+    changed = core.patch_namespaced_config_map(
+        "patched", ns.name, [{"op": "replace", "path": "/data/a", "value": "2"}]
+    )
     assert changed.data == {"a": "2"}
 
 
@@ -54,7 +67,9 @@ def test_watch(core: Any, ns: Namespace) -> None:
         core.create_namespaced_config_map(ns.name, {"metadata": {"name": f"seen-{number}"}})
     seen = []
     watcher = watch.Watch()
-    for event in watcher.stream(core.list_namespaced_config_map, ns.name, resource_version=start, timeout_seconds=10):
+    for event in watcher.stream(
+        core.list_namespaced_config_map, ns.name, resource_version=start, timeout_seconds=10
+    ):
         seen.append((event["type"], event["object"].metadata.name))
         if len(seen) == 3:
             watcher.stop()
@@ -65,11 +80,26 @@ def test_dynamic_client_and_apply(core: Any, ns: Namespace) -> None:
     anything = dynamic.DynamicClient(core.api_client)
     kind = anything.resources.get(api_version="apps/v1", kind="Deployment")
     labels = {"app": "d"}
-    body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {
-        "replicas": 0, "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "busybox"}]}}}}  # fmt: skip
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "d"},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "c", "image": "busybox"}]},
+            },
+        },
+    }
     assert kind.create(body=body, namespace=ns.name).spec.strategy.type == "RollingUpdate"
-    assert kind.patch(body={"spec": {"paused": True}}, name="d", namespace=ns.name, content_type="application/merge-patch+json").spec.paused
+    assert kind.patch(
+        body={"spec": {"paused": True}},
+        name="d",
+        namespace=ns.name,
+        content_type="application/merge-patch+json",
+    ).spec.paused
     assert [item.metadata.name for item in kind.get(namespace=ns.name).items] == ["d"]
     kind.delete(name="d", namespace=ns.name)
 
@@ -77,8 +107,15 @@ def test_dynamic_client_and_apply(core: Any, ns: Namespace) -> None:
 def test_server_side_apply(core: Any, ns: Namespace) -> None:
     anything = dynamic.DynamicClient(core.api_client)
     kind = anything.resources.get(api_version="v1", kind="ConfigMap")
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applied", "namespace": ns.name}, "data": {"a": "1"}}
-    applied = kind.server_side_apply(body=body, name="applied", namespace=ns.name, field_manager="tests")
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "applied", "namespace": ns.name},
+        "data": {"a": "1"},
+    }
+    applied = kind.server_side_apply(
+        body=body, name="applied", namespace=ns.name, field_manager="tests"
+    )
     assert applied.data.a == "1" and applied.metadata.managedFields[0].manager == "tests"
 
 
@@ -93,14 +130,31 @@ def test_create_from_yaml(core: Any, ns: Namespace, tmp_path: Path) -> None:
 
 def test_logs_and_exec(core: Any, ns: Namespace, sleeper: str) -> None:
     assert core.read_namespaced_pod_log(sleeper, ns.name, tail_lines=1) == "up\n"
-    said = stream.stream(core.connect_get_namespaced_pod_exec, sleeper, ns.name, command=["sh", "-c", "echo out; echo err >&2"],
-                         stderr=True, stdin=False, stdout=True, tty=False)  # fmt: skip
+    said = stream.stream(
+        core.connect_get_namespaced_pod_exec,
+        sleeper,
+        ns.name,
+        command=["sh", "-c", "echo out; echo err >&2"],
+        stderr=True,
+        stdin=False,
+        stdout=True,
+        tty=False,
+    )
     assert sorted(said.split()) == ["err", "out"]
 
 
 def test_exec_as_a_conversation(core: Any, ns: Namespace, sleeper: str) -> None:
-    talk = stream.stream(core.connect_get_namespaced_pod_exec, sleeper, ns.name, command=["sh"], stderr=True, stdin=True, stdout=True,
-                         tty=False, _preload_content=False)  # fmt: skip
+    talk = stream.stream(
+        core.connect_get_namespaced_pod_exec,
+        sleeper,
+        ns.name,
+        command=["sh"],
+        stderr=True,
+        stdin=True,
+        stdout=True,
+        tty=False,
+        _preload_content=False,
+    )
     talk.write_stdin("echo $((6*7))\n")
     assert talk.readline_stdout(timeout=60) == "42"
     talk.write_stdin("exit 9\n")
@@ -110,7 +164,9 @@ def test_exec_as_a_conversation(core: Any, ns: Namespace, sleeper: str) -> None:
 
 
 def test_port_forward(core: Any, ns: Namespace, sleeper: str) -> None:
-    forward = stream.portforward(core.connect_get_namespaced_pod_portforward, sleeper, ns.name, ports="8124")
+    forward = stream.portforward(
+        core.connect_get_namespaced_pod_portforward, sleeper, ns.name, ports="8124"
+    )
     socket = forward.socket(8124)
     socket.setblocking(True)
     socket.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
@@ -146,8 +202,11 @@ def test_leader_election(core: Any, ns: Namespace) -> None:
 
 
 def test_deletion_waits_for_the_pod(core: Any, ns: Namespace, real_node: str) -> None:
-    spec = {"nodeName": real_node, "terminationGracePeriodSeconds": 1,
-            "containers": [{"name": "c", "image": "busybox", "command": ["sleep", "60"]}]}  # fmt: skip
+    spec = {
+        "nodeName": real_node,
+        "terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "c", "image": "busybox", "command": ["sleep", "60"]}],
+    }
     core.create_namespaced_pod(ns.name, {"metadata": {"name": "short"}, "spec": spec})
     core.delete_namespaced_pod("short", ns.name)
     deadline = time.monotonic() + 60

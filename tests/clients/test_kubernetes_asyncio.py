@@ -27,13 +27,24 @@ async def door(kubeconfig: Path) -> AsyncIterator[Any]:
 
 async def test_the_tutorial(door: Any, ns: Namespace) -> None:
     core = client.CoreV1Api(door)
-    made = await core.create_namespaced_config_map(ns.name, {"metadata": {"name": "one"}, "data": {"k": "v"}})
+    made = await core.create_namespaced_config_map(
+        ns.name, {"metadata": {"name": "one"}, "data": {"k": "v"}}
+    )
     assert made.data == {"k": "v"}
-    assert (await core.patch_namespaced_config_map("one", ns.name, {"data": {"n": "1"}})).data == {"k": "v", "n": "1"}
-    assert "one" in [item.metadata.name for item in (await core.list_namespaced_config_map(ns.name)).items]
+    assert (await core.patch_namespaced_config_map("one", ns.name, {"data": {"n": "1"}})).data == {
+        "k": "v",
+        "n": "1",
+    }
+    assert "one" in [
+        item.metadata.name for item in (await core.list_namespaced_config_map(ns.name)).items
+    ]
     seen = []
-    async with watch.Watch().stream(core.list_namespaced_config_map, ns.name, resource_version=made.metadata.resource_version,
-                                    timeout_seconds=5) as events:  # fmt: skip
+    async with watch.Watch().stream(
+        core.list_namespaced_config_map,
+        ns.name,
+        resource_version=made.metadata.resource_version,
+        timeout_seconds=5,
+    ) as events:
         async for event in events:
             seen.append((event["type"], event["object"].metadata.name))
             if len(seen) == 1:
@@ -48,18 +59,32 @@ async def test_exec(kubeconfig: Path, ns: Namespace, sleeper: str) -> None:
     async with WsApiClient() as door:
         core = client.CoreV1Api(door)
         said = await core.connect_get_namespaced_pod_exec(
-            sleeper, ns.name, command=["sh", "-c", "echo out; echo err >&2; exit 0"], stderr=True, stdin=False, stdout=True, tty=False
+            sleeper,
+            ns.name,
+            command=["sh", "-c", "echo out; echo err >&2; exit 0"],
+            stderr=True,
+            stdin=False,
+            stdout=True,
+            tty=False,
         )
         assert sorted(said.split()) == ["err", "out"]
         socket = await core.connect_get_namespaced_pod_exec(
-            sleeper, ns.name, command=["sh", "-c", "read line; echo $line; exit 4"], stderr=True, stdin=True, stdout=True, tty=False,
+            sleeper,
+            ns.name,
+            command=["sh", "-c", "read line; echo $line; exit 4"],
+            stderr=True,
+            stdin=True,
+            stdout=True,
+            tty=False,
             _preload_content=False,
-        )  # fmt: skip
+        )
         async with socket as talk:
             await talk.send_bytes(b"\x00typed\n")
             channels: dict[int, bytes] = {}
             async for message in talk:
                 if message.data:
-                    channels[message.data[0]] = channels.get(message.data[0], b"") + message.data[1:]
+                    channels[message.data[0]] = (
+                        channels.get(message.data[0], b"") + message.data[1:]
+                    )
         assert channels[1] == b"typed\n"
         assert WsApiClient.parse_error_data(channels[3]) == 4

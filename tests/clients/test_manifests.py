@@ -1,4 +1,5 @@
-"""What `helm template` prints, applied with kubectl: many documents, every kind at once, comments and empty ones between."""
+"""What `helm template` prints, applied with kubectl: many documents, every kind at once, comments
+and empty ones between."""
 
 from __future__ import annotations
 
@@ -96,7 +97,9 @@ spec:
 KINDS = 10
 
 
-def test_a_chart_is_applied_changed_and_taken_away(kubectl: Kubectl, api: Api, ns: Namespace) -> None:
+def test_a_chart_is_applied_changed_and_taken_away(
+    kubectl: Kubectl, api: Api, ns: Namespace
+) -> None:
     chart = CHART.replace("NAMESPACE", ns.name)
 
     def apply(text: str) -> list[str]:
@@ -107,10 +110,15 @@ def test_a_chart_is_applied_changed_and_taken_away(kubectl: Kubectl, api: Api, n
     again = apply(chart)
     assert all(line.endswith((" unchanged", " configured")) for line in again)
     # kubectl writes stringData and the selector of a budget anew each time, on any server.
-    assert {line.split()[0] for line in again if line.endswith(" configured")} <= {"secret/shop-secret", "poddisruptionbudget.policy/shop"}
+    assert {line.split()[0] for line in again if line.endswith(" configured")} <= {
+        "secret/shop-secret",
+        "poddisruptionbudget.policy/shop",
+    }
     changed = apply(chart.replace("nginx:1.25", "nginx:1.26"))
     assert "deployment.apps/shop configured" in changed
-    image = api.get(ns.path("apps/v1/deployments", "shop")).tree["spec"]["template"]["spec"]["containers"][0]["image"]
+    image = api.get(ns.path("apps/v1/deployments", "shop")).tree["spec"]["template"]["spec"][
+        "containers"
+    ][0]["image"]
     assert image == "nginx:1.26"
     dry = kubectl("-n", ns.name, "apply", "--dry-run=server", "-f", "-", stdin=chart)
     assert "deployment.apps/shop configured (server dry run)" in dry

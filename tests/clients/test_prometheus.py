@@ -1,6 +1,8 @@
-"""Prometheus: its service discovery finds nodes, pods, services and endpoints, with their labels, and hears of what comes and goes.
+"""Prometheus: its service discovery finds nodes, pods, services and endpoints, with their labels,
+and hears of what comes and goes.
 
-It is the one of the Go module proxy, with Kubernetes' discovery, which packaged ones often go without.
+It is the one of the Go module proxy, with Kubernetes' discovery, which packaged ones often go
+without.
 """
 
 from __future__ import annotations
@@ -26,26 +28,55 @@ BUILD_PATIENCE = 900.0
 
 
 @pytest.fixture(scope="module")
-def prometheus(kubeconfig: Path, api: Api, ns: Namespace, sleeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def prometheus(
+    kubeconfig: Path,
+    api: Api,
+    ns: Namespace,
+    sleeper: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[str]:
     try:
         program = programs.need("prometheus", seconds=BUILD_PATIENCE)["prometheus"]
     except programs.CannotBuild as error:
         pytest.skip(str(error))
-    spec = {"selector": {"app": "sleeper"}, "ports": [{"name": "http", "port": 80, "targetPort": 8124}]}
-    api.create(ns.path("services"), {"metadata": {"name": "web", "labels": {"team": "red"}}, "spec": spec})
+    spec = {
+        "selector": {"app": "sleeper"},
+        "ports": [{"name": "http", "port": 80, "targetPort": 8124}],
+    }
+    api.create(
+        ns.path("services"), {"metadata": {"name": "web", "labels": {"team": "red"}}, "spec": spec}
+    )
     backend = {"service": {"name": "web", "port": {"number": 80}}}
-    rule = {"host": "shop.example.com", "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}
-    api.create(ns.path("networking.k8s.io/v1/ingresses"), {"metadata": {"name": "door"}, "spec": {"rules": [rule]}})
+    rule = {
+        "host": "shop.example.com",
+        "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]},
+    }
+    api.create(
+        ns.path("networking.k8s.io/v1/ingresses"),
+        {"metadata": {"name": "door"}, "spec": {"rules": [rule]}},
+    )
     where = tmp_path_factory.mktemp("prometheus")
-    jobs = [{"job_name": role, "scrape_interval": "1h",
-             "kubernetes_sd_configs": [{"role": role, "kubeconfig_file": str(kubeconfig)}]} for role in ROLES]  # fmt: skip
+    jobs = [
+        {
+            "job_name": role,
+            "scrape_interval": "1h",
+            "kubernetes_sd_configs": [{"role": role, "kubeconfig_file": str(kubeconfig)}],
+        }
+        for role in ROLES
+    ]
     (where / "prometheus.yml").write_text(json.dumps({"scrape_configs": jobs}))
     port = free_port()
     with (where / "log").open("w") as log:
         process = subprocess.Popen(
-            [str(program), f"--config.file={where / 'prometheus.yml'}", f"--storage.tsdb.path={where / 'data'}",
-             f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log,
-        )  # fmt: skip
+            [
+                str(program),
+                f"--config.file={where / 'prometheus.yml'}",
+                f"--storage.tsdb.path={where / 'data'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            stdout=log,
+            stderr=log,
+        )
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
@@ -56,11 +87,17 @@ def prometheus(kubeconfig: Path, api: Api, ns: Namespace, sleeper: str, tmp_path
 def labels_of(server: str, role: str) -> list[dict[str, str]]:
     """The labels of all targets of a role before relabelling."""
     try:
-        with urllib.request.urlopen(f"{server}/api/v1/targets?state=active&scrapePool={role}", timeout=5) as answer:
+        with urllib.request.urlopen(
+            f"{server}/api/v1/targets?state=active&scrapePool={role}", timeout=5
+        ) as answer:
             data: Any = json.load(answer)["data"]
     except OSError:
         return []
-    return [target["discoveredLabels"] for target in data["activeTargets"] if target["discoveredLabels"]["job"] == role]
+    return [
+        target["discoveredLabels"]
+        for target in data["activeTargets"]
+        if target["discoveredLabels"]["job"] == role
+    ]
 
 
 @pytest.mark.slow
@@ -75,13 +112,17 @@ def labels_of(server: str, role: str) -> list[dict[str, str]]:
     ("endpointslice", {"__meta_kubernetes_service_name": "web", "__meta_kubernetes_endpointslice_port_name": "http"}),
 ])  # fmt: skip
 def test_targets(prometheus: str, role: str, wanted: dict[str, str]) -> None:
-    eventually(lambda: any(wanted.items() <= found.items() for found in labels_of(prometheus, role)))
+    eventually(
+        lambda: any(wanted.items() <= found.items() for found in labels_of(prometheus, role))
+    )
 
 
 @pytest.mark.slow
 def test_targets_come_and_go(prometheus: str, api: Api, ns: Namespace, real_node: str) -> None:
     def names() -> set[str]:
-        return {found.get("__meta_kubernetes_pod_name", "") for found in labels_of(prometheus, "pod")}
+        return {
+            found.get("__meta_kubernetes_pod_name", "") for found in labels_of(prometheus, "pod")
+        }
 
     eventually(lambda: "sleeper" in names())
     api.create(ns.path("pods"), shell("passing", real_node, "sleep 600"))

@@ -1,6 +1,7 @@
 """A plain synchronous HTTP client, so that every story here is true of any Kubernetes API server.
 
-It knows a kubeconfig with a certificate or a token and nothing of Hekla: what it sends and sees is what is on the wire.
+It knows a kubeconfig with a certificate or a token and nothing of Hekla: what it sends and sees is
+what is on the wire.
 """
 
 from __future__ import annotations
@@ -26,11 +27,15 @@ Tree = dict[str, Any]
 T = TypeVar("T")
 JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
 MERGE, STRATEGIC, JSON_PATCH, APPLY = (
-    "application/merge-patch+json", "application/strategic-merge-patch+json", "application/json-patch+json", "application/apply-patch+yaml",
-)  # fmt: skip
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/json-patch+json",
+    "application/apply-patch+yaml",
+)
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 PATIENCE = 60.0
-"""Seconds: T of the checklist, a bound for what is stuck.  It is long, since whoever runs the checklist may have other things to do."""
+"""Seconds: T of the checklist, a bound for what is stuck.  It is long, since whoever runs the
+checklist may have other things to do."""
 
 
 class Answer:
@@ -92,16 +97,31 @@ class Api:
     """One user's door to the API server.  Connections are kept alive, one a thread."""
 
     def __init__(
-        self, kubeconfig: Path, *, token: str | None = None, anonymous: bool = False, headers: dict[str, str] | None = None
+        self,
+        kubeconfig: Path,
+        *,
+        token: str | None = None,
+        anonymous: bool = False,
+        headers: dict[str, str] | None = None,
     ) -> None:
         self.kubeconfig = kubeconfig
         self.more = headers or {}
         text = yaml.safe_load(kubeconfig.read_text())
-        context = next(entry["context"] for entry in text["contexts"] if entry["name"] == text["current-context"])
-        cluster = next(entry["cluster"] for entry in text["clusters"] if entry["name"] == context["cluster"])
+        context = next(
+            entry["context"]
+            for entry in text["contexts"]
+            if entry["name"] == text["current-context"]
+        )
+        cluster = next(
+            entry["cluster"] for entry in text["clusters"] if entry["name"] == context["cluster"]
+        )
         user = next(entry["user"] for entry in text["users"] if entry["name"] == context["user"])
         self.address = urlsplit(cluster["server"])
-        self._tls = _tls(cluster, {} if token or anonymous else user, kubeconfig.parent) if self.address.scheme == "https" else None
+        self._tls = (
+            _tls(cluster, {} if token or anonymous else user, kubeconfig.parent)
+            if self.address.scheme == "https"
+            else None
+        )
         token = token or (None if anonymous else user.get("token"))
         if token:
             self.more = {**self.more, "Authorization": f"Bearer {token}"}
@@ -120,7 +140,14 @@ class Api:
             return http.client.HTTPSConnection(host, port, context=self._tls, timeout=timeout)
         return http.client.HTTPConnection(host, port, timeout=timeout)
 
-    def request(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, **query: Any) -> Answer:
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+        **query: Any,
+    ) -> Answer:
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         target = with_query(path, query)
         for attempt in (1, 2):
@@ -179,7 +206,9 @@ class Api:
             raise AssertionError(f"still there after {seconds} s: {self.get(path)}") from None
 
     @contextmanager
-    def watch(self, path: str, *, accept: str = "", timeout: float = PATIENCE, **query: Any) -> Iterator[Watched]:
+    def watch(
+        self, path: str, *, accept: str = "", timeout: float = PATIENCE, **query: Any
+    ) -> Iterator[Watched]:
         connection = self.connect(timeout)
         headers = {**self.more, **({"Accept": accept} if accept else {})}
         connection.request("GET", with_query(path, {"watch": "true", **query}), headers=headers)
@@ -206,7 +235,10 @@ class Watched:
 
     def take(self, count: int) -> list[tuple[str, str]]:
         """(type, name) of the next events."""
-        return [(event["type"], event["object"]["metadata"].get("name", "")) for event in (self.next() for _ in range(count))]
+        return [
+            (event["type"], event["object"]["metadata"].get("name", ""))
+            for event in (self.next() for _ in range(count))
+        ]
 
     def until(self, what: Callable[[Tree], bool]) -> list[Tree]:
         """The events up to the first of which `what` holds."""
@@ -232,7 +264,8 @@ class Watched:
 
 
 def was_closed(connection: http.client.HTTPConnection) -> bool:
-    """Whether the server has closed a kept connection, as it does with one that nobody uses for a while."""
+    """Whether the server has closed a kept connection, as it does with one that nobody uses for a
+    while."""
     return connection.sock is not None and bool(select.select([connection.sock], [], [], 0)[0])
 
 
@@ -272,7 +305,10 @@ def _tls(cluster: Tree, user: Tree, directory: Path) -> ssl.SSLContext:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     elif authority := _pem(cluster, "certificate-authority", directory):
         context.load_verify_locations(cadata=authority.decode())
-    certificate, key = _pem(user, "client-certificate", directory), _pem(user, "client-key", directory)
+    certificate, key = (
+        _pem(user, "client-certificate", directory),
+        _pem(user, "client-key", directory),
+    )
     if certificate and key:
         # The ssl module takes certificates from files only.
         with tempfile.TemporaryDirectory() as place:

@@ -1,6 +1,7 @@
 """The numbered items of the conformance checklist, and how the run of their tests is told.
 
-A test names its item: `test_item_019_...` covers item 19; an item passes when each of its tests that ran has passed and at least one ran.
+A test names its item: `test_item_019_...` covers item 19; an item passes when each of its tests
+that ran has passed and at least one ran.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ NAME = re.compile(r"test_items?_(\d{3})(?:_(\d{3}))?_")
 
 
 def items_of(name: str) -> list[int]:
-    """The items that a test of this name covers: `test_item_007_x` covers 7, `test_items_043_049_x` covers 43 to 49."""
+    """The items that a test of this name covers: `test_item_007_x` covers 7, `test_items_043_049_x`
+    covers 43 to 49."""
     found = NAME.search(name)
     if found is None:
         return []
@@ -35,7 +37,11 @@ class Tally:
             if report.failed:
                 self.failed.setdefault(item, _one_line(report))
             elif report.skipped:
-                reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+                reason = (
+                    report.longrepr[2]
+                    if isinstance(report.longrepr, tuple)
+                    else str(report.longrepr)
+                )
                 self.skipped.setdefault(item, reason.removeprefix("Skipped: "))
             elif report.when == "call":
                 self.passed[item] += 1
@@ -43,14 +49,29 @@ class Tally:
     def lines(self) -> list[str]:
         """The report: failures and skips with their reasons, then the count."""
         passed = [item for item in self.passed if item not in self.failed]
-        skipped = {item: reason for item, reason in self.skipped.items() if item not in self.failed and item not in self.passed}
-        rest = [item for item in range(1, ITEMS + 1) if item not in self.passed and item not in self.failed and item not in skipped]
+        skipped = {
+            item: reason
+            for item, reason in self.skipped.items()
+            if item not in self.failed and item not in self.passed
+        }
+        rest = [
+            item
+            for item in range(1, ITEMS + 1)
+            if item not in self.passed and item not in self.failed and item not in skipped
+        ]
         lines = [f"item {item:3}: failed: {reason}" for item, reason in sorted(self.failed.items())]
-        lines += [f"item {item:3}: passes in part: {self.skipped[item]}" for item in sorted(passed) if item in self.skipped]
+        lines += [
+            f"item {item:3}: passes in part: {self.skipped[item]}"
+            for item in sorted(passed)
+            if item in self.skipped
+        ]
         lines += [f"item {item:3}: skipped: {reason}" for item, reason in sorted(skipped.items())]
         if 0 < len(rest) <= ITEMS // 2:
             lines.append(f"not run: {', '.join(map(str, rest))}")
-        return [*lines, f"{len(passed)} of {ITEMS} items pass, {len(self.failed)} fail, {len(skipped)} skipped, {len(rest)} not run"]
+        return [
+            *lines,
+            f"{len(passed)} of {ITEMS} items pass, {len(self.failed)} fail, {len(skipped)} skipped, {len(rest)} not run",
+        ]
 
 
 def _one_line(report: Any) -> str:

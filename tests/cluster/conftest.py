@@ -1,4 +1,5 @@
-"""One cluster for the whole run: the one that --kubeconfig names, or one of its own that is gone afterwards."""
+"""One cluster for the whole run: the one that --kubeconfig names, or one of its own that is gone
+afterwards."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ _tally = Tally()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--kubeconfig", help="the cluster to test; without it one is started for the run")
+    parser.addoption(
+        "--kubeconfig", help="the cluster to test; without it one is started for the run"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -93,7 +96,11 @@ class Namespace:
         """The path of a core resource, or of "group/version/resource"."""
         *group, plural = resource.split("/")
         root = f"/apis/{'/'.join(group)}" if group else "/api/v1"
-        return f"{root}/namespaces/{self.name}/{plural}" + (f"/{name}" if name else "") + (f"/{sub}" if sub else "")
+        return (
+            f"{root}/namespaces/{self.name}/{plural}"
+            + (f"/{name}" if name else "")
+            + (f"/{sub}" if sub else "")
+        )
 
     def __str__(self) -> str:
         return self.name
@@ -142,9 +149,14 @@ def real_node(api: Api) -> str:
 def find_real_node(api: Api) -> str:
     """A node that really runs containers; skips where there is none."""
     for node in api.get("/api/v1/nodes").tree["items"]:
-        if node["metadata"].get("annotations", {}).get("kwok.x-k8s.io/node") == "fake" or node["spec"].get("taints"):
+        if node["metadata"].get("annotations", {}).get("kwok.x-k8s.io/node") == "fake" or node[
+            "spec"
+        ].get("taints"):
             continue
-        if any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions", [])):
+        if any(
+            c["type"] == "Ready" and c["status"] == "True"
+            for c in node["status"].get("conditions", [])
+        ):
             return str(node["metadata"]["name"])
     pytest.skip("no node of this cluster runs containers")
 
@@ -165,21 +177,34 @@ class Kubectl:
         self.program = program
         self.common = [f"--kubeconfig={kubeconfig}", f"--cache-dir={cache}"]
 
-    def run(self, *arguments: str, stdin: str | None = None, timeout: float = 90.0) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, stdin: str | None = None, timeout: float = 90.0
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [self.program, *self.common, *arguments], input=stdin, stdin=subprocess.DEVNULL if stdin is None else None,
-            capture_output=True, text=True, timeout=timeout, check=False,
-        )  # fmt: skip
+            [self.program, *self.common, *arguments],
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
 
     def __call__(self, *arguments: str, stdin: str | None = None, timeout: float = 90.0) -> str:
         """What it printed; fails the test when it fails."""
         done = self.run(*arguments, stdin=stdin, timeout=timeout)
-        assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == 0, (
+            f"kubectl {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        )
         return done.stdout
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [self.program, *self.common, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [self.program, *self.common, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
 
 
@@ -199,15 +224,36 @@ def find_kubectl(kubeconfig: Path, cache: Path) -> Kubectl:
 def toys(api: Api) -> Iterator[str]:
     """The path of a custom collection of this run alone; its kind is Toy, in namespace default."""
     group = f"toys{uuid.uuid4().hex[:6]}.example.com"
-    spec = {"type": "object", "properties": {
-        "size": {"type": "integer", "minimum": 1}, "color": {"type": "string", "default": "red"},
-        "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}  # fmt: skip
-    version = {"name": "v1", "served": True, "storage": True,
-               "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "note": {"type": "string"}}}}}  # fmt: skip
+    spec = {
+        "type": "object",
+        "properties": {
+            "size": {"type": "integer", "minimum": 1},
+            "color": {"type": "string", "default": "red"},
+            "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        },
+    }
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {
+            "openAPIV3Schema": {
+                "type": "object",
+                "properties": {"spec": spec, "note": {"type": "string"}},
+            }
+        },
+    }
     definition = {
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": f"toys.{group}"},
-        "spec": {"group": group, "scope": "Namespaced", "names": {"plural": "toys", "kind": "Toy"}, "versions": [version]},
-    }  # fmt: skip
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"toys.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": "toys", "kind": "Toy"},
+            "versions": [version],
+        },
+    }
     path = f"/apis/{group}/v1/namespaces/default/toys"
     api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
     api.wait(path, lambda _: True)

@@ -1,4 +1,5 @@
-"""A webhook of the tests' own: HTTPS on loopback with a certificate made for it, remembering what it was asked."""
+"""A webhook of the tests' own: HTTPS on loopback with a certificate made for it, remembering what
+it was asked."""
 
 from __future__ import annotations
 
@@ -41,7 +42,11 @@ class Hook:
 
 def patch(*operations: Tree) -> Tree:
     """An answer that changes the object."""
-    return {"allowed": True, "patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(operations).encode()).decode()}
+    return {
+        "allowed": True,
+        "patchType": "JSONPatch",
+        "patch": base64.b64encode(json.dumps(operations).encode()).decode(),
+    }
 
 
 @contextmanager
@@ -58,7 +63,13 @@ def serving(directory: Path) -> Iterator[Hook]:
             path = self.path.partition("?")[0]
             hook.asked.append((path, review["request"]))
             response = {"uid": review["request"]["uid"], **hook.answer(path, review["request"])}
-            body = json.dumps({"apiVersion": review["apiVersion"], "kind": "AdmissionReview", "response": response}).encode()
+            body = json.dumps(
+                {
+                    "apiVersion": review["apiVersion"],
+                    "kind": "AdmissionReview",
+                    "response": response,
+                }
+            ).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
@@ -87,12 +98,21 @@ def _certificate() -> tuple[bytes, bytes]:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hook")])
     now = datetime.datetime.now(datetime.UTC)
     made = (
-        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-        .serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(days=1))
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
+            critical=False,
+        )
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
-    )  # fmt: skip
+    )
     pem = serialization.Encoding.PEM
-    return made.public_bytes(pem), key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return made.public_bytes(pem), key.private_bytes(
+        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

@@ -1,4 +1,5 @@
-"""Manifests that are wrong: each is refused with the field and the reason, and nothing of it is stored."""
+"""Manifests that are wrong: each is refused with the field and the reason, and nothing of it is
+stored."""
 
 from __future__ import annotations
 
@@ -31,9 +32,17 @@ def changed(tree: Tree, path: str, value: Any) -> Tree:
 
 def job(**spec: Any) -> Tree:
     template = {"spec": {"restartPolicy": "Never", "containers": [objects.container("true")]}}
-    return {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "bad"},
-            "spec": {"schedulerName": "volcano", "minAvailable": 1, "tasks": [{"name": "t", "replicas": 1, "template": template}],
-                     **spec}}  # fmt: skip
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "bad"},
+        "spec": {
+            "schedulerName": "volcano",
+            "minAvailable": 1,
+            "tasks": [{"name": "t", "replicas": 1, "template": template}],
+            **spec,
+        },
+    }
 
 
 DEPLOYMENT, POD = objects.deployment("bad", 1, schedulerName="nobody"), objects.pod("bad")
@@ -61,8 +70,14 @@ REFUSED: list[tuple[str, str, Tree, int, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("resource", "tree", "code", "text"), [entry[1:] for entry in REFUSED], ids=[entry[0] for entry in REFUSED])
-def test_refused_with_field_and_reason(api: Api, ns: Namespace, resource: str, tree: Tree, code: int, text: str) -> None:
+@pytest.mark.parametrize(
+    ("resource", "tree", "code", "text"),
+    [entry[1:] for entry in REFUSED],
+    ids=[entry[0] for entry in REFUSED],
+)
+def test_refused_with_field_and_reason(
+    api: Api, ns: Namespace, resource: str, tree: Tree, code: int, text: str
+) -> None:
     if resource == JOBS and api.get(ns.path(JOBS)).status == 404:
         pytest.skip("this cluster has no batch jobs")
     answer = api.post(ns.path(resource), tree, fieldValidation="Strict")
@@ -86,10 +101,28 @@ def closed_queue(api: Api) -> Iterator[str]:
     name = f"shut-{uuid.uuid4().hex[:6]}"
     if api.get(QUEUES).status == 404:
         pytest.skip("this cluster has no queues")
-    api.create(QUEUES, {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": {"weight": 1}})
-    command = {"apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", "metadata": {"generateName": "close-"}, "action": "CloseQueue",
-               "target": {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "name": name, "controller": True,
-                          "uid": api.get(f"{QUEUES}/{name}").meta["uid"]}}  # fmt: skip
+    api.create(
+        QUEUES,
+        {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "Queue",
+            "metadata": {"name": name},
+            "spec": {"weight": 1},
+        },
+    )
+    command = {
+        "apiVersion": "bus.volcano.sh/v1alpha1",
+        "kind": "Command",
+        "metadata": {"generateName": "close-"},
+        "action": "CloseQueue",
+        "target": {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "Queue",
+            "name": name,
+            "controller": True,
+            "uid": api.get(f"{QUEUES}/{name}").meta["uid"],
+        },
+    }
     api.create("/apis/bus.volcano.sh/v1alpha1/namespaces/default/commands", command)
     api.wait(f"{QUEUES}/{name}", lambda queue: queue.get("status", {}).get("state") == "Closed")
     yield name
@@ -101,14 +134,20 @@ def test_a_queue_that_does_not_exist(api: Api, ns: Namespace) -> None:
         pytest.skip("this cluster has no queues")
     answer = api.post(ns.path(JOBS), job(queue="no-such-queue"))
     assert answer.status >= 400
-    assert 'unable to find job queue: queue.scheduling.volcano.sh "no-such-queue" not found' in answer.message
+    assert (
+        'unable to find job queue: queue.scheduling.volcano.sh "no-such-queue" not found'
+        in answer.message
+    )
     assert api.get(ns.path(JOBS, "bad")).status == 404
 
 
 def test_a_queue_that_is_closed(api: Api, ns: Namespace, closed_queue: str) -> None:
     answer = api.post(ns.path(JOBS), job(queue=closed_queue))
     assert answer.status >= 400
-    assert f"can only submit job to queue with state `Open`, queue `{closed_queue}` status is `Closed`" in answer.message
+    assert (
+        f"can only submit job to queue with state `Open`, queue `{closed_queue}` status is `Closed`"
+        in answer.message
+    )
     assert api.get(ns.path(JOBS, "bad")).status == 404
 
 
@@ -121,7 +160,9 @@ def test_a_queue_that_is_closed(api: Api, ns: Namespace, closed_queue: str) -> N
     (b"metadata: {name: bad\n", YAML, 400, ""),
     (b"", JSON, 400, ""),
 ], ids=["4 MiB", "UTF-8 in YAML", "cut envelope", "cut object", "cut JSON", "cut YAML", "empty"])  # fmt: skip
-def test_bodies_that_cannot_be_read(api: Api, ns: Namespace, body: bytes, content_type: str, code: int, text: str) -> None:
+def test_bodies_that_cannot_be_read(
+    api: Api, ns: Namespace, body: bytes, content_type: str, code: int, text: str
+) -> None:
     answer = api.post(ns.path("configmaps"), body, content_type)
     assert answer.status == code, answer
     assert (answer.tree["kind"], answer.tree["status"]) == ("Status", "Failure")
@@ -130,8 +171,11 @@ def test_bodies_that_cannot_be_read(api: Api, ns: Namespace, body: bytes, conten
 
 
 def test_bytes_that_are_no_text(api: Api, ns: Namespace) -> None:
-    """JSON that is no UTF-8 is refused, or its bytes are replaced as Go replaces them; they are never stored as they are."""
-    answer = api.post(ns.path("configmaps"), b'{"metadata": {"name": "no-text"}, "data": {"a": "\xff\xfe"}}', JSON)
+    """JSON that is no UTF-8 is refused, or its bytes are replaced as Go replaces them; they are
+    never stored as they are."""
+    answer = api.post(
+        ns.path("configmaps"), b'{"metadata": {"name": "no-text"}, "data": {"a": "\xff\xfe"}}', JSON
+    )
     if answer.status == 201:
         assert answer.tree["data"] == {"a": "\ufffd\ufffd"}
     else:

@@ -26,20 +26,44 @@ class Gadgets:
         self.short = f"gd{uuid.uuid4().hex[:5]}"
 
     def version(self, name: str = "v1", spec: Tree | None = None, **more: Any) -> Tree:
-        schema = {"type": "object", "properties": {
-            "spec": spec or {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}  # fmt: skip
-        return {"name": name, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}, **more}
+        schema = {
+            "type": "object",
+            "properties": {
+                "spec": spec or {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+            },
+        }
+        return {
+            "name": name,
+            "served": True,
+            "storage": True,
+            "schema": {"openAPIV3Schema": schema},
+            **more,
+        }
 
     def define(self, *versions: Tree, established: bool = True, **names: Any) -> Tree:
         body = {
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": self.definition},
-            "spec": {"group": self.group, "scope": "Namespaced", "versions": list(versions or [self.version()]),
-                     "names": {"plural": "gadgets", "kind": "Gadget", "shortNames": [self.short], **names}},
-        }  # fmt: skip
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": self.definition},
+            "spec": {
+                "group": self.group,
+                "scope": "Namespaced",
+                "versions": list(versions or [self.version()]),
+                "names": {
+                    "plural": "gadgets",
+                    "kind": "Gadget",
+                    "shortNames": [self.short],
+                    **names,
+                },
+            },
+        }
         made = self.api.create(DEFINITIONS, body)
         if established:
-            self.api.wait(f"{DEFINITIONS}/{self.definition}", lambda tree: objects.condition(tree, "Established").get("status") == "True")
+            self.api.wait(
+                f"{DEFINITIONS}/{self.definition}",
+                lambda tree: objects.condition(tree, "Established").get("status") == "True",
+            )
             self.api.wait(self.path(), lambda _: True)
         return made
 
@@ -52,7 +76,12 @@ class Gadgets:
         return path + (f"/{name}" if name else "") + (f"/{sub}" if sub else "")
 
     def gadget(self, name: str, version: str = "v1", **more: Any) -> Tree:
-        return {"apiVersion": f"{self.group}/{version}", "kind": "Gadget", "metadata": {"name": name}, **more}
+        return {
+            "apiVersion": f"{self.group}/{version}",
+            "kind": "Gadget",
+            "metadata": {"name": name},
+            **more,
+        }
 
     def remove(self) -> None:
         self.api.delete(f"{DEFINITIONS}/{self.definition}")
@@ -69,7 +98,10 @@ def test_item_078_a_definition_is_served_soon(api: Api, gadgets: Gadgets) -> Non
     made = gadgets.define(established=False)
     assert made["status"]["storedVersions"] == ["v1"]
     eventually(lambda: api.post(gadgets.path(), gadgets.gadget("early")).status == 201, every=0.01)
-    api.wait(f"{DEFINITIONS}/{gadgets.definition}", lambda tree: objects.condition(tree, "Established").get("status") == "True")
+    api.wait(
+        f"{DEFINITIONS}/{gadgets.definition}",
+        lambda tree: objects.condition(tree, "Established").get("status") == "True",
+    )
     conditions = api.get(f"{DEFINITIONS}/{gadgets.definition}").tree
     assert objects.condition(conditions, "NamesAccepted")["reason"] == "NoConflicts"
     assert objects.condition(conditions, "Established")["reason"] == "InitialNamesAccepted"
@@ -77,14 +109,20 @@ def test_item_078_a_definition_is_served_soon(api: Api, gadgets: Gadgets) -> Non
     def listed() -> bool:
         found = api.get("/apis", accept=AGGREGATED).tree["items"]
         return gadgets.group in [item["metadata"]["name"] for item in found] and gadgets.group in [
-            group["name"] for group in api.get("/apis", accept=JSON).tree["groups"]]  # fmt: skip
+            group["name"] for group in api.get("/apis", accept=JSON).tree["groups"]
+        ]
 
     eventually(listed)
 
 
 def test_item_079_unknown_fields(api: Api, toys: str) -> None:
     def create(name: str, mode: str, **spec: Any) -> Any:
-        body = {"apiVersion": "/".join(toys.split("/")[2:4]), "kind": "Toy", "metadata": {"name": name}, "spec": spec}
+        body = {
+            "apiVersion": "/".join(toys.split("/")[2:4]),
+            "kind": "Toy",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
         return api.post(toys, body, fieldValidation=mode)
 
     warned = create("warned", "Warn", size=1, unk=1)
@@ -92,13 +130,25 @@ def test_item_079_unknown_fields(api: Api, toys: str) -> None:
     assert any("spec.unk" in text for text in warned.warnings)
     strict = create("strict", "Strict", size=1, unk=1)
     assert strict.status == 400 and 'unknown field "spec.unk"' in strict.message
-    assert create("free", "Strict", free={"any": {"thing": 1}}).tree["spec"]["free"] == {"any": {"thing": 1}}
+    assert create("free", "Strict", free={"any": {"thing": 1}}).tree["spec"]["free"] == {
+        "any": {"thing": 1}
+    }
 
 
 def test_item_080_defaults(api: Api, gadgets: Gadgets) -> None:
-    gadgets.define(gadgets.version(spec={"type": "object", "properties": {"a": {"type": "string", "default": "x"}}}))
+    gadgets.define(
+        gadgets.version(
+            spec={"type": "object", "properties": {"a": {"type": "string", "default": "x"}}}
+        )
+    )
     assert api.create(gadgets.path(), gadgets.gadget("old", spec={}))["spec"] == {"a": "x"}
-    later = {"type": "object", "properties": {"a": {"type": "string", "default": "x"}, "b": {"type": "integer", "default": 7}}}
+    later = {
+        "type": "object",
+        "properties": {
+            "a": {"type": "string", "default": "x"},
+            "b": {"type": "integer", "default": 7},
+        },
+    }
     body = api.get(f"{DEFINITIONS}/{gadgets.definition}").tree
     body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = later
     assert api.put(f"{DEFINITIONS}/{gadgets.definition}", body).status == 200
@@ -114,14 +164,20 @@ VIOLATIONS = [
     ({}, "spec.a: Required value"),
     ({"a": 0}, "spec.a: Invalid value: 0: spec.a in body should be greater than or equal to 1"),
     ({"a": 6}, "spec.a: Invalid value: 6: spec.a in body should be less than or equal to 5"),
-    ({"a": "x"}, 'spec.a: Invalid value: "string": spec.a in body must be of type integer: "string"'),
+    (
+        {"a": "x"},
+        'spec.a: Invalid value: "string": spec.a in body must be of type integer: "string"',
+    ),
     ({"a": 1, "s": "toolong"}, "spec.s: Too long: may not be more than 5 bytes"),
     ({"a": 1, "e": "z"}, 'spec.e: Unsupported value: "z": supported values: "x", "y"'),
     ({"a": 1, "p": "b"}, "spec.p: Invalid value: \"b\": spec.p in body should match '^a.*$'"),
     ({"a": 1, "l": []}, "spec.l in body should have at least 1 items"),
     ({"a": 1, "l": ["x", "y", "z"]}, "spec.l: Too many: 3: must have at most 2 items"),
     ({"a": 1, "m": 4}, "spec.m in body should be a multiple of 3"),
-    ({"a": 1, "t": "x"}, 'spec.t: Invalid value: "x": spec.t in body must be of type date-time: "x"'),
+    (
+        {"a": 1, "t": "x"},
+        'spec.t: Invalid value: "x": spec.t in body must be of type date-time: "x"',
+    ),
 ]
 
 
@@ -139,7 +195,11 @@ def test_item_081_schema_violations(api: Api, gadgets: Gadgets) -> None:
 
 def test_item_082_transition_rules(api: Api, gadgets: Gadgets) -> None:
     rule = {"rule": "self.a == oldSelf.a", "message": "a never changes", "fieldPath": ".a"}
-    spec = {"type": "object", "properties": {"a": {"type": "string"}}, "x-kubernetes-validations": [rule]}
+    spec = {
+        "type": "object",
+        "properties": {"a": {"type": "string"}},
+        "x-kubernetes-validations": [rule],
+    }
     gadgets.define(gadgets.version(spec=spec))
     api.create(gadgets.path(), gadgets.gadget("fixed", spec={"a": "x"}))
     answer = api.patch(gadgets.path("fixed"), {"spec": {"a": "y"}})
@@ -151,15 +211,28 @@ def test_item_083_status_is_apart(api: Api, gadgets: Gadgets) -> None:
     gadgets.define(gadgets.version(subresources={"status": {}}))
     made = api.create(gadgets.path(), gadgets.gadget("apart", spec={"a": 1}, status={"b": 1}))
     assert "status" not in made and made["metadata"]["generation"] == 1
-    changed = {**made, "spec": {"a": 2}, "status": {"b": 2}, "metadata": {**made["metadata"], "labels": {"l": "1"}}}
+    changed = {
+        **made,
+        "spec": {"a": 2},
+        "status": {"b": 2},
+        "metadata": {**made["metadata"], "labels": {"l": "1"}},
+    }
     answer = api.put(gadgets.path("apart", sub="status"), changed)
     assert (answer.status, answer.tree["status"], answer.tree["spec"]) == (200, {"b": 2}, {"a": 1})
     assert "labels" not in answer.meta and answer.meta["generation"] == 1
     answer = api.put(gadgets.path("apart"), {**answer.tree, "spec": {"a": 3}, "status": {"b": 9}})
-    assert (answer.tree["status"], answer.tree["spec"], answer.meta["generation"]) == ({"b": 2}, {"a": 3}, 2)
+    assert (answer.tree["status"], answer.tree["spec"], answer.meta["generation"]) == (
+        {"b": 2},
+        {"a": 3},
+        2,
+    )
 
 
-SCALE = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas", "labelSelectorPath": ".status.selector"}
+SCALE = {
+    "specReplicasPath": ".spec.replicas",
+    "statusReplicasPath": ".status.replicas",
+    "labelSelectorPath": ".status.selector",
+}
 
 
 def test_item_084_scale(api: Api, gadgets: Gadgets, kubectl: Kubectl) -> None:
@@ -167,7 +240,11 @@ def test_item_084_scale(api: Api, gadgets: Gadgets, kubectl: Kubectl) -> None:
     api.create(gadgets.path(), gadgets.gadget("many", spec={"replicas": 1}))
     api.patch(gadgets.path("many", sub="status"), {"status": {"replicas": 1, "selector": "a=b"}})
     scale = api.get(gadgets.path("many", sub="scale")).tree
-    assert (scale["kind"], scale["apiVersion"], scale["status"]) == ("Scale", "autoscaling/v1", {"replicas": 1, "selector": "a=b"})
+    assert (scale["kind"], scale["apiVersion"], scale["status"]) == (
+        "Scale",
+        "autoscaling/v1",
+        {"replicas": 1, "selector": "a=b"},
+    )
     kubectl("-n", gadgets.namespace, "scale", f"{gadgets.definition}/many", "--replicas=4")
     assert api.get(gadgets.path("many")).tree["spec"]["replicas"] == 4
 
@@ -183,24 +260,37 @@ def test_item_085_two_versions(api: Api, gadgets: Gadgets) -> None:
             assert watch.next()["object"]["apiVersion"] == f"{gadgets.group}/{version}"
 
 
-COLUMNS = [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
-           {"name": "Hue", "type": "string", "jsonPath": ".spec.color", "priority": 1}]  # fmt: skip
+COLUMNS = [
+    {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
+    {"name": "Hue", "type": "string", "jsonPath": ".spec.color", "priority": 1},
+]
 
 
 def test_item_086_printer_columns(api: Api, gadgets: Gadgets, kubectl: Kubectl) -> None:
     gadgets.define(gadgets.version(additionalPrinterColumns=COLUMNS))
     api.create(gadgets.path(), gadgets.gadget("seen", spec={"size": 3, "color": "red"}))
-    assert [column["name"] for column in api.get(gadgets.path(), accept=TABLE).tree["columnDefinitions"]] == ["Name", "Size", "Hue"]
+    assert [
+        column["name"] for column in api.get(gadgets.path(), accept=TABLE).tree["columnDefinitions"]
+    ] == ["Name", "Size", "Hue"]
     plain = kubectl("-n", gadgets.namespace, "get", gadgets.definition).split()
     assert plain == ["NAME", "SIZE", "seen", "3"]
-    assert kubectl("-n", gadgets.namespace, "get", gadgets.definition, "-o", "wide").split() == ["NAME", "SIZE", "HUE", "seen", "3", "red"]
+    assert kubectl("-n", gadgets.namespace, "get", gadgets.definition, "-o", "wide").split() == [
+        "NAME",
+        "SIZE",
+        "HUE",
+        "seen",
+        "3",
+        "red",
+    ]
 
 
 def test_item_087_short_names_and_categories(api: Api, gadgets: Gadgets, kubectl: Kubectl) -> None:
     gadgets.define(categories=["all"])
     api.create(gadgets.path(), gadgets.gadget("short"))
     assert "short" in kubectl("-n", gadgets.namespace, "get", gadgets.short)
-    assert f"gadget.{gadgets.group}/short" in kubectl("-n", gadgets.namespace, "get", "all", "-o", "name")
+    assert f"gadget.{gadgets.group}/short" in kubectl(
+        "-n", gadgets.namespace, "get", "all", "-o", "name"
+    )
 
 
 def test_item_088_a_deleted_definition(api: Api, gadgets: Gadgets) -> None:
@@ -213,6 +303,8 @@ def test_item_088_a_deleted_definition(api: Api, gadgets: Gadgets) -> None:
     api.gone(f"{DEFINITIONS}/{gadgets.definition}")
 
     def unlisted() -> bool:
-        return gadgets.group not in [group["name"] for group in api.get("/apis", accept=JSON).tree["groups"]]
+        return gadgets.group not in [
+            group["name"] for group in api.get("/apis", accept=JSON).tree["groups"]
+        ]
 
     eventually(unlisted)

@@ -16,7 +16,9 @@ REPLICA_SETS = "apps/v1/replicasets"
 HOLD = "example.com/hold"
 
 
-def owned_by(owner: Tree, kind: str = "ConfigMap", *, block: bool = False, version: str = "v1") -> dict[str, Any]:
+def owned_by(
+    owner: Tree, kind: str = "ConfigMap", *, block: bool = False, version: str = "v1"
+) -> dict[str, Any]:
     meta = owner["metadata"]
     reference = {"apiVersion": version, "kind": kind, "name": meta["name"], "uid": meta["uid"]}
     return {"ownerReferences": [{**reference, "blockOwnerDeletion": True} if block else reference]}
@@ -28,7 +30,9 @@ def test_item_050_finalizers_hold(api: Api, ns: Namespace) -> None:
     answer = api.delete(path)
     assert answer.status == 200 and answer.meta["deletionTimestamp"]
     assert "held" in api.get(ns.path("configmaps")).names
-    with api.watch(ns.path("configmaps"), resourceVersion=answer.version, fieldSelector="metadata.name=held") as watch:
+    with api.watch(
+        ns.path("configmaps"), resourceVersion=answer.version, fieldSelector="metadata.name=held"
+    ) as watch:
         released = api.patch(path, {"metadata": {"finalizers": None}})
         assert (released.status, released.meta["uid"]) == (200, made["metadata"]["uid"])
         assert watch.take(1) == [("DELETED", "held")]
@@ -61,7 +65,10 @@ def test_item_053_twice_is_once_too_often(api: Api, ns: Namespace) -> None:
 
 def test_item_054_a_bound_pod_has_its_grace(api: Api, ns: Namespace) -> None:
     path = ns.path("pods", "graceful")
-    api.create(ns.path("pods"), objects.pod("graceful", nodeName="no-such-node", terminationGracePeriodSeconds=100))
+    api.create(
+        ns.path("pods"),
+        objects.pod("graceful", nodeName="no-such-node", terminationGracePeriodSeconds=100),
+    )
     api.patch(f"{path}/status", {"status": {"phase": "Running"}})
     now = datetime.datetime.now(datetime.UTC)
     meta = api.delete(path).meta
@@ -85,7 +92,11 @@ def test_item_056_a_collection_by_label(api: Api, ns: Namespace) -> None:
     for name, color in (("x1", "red"), ("x2", "red"), ("x3", "blue")):
         api.create(ns.path("configmaps"), objects.config_map(name, labels={"color": color}))
     answer = api.delete(ns.path("configmaps"), labelSelector="color=red")
-    assert (answer.status, answer.tree["kind"], sorted(answer.names)) == (200, "ConfigMapList", ["x1", "x2"])
+    assert (answer.status, answer.tree["kind"], sorted(answer.names)) == (
+        200,
+        "ConfigMapList",
+        ["x1", "x2"],
+    )
     assert api.get(ns.path("configmaps"), labelSelector="color").names == ["x3"]
 
 
@@ -108,10 +119,15 @@ def test_item_057_orphans_stay(api: Api, ns: Namespace) -> None:
 
 def test_item_058_foreground_waits_for_dependents(api: Api, ns: Namespace) -> None:
     owner = api.create(ns.path("configmaps"), objects.config_map("owner-f"))
-    api.create(ns.path("secrets"), {"metadata": {"name": "child-f", "finalizers": [HOLD], **owned_by(owner, block=True)}})
+    api.create(
+        ns.path("secrets"),
+        {"metadata": {"name": "child-f", "finalizers": [HOLD], **owned_by(owner, block=True)}},
+    )
     answer = api.delete(ns.path("configmaps", "owner-f"), {"propagationPolicy": "Foreground"})
     assert "foregroundDeletion" in answer.meta["finalizers"]
-    api.wait(ns.path("secrets", "child-f"), lambda child: child["metadata"].get("deletionTimestamp"))
+    api.wait(
+        ns.path("secrets", "child-f"), lambda child: child["metadata"].get("deletionTimestamp")
+    )
     steadily(lambda: api.get(ns.path("configmaps", "owner-f")).status == 200, 1)
     api.patch(ns.path("secrets", "child-f"), {"metadata": {"finalizers": None}})
     api.gone(ns.path("configmaps", "owner-f"))
@@ -123,10 +139,19 @@ def test_item_059_a_dangling_owner(api: Api, ns: Namespace) -> None:
     api.gone(ns.path("configmaps", "dangling"))
 
 
-def test_item_060_a_namespace_empties_before_it_goes(api: Api, new_ns: Callable[[], Namespace], toys: str) -> None:
+def test_item_060_a_namespace_empties_before_it_goes(
+    api: Api, new_ns: Callable[[], Namespace], toys: str
+) -> None:
     doomed = new_ns()
     toy_path = toys.replace("/default/", f"/{doomed.name}/")
-    api.create(toy_path, {"apiVersion": "/".join(toys.split("/")[2:4]), "kind": "Toy", "metadata": {"name": "in-it"}})
+    api.create(
+        toy_path,
+        {
+            "apiVersion": "/".join(toys.split("/")[2:4]),
+            "kind": "Toy",
+            "metadata": {"name": "in-it"},
+        },
+    )
     api.create(doomed.path("configmaps"), objects.config_map("stubborn", finalizers=[HOLD]))
     path = f"/api/v1/namespaces/{doomed.name}"
     assert api.delete(path).tree["status"]["phase"] == "Terminating"

@@ -37,7 +37,9 @@ def test_item_002_verbose_health(api: Api) -> None:
 def test_item_003_aggregated_discovery(api: Api) -> None:
     answer = api.get("/apis", accept=AGGREGATED)
     assert (answer.status, answer.headers["content-type"]) == (200, AGGREGATED)
-    again = api.request("GET", "/apis", headers={"Accept": AGGREGATED, "If-None-Match": answer.headers["etag"]})
+    again = api.request(
+        "GET", "/apis", headers={"Accept": AGGREGATED, "If-None-Match": answer.headers["etag"]}
+    )
     assert (again.status, again.body) == (304, b"")
 
 
@@ -46,7 +48,9 @@ def test_item_004_legacy_discovery(api: Api) -> None:
     assert api.get("/apis", accept=JSON).tree["kind"] == "APIGroupList"
     core, batch = (api.get(path, accept=JSON).tree for path in ("/api/v1", "/apis/batch/v1"))
     assert core["kind"] == batch["kind"] == "APIResourceList"
-    eviction = next(resource for resource in core["resources"] if resource["name"] == "pods/eviction")
+    eviction = next(
+        resource for resource in core["resources"] if resource["name"] == "pods/eviction"
+    )
     assert (eviction["group"], eviction["version"]) == ("policy", "v1")
 
 
@@ -90,10 +94,35 @@ def test_item_010_the_kind_comes_from_the_url(api: Api, ns: Namespace) -> None:
 
 
 LABELS = {"from": "go"}
-IMAGE = wire.message((1, "c"), (2, "busybox"), (3, "sleep"), (3, "1"), (5, ""), (8, b""), (13, ""), (14, ""), (16, 0), (17, 0),
-                     (18, 0), (20, ""))  # fmt: skip
-POD_SPEC = wire.message((2, IMAGE), (3, "Never"), (4, 0), (6, ""), (8, ""), (9, ""), (10, ""), (11, 0), (12, 0), (13, 0), (16, ""),
-                        (17, ""), (19, "nobody"))  # fmt: skip
+IMAGE = wire.message(
+    (1, "c"),
+    (2, "busybox"),
+    (3, "sleep"),
+    (3, "1"),
+    (5, ""),
+    (8, b""),
+    (13, ""),
+    (14, ""),
+    (16, 0),
+    (17, 0),
+    (18, 0),
+    (20, ""),
+)
+POD_SPEC = wire.message(
+    (2, IMAGE),
+    (3, "Never"),
+    (4, 0),
+    (6, ""),
+    (8, ""),
+    (9, ""),
+    (10, ""),
+    (11, 0),
+    (12, 0),
+    (13, 0),
+    (16, ""),
+    (17, ""),
+    (19, "nobody"),
+)
 WRITTEN: list[tuple[str, str, str, list[tuple[int, Any]], Tree]] = [
     ("pods", "v1", "Pod", [(2, POD_SPEC), (3, b"")],
      {"spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "schedulerName": "nobody",
@@ -106,34 +135,75 @@ WRITTEN: list[tuple[str, str, str, list[tuple[int, Any]], Tree]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("resource", "version", "kind", "fields", "tree"), WRITTEN, ids=[entry[2] for entry in WRITTEN])
+@pytest.mark.parametrize(
+    ("resource", "version", "kind", "fields", "tree"), WRITTEN, ids=[entry[2] for entry in WRITTEN]
+)
 def test_item_011_protobuf_makes_the_same_object_as_json(
-    api: Api, ns: Namespace, resource: str, version: str, kind: str, fields: list[tuple[int, Any]], tree: Tree
+    api: Api,
+    ns: Namespace,
+    resource: str,
+    version: str,
+    kind: str,
+    fields: list[tuple[int, Any]],
+    tree: Tree,
 ) -> None:
-    body = wire.envelope(version, kind, wire.message((1, wire.metadata("by-proto", LABELS)), *fields))
+    body = wire.envelope(
+        version, kind, wire.message((1, wire.metadata("by-proto", LABELS)), *fields)
+    )
     by_proto = api.post(ns.path(resource), body, PROTOBUF)
     assert by_proto.status == 201, by_proto
-    by_json = api.post(ns.path(resource), {"apiVersion": version, "kind": kind, "metadata": {"name": "by-json", "labels": LABELS}, **tree})
+    by_json = api.post(
+        ns.path(resource),
+        {
+            "apiVersion": version,
+            "kind": kind,
+            "metadata": {"name": "by-json", "labels": LABELS},
+            **tree,
+        },
+    )
     assert _same(by_proto.tree) == _same(by_json.tree)
 
 
 def test_item_011_event_namespace_and_node(api: Api, ns: Namespace) -> None:
     about = wire.message((1, "Pod"), (2, ns.name), (3, "p"), (4, ""), (5, "v1"), (6, ""), (7, ""))
-    event = wire.message((1, wire.metadata("e")), (2, about), (3, "Why"), (4, "text"), (5, b""), (6, b""), (7, b""), (8, 1), (9, "Normal"))
+    event = wire.message(
+        (1, wire.metadata("e")),
+        (2, about),
+        (3, "Why"),
+        (4, "text"),
+        (5, b""),
+        (6, b""),
+        (7, b""),
+        (8, 1),
+        (9, "Normal"),
+    )
     made = api.post(ns.path("events"), wire.envelope("v1", "Event", event), PROTOBUF)
     assert made.status == 201, made
-    assert (made.tree["involvedObject"]["name"], made.tree["reason"], made.tree["count"]) == ("p", "Why", 1)
+    assert (made.tree["involvedObject"]["name"], made.tree["reason"], made.tree["count"]) == (
+        "p",
+        "Why",
+        1,
+    )
 
     name = f"proto-{uuid.uuid4().hex[:6]}"
-    namespace = wire.envelope("v1", "Namespace", wire.message((1, wire.metadata(name)), (2, b""), (3, b"")))
-    assert api.post("/api/v1/namespaces", namespace, PROTOBUF).tree["spec"] == {"finalizers": ["kubernetes"]}
+    namespace = wire.envelope(
+        "v1", "Namespace", wire.message((1, wire.metadata(name)), (2, b""), (3, b""))
+    )
+    assert api.post("/api/v1/namespaces", namespace, PROTOBUF).tree["spec"] == {
+        "finalizers": ["kubernetes"]
+    }
     assert api.delete(f"/api/v1/namespaces/{name}").status == 200
 
     capacity = (1, wire.message((1, "cpu"), (2, wire.message((1, "2")))))
-    body = wire.message((1, wire.metadata(name)), (2, wire.message((4, 1))), (3, wire.message(capacity)))
+    body = wire.message(
+        (1, wire.metadata(name)), (2, wire.message((4, 1))), (3, wire.message(capacity))
+    )
     node = api.post("/api/v1/nodes", wire.envelope("v1", "Node", body), PROTOBUF)
     assert node.status == 201, node
-    assert (node.tree["spec"]["unschedulable"], node.tree["status"]["capacity"]) == (True, {"cpu": "2"})
+    assert (node.tree["spec"]["unschedulable"], node.tree["status"]["capacity"]) == (
+        True,
+        {"cpu": "2"},
+    )
     assert api.delete(f"/api/v1/nodes/{name}").status == 200
 
 
@@ -152,7 +222,10 @@ def test_item_012_protobuf_delete_options(api: Api, ns: Namespace) -> None:
     assert api.get(path).status == 404
 
     api.create(ns.path("pods"), objects.pod("bound", nodeName="nowhere"))
-    assert delete(ns.path("pods", "bound"), options()).tree["metadata"]["deletionGracePeriodSeconds"] == 30
+    assert (
+        delete(ns.path("pods", "bound"), options()).tree["metadata"]["deletionGracePeriodSeconds"]
+        == 30
+    )
     assert delete(ns.path("pods", "bound"), options((1, 0))).status == 200
     assert api.get(ns.path("pods", "bound")).status == 404
 
@@ -175,12 +248,17 @@ def test_item_013_typed_kubectl_commands(kubectl: Kubectl, ns: Namespace, api: A
 def test_item_014_apply_twice(kubectl: Kubectl, ns: Namespace, tmp_path: Any) -> None:
     group = f"x{uuid.uuid4().hex[:6]}.example.com"
     (tmp_path / "all.yaml").write_text(APPLIED.replace("GROUP", group))
-    (tmp_path / "cr.yaml").write_text(f"apiVersion: {group}/v1\nkind: Toy\nmetadata: {{name: t}}\nspec: {{size: 1}}\n")
+    (tmp_path / "cr.yaml").write_text(
+        f"apiVersion: {group}/v1\nkind: Toy\nmetadata: {{name: t}}\nspec: {{size: 1}}\n"
+    )
     try:
         first = kubectl("-n", ns.name, "apply", "-f", str(tmp_path / "all.yaml"))
         assert len(re.findall(" created$", first, re.M)) == 3, first
         kubectl("wait", "--for=condition=established", f"crd/toys.{group}", "--timeout=60s")
-        assert kubectl("-n", ns.name, "apply", "-f", str(tmp_path / "cr.yaml")) == f"toy.{group}/t created\n"
+        assert (
+            kubectl("-n", ns.name, "apply", "-f", str(tmp_path / "cr.yaml"))
+            == f"toy.{group}/t created\n"
+        )
         for file, count in (("all.yaml", 3), ("cr.yaml", 1)):
             again = kubectl("-n", ns.name, "apply", "-f", str(tmp_path / file))
             assert len(re.findall(" unchanged$", again, re.M)) == count, again
@@ -201,9 +279,23 @@ def test_item_016_tables(api: Api, ns: Namespace) -> None:
     table = api.get(ns.path("pods"), accept=f"{TABLE},{JSON}").tree
     assert table["kind"] == "Table"
     assert [column["name"] for column in table["columnDefinitions"]] == [
-        "Name", "Ready", "Status", "Restarts", "Age", "IP", "Node", "Nominated Node", "Readiness Gates"]  # fmt: skip
+        "Name",
+        "Ready",
+        "Status",
+        "Restarts",
+        "Age",
+        "IP",
+        "Node",
+        "Nominated Node",
+        "Readiness Gates",
+    ]
     row = next(row for row in table["rows"] if row["object"]["metadata"]["name"] == "shown")
-    assert row["cells"][:4] == ["shown", "0/1", "Pending", 0] or row["cells"][:4] == ["shown", "0/1", "Pending", "0"]
+    assert row["cells"][:4] == ["shown", "0/1", "Pending", 0] or row["cells"][:4] == [
+        "shown",
+        "0/1",
+        "Pending",
+        "0",
+    ]
     with api.watch(ns.path("pods"), accept=TABLE, fieldSelector="metadata.name=shown") as watch:
         first = watch.next()["object"]
         assert (first["kind"], len(first["rows"])) == ("Table", 1)
@@ -215,7 +307,10 @@ def test_item_016_tables(api: Api, ns: Namespace) -> None:
 
 def test_item_017_metadata_only(api: Api, ns: Namespace) -> None:
     api.create(ns.path("pods"), objects.pod("meta-only"))
-    answer = api.get(ns.path("pods", "meta-only"), accept="application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io").tree
+    answer = api.get(
+        ns.path("pods", "meta-only"),
+        accept="application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+    ).tree
     assert (answer["kind"], answer["apiVersion"]) == ("PartialObjectMetadata", "meta.k8s.io/v1")
     assert "spec" not in answer and answer["metadata"]["name"] == "meta-only"
 
@@ -230,7 +325,14 @@ def test_item_018_a_body_of_four_mebibytes(api: Api, ns: Namespace) -> None:
 
 def _same(tree: Tree) -> Tree:
     """The object without what differs from one creation to the next."""
-    tree = {**tree, "metadata": {key: value for key, value in tree["metadata"].items() if key in ("labels", "generation", "namespace")}}
+    tree = {
+        **tree,
+        "metadata": {
+            key: value
+            for key, value in tree["metadata"].items()
+            if key in ("labels", "generation", "namespace")
+        },
+    }
     text = re.sub(r"kube-api-access-\w{5}", "kube-api-access", repr(tree))
     return eval(text)  # the repr of a JSON tree
 

@@ -75,8 +75,12 @@ COLUMNS = [
 def shown(api: Api, ns: Namespace) -> None:
     """One object of each kind whose columns are looked at."""
     api.create(ns.path("secrets"), {"metadata": {"name": "shown"}})
-    api.create(ns.path("services"), {"metadata": {"name": "shown"}, "spec": {"ports": [{"port": 80}]}})
-    api.create(ns.path("apps/v1/deployments"), objects.deployment("shown", 1, schedulerName="nobody"))
+    api.create(
+        ns.path("services"), {"metadata": {"name": "shown"}, "spec": {"ports": [{"port": 80}]}}
+    )
+    api.create(
+        ns.path("apps/v1/deployments"), objects.deployment("shown", 1, schedulerName="nobody")
+    )
     eventually(lambda: api.get(ns.path("pods")).names)
 
 
@@ -89,21 +93,36 @@ def test_get_has_the_right_columns(user: User, resource: str, columns: list[str]
 @pytest.mark.usefixtures("shown")
 def test_get_wide(user: User) -> None:
     assert user.columns("pods", "-o", "wide") == [
-        "NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP", "NODE", "NOMINATED NODE", "READINESS GATES"]  # fmt: skip
+        "NAME",
+        "READY",
+        "STATUS",
+        "RESTARTS",
+        "AGE",
+        "IP",
+        "NODE",
+        "NOMINATED NODE",
+        "READINESS GATES",
+    ]
 
 
 @pytest.mark.usefixtures("batch")
 def test_the_life_of_a_job(user: User, api: Api, ns: Namespace, real_node: str) -> None:
     job = JOB.replace("NODE", real_node).replace("SAID", ns.name)
     assert user("apply", "-f", "-", stdin=job) == "job.batch.volcano.sh/greeter created\n"
-    pod = eventually(lambda: api.get(ns.path("pods", "greeter-t-0")).status == 200 and "greeter-t-0")
+    pod = eventually(
+        lambda: api.get(ns.path("pods", "greeter-t-0")).status == 200 and "greeter-t-0"
+    )
     user("wait", "--for=jsonpath={.status.phase}=Running", f"pod/{pod}", "--timeout=60s")
     following = user.kubectl.start("-n", ns.name, "logs", "-f", pod)
     user("exec", pod, "--", "touch", f"/tmp/{ns.name}")
     assert following.communicate(timeout=PATIENCE)[0] == "hello\nbye\n"
     user("wait", "--for=jsonpath={.status.state.phase}=Completed", "vcjob/greeter", "--timeout=60s")
     assert user.columns("vcjob") == ["NAME", "STATUS", "MINAVAILABLE", "RUNNINGS", "AGE"]
-    assert user("get", "vcjob", "greeter").splitlines()[1].split()[:3] == ["greeter", "Completed", "1"]
+    assert user("get", "vcjob", "greeter").splitlines()[1].split()[:3] == [
+        "greeter",
+        "Completed",
+        "1",
+    ]
     told = user("describe", "vcjob", "greeter")
     assert "Name:         greeter" in told and "Phase:" in told and "Completed" in told
     told = user("describe", "pod", pod)
@@ -127,7 +146,12 @@ def test_patch_and_label(user: User, api: Api, ns: Namespace) -> None:
 
 def test_edits_by_apply(user: User, api: Api, ns: Namespace, tmp_path: Path) -> None:
     """What a manifest no longer says is taken back; what others said stays."""
-    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept"}, "data": {"a": "1", "b": "2"}}
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "kept"},
+        "data": {"a": "1", "b": "2"},
+    }
     user("apply", "-f", "-", stdin=json.dumps(manifest))
     api.patch(ns.path("configmaps", "kept"), {"data": {"foreign": "x"}})
     manifest["data"] = {"a": "9"}
@@ -138,9 +162,13 @@ def test_edits_by_apply(user: User, api: Api, ns: Namespace, tmp_path: Path) -> 
 
 
 def test_wait_for_deletion(user: User, api: Api, ns: Namespace) -> None:
-    api.create(ns.path("configmaps"), objects.config_map("leaving", finalizers=["example.com/hold"]))
+    api.create(
+        ns.path("configmaps"), objects.config_map("leaving", finalizers=["example.com/hold"])
+    )
     user("delete", "configmap", "leaving", "--wait=false")
-    waiting = user.kubectl.start("-n", ns.name, "wait", "--for=delete", "configmap/leaving", "--timeout=60s")
+    waiting = user.kubectl.start(
+        "-n", ns.name, "wait", "--for=delete", "configmap/leaving", "--timeout=60s"
+    )
     api.patch(ns.path("configmaps", "leaving"), {"metadata": {"finalizers": None}})
     assert waiting.wait(PATIENCE) == 0
 
@@ -156,14 +184,21 @@ def test_api_resources(kubectl: Kubectl) -> None:
 
 @pytest.mark.usefixtures("batch")
 def test_api_resources_of_batch(kubectl: Kubectl) -> None:
-    lines = [line.split() for line in kubectl("api-resources", "--api-group=batch.volcano.sh").splitlines()]
+    lines = [
+        line.split()
+        for line in kubectl("api-resources", "--api-group=batch.volcano.sh").splitlines()
+    ]
     assert ["jobs", "vcjob,vj", "batch.volcano.sh/v1alpha1", "true", "Job"] in lines
 
 
-@pytest.mark.parametrize(("what", "texts"), [
-    ("pod", ["KIND:", "Pod", "FIELDS:", "spec"]), ("pod.spec.containers", ["FIELDS:", "image", "command"]),
-    ("deployment.spec.replicas", ["replicas", "integer"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("what", "texts"),
+    [
+        ("pod", ["KIND:", "Pod", "FIELDS:", "spec"]),
+        ("pod.spec.containers", ["FIELDS:", "image", "command"]),
+        ("deployment.spec.replicas", ["replicas", "integer"]),
+    ],
+)
 def test_explain(kubectl: Kubectl, what: str, texts: list[str]) -> None:
     told = kubectl("explain", what)
     assert all(text in told for text in texts), told
@@ -177,7 +212,12 @@ def test_explain_a_job(kubectl: Kubectl) -> None:
 
 
 def test_a_wrong_manifest_is_told(kubectl: Kubectl, ns: Namespace) -> None:
-    wrong = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "wrong"}, "dat": {"a": "1"}}
+    wrong = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "wrong"},
+        "dat": {"a": "1"},
+    }
     done = kubectl.run("-n", ns.name, "apply", "-f", "-", stdin=json.dumps(wrong))
     assert done.returncode == 1
     assert 'unknown field "dat"' in done.stderr

@@ -17,7 +17,8 @@ from tests.cluster.api import PATIENCE, Api, eventually
 from tests.cluster.conftest import Kubectl, Namespace
 
 KUBECTL_PAGE = 500
-"""How kubectl asks for a list.  A kube-apiserver may take more than a second for 5,000 pods in one piece; ours does not."""
+"""How kubectl asks for a list.  A kube-apiserver may take more than a second for 5,000 pods in one
+piece; ours does not."""
 TAINT = {"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule"}
 
 
@@ -31,7 +32,14 @@ def fake_nodes(api: Api, count: int) -> Iterator[list[str]]:
     def make(name: str) -> None:
         labels = {"kubernetes.io/hostname": name, "type": "kwok", "run": run}
         metadata = {"name": name, "labels": labels, "annotations": {"kwok.x-k8s.io/node": "fake"}}
-        api.create("/api/v1/nodes", {"metadata": metadata, "spec": {"taints": [TAINT]}, "status": {"capacity": size, "allocatable": size}})
+        api.create(
+            "/api/v1/nodes",
+            {
+                "metadata": metadata,
+                "spec": {"taints": [TAINT]},
+                "status": {"capacity": size, "allocatable": size},
+            },
+        )
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(make, names))
@@ -53,32 +61,58 @@ def few(api: Api, fake_node: str) -> Iterator[list[str]]:
         yield made
 
 
-def test_item_146_fake_nodes_get_ready_and_hide(api: Api, ns: Namespace, few: list[str], kubectl: Kubectl) -> None:
+def test_item_146_fake_nodes_get_ready_and_hide(
+    api: Api, ns: Namespace, few: list[str], kubectl: Kubectl
+) -> None:
     kubectl("wait", "--for=condition=Ready", "node", "-l", "type=kwok", "--timeout=30s")
     pinned = {"kubernetes.io/hostname": few[0]}
-    api.create(ns.path("pods"), objects.pod("untolerant", schedulerName="default-scheduler", nodeSelector=pinned))
+    api.create(
+        ns.path("pods"),
+        objects.pod("untolerant", schedulerName="default-scheduler", nodeSelector=pinned),
+    )
     tolerant = {"tolerations": objects.FAKE["tolerations"]}
-    api.create(ns.path("pods"), objects.pod("tolerant", schedulerName="default-scheduler", nodeSelector=pinned, **tolerant))
+    api.create(
+        ns.path("pods"),
+        objects.pod("tolerant", schedulerName="default-scheduler", nodeSelector=pinned, **tolerant),
+    )
     api.wait(ns.path("pods", "tolerant"), lambda pod: pod["spec"].get("nodeName") == few[0])
-    api.wait(ns.path("pods", "untolerant"), lambda pod: objects.condition(pod, "PodScheduled").get("reason") == "Unschedulable")
+    api.wait(
+        ns.path("pods", "untolerant"),
+        lambda pod: objects.condition(pod, "PodScheduled").get("reason") == "Unschedulable",
+    )
 
 
-def scale(api: Api, ns: Namespace, fakes: list[str], count: int, seconds: float, page: int = 0) -> None:
-    """So many pods, bound to the nodes as they are made, all run in time; lists stay quick meanwhile, and no watcher is too late.
+def scale(
+    api: Api, ns: Namespace, fakes: list[str], count: int, seconds: float, page: int = 0
+) -> None:
+    """So many pods, bound to the nodes as they are made, all run in time; lists stay quick
+    meanwhile, and no watcher is too late.
 
     `page` is the objects of one answer to a list, 0 all of them.
     """
     lists: list[float] = []
 
     def make(number: int) -> None:
-        api.create(ns.path("pods"), objects.pod(f"p{number}", nodeName=fakes[number % len(fakes)], labels={"scale": "1"},
-                                                terminationGracePeriodSeconds=0))  # fmt: skip
+        api.create(
+            ns.path("pods"),
+            objects.pod(
+                f"p{number}",
+                nodeName=fakes[number % len(fakes)],
+                labels={"scale": "1"},
+                terminationGracePeriodSeconds=0,
+            ),
+        )
 
     def all_run() -> bool:
         found, query = 0, {"limit": page} if page else {}
         while True:
             began = time.monotonic()
-            answer = api.get(ns.path("pods"), fieldSelector="status.phase=Running", labelSelector="scale", **query)
+            answer = api.get(
+                ns.path("pods"),
+                fieldSelector="status.phase=Running",
+                labelSelector="scale",
+                **query,
+            )
             lists.append(time.monotonic() - began)
             found += len(answer.tree["items"])
             following = answer.meta.get("continue")
@@ -90,10 +124,16 @@ def scale(api: Api, ns: Namespace, fakes: list[str], count: int, seconds: float,
     running: set[str] = set()
 
     def follow() -> None:
-        """A server may let a watcher go that is slow to read; that one goes on where it was, and must not find that expired."""
+        """A server may let a watcher go that is slow to read; that one goes on where it was, and
+        must not find that expired."""
         seen = version
         while len(running) < count:
-            with api.watch(ns.path("pods"), resourceVersion=seen, labelSelector="scale", timeout=seconds) as watch, suppress(EOFError):
+            with (
+                api.watch(
+                    ns.path("pods"), resourceVersion=seen, labelSelector="scale", timeout=seconds
+                ) as watch,
+                suppress(EOFError),
+            ):
                 while len(running) < count:
                     event: Any = watch.next()
                     assert event["type"] != "ERROR", event
@@ -115,17 +155,23 @@ def test_item_145_five_hundred_pods(api: Api, ns: Namespace, fakes: list[str]) -
 
 
 @pytest.mark.slow(seconds=90)
-@pytest.mark.timeout(600)  # the minute counts from when all are bound; making them takes a kube-apiserver longer than that
+@pytest.mark.timeout(
+    600
+)  # the minute counts from when all are bound; making them takes a kube-apiserver longer than that
 def test_item_145_five_thousand_pods(api: Api, ns: Namespace, fakes: list[str], own: bool) -> None:
     scale(api, ns, fakes, 5000, 60, page=0 if own else KUBECTL_PAGE)
 
 
 def test_item_089_a_chart_with_definitions() -> None:
-    pytest.skip("helm is built for the slow lane: tests/clients/test_helm.py installs a chart with a definition and its objects")
+    pytest.skip(
+        "helm is built for the slow lane: tests/clients/test_helm.py installs a chart with a definition and its objects"
+    )
 
 
 def test_item_147_a_chart() -> None:
-    pytest.skip("Volcano's chart is not beside this repository; tests/clients/test_helm.py lives a chart of our own")
+    pytest.skip(
+        "Volcano's chart is not beside this repository; tests/clients/test_helm.py lives a chart of our own"
+    )
 
 
 def test_item_148_the_suites_of_others() -> None:
@@ -133,7 +179,9 @@ def test_item_148_the_suites_of_others() -> None:
 
 
 def test_item_149_service_discovery() -> None:
-    pytest.skip("Prometheus is built for the slow lane: tests/clients/test_prometheus.py has a test for each role")
+    pytest.skip(
+        "Prometheus is built for the slow lane: tests/clients/test_prometheus.py has a test for each role"
+    )
 
 
 def test_item_150_python_clients() -> None:

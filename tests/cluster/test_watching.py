@@ -29,10 +29,19 @@ def labelled(api: Api, ns: Namespace) -> Namespace:
 def test_item_062_pages(api: Api, new_ns: object) -> None:
     ns = new_ns()  # type: ignore[operator]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda n: api.create(ns.path("configmaps"), objects.config_map(f"n{n:04}", labels={"page": "1"})), range(1199)))
+        list(
+            pool.map(
+                lambda n: api.create(
+                    ns.path("configmaps"), objects.config_map(f"n{n:04}", labels={"page": "1"})
+                ),
+                range(1199),
+            )
+        )
     pages, token = [], ""
     while not pages or token:
-        pages.append(api.get(ns.path("configmaps"), limit=500, **({"continue": token} if token else {})))
+        pages.append(
+            api.get(ns.path("configmaps"), limit=500, **({"continue": token} if token else {}))
+        )
         token = pages[-1].meta.get("continue", "")
         if len(pages) == 1:
             api.create(ns.path("configmaps"), objects.config_map("zz-later"))
@@ -49,11 +58,21 @@ def test_item_063_a_tampered_token(api: Api, ns: Namespace, token: str) -> None:
     assert (answer.status, answer.reason) == (400, "BadRequest")
 
 
-@pytest.mark.parametrize(("selector", "names"), [
-    ("a in (x,y)", {"one", "two"}), ("a notin (x)", {"two", "three", "four"}), ("!a", {"four"}), ("a!=x", {"two", "three", "four"}),
-    ("a>3", {"three"}), ("a", {"one", "two", "three"}), ("a=x,b", set()),
-])  # fmt: skip
-def test_item_064_label_selectors(api: Api, labelled: Namespace, selector: str, names: set[str]) -> None:
+@pytest.mark.parametrize(
+    ("selector", "names"),
+    [
+        ("a in (x,y)", {"one", "two"}),
+        ("a notin (x)", {"two", "three", "four"}),
+        ("!a", {"four"}),
+        ("a!=x", {"two", "three", "four"}),
+        ("a>3", {"three"}),
+        ("a", {"one", "two", "three"}),
+        ("a=x,b", set()),
+    ],
+)
+def test_item_064_label_selectors(
+    api: Api, labelled: Namespace, selector: str, names: set[str]
+) -> None:
     assert set(api.get(labelled.path("secrets"), labelSelector=selector).names) == names
 
 
@@ -64,7 +83,9 @@ def test_item_065_field_selectors(api: Api, new_ns: Callable[[], Namespace]) -> 
     for kind, reason in (("Pod", "Failed"), ("Pod", "Other"), ("Node", "Failed")):
         about = {"kind": kind, "name": "x", "namespace": ns.name}
         metadata = {"generateName": f"{kind}-{reason}-".lower()}
-        api.create(ns.path("events"), {"metadata": metadata, "involvedObject": about, "reason": reason})
+        api.create(
+            ns.path("events"), {"metadata": metadata, "involvedObject": about, "reason": reason}
+        )
 
     def find(resource: str, selector: str) -> list[str]:
         return api.get(ns.path(resource), fieldSelector=selector).names
@@ -73,7 +94,9 @@ def test_item_065_field_selectors(api: Api, new_ns: Callable[[], Namespace]) -> 
     assert find("pods", "spec.nodeName=n1") == ["bound"]
     assert find("pods", "status.phase=Pending") == ["bound", "free"]
     assert find("pods", "metadata.name=free") == ["free"]
-    assert [name[:10] for name in find("events", "involvedObject.kind=Pod,reason=Failed")] == ["pod-failed"]
+    assert [name[:10] for name in find("events", "involvedObject.kind=Pod,reason=Failed")] == [
+        "pod-failed"
+    ]
     answer = api.get(ns.path("pods"), fieldSelector="spec.foo=x")
     assert answer.status == 400 and "field label not supported: spec.foo" in answer.message
 
@@ -93,7 +116,10 @@ def test_item_067_a_watch_misses_nothing(api: Api, ns: Namespace) -> None:
 
         def write(first: int) -> None:
             for number in range(first, count, writers):
-                api.create(ns.path("configmaps"), objects.config_map(f"storm-{number}", labels={"storm": "1"}))
+                api.create(
+                    ns.path("configmaps"),
+                    objects.config_map(f"storm-{number}", labels={"storm": "1"}),
+                )
 
         threads = [threading.Thread(target=write, args=(first,)) for first in range(writers)]
         for thread in threads:
@@ -103,7 +129,9 @@ def test_item_067_a_watch_misses_nothing(api: Api, ns: Namespace) -> None:
             thread.join()
     versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in seen]
     assert versions == sorted(versions) and versions[0] > int(version)
-    assert {event["object"]["metadata"]["name"] for event in seen} == {f"storm-{number}" for number in range(count)}
+    assert {event["object"]["metadata"]["name"] for event in seen} == {
+        f"storm-{number}" for number in range(count)
+    }
     assert {event["type"] for event in seen} == {"ADDED"}
     api.delete(ns.path("configmaps"), labelSelector="storm")
 
@@ -111,17 +139,25 @@ def test_item_067_a_watch_misses_nothing(api: Api, ns: Namespace) -> None:
 def test_item_068_without_a_version_what_exists_comes_first(api: Api, labelled: Namespace) -> None:
     with api.watch(labelled.path("secrets"), labelSelector="a") as watch:
         assert sorted(watch.take(3)) == [("ADDED", "one"), ("ADDED", "three"), ("ADDED", "two")]
-        api.create(labelled.path("secrets"), {"metadata": {"name": "live", "labels": {"a": "live"}}})
+        api.create(
+            labelled.path("secrets"), {"metadata": {"name": "live", "labels": {"a": "live"}}}
+        )
         assert watch.take(1) == [("ADDED", "live")]
     api.delete(labelled.path("secrets", "live"))
 
 
 def test_item_069_selectors_filter_by_transition(api: Api, ns: Namespace) -> None:
     made = api.create(ns.path("configmaps"), objects.config_map("moody"))
-    with api.watch(ns.path("configmaps"), resourceVersion=made["metadata"]["resourceVersion"], labelSelector="mood=good") as watch:
+    with api.watch(
+        ns.path("configmaps"),
+        resourceVersion=made["metadata"]["resourceVersion"],
+        labelSelector="mood=good",
+    ) as watch:
         api.patch(ns.path("configmaps", "moody"), {"metadata": {"labels": {"mood": "good"}}})
         assert watch.take(1) == [("ADDED", "moody")]
-        changed = api.patch(ns.path("configmaps", "moody"), {"metadata": {"labels": {"mood": "bad"}}})
+        changed = api.patch(
+            ns.path("configmaps", "moody"), {"metadata": {"labels": {"mood": "bad"}}}
+        )
         event = watch.next()
     assert (event["type"], event["object"]["metadata"]["labels"]) == ("DELETED", {"mood": "good"})
     assert event["object"]["metadata"]["resourceVersion"] == changed.version
@@ -129,35 +165,58 @@ def test_item_069_selectors_filter_by_transition(api: Api, ns: Namespace) -> Non
 
 def test_item_070_binding_shows_a_pod_to_its_node(api: Api, ns: Namespace) -> None:
     made = api.create(ns.path("pods"), objects.pod("arriving"))
-    query = {"resourceVersion": made["metadata"]["resourceVersion"], "fieldSelector": "spec.nodeName=node-of-nobody"}
+    query = {
+        "resourceVersion": made["metadata"]["resourceVersion"],
+        "fieldSelector": "spec.nodeName=node-of-nobody",
+    }
     with api.watch("/api/v1/pods", **query) as watch:
-        target = {"metadata": {"name": "arriving"}, "target": {"kind": "Node", "name": "node-of-nobody"}}
+        target = {
+            "metadata": {"name": "arriving"},
+            "target": {"kind": "Node", "name": "node-of-nobody"},
+        }
         assert api.post(ns.path("pods", "arriving", "binding"), target).status == 201
         assert watch.take(1) == [("ADDED", "arriving")]
 
 
 def test_item_071_a_watch_ends_with_a_bookmark(api: Api, labelled: Namespace, own: bool) -> None:
     began = time.monotonic()
-    # A server may send it two seconds before the end, and only if it has seen the collection change since.
+    # A server may send it two seconds before the end, and only if it has seen the collection change
+    # since.
     passing = api.create(labelled.path("secrets"), {"metadata": {"name": "passing"}})
     api.delete(labelled.path("secrets", "passing"))
     newest = passing["metadata"]["resourceVersion"]
-    with api.watch(labelled.path("secrets"), timeoutSeconds=4, allowWatchBookmarks="true", resourceVersion=newest) as watch:
+    with api.watch(
+        labelled.path("secrets"),
+        timeoutSeconds=4,
+        allowWatchBookmarks="true",
+        resourceVersion=newest,
+    ) as watch:
         events = watch.rest()
     assert time.monotonic() - began > 3.5
     if events[-1]["type"] != "BOOKMARK" and not own:
-        pytest.skip("bookmarks are sent at a server's discretion (Kubernetes' API concepts), and this one sent none")
-    assert events[-1]["type"] == "BOOKMARK" and int(events[-1]["object"]["metadata"]["resourceVersion"]) > 0
+        pytest.skip(
+            "bookmarks are sent at a server's discretion (Kubernetes' API concepts), and this one sent none"
+        )
+    assert (
+        events[-1]["type"] == "BOOKMARK"
+        and int(events[-1]["object"]["metadata"]["resourceVersion"]) > 0
+    )
 
 
-STREAMING = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+STREAMING = {
+    "sendInitialEvents": "true",
+    "resourceVersionMatch": "NotOlderThan",
+    "allowWatchBookmarks": "true",
+}
 
 
 def test_item_072_streaming_lists(api: Api, labelled: Namespace) -> None:
     with api.watch(labelled.path("secrets"), **STREAMING) as watch:
         events = watch.until(lambda event: event["type"] == "BOOKMARK")
         assert {event["object"]["metadata"]["name"] for event in events[:-1]} >= set(LABELLED)
-        assert events[-1]["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"] == "true"
+        assert (
+            events[-1]["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"] == "true"
+        )
         api.create(labelled.path("secrets"), {"metadata": {"name": "after"}})
         assert watch.take(1) == [("ADDED", "after")]
 
@@ -174,7 +233,8 @@ def test_item_073_streaming_needs_its_match(api: Api, ns: Namespace) -> None:
 
 
 def test_item_076_versions_grow_over_restarts(api: Api, ns: Namespace, own: bool) -> None:
-    """The API server is killed twice and comes back by itself: versions go on growing, a watch goes on where it was."""
+    """The API server is killed twice and comes back by itself: versions go on growing, a watch goes
+    on where it was."""
     if not own:
         pytest.skip("the API server of a cluster that is not ours is not ours to kill")
     import os
@@ -187,22 +247,47 @@ def test_item_076_versions_grow_over_restarts(api: Api, ns: Namespace, own: bool
 
     def server() -> int:
         status = read_status(cluster)
-        return next((process.pid for process in status.processes if process.name == "apiserver" and process.ready), 0) if status else 0
+        return (
+            next(
+                (
+                    process.pid
+                    for process in status.processes
+                    if process.name == "apiserver" and process.ready
+                ),
+                0,
+            )
+            if status
+            else 0
+        )
 
     def another(before: int) -> bool:
         return server() not in (0, before)
 
-    versions = [int(api.create(ns.path("configmaps"), objects.config_map("era-0"))["metadata"]["resourceVersion"])]
+    versions = [
+        int(
+            api.create(ns.path("configmaps"), objects.config_map("era-0"))["metadata"][
+                "resourceVersion"
+            ]
+        )
+    ]
     for era in (1, 2):
         before = server()
         os.kill(before, signal.SIGKILL)
         eventually(partial(another, before))
         made = eventually(partial(_created, api, ns, f"era-{era}"))
         versions.append(made)
-        with api.watch(ns.path("configmaps"), resourceVersion=str(versions[-2]), labelSelector="!storm") as watch:
-            events = watch.until(lambda event, era=era: event["type"] == "ERROR" or event["object"]["metadata"]["name"] == f"era-{era}")
+        with api.watch(
+            ns.path("configmaps"), resourceVersion=str(versions[-2]), labelSelector="!storm"
+        ) as watch:
+            events = watch.until(
+                lambda event, era=era: (
+                    event["type"] == "ERROR" or event["object"]["metadata"]["name"] == f"era-{era}"
+                )
+            )
         told = [event["object"]["metadata"]["name"] for event in events if event["type"] == "ADDED"]
-        assert (events[-1]["type"] == "ERROR" and events[-1]["object"]["code"] == 410) or told == [f"era-{era}"], json.dumps(events)
+        assert (events[-1]["type"] == "ERROR" and events[-1]["object"]["code"] == 410) or told == [
+            f"era-{era}"
+        ], json.dumps(events)
     assert versions == sorted(set(versions))
 
 
@@ -227,21 +312,35 @@ INFORMED = [
 
 
 def test_item_075_every_informer_of_a_scheduler_syncs(api: Api) -> None:
-    """What a shared informer of client-go 0.36 asks first, of every kind that a batch scheduler looks at."""
+    """What a shared informer of client-go 0.36 asks first, of every kind that a batch scheduler
+    looks at."""
     for resource in INFORMED:
         path = f"/apis/{resource}" if "/" in resource else f"/api/v1/{resource}"
-        with api.watch(path, accept="application/vnd.kubernetes.protobuf,application/json", timeoutSeconds=300, **STREAMING) as watch:
+        with api.watch(
+            path,
+            accept="application/vnd.kubernetes.protobuf,application/json",
+            timeoutSeconds=300,
+            **STREAMING,
+        ) as watch:
             assert watch.status == 200, resource
-            watch.read_up_to(b"k8s.io/initial-events-end")  # in either form: the server chooses of the two
+            watch.read_up_to(
+                b"k8s.io/initial-events-end"
+            )  # in either form: the server chooses of the two
 
 
 def test_item_077_the_election_of_a_leader(api: Api, ns: Namespace) -> None:
-    """What a Lease election of Go clients sends: the lost race is a 409, the taken-over lease counts one more transition."""
-    path, leases = ns.path("coordination.k8s.io/v1/leases", "leader"), ns.path("coordination.k8s.io/v1/leases")
+    """What a Lease election of Go clients sends: the lost race is a 409, the taken-over lease
+    counts one more transition."""
+    path, leases = (
+        ns.path("coordination.k8s.io/v1/leases", "leader"),
+        ns.path("coordination.k8s.io/v1/leases"),
+    )
     assert api.get(path).status == 404
     first = api.create(leases, objects.lease("leader", "one"))
     assert api.post(leases, objects.lease("leader", "two")).status == 409
-    renewed = api.put(path, {**first, "spec": {**first["spec"], "renewTime": "2026-01-01T00:00:02.654321Z"}})
+    renewed = api.put(
+        path, {**first, "spec": {**first["spec"], "renewTime": "2026-01-01T00:00:02.654321Z"}}
+    )
     assert renewed.tree["spec"]["renewTime"] == "2026-01-01T00:00:02.654321Z"
     taken = {**renewed.tree["spec"], "holderIdentity": "two", "leaseTransitions": 1}
     assert api.put(path, {**first, "spec": taken}).status == 409
@@ -250,7 +349,8 @@ def test_item_077_the_election_of_a_leader(api: Api, ns: Namespace) -> None:
 
 @pytest.mark.slow
 def test_item_077_a_killed_holder_is_replaced(api: Api, ns: Namespace) -> None:
-    """Three candidates of client-go's default timing; the holder stops renewing and another takes over within 20 s."""
+    """Three candidates of client-go's default timing; the holder stops renewing and another takes
+    over within 20 s."""
     import asyncio
 
     from hekla.kube.client import Client
@@ -280,7 +380,10 @@ def test_item_077_a_killed_holder_is_replaced(api: Api, ns: Namespace) -> None:
             assert len(held) == 2
 
     asyncio.run(story())
-    assert api.get(ns.path("coordination.k8s.io/v1/leases", "race")).tree["spec"]["leaseTransitions"] == 1
+    assert (
+        api.get(ns.path("coordination.k8s.io/v1/leases", "race")).tree["spec"]["leaseTransitions"]
+        == 1
+    )
 
 
 def _created(api: Api, ns: Namespace, name: str) -> int:

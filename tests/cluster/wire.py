@@ -1,4 +1,5 @@
-"""Protobuf bodies as a Go client writes them, put together by hand from field numbers: no decoder of ours is asked."""
+"""Protobuf bodies as a Go client writes them, put together by hand from field numbers: no decoder
+of ours is asked."""
 
 from __future__ import annotations
 
@@ -12,13 +13,17 @@ def message(*fields: tuple[int, Value]) -> bytes:
 
 def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
     """The body of a request: the magic bytes, then `Unknown` with the object inside."""
-    return b"k8s\x00" + message((1, message((1, api_version), (2, kind))), (2, raw), (3, ""), (4, ""))
+    return b"k8s\x00" + message(
+        (1, message((1, api_version), (2, kind))), (2, raw), (3, ""), (4, "")
+    )
 
 
 def metadata(name: str, labels: dict[str, str] | None = None) -> bytes:
     """ObjectMeta, with the fields that Go writes even when they are empty."""
     entries = [(11, message((1, key), (2, value))) for key, value in (labels or {}).items()]
-    return message((1, name), (2, ""), (3, ""), (4, ""), (5, ""), (6, ""), (7, 0), (8, b""), *entries)
+    return message(
+        (1, name), (2, ""), (3, ""), (4, ""), (5, ""), (6, ""), (7, 0), (8, b""), *entries
+    )
 
 
 def _field(number: int, value: Value) -> bytes:

@@ -1,7 +1,7 @@
 """`python -m tests.conformance DIR [--json]`: runs the scheduling cases found under DIR.
 
-Prints each failure with what was expected and what came, how many cases were left out because an action or plugin does not exist
-yet, and as the last line `N passed, N failed`.
+Prints each failure with what was expected and what came, how many cases were left out because an
+action or plugin does not exist yet, and as the last line `N passed, N failed`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ def play(case: Case) -> tuple[str, list[Difference]]:
         return f"left out: {missing}", []
     except Exception:  # a case that breaks off is a finding, and the others are still played
         last = traceback.format_exc().strip().splitlines()
-        return "failed", [Difference("run", "no error", " | ".join(line.strip() for line in last[-5:]))]
+        return "failed", [
+            Difference("run", "no error", " | ".join(line.strip() for line in last[-5:]))
+        ]
     return ("failed" if differences else "passed"), differences
 
 
@@ -79,16 +81,23 @@ def main() -> int:
         elif outcome == "failed":
             print(f"FAILED {case['id']}  ({case.get('name', '')})")
             for one in differences:
-                print(f"    {one.what}\n        expected {one.expected}\n        got      {one.got}")
+                print(
+                    f"    {one.what}\n        expected {one.expected}\n        got      {one.got}"
+                )
     if not arguments.json:
         names = ", ".join(f"{name} {count}" for name, count in missing.most_common())
-        print(f"{counts['left out']} left out: an action or plugin does not exist yet ({names or 'none'})")
+        print(
+            f"{counts['left out']} left out: an action or plugin does not exist yet ({names or 'none'})"
+        )
         print(f"{counts['passed']} passed, {counts['failed']} failed")
     return 1 if counts["failed"] else 0
 
 
 def _row(case: Case, outcome: str, differences: list[Difference]) -> dict[str, Any]:
-    shown = [{"what": one.what, "expected": str(one.expected), "got": str(one.got)} for one in differences]
+    shown = [
+        {"what": one.what, "expected": str(one.expected), "got": str(one.got)}
+        for one in differences
+    ]
     return {"id": case["id"], "kind": case["kind"], "outcome": outcome, "differences": shown}
 
 

@@ -1,4 +1,5 @@
-"""Runs cases of kind score and call: a session is opened, no action runs, and its functions are asked one by one."""
+"""Runs cases of kind score and call: a session is opened, no action runs, and its functions are
+asked one by one."""
 
 from __future__ import annotations
 
@@ -33,7 +34,11 @@ def run_calls(case: Case) -> list[Difference]:
         got = _Caller(session, case).make(call)
         for key, value in expected.items():
             if not _same(value, got.get(key), tolerance):
-                differences.append(Difference(f"call {number} {call['fn']} {_about(call)}: {key}", value, got.get(key)))
+                differences.append(
+                    Difference(
+                        f"call {number} {call['fn']} {_about(call)}: {key}", value, got.get(key)
+                    )
+                )
     return differences
 
 
@@ -47,9 +52,13 @@ def _same(expected: Any, got: Any, tolerance: float) -> bool:
     if isinstance(expected, int | float) and isinstance(got, int | float):
         return abs(expected - got) <= tolerance
     if isinstance(expected, dict) and isinstance(got, dict):
-        return set(expected) == set(got) and all(_same(value, got[key], tolerance) for key, value in expected.items())
+        return set(expected) == set(got) and all(
+            _same(value, got[key], tolerance) for key, value in expected.items()
+        )
     if isinstance(expected, list) and isinstance(got, list):
-        return len(expected) == len(got) and all(_same(left, right, tolerance) for left, right in zip(expected, got))
+        return len(expected) == len(got) and all(
+            _same(left, right, tolerance) for left, right in zip(expected, got)
+        )
     return bool(expected == got)
 
 
@@ -70,7 +79,9 @@ class _Caller:
 
     def _NodeOrderFn(self, call: Mapping[str, Any]) -> dict[str, Any]:
         task = self._task(call)
-        view = NodeView(self.session.state.nodes, np.array([self.session.state.nodes.rows[call["node"]]]))
+        view = NodeView(
+            self.session.state.nodes, np.array([self.session.state.nodes.rows[call["node"]]])
+        )
         total = 0.0
         for _, score in placer_of(self.session).scores:
             if score.batch:
@@ -94,9 +105,15 @@ class _Caller:
         return {"scores": dict(zip(names, total.tolist())) if spoke else {}}
 
     def _HyperNodeOrderMapFn(self, call: Mapping[str, Any]) -> dict[str, Any]:
-        sub_job = next(sub for job in self.session.jobs() for sub in job.sub_jobs.values() if sub.uid == call["subjob"])
+        sub_job = next(
+            sub
+            for job in self.session.jobs()
+            for sub in job.sub_jobs.values()
+            if sub.uid == call["subjob"]
+        )
         scores = {
-            plugin.name: plugin.hyper_node_order(sub_job, list(call["hypernodes"])) for plugin in self.session.hooks("hyper_node_order")
+            plugin.name: plugin.hyper_node_order(sub_job, list(call["hypernodes"]))
+            for plugin in self.session.hooks("hyper_node_order")
         }
         return {"scores": scores}
 
@@ -123,7 +140,8 @@ class _Caller:
         return {"fits": True}
 
     def _tasks(self, call: Mapping[str, Any]) -> list[Task]:
-        """Candidates of the session, or made from the pods that the call brings along, in its order."""
+        """Candidates of the session, or made from the pods that the call brings along, in its
+        order."""
         state = self.session.state
         extra = list(call.get("extra_pods") or ())
         if not extra:
@@ -160,7 +178,9 @@ class _Caller:
         return self._victims(call, self.session.evictable(kind, job, self._tasks(call)))
 
     def _job(self, tree: Mapping[str, Any]) -> Job:
-        found = self.session.job(tree.get("uid") or f"{tree.get('namespace', '')}/{tree.get('name', '')}")
+        found = self.session.job(
+            tree.get("uid") or f"{tree.get('namespace', '')}/{tree.get('name', '')}"
+        )
         if found is not None:
             return found
         job = Job(f"{tree.get('namespace', '')}/{tree.get('name', '')}")
@@ -182,4 +202,7 @@ class _Caller:
         return {}
 
     def _JobOrderFn(self, call: Mapping[str, Any]) -> dict[str, Any]:
-        return {"result": self.session.job_key(self._job(call["left"])) < self.session.job_key(self._job(call["right"]))}
+        return {
+            "result": self.session.job_key(self._job(call["left"]))
+            < self.session.job_key(self._job(call["right"]))
+        }

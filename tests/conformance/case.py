@@ -1,4 +1,5 @@
-"""What the runners of the different kinds share: how a case is answered, and how its objects become a state."""
+"""What the runners of the different kinds share: how a case is answered, and how its objects become
+a state."""
 
 from __future__ import annotations
 
@@ -34,7 +35,14 @@ def policy_of(case: Case, actions: list[str]) -> Policy:
     """The case's policy: of its tiers, the plugins that were registered.  Raises LeftOut."""
     known: dict[str, type[Plugin]] = {**PLUGINS, **CUSTOM}
     registered = case.get("plugins")
-    tiers = [{"plugins": [one for one in tier["plugins"] if registered is None or one["name"] in registered]} for tier in case["tiers"]]
+    tiers = [
+        {
+            "plugins": [
+                one for one in tier["plugins"] if registered is None or one["name"] in registered
+            ]
+        }
+        for tier in case["tiers"]
+    ]
     for action in actions:
         if action not in ACTIONS:
             raise LeftOut(f"action {action}")
@@ -54,7 +62,9 @@ def state_of(case: Case) -> State:
     """A state without objects, as the case's knobs have the scheduler started."""
     knobs = case.get("knobs") or {}
     stated = knobs.get("feature_gates") or {}
-    on = {name for name in stated if not isinstance(stated, Mapping) or stated[name] in (True, "true")}
+    on = {
+        name for name in stated if not isinstance(stated, Mapping) or stated[name] in (True, "true")
+    }
     default_queue = (knobs.get("server_opts") or {}).get("default_queue") or "default"
     return State(
         default_queue=default_queue,
@@ -91,5 +101,6 @@ def feed(state: State, objects: Mapping[str, Any], knobs: Mapping[str, Any]) -> 
         }
     if knobs.get("node_usage"):
         state.others["NodeUsage"] = {
-            name: {"metrics_age_seconds": knobs.get("metrics_age_seconds"), **usage} for name, usage in knobs["node_usage"].items()
+            name: {"metrics_age_seconds": knobs.get("metrics_age_seconds"), **usage}
+            for name, usage in knobs["node_usage"].items()
         }

@@ -29,13 +29,23 @@ class DeviceFitAfterEviction(Plugin):
     name = "device-fit-after-eviction"
 
     def filters(self) -> Iterable[Filter]:
-        yield Filter("device", "hidden device capacity is occupied", Code.UNSCHEDULABLE, Depends.CLUSTER, _mask, self.name)
+        yield Filter(
+            "device",
+            "hidden device capacity is occupied",
+            Code.UNSCHEDULABLE,
+            Depends.CLUSTER,
+            _mask,
+            self.name,
+        )
 
 
 def _mask(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
     if task is None or task.name != "preemptor":
         return None
-    blocked = [any(one.name == "preemptee" and one.status is not Status.RELEASING for one in held.values()) for held in nodes.table.tasks]
+    blocked = [
+        any(one.name == "preemptee" and one.status is not Status.RELEASING for one in held.values())
+        for held in nodes.table.tasks
+    ]
     result: Bools = nodes.take(~np.array(blocked, dtype=np.bool_))
     return result
 
@@ -49,4 +59,6 @@ class Fake(Plugin):
         return [task for task in candidates if task.priority == 10]
 
 
-CUSTOM: dict[str, type[Plugin]] = {plugin.name: plugin for plugin in (TestRejecter, DeviceFitAfterEviction, Fake)}
+CUSTOM: dict[str, type[Plugin]] = {
+    plugin.name: plugin for plugin in (TestRejecter, DeviceFitAfterEviction, Fake)
+}

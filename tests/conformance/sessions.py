@@ -73,7 +73,9 @@ def _compare(session: Session, case: Case, picked: list[str]) -> list[Difference
         return differences
     bound = session.decisions.bound()
     if expect.get("bind_nums_in_hypernode"):
-        check("bind_nums_in_hypernode", expect["bind_nums_in_hypernode"], _by_hyper_node(case, bound))
+        check(
+            "bind_nums_in_hypernode", expect["bind_nums_in_hypernode"], _by_hyper_node(case, bound)
+        )
         return differences
     if expect.get("bind") is not None and not expect.get("minimal_bind_check"):
         check("bind", expect["bind"], bound)
@@ -92,18 +94,27 @@ def _compare(session: Session, case: Case, picked: list[str]) -> list[Difference
         check(f"phase of {key}", phase, None if found is None else phase_of(found, session.uid))
     for key, counts in (expect.get("task_status_counts") or {}).items():
         found = session.job(key)
-        got = {} if found is None else {name.value: len(of) for name, of in found.counts.statuses.items() if of}
+        got = (
+            {}
+            if found is None
+            else {name.value: len(of) for name, of in found.counts.statuses.items() if of}
+        )
         check(f"statuses of {key}", counts, got)
     for key, allocated in (expect.get("allocated_by_podgroup_name") or {}).items():
         found = next((job for job in state.jobs.values() if job.name == key), None)
-        check(f"allocated of {key}", _plain(allocated), None if found is None else _plain(_amounts(found.allocated)))
+        check(
+            f"allocated of {key}",
+            _plain(allocated),
+            None if found is None else _plain(_amounts(found.allocated)),
+        )
     check_invariants(session, differences)
     close_session(session)
     return differences
 
 
 def check_invariants(session: Session, differences: list[Difference]) -> None:
-    """Whatever a case asks: no bind puts more on a node than it has, and what is bound keeps to its hard topology."""
+    """Whatever a case asks: no bind puts more on a node than it has, and what is bound keeps to its
+    hard topology."""
     nodes = session.state.nodes
     placed = {session.state.nodes.rows[bind.node] for bind in session.decisions.binds}
     for row in placed:
@@ -116,16 +127,25 @@ def check_invariants(session: Session, differences: list[Difference]) -> None:
             topology = group.effective
             if topology is None or not topology.hard or topology.highest_tier is None:
                 continue
-            rows = [task.row for task in group.tasks.values() if is_allocated(task.status) and nodes.ready[task.row]]
+            rows = [
+                task.row
+                for task in group.tasks.values()
+                if is_allocated(task.status) and nodes.ready[task.row]
+            ]
             tier = session.tree.tier_of(session.tree.smallest_holding(rows))
             if rows and tier > topology.highest_tier:
-                differences.append(Difference(f"tier of {group.uid}", f"at most {topology.highest_tier}", tier))
+                differences.append(
+                    Difference(f"tier of {group.uid}", f"at most {topology.highest_tier}", tier)
+                )
 
 
 def _pipelined(session: Session) -> dict[str, set[str]]:
     result: dict[str, set[str]] = {}
     for job in session.jobs():
-        nodes = {session.state.nodes.names[task.row] for task in job.counts.statuses[Status.PIPELINED].values()}
+        nodes = {
+            session.state.nodes.names[task.row]
+            for task in job.counts.statuses[Status.PIPELINED].values()
+        }
         if nodes:
             result[job.key] = nodes
     return result
@@ -146,7 +166,11 @@ def _amounts(of: Mapping[str, float]) -> dict[str, float]:
 def _plain(of: Mapping[str, Any]) -> dict[str, float]:
     """Amounts under plain names, also from the form in which upstream prints its own."""
     if "MilliCPU" in of:
-        of = {"milli_cpu": of["MilliCPU"], "memory": of.get("Memory", 0), **(of.get("ScalarResources") or {})}
+        of = {
+            "milli_cpu": of["MilliCPU"],
+            "memory": of.get("Memory", 0),
+            **(of.get("ScalarResources") or {}),
+        }
     return {name: float(value) for name, value in of.items() if value and name != "pods"}
 
 

@@ -1,4 +1,5 @@
-"""A cluster of an API server and the built-in controllers, both as processes, whose scheduler and nodes are the test itself."""
+"""A cluster of an API server and the built-in controllers, both as processes, whose scheduler and
+nodes are the test itself."""
 
 from __future__ import annotations
 
@@ -17,7 +18,17 @@ from hekla.kube.connection import config
 from tests.apiserver_process import ApiServerProcess
 from tests.controller_manager.live import PATIENCE, eventually, new_namespace
 
-__all__ = ["Controllers", "Json", "Kubelet", "client", "controllers", "eventually", "kubelet", "namespace", "server"]
+__all__ = [
+    "Controllers",
+    "Json",
+    "Kubelet",
+    "client",
+    "controllers",
+    "eventually",
+    "kubelet",
+    "namespace",
+    "server",
+]
 
 
 class Controllers:
@@ -28,7 +39,10 @@ class Controllers:
         self.process = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        flags = [f"--kubeconfig={self.server.internal_kubeconfig}", f"--root-ca-file={self.server.pki / 'ca.crt'}"]
+        flags = [
+            f"--kubeconfig={self.server.internal_kubeconfig}",
+            f"--root-ca-file={self.server.pki / 'ca.crt'}",
+        ]
         return subprocess.Popen([sys.executable, "-m", "hekla", "kube-controllers", *flags])
 
     def kill(self) -> None:
@@ -83,25 +97,63 @@ class Kubelet:
     async def pods(self, *, leaving: bool = False) -> dict[str, Json]:
         """By name; those on their way out only when asked for."""
         found = (await self.client.list(core.POD.untyped, self.namespace)).items
-        return {pod["metadata"]["name"]: pod for pod in found if leaving or "deletionTimestamp" not in pod["metadata"]}
+        return {
+            pod["metadata"]["name"]: pod
+            for pod in found
+            if leaving or "deletionTimestamp" not in pod["metadata"]
+        }
 
     async def names(self) -> list[str]:
         return sorted(await self.pods(leaving=True))
 
-    async def report(self, name: str, phase: str, *, ready: bool | None = None, code: int | None = None, **more: Any) -> None:
+    async def report(
+        self,
+        name: str,
+        phase: str,
+        *,
+        ready: bool | None = None,
+        code: int | None = None,
+        **more: Any,
+    ) -> None:
         """A status; `code` ends the containers with it."""
         pod = await self.client.get(core.POD.untyped, name, self.namespace)
         ready = phase == "Running" if ready is None else ready
-        status: Json = {"phase": phase, "podIP": "127.0.0.9", "conditions": [
-            {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": now()}, *more.pop("conditions", []),
-        ], **more}  # fmt: skip
+        status: Json = {
+            "phase": phase,
+            "podIP": "127.0.0.9",
+            "conditions": [
+                {
+                    "type": "Ready",
+                    "status": "True" if ready else "False",
+                    "lastTransitionTime": now(),
+                },
+                *more.pop("conditions", []),
+            ],
+            **more,
+        }
         if code is not None:
-            ended = {"terminated": {"exitCode": code, "finishedAt": now(), "startedAt": now(), "reason": "Error"}}
+            ended = {
+                "terminated": {
+                    "exitCode": code,
+                    "finishedAt": now(),
+                    "startedAt": now(),
+                    "reason": "Error",
+                }
+            }
             status["containerStatuses"] = [
-                {"name": c["name"], "image": c["image"], "imageID": "", "ready": False, "restartCount": 0, "state": ended}
+                {
+                    "name": c["name"],
+                    "image": c["image"],
+                    "imageID": "",
+                    "ready": False,
+                    "restartCount": 0,
+                    "state": ended,
+                }
                 for c in pod["spec"]["containers"]
             ]
-        await self.client.patch(core.POD, name, {"status": status}, self.namespace, subresource="status")
+        await self.client.patch(
+            core.POD, name, {"status": status}, self.namespace, subresource="status"
+        )
 
     async def ready(self, name: str) -> None:
         await self.report(name, "Running")
@@ -123,9 +175,15 @@ def kubelet(client: Client, namespace: str) -> Kubelet:
 
 def template(app: str, **spec: Any) -> Json:
     containers = [{"name": "main", "image": "pause"}]
-    return {"metadata": {"labels": {"app": app}}, "spec": {"containers": containers, "terminationGracePeriodSeconds": 0, **spec}}
+    return {
+        "metadata": {"labels": {"app": app}},
+        "spec": {"containers": containers, "terminationGracePeriodSeconds": 0, **spec},
+    }
 
 
 def workload(name: str, **spec: Any) -> Json:
     """An object of apps/v1 of this name: its pods' label is the name."""
-    return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": name}}, "template": template(name), **spec}}
+    return {
+        "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": {"app": name}}, "template": template(name), **spec},
+    }

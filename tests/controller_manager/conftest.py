@@ -1,4 +1,5 @@
-"""A client of the file's server, and a namespace for each story.  The server is each file's own, with the controllers as it wants them."""
+"""A client of the file's server, and a namespace for each story.  The server is each file's own,
+with the controllers as it wants them."""
 
 from __future__ import annotations
 

@@ -18,7 +18,8 @@ from hekla.kube.errors import Conflict, NotFound
 from tests.apiserver_process import ApiServerProcess
 
 PATIENCE = 60.0
-"""Seconds for which a story waits on a machine that has other things to do: a bound for what is stuck."""
+"""Seconds for which a story waits on a machine that has other things to do: a bound for what is
+stuck."""
 
 
 @contextlib.contextmanager
@@ -88,7 +89,20 @@ def pod(name: str, *, labels: dict[str, str] | None = None, **spec: Any) -> Json
     }
 
 
-async def report(client: Client, namespace: str, name: str, phase: str = "Running", ip: str = "127.0.0.9", ready: bool = True) -> None:
+async def report(
+    client: Client,
+    namespace: str,
+    name: str,
+    phase: str = "Running",
+    ip: str = "127.0.0.9",
+    ready: bool = True,
+) -> None:
     """What an agent would say of a pod."""
-    status = {"phase": phase, "podIP": ip, "conditions": [{"type": "Ready", "status": "True" if ready else "False"}]}
-    await client.patch(core.POD, name, {"status": status}, namespace, type="strategic", subresource="status")
+    status = {
+        "phase": phase,
+        "podIP": ip,
+        "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+    }
+    await client.patch(
+        core.POD, name, {"status": status}, namespace, type="strategic", subresource="status"
+    )

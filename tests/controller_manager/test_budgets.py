@@ -24,7 +24,10 @@ def server(tmp_path_factory):
 
 
 async def make_budget(client: Client, namespace: str, **spec: Any) -> None:
-    body = {"metadata": {"name": "guard"}, "spec": {"selector": {"matchLabels": {"app": "web"}}, **spec}}
+    body = {
+        "metadata": {"name": "guard"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, **spec},
+    }
     await client.create(BUDGETS, body, namespace)
 
 
@@ -35,13 +38,19 @@ async def counted(client: Client, namespace: str, **numbers: int) -> dict[str, A
         found = await client.get(BUDGETS, "guard", namespace)
         status = found.get("status", {})
         current = status.get("observedGeneration") == found["metadata"]["generation"]
-        return status if current and all(status.get(name, 0) == number for name, number in numbers.items()) else None
+        return (
+            status
+            if current and all(status.get(name, 0) == number for name, number in numbers.items())
+            else None
+        )
 
     status: dict[str, Any] = await eventually(look)
     return status
 
 
-async def make_pods(client: Client, namespace: str, *names: str, ready: bool = True, **metadata: Any) -> None:
+async def make_pods(
+    client: Client, namespace: str, *names: str, ready: bool = True, **metadata: Any
+) -> None:
     for name in names:
         body = pod(name, labels={"app": "web"}, nodeName="somewhere")
         body["metadata"].update(metadata)
@@ -50,16 +59,26 @@ async def make_pods(client: Client, namespace: str, *names: str, ready: bool = T
 
 
 async def evict(client: Client, namespace: str, name: str) -> None:
-    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": namespace},
+    }
     await client.post(core.POD, name, namespace, "eviction", body)
 
 
 async def test_as_many_pods_may_go_as_are_above_the_minimum(client, namespace):
     await make_budget(client, namespace, minAvailable=2)
     await make_pods(client, namespace, "a", "b", "c")
-    status = await counted(client, namespace, disruptionsAllowed=1, currentHealthy=3, desiredHealthy=2, expectedPods=3)
+    status = await counted(
+        client, namespace, disruptionsAllowed=1, currentHealthy=3, desiredHealthy=2, expectedPods=3
+    )
     condition = status["conditions"][0]
-    assert (condition["type"], condition["status"], condition["reason"]) == ("DisruptionAllowed", "True", "SufficientPods")
+    assert (condition["type"], condition["status"], condition["reason"]) == (
+        "DisruptionAllowed",
+        "True",
+        "SufficientPods",
+    )
 
     await evict(client, namespace, "a")
 
@@ -71,19 +90,30 @@ async def test_as_many_pods_may_go_as_are_above_the_minimum(client, namespace):
     await client.delete(core.POD, "a", namespace, grace=0)
     await make_pods(client, namespace, "d")
     await counted(client, namespace, disruptionsAllowed=1, currentHealthy=3)
-    assert "deletionTimestamp" not in (await client.get(core.POD.untyped, "b", namespace))["metadata"]
+    assert (
+        "deletionTimestamp" not in (await client.get(core.POD.untyped, "b", namespace))["metadata"]
+    )
 
 
 async def test_a_share_is_counted_of_what_the_deployment_wants(client, namespace):
-    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"schedulerName": "nobody", "containers": [{"name": "c", "image": "i"}]}}
-    body = {"metadata": {"name": "web"}, "spec": {
-        "replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template,
-    }}  # fmt: skip
+    template = {
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"schedulerName": "nobody", "containers": [{"name": "c", "image": "i"}]},
+    }
+    body = {
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template},
+    }
     await client.create(apps.DEPLOYMENT.untyped, body, namespace)
     await make_budget(client, namespace, maxUnavailable="50%")
 
-    await counted(client, namespace, expectedPods=3, desiredHealthy=1, currentHealthy=0, disruptionsAllowed=0)
-    names = [found["metadata"]["name"] for found in (await client.list(core.POD.untyped, namespace)).items]
+    await counted(
+        client, namespace, expectedPods=3, desiredHealthy=1, currentHealthy=0, disruptionsAllowed=0
+    )
+    names = [
+        found["metadata"]["name"]
+        for found in (await client.list(core.POD.untyped, namespace)).items
+    ]
     for name in names:
         await report(client, namespace, name)
     await counted(client, namespace, currentHealthy=3, disruptionsAllowed=2)
@@ -104,26 +134,52 @@ async def test_the_scale_of_a_custom_resource_counts(client, namespace):
                     "name": "v1",
                     "served": True,
                     "storage": True,
-                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-                    "subresources": {"scale": {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}},
+                    "schema": {
+                        "openAPIV3Schema": {
+                            "type": "object",
+                            "x-kubernetes-preserve-unknown-fields": True,
+                        }
+                    },
+                    "subresources": {
+                        "scale": {
+                            "specReplicasPath": ".spec.size",
+                            "statusReplicasPath": ".status.size",
+                        }
+                    },
                 }
             ],
         },
     }
     await client.create(CUSTOM_RESOURCE_DEFINITION.untyped, definition)
     fleets: Kind[dict[str, Any]] = Kind("example.com", "v1", "Fleet", "fleets", True, dict)
-    fleet = await eventually(lambda: client.create(fleets, {"metadata": {"name": "f"}, "spec": {"size": 4}}, namespace))
-    owner = {"apiVersion": "example.com/v1", "kind": "Fleet", "name": "f", "uid": fleet["metadata"]["uid"], "controller": True}
+    fleet = await eventually(
+        lambda: client.create(fleets, {"metadata": {"name": "f"}, "spec": {"size": 4}}, namespace)
+    )
+    owner = {
+        "apiVersion": "example.com/v1",
+        "kind": "Fleet",
+        "name": "f",
+        "uid": fleet["metadata"]["uid"],
+        "controller": True,
+    }
     await make_pods(client, namespace, "a", "b", "c", ownerReferences=[owner])
 
     await make_budget(client, namespace, maxUnavailable=2)
 
-    await counted(client, namespace, expectedPods=4, desiredHealthy=2, currentHealthy=3, disruptionsAllowed=1)
+    await counted(
+        client, namespace, expectedPods=4, desiredHealthy=2, currentHealthy=3, disruptionsAllowed=1
+    )
 
 
 async def test_where_nobody_can_count_nobody_is_disrupted(client, namespace):
     owner = await client.create(core.CONFIG_MAP.untyped, {"metadata": {"name": "odd"}}, namespace)
-    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "odd", "uid": owner["metadata"]["uid"], "controller": True}
+    reference = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": "odd",
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+    }
     await make_pods(client, namespace, "a", ownerReferences=[reference])
 
     await make_budget(client, namespace, minAvailable="10%")
@@ -142,6 +198,8 @@ async def test_an_unhealthy_pod_goes_where_the_policy_lets_it(client, namespace)
     with pytest.raises(TooManyRequests):
         await evict(client, namespace, "fine")
 
-    assert (await client.get(core.POD.untyped, "broken", namespace))["metadata"]["deletionTimestamp"]
+    assert (await client.get(core.POD.untyped, "broken", namespace))["metadata"][
+        "deletionTimestamp"
+    ]
     await client.delete(core.POD, "broken", namespace, grace=0)
     await eventually(lambda: is_gone(client, core.POD, "broken", namespace))

@@ -9,7 +9,14 @@ import pytest
 from hekla.api.kubernetes import core
 from hekla.api.kubernetes.batch import CRON_JOB, JOB
 from hekla.local.controller_manager.workloads.cronjobs import job_body, surplus
-from tests.controller_manager.cluster import client, controllers, eventually, kubelet, namespace, server
+from tests.controller_manager.cluster import (
+    client,
+    controllers,
+    eventually,
+    kubelet,
+    namespace,
+    server,
+)
 from tests.controller_manager.test_jobs import job
 
 __all__ = ["client", "controllers", "kubelet", "namespace", "server"]
@@ -19,11 +26,19 @@ SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 
 
 async def make(client, namespace, name, **spec):
-    """A suspended CronJob of every year that has missed one turn; no other comes while a test looks."""
-    spec = {"schedule": "0 0 1 1 *", "suspend": True, "jobTemplate": {"spec": job("x")["spec"]}, **spec}
+    """A suspended CronJob of every year that has missed one turn; no other comes while a test
+    looks."""
+    spec = {
+        "schedule": "0 0 1 1 *",
+        "suspend": True,
+        "jobTemplate": {"spec": job("x")["spec"]},
+        **spec,
+    }
     cron = await client.create(CRONS, {"metadata": {"name": name}, "spec": spec}, namespace)
     before = f"{datetime.now(UTC).year - 1}-01-01T00:00:00Z"
-    await client.patch(CRONS, name, {"status": {"lastScheduleTime": before}}, namespace, subresource="status")
+    await client.patch(
+        CRONS, name, {"status": {"lastScheduleTime": before}}, namespace, subresource="status"
+    )
     return cron
 
 
@@ -35,18 +50,29 @@ async def jobs_of(client, namespace):
     return {tree["metadata"]["name"]: tree for tree in (await client.list(JOBS, namespace)).items}
 
 
-async def test_a_run_that_is_due_makes_one_job_and_the_history_stays_short(client, namespace, kubelet):
+async def test_a_run_that_is_due_makes_one_job_and_the_history_stays_short(
+    client, namespace, kubelet
+):
     cron = await make(client, namespace, "tick", successfulJobsHistoryLimit=0)
     assert not await jobs_of(client, namespace)
     await wake(client, namespace, "tick")
 
     (name, made), *others = (await eventually(lambda: jobs_of(client, namespace))).items()
-    assert not others and name == f"tick-{int(datetime(datetime.now(UTC).year, 1, 1, tzinfo=UTC).timestamp()) // 60}"
-    assert made["metadata"]["ownerReferences"][0]["uid"] == cron["metadata"]["uid"] and made["metadata"]["annotations"][SCHEDULED]
+    assert (
+        not others
+        and name
+        == f"tick-{int(datetime(datetime.now(UTC).year, 1, 1, tzinfo=UTC).timestamp()) // 60}"
+    )
+    assert (
+        made["metadata"]["ownerReferences"][0]["uid"] == cron["metadata"]["uid"]
+        and made["metadata"]["annotations"][SCHEDULED]
+    )
 
     async def listed():
         status = (await client.get(CRONS, "tick", namespace))["status"]
-        return [entry["name"] for entry in status.get("active", ())] == [name] and status["lastScheduleTime"]
+        return [entry["name"] for entry in status.get("active", ())] == [name] and status[
+            "lastScheduleTime"
+        ]
 
     await eventually(listed)
     (pod,) = await eventually(kubelet.pods)
@@ -54,7 +80,11 @@ async def test_a_run_that_is_due_makes_one_job_and_the_history_stays_short(clien
 
     async def over():
         status = (await client.get(CRONS, "tick", namespace))["status"]
-        return "active" not in status and status.get("lastSuccessfulTime") and name not in await jobs_of(client, namespace)
+        return (
+            "active" not in status
+            and status.get("lastSuccessfulTime")
+            and name not in await jobs_of(client, namespace)
+        )
 
     await eventually(over)
 
@@ -64,16 +94,23 @@ async def earlier_run(client, namespace, cron):
     names = {name: cron["metadata"][name] for name in ("name", "uid")}
     owner = {"apiVersion": "batch/v1", "kind": "CronJob", "controller": True, **names}
     tree = job(f"{cron['metadata']['name']}-1", suspend=True)
-    tree["metadata"] |= {"ownerReferences": [owner], "annotations": {SCHEDULED: "2026-01-01T00:00:00Z"}}
+    tree["metadata"] |= {
+        "ownerReferences": [owner],
+        "annotations": {SCHEDULED: "2026-01-01T00:00:00Z"},
+    }
     await client.create(JOBS, tree, namespace)
 
     async def listed():
-        return (await client.get(CRONS, cron["metadata"]["name"], namespace))["status"].get("active")
+        return (await client.get(CRONS, cron["metadata"]["name"], namespace))["status"].get(
+            "active"
+        )
 
     await eventually(listed)
 
 
-@pytest.mark.parametrize(("policy", "jobs"), [("Forbid", {"one-1"}), ("Replace", {"new"}), ("Allow", {"one-1", "new"})])
+@pytest.mark.parametrize(
+    ("policy", "jobs"), [("Forbid", {"one-1"}), ("Replace", {"new"}), ("Allow", {"one-1", "new"})]
+)
 async def test_what_the_policy_says_to_a_run_that_goes_on(client, namespace, policy, jobs):
     cron = await make(client, namespace, "one", concurrencyPolicy=policy)
     await earlier_run(client, namespace, cron)
@@ -89,7 +126,10 @@ async def test_what_the_policy_says_to_a_run_that_goes_on(client, namespace, pol
 
 
 def test_the_scheduled_time_is_written_in_the_zone_of_the_schedule():
-    cron = {"metadata": {"name": "c", "namespace": "n", "uid": "u"}, "spec": {"jobTemplate": {"spec": {}}, "timeZone": "Asia/Tokyo"}}
+    cron = {
+        "metadata": {"name": "c", "namespace": "n", "uid": "u"},
+        "spec": {"jobTemplate": {"spec": {}}, "timeZone": "Asia/Tokyo"},
+    }
     at = datetime(2026, 1, 1, 15, 0, tzinfo=UTC).timestamp()
 
     body = job_body(cron, at)
@@ -100,7 +140,10 @@ def test_the_scheduled_time_is_written_in_the_zone_of_the_schedule():
 
 def test_the_oldest_of_each_sort_go_first():
     def ended(name, kind, start):
-        return {"metadata": {"name": name}, "status": {"startTime": start, "conditions": [{"type": kind, "status": "True"}]}}
+        return {
+            "metadata": {"name": name},
+            "status": {"startTime": start, "conditions": [{"type": kind, "status": "True"}]},
+        }
 
     jobs = [
         ended("b", "Complete", "2026-01-01T00:02:00Z"),

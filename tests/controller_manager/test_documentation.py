@@ -1,4 +1,5 @@
-"""The example of the page on the local cluster that shows what Jobs of Kubernetes' own group can do."""
+"""The example of the page on the local cluster that shows what Jobs of Kubernetes' own group can
+do."""
 
 from __future__ import annotations
 
@@ -28,4 +29,8 @@ async def test_the_rank_that_decides(client, namespace, kubelet):
 
     conditions, status = await ended(client, namespace, "ranks", "Complete")
 
-    assert conditions["Complete"]["reason"] == "SuccessPolicy" and status["completedIndexes"] == "0" and status["failedIndexes"] == ""
+    assert (
+        conditions["Complete"]["reason"] == "SuccessPolicy"
+        and status["completedIndexes"] == "0"
+        and status["failedIndexes"] == ""
+    )

@@ -7,7 +7,14 @@ import pytest
 from hekla.api.kubernetes import core
 from hekla.api.kubernetes.batch import JOB
 from hekla.kube.errors import NotFound
-from tests.controller_manager.cluster import client, controllers, eventually, kubelet, namespace, server
+from tests.controller_manager.cluster import (
+    client,
+    controllers,
+    eventually,
+    kubelet,
+    namespace,
+    server,
+)
 
 __all__ = ["client", "controllers", "kubelet", "namespace", "server"]
 
@@ -16,7 +23,13 @@ TRACKING = "batch.kubernetes.io/job-tracking"
 
 
 def job(name, restart="Never", **spec):
-    template = {"spec": {"restartPolicy": restart, "terminationGracePeriodSeconds": 0, "containers": [{"name": "main", "image": "pause"}]}}
+    template = {
+        "spec": {
+            "restartPolicy": restart,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "main", "image": "pause"}],
+        }
+    }
     return {"metadata": {"name": name}, "spec": {"template": template, **spec}}
 
 
@@ -24,14 +37,21 @@ async def pods_of(kubelet, name, count, *, index=None):
     """Once so many pods of the job are active, these; by index when asked for."""
 
     async def look():
-        pods = {n: p for n, p in (await kubelet.pods()).items() if p["metadata"]["labels"].get("job-name") == name
-                and p["status"]["phase"] not in ("Succeeded", "Failed")}  # fmt: skip
+        pods = {
+            n: p
+            for n, p in (await kubelet.pods()).items()
+            if p["metadata"]["labels"].get("job-name") == name
+            and p["status"]["phase"] not in ("Succeeded", "Failed")
+        }
         return len(pods) == count and (pods or True)
 
     pods = await eventually(look)
     if index is None:
         return pods
-    return {int(p["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"]): p for p in pods.values()}
+    return {
+        int(p["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"]): p
+        for p in pods.values()
+    }
 
 
 async def ended(client, namespace, name, kind):
@@ -55,8 +75,17 @@ async def test_three_completions_two_at_a_time(client, namespace, kubelet):
 
     conditions, status = await ended(client, namespace, "three", "Complete")
 
-    assert conditions["SuccessCriteriaMet"]["reason"] == conditions["Complete"]["reason"] == "CompletionsReached"
-    assert status["succeeded"] == 3 and "active" not in status and status["completionTime"] and status["uncountedTerminatedPods"] == {}
+    assert (
+        conditions["SuccessCriteriaMet"]["reason"]
+        == conditions["Complete"]["reason"]
+        == "CompletionsReached"
+    )
+    assert (
+        status["succeeded"] == 3
+        and "active" not in status
+        and status["completionTime"]
+        and status["uncountedTerminatedPods"] == {}
+    )
     assert not any(pod["metadata"].get("finalizers") for pod in (await kubelet.pods()).values())
 
 
@@ -67,24 +96,37 @@ async def test_too_many_failures_end_the_job(client, namespace, kubelet):
 
     conditions, status = await ended(client, namespace, "never", "Failed")
 
-    assert conditions["FailureTarget"]["reason"] == conditions["Failed"]["reason"] == "BackoffLimitExceeded"
+    assert (
+        conditions["FailureTarget"]["reason"]
+        == conditions["Failed"]["reason"]
+        == "BackoffLimitExceeded"
+    )
     assert conditions["Failed"]["message"] == "Job has reached the specified backoff limit"
     assert status["failed"] == 2 and other not in await kubelet.pods(leaving=True)
 
 
 async def test_indexes(client, namespace, kubelet):
-    await client.create(JOBS, job("rank", completions=3, parallelism=3, completionMode="Indexed"), namespace)
+    await client.create(
+        JOBS, job("rank", completions=3, parallelism=3, completionMode="Indexed"), namespace
+    )
     pods = await pods_of(kubelet, "rank", 3, index=True)
     assert sorted(pods) == [0, 1, 2]
     spec = pods[1]["spec"]
     assert spec["hostname"] == "rank-1" and pods[1]["metadata"]["name"].startswith("rank-1-")
-    env = {variable["name"]: variable["valueFrom"]["fieldRef"]["fieldPath"] for variable in spec["containers"][0]["env"]}
-    assert env == {"JOB_COMPLETION_INDEX": "metadata.labels['batch.kubernetes.io/job-completion-index']"}
+    env = {
+        variable["name"]: variable["valueFrom"]["fieldRef"]["fieldPath"]
+        for variable in spec["containers"][0]["env"]
+    }
+    assert env == {
+        "JOB_COMPLETION_INDEX": "metadata.labels['batch.kubernetes.io/job-completion-index']"
+    }
     for index in (0, 2):
         await kubelet.report(pods[index]["metadata"]["name"], "Succeeded", code=0)
 
     async def counted():
-        return (await client.get(JOBS, "rank", namespace))["status"].get("completedIndexes") == "0,2"
+        return (await client.get(JOBS, "rank", namespace))["status"].get(
+            "completedIndexes"
+        ) == "0,2"
 
     await eventually(counted)
     await client.patch(JOBS, "rank", {"spec": {"completions": 1, "parallelism": 1}}, namespace)
@@ -93,7 +135,13 @@ async def test_indexes(client, namespace, kubelet):
 
 
 async def test_an_index_fails_alone_and_the_job_at_its_end(client, namespace, kubelet):
-    await client.create(JOBS, job("alone", completions=2, parallelism=2, completionMode="Indexed", backoffLimitPerIndex=0), namespace)
+    await client.create(
+        JOBS,
+        job(
+            "alone", completions=2, parallelism=2, completionMode="Indexed", backoffLimitPerIndex=0
+        ),
+        namespace,
+    )
     pods = await pods_of(kubelet, "alone", 2, index=True)
     await kubelet.report(pods[0]["metadata"]["name"], "Failed", code=1)
 
@@ -104,11 +152,21 @@ async def test_an_index_fails_alone_and_the_job_at_its_end(client, namespace, ku
     await kubelet.report(pods[1]["metadata"]["name"], "Succeeded", code=0)
 
     conditions, status = await ended(client, namespace, "alone", "Failed")
-    assert conditions["Failed"]["reason"] == "FailedIndexes" and status["completedIndexes"] == "1" and status["failed"] == 1
+    assert (
+        conditions["Failed"]["reason"] == "FailedIndexes"
+        and status["completedIndexes"] == "1"
+        and status["failed"] == 1
+    )
 
 
 async def test_one_failed_index_too_many(client, namespace, kubelet):
-    spec = {"completions": 3, "parallelism": 3, "completionMode": "Indexed", "backoffLimitPerIndex": 0, "maxFailedIndexes": 0}
+    spec = {
+        "completions": 3,
+        "parallelism": 3,
+        "completionMode": "Indexed",
+        "backoffLimitPerIndex": 0,
+        "maxFailedIndexes": 0,
+    }
     await client.create(JOBS, job("most", **spec), namespace)
     pods = await pods_of(kubelet, "most", 3, index=True)
     await kubelet.report(pods[1]["metadata"]["name"], "Failed", code=1)
@@ -120,7 +178,9 @@ async def test_one_failed_index_too_many(client, namespace, kubelet):
 @pytest.mark.parametrize(("action", "reason"), [("FailJob", "PodFailurePolicy"), ("Ignore", None)])
 async def test_exit_codes_mean_what_the_policy_says(client, namespace, kubelet, action, reason):
     rules = [{"action": action, "onExitCodes": {"operator": "In", "values": [42]}}]
-    await client.create(JOBS, job("rules", backoffLimit=0, podFailurePolicy={"rules": rules}), namespace)
+    await client.create(
+        JOBS, job("rules", backoffLimit=0, podFailurePolicy={"rules": rules}), namespace
+    )
     (pod,) = await pods_of(kubelet, "rules", 1)
     await kubelet.report(pod, "Failed", code=42)
     if reason:
@@ -139,23 +199,35 @@ async def test_exit_codes_mean_what_the_policy_says(client, namespace, kubelet, 
 
 
 async def test_a_disrupted_pod_is_not_held_against_the_job(client, namespace, kubelet):
-    rules = [{"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+    rules = [
+        {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    ]
     await client.create(JOBS, job("torn", podFailurePolicy={"rules": rules}), namespace)
     (pod,) = await pods_of(kubelet, "torn", 1)
     await kubelet.report(pod, "Failed", conditions=[{"type": "DisruptionTarget", "status": "True"}])
 
     conditions, _ = await ended(client, namespace, "torn", "Failed")
-    assert conditions["Failed"]["message"] == f"Pod {namespace}/{pod} has condition DisruptionTarget matching FailJob rule at index 0"
+    assert (
+        conditions["Failed"]["message"]
+        == f"Pod {namespace}/{pod} has condition DisruptionTarget matching FailJob rule at index 0"
+    )
 
 
 async def test_enough_indexes_are_a_success(client, namespace, kubelet):
     policy = {"rules": [{"succeededIndexes": "0"}]}
-    await client.create(JOBS, job("leader", completions=2, parallelism=2, completionMode="Indexed", successPolicy=policy), namespace)
+    await client.create(
+        JOBS,
+        job("leader", completions=2, parallelism=2, completionMode="Indexed", successPolicy=policy),
+        namespace,
+    )
     pods = await pods_of(kubelet, "leader", 2, index=True)
     await kubelet.report(pods[0]["metadata"]["name"], "Succeeded", code=0)
 
     conditions, status = await ended(client, namespace, "leader", "Complete")
-    assert conditions["Complete"]["reason"] == "SuccessPolicy" and conditions["Complete"]["message"] == "Matched rules at index 0"
+    assert (
+        conditions["Complete"]["reason"] == "SuccessPolicy"
+        and conditions["Complete"]["message"] == "Matched rules at index 0"
+    )
     assert status["completedIndexes"] == "0"
 
 
@@ -212,7 +284,9 @@ async def test_orphans_are_adopted_and_strangers_released(client, namespace, kub
     await client.patch(core.POD, name, {"metadata": {"ownerReferences": None}}, namespace)
 
     async def adopted():
-        owners = (await client.get(core.POD.untyped, name, namespace))["metadata"].get("ownerReferences")
+        owners = (await client.get(core.POD.untyped, name, namespace))["metadata"].get(
+            "ownerReferences"
+        )
         return owners and owners[0]["uid"] == uid
 
     await eventually(adopted)

@@ -32,10 +32,19 @@ def config_map(name: str, **metadata: Any) -> dict[str, Any]:
 
 def owner_of(tree: dict[str, Any], *, block: bool = False) -> dict[str, Any]:
     meta = tree["metadata"]
-    return {"apiVersion": "v1", "kind": "ConfigMap", "name": meta["name"], "uid": meta["uid"], "blockOwnerDeletion": block}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": meta["name"],
+        "uid": meta["uid"],
+        "blockOwnerDeletion": block,
+    }
 
 
-TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": "pause"}]}}
+TEMPLATE = {
+    "metadata": {"labels": {"app": "web"}},
+    "spec": {"containers": [{"name": "main", "image": "pause"}]},
+}
 
 
 async def ready(client: Client, namespace: str, pod: str, ip: str = "127.0.0.9") -> None:
@@ -45,7 +54,9 @@ async def ready(client: Client, namespace: str, pod: str, ip: str = "127.0.0.9")
 
 
 async def test_a_new_namespace_has_an_account_and_the_certificate(client, namespace):
-    root = await eventually(lambda: client.get(core.CONFIG_MAP.untyped, "kube-root-ca.crt", namespace))
+    root = await eventually(
+        lambda: client.get(core.CONFIG_MAP.untyped, "kube-root-ca.crt", namespace)
+    )
     assert "BEGIN CERTIFICATE" in root["data"]["ca.crt"]
 
     await client.delete(core.SERVICE_ACCOUNT, "default", namespace)
@@ -56,8 +67,13 @@ async def test_a_new_namespace_has_an_account_and_the_certificate(client, namesp
 async def test_the_token_of_an_account_goes_with_it(client, namespace):
     for name in ("robot", "other"):
         await client.create(core.SERVICE_ACCOUNT.untyped, {"metadata": {"name": name}}, namespace)
-        secret = {"metadata": {"name": f"{name}-token", "annotations": {"kubernetes.io/service-account.name": name}},
-                  "type": "kubernetes.io/service-account-token"}  # fmt: skip
+        secret = {
+            "metadata": {
+                "name": f"{name}-token",
+                "annotations": {"kubernetes.io/service-account.name": name},
+            },
+            "type": "kubernetes.io/service-account-token",
+        }
         made = await client.create(core.SECRET.untyped, secret, namespace)
         assert made["data"]["token"]
 
@@ -69,7 +85,9 @@ async def test_the_token_of_an_account_goes_with_it(client, namespace):
 
 async def test_dependents_go_with_their_owner(client, namespace):
     owner = await client.create(core.CONFIG_MAP.untyped, config_map("owner"), namespace)
-    await client.create(core.CONFIG_MAP.untyped, config_map("child", ownerReferences=[owner_of(owner)]), namespace)
+    await client.create(
+        core.CONFIG_MAP.untyped, config_map("child", ownerReferences=[owner_of(owner)]), namespace
+    )
 
     await client.delete(core.CONFIG_MAP, "owner", namespace, propagation="Background")
 
@@ -78,7 +96,9 @@ async def test_dependents_go_with_their_owner(client, namespace):
 
 async def test_orphans_stay_and_forget_their_owner(client, namespace):
     owner = await client.create(core.CONFIG_MAP.untyped, config_map("owner"), namespace)
-    await client.create(core.CONFIG_MAP.untyped, config_map("child", ownerReferences=[owner_of(owner)]), namespace)
+    await client.create(
+        core.CONFIG_MAP.untyped, config_map("child", ownerReferences=[owner_of(owner)]), namespace
+    )
 
     await client.delete(core.CONFIG_MAP, "owner", namespace, propagation="Orphan")
 
@@ -89,19 +109,27 @@ async def test_orphans_stay_and_forget_their_owner(client, namespace):
 
 async def test_in_the_foreground_the_owner_waits_for_those_that_block(client, namespace):
     owner = await client.create(core.CONFIG_MAP.untyped, config_map("owner"), namespace)
-    child = config_map("child", ownerReferences=[owner_of(owner, block=True)], finalizers=["example.com/hold"])
+    child = config_map(
+        "child", ownerReferences=[owner_of(owner, block=True)], finalizers=["example.com/hold"]
+    )
     await client.create(core.CONFIG_MAP.untyped, child, namespace)
 
     await client.delete(core.CONFIG_MAP, "owner", namespace, propagation="Foreground")
     await eventually(lambda: deleting(client, "child", namespace))
 
-    assert "foregroundDeletion" in (await client.get(core.CONFIG_MAP.untyped, "owner", namespace))["metadata"]["finalizers"]
+    assert (
+        "foregroundDeletion"
+        in (await client.get(core.CONFIG_MAP.untyped, "owner", namespace))["metadata"]["finalizers"]
+    )
     await client.patch(core.CONFIG_MAP, "child", {"metadata": {"finalizers": None}}, namespace)
     assert await eventually(lambda: is_gone(client, core.CONFIG_MAP, "owner", namespace))
 
 
 async def test_owners_in_a_circle_go_together(client, namespace):
-    made = [await client.create(core.CONFIG_MAP.untyped, config_map(name), namespace) for name in ("one", "two", "three")]
+    made = [
+        await client.create(core.CONFIG_MAP.untyped, config_map(name), namespace)
+        for name in ("one", "two", "three")
+    ]
     for owner, dependent in zip(made, ("two", "three", "one")):
         patch = {"metadata": {"ownerReferences": [owner_of(owner, block=True)]}}
         await client.patch(core.CONFIG_MAP, dependent, patch, namespace)
@@ -113,12 +141,22 @@ async def test_owners_in_a_circle_go_together(client, namespace):
 
 
 async def deleting(client: Client, name: str, namespace: str) -> bool:
-    return "deletionTimestamp" in (await client.get(core.CONFIG_MAP.untyped, name, namespace))["metadata"]
+    return (
+        "deletionTimestamp"
+        in (await client.get(core.CONFIG_MAP.untyped, name, namespace))["metadata"]
+    )
 
 
 async def test_an_object_whose_owner_never_existed_is_collected(client, namespace):
-    nobody = {"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": "00000000-0000-0000-0000-000000000000"}
-    await client.create(core.CONFIG_MAP.untyped, config_map("lost", ownerReferences=[nobody]), namespace)
+    nobody = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": "nobody",
+        "uid": "00000000-0000-0000-0000-000000000000",
+    }
+    await client.create(
+        core.CONFIG_MAP.untyped, config_map("lost", ownerReferences=[nobody]), namespace
+    )
 
     assert await eventually(lambda: is_gone(client, core.CONFIG_MAP, "lost", namespace))
 
@@ -132,7 +170,9 @@ async def test_one_of_two_owners_going_leaves_the_object(client, namespace):
     await client.delete(core.CONFIG_MAP, "first", namespace)
 
     async def only_second() -> bool:
-        owners = (await client.get(core.CONFIG_MAP.untyped, "child", namespace))["metadata"]["ownerReferences"]
+        owners = (await client.get(core.CONFIG_MAP.untyped, "child", namespace))["metadata"][
+            "ownerReferences"
+        ]
         return [owner["name"] for owner in owners] == ["second"]
 
     assert await eventually(only_second)
@@ -144,8 +184,12 @@ async def test_a_namespace_goes_with_all_it_holds(client, namespace):
     await client.delete(core.NAMESPACE, namespace)
 
     async def explained() -> str:
-        conditions = (await client.get(core.NAMESPACE.untyped, namespace))["status"].get("conditions", [])
-        return next((c["message"] for c in conditions if c["type"] == "NamespaceFinalizersRemaining"), "")
+        conditions = (await client.get(core.NAMESPACE.untyped, namespace))["status"].get(
+            "conditions", []
+        )
+        return next(
+            (c["message"] for c in conditions if c["type"] == "NamespaceFinalizersRemaining"), ""
+        )
 
     assert "example.com/hold in 1 resource instances" in await eventually(explained)
     with pytest.raises(Forbidden):
@@ -156,7 +200,9 @@ async def test_a_namespace_goes_with_all_it_holds(client, namespace):
 
 async def test_a_replica_set_keeps_its_number(client, namespace):
     spec = {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": TEMPLATE}
-    await client.create(apps.REPLICA_SET.untyped, {"metadata": {"name": "web"}, "spec": spec}, namespace)
+    await client.create(
+        apps.REPLICA_SET.untyped, {"metadata": {"name": "web"}, "spec": spec}, namespace
+    )
     pods = await eventually(lambda: of_number(client, namespace, 3))
 
     await client.delete(core.POD, pods[0].metadata.name, namespace, grace=0)
@@ -168,10 +214,14 @@ async def test_a_replica_set_keeps_its_number(client, namespace):
 
 async def test_a_pod_whose_label_changes_is_released_and_replaced(client, namespace):
     spec = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": TEMPLATE}
-    await client.create(apps.REPLICA_SET.untyped, {"metadata": {"name": "web"}, "spec": spec}, namespace)
+    await client.create(
+        apps.REPLICA_SET.untyped, {"metadata": {"name": "web"}, "spec": spec}, namespace
+    )
     (pod,) = await eventually(lambda: of_number(client, namespace, 1))
 
-    await client.patch(core.POD, pod.metadata.name, {"metadata": {"labels": {"app": "other"}}}, namespace)
+    await client.patch(
+        core.POD, pod.metadata.name, {"metadata": {"labels": {"app": "other"}}}, namespace
+    )
 
     await eventually(lambda: of_number(client, namespace, 2))
     released = await eventually(lambda: without_owner(client, namespace))
@@ -184,12 +234,18 @@ async def of_number(client: Client, namespace: str, count: int) -> list[core.Pod
 
 
 async def without_owner(client: Client, namespace: str) -> list[core.Pod]:
-    return [pod for pod in (await client.list(core.POD, namespace)).items if not pod.metadata.owner_references]
+    return [
+        pod
+        for pod in (await client.list(core.POD, namespace)).items
+        if not pod.metadata.owner_references
+    ]
 
 
 async def test_a_deployment_rolls_from_one_template_to_the_next(client, namespace):
     spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": TEMPLATE}
-    await client.create(apps.DEPLOYMENT.untyped, {"metadata": {"name": "web"}, "spec": spec}, namespace)
+    await client.create(
+        apps.DEPLOYMENT.untyped, {"metadata": {"name": "web"}, "spec": spec}, namespace
+    )
 
     async def settled(revision: str) -> bool:
         for pod in (await client.list(core.POD, namespace)).items:
@@ -199,15 +255,26 @@ async def test_a_deployment_rolls_from_one_template_to_the_next(client, namespac
         status, meta = deployment.get("status", {}), deployment["metadata"]
         counts = [status.get(name) for name in ("replicas", "updatedReplicas", "availableReplicas")]
         seen = status.get("observedGeneration") == meta["generation"]
-        return seen and counts == [2, 2, 2] and meta.get("annotations", {}).get("deployment.kubernetes.io/revision") == revision
+        return (
+            seen
+            and counts == [2, 2, 2]
+            and meta.get("annotations", {}).get("deployment.kubernetes.io/revision") == revision
+        )
 
     await eventually(lambda: settled("1"))
-    await client.patch(apps.DEPLOYMENT, "web", {"spec": {"template": {"metadata": {"annotations": {"again": "1"}}}}}, namespace)
+    await client.patch(
+        apps.DEPLOYMENT,
+        "web",
+        {"spec": {"template": {"metadata": {"annotations": {"again": "1"}}}}},
+        namespace,
+    )
     await eventually(lambda: settled("2"))
 
     sets = (await client.list(apps.REPLICA_SET.untyped, namespace)).items
     assert sorted(s["spec"]["replicas"] for s in sets) == [0, 2]
-    conditions = (await client.get(apps.DEPLOYMENT.untyped, "web", namespace))["status"]["conditions"]
+    conditions = (await client.get(apps.DEPLOYMENT.untyped, "web", namespace))["status"][
+        "conditions"
+    ]
     assert {c["type"]: c["reason"] for c in conditions} == {
         "Available": "MinimumReplicasAvailable",
         "Progressing": "NewReplicaSetAvailable",
@@ -215,9 +282,16 @@ async def test_a_deployment_rolls_from_one_template_to_the_next(client, namespac
 
 
 async def test_endpoints_follow_the_pods_of_a_service(client, namespace):
-    service = {"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}
+    service = {
+        "metadata": {"name": "web"},
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
+    }
     await client.create(core.SERVICE.untyped, service, namespace)
-    await client.create(core.POD.untyped, {"metadata": {"name": "p", "labels": {"app": "web"}}, "spec": TEMPLATE["spec"]}, namespace)
+    await client.create(
+        core.POD.untyped,
+        {"metadata": {"name": "p", "labels": {"app": "web"}}, "spec": TEMPLATE["spec"]},
+        namespace,
+    )
 
     await ready(client, namespace, "p", "127.0.0.77")
 
@@ -228,7 +302,13 @@ async def test_endpoints_follow_the_pods_of_a_service(client, namespace):
     assert await eventually(addresses) == ["127.0.0.77"]
 
     async def in_slices() -> list[bool]:
-        slices = (await client.list(ENDPOINT_SLICE.untyped, namespace, labels="kubernetes.io/service-name=web")).items
-        return [one["conditions"]["ready"] for each in slices for one in each.get("endpoints") or ()]
+        slices = (
+            await client.list(
+                ENDPOINT_SLICE.untyped, namespace, labels="kubernetes.io/service-name=web"
+            )
+        ).items
+        return [
+            one["conditions"]["ready"] for each in slices for one in each.get("endpoints") or ()
+        ]
 
     assert await eventually(in_slices) == [True]

@@ -1,4 +1,5 @@
-"""The health of nodes, what it means for their pods, and pods of nodes that are gone, on a real API server."""
+"""The health of nodes, what it means for their pods, and pods of nodes that are gone, on a real API
+server."""
 
 from __future__ import annotations
 
@@ -35,17 +36,36 @@ class Machine:
     async def start(self, **conditions: str) -> None:
         await self.client.create(NODES, {"metadata": {"name": self.name}})
         await self.say(Ready="True", **conditions)
-        await self.client.create(LEASES, {"metadata": {"name": self.name}, "spec": {"holderIdentity": self.name}}, "kube-node-lease")
+        await self.client.create(
+            LEASES,
+            {"metadata": {"name": self.name}, "spec": {"holderIdentity": self.name}},
+            "kube-node-lease",
+        )
         self.task = asyncio.create_task(self.renew())
 
     async def say(self, **conditions: str) -> None:
-        entries = [{"type": kind, "status": status, "reason": "Told", "lastHeartbeatTime": micro_time()[:19] + "Z"}
-                   for kind, status in conditions.items()]  # fmt: skip
-        await self.client.patch(NODES, self.name, {"status": {"conditions": entries}}, type="strategic", subresource="status")
+        entries = [
+            {
+                "type": kind,
+                "status": status,
+                "reason": "Told",
+                "lastHeartbeatTime": micro_time()[:19] + "Z",
+            }
+            for kind, status in conditions.items()
+        ]
+        await self.client.patch(
+            NODES,
+            self.name,
+            {"status": {"conditions": entries}},
+            type="strategic",
+            subresource="status",
+        )
 
     async def renew(self) -> None:
         while True:
-            await self.client.patch(LEASES, self.name, {"spec": {"renewTime": micro_time()}}, "kube-node-lease")
+            await self.client.patch(
+                LEASES, self.name, {"spec": {"renewTime": micro_time()}}, "kube-node-lease"
+            )
             await asyncio.sleep(0.2)
 
     async def stop(self) -> None:
@@ -83,10 +103,16 @@ async def machines(client) -> AsyncIterator[list[Machine]]:
 
 async def test_taints_follow_the_conditions(client, machines):
     first, _ = machines
-    await client.patch(NODES, "first", {"spec": {"taints": [{"key": "mine", "effect": "NoSchedule"}]}})
+    await client.patch(
+        NODES, "first", {"spec": {"taints": [{"key": "mine", "effect": "NoSchedule"}]}}
+    )
 
     await first.say(MemoryPressure="True", NetworkUnavailable="True")
-    await first.has(("mine", "NoSchedule"), ("memory-pressure", "NoSchedule"), ("network-unavailable", "NoSchedule"))
+    await first.has(
+        ("mine", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("network-unavailable", "NoSchedule"),
+    )
 
     await first.say(MemoryPressure="False", NetworkUnavailable="False")
     await client.patch(NODES, "first", {"spec": {"unschedulable": True}})
@@ -100,9 +126,22 @@ async def test_taints_follow_the_conditions(client, machines):
 async def test_a_node_that_falls_silent_is_unknown_and_comes_back(client, namespace, machines):
     first, _ = machines
     await first.say(MemoryPressure="False")
-    await client.create(core.POD.untyped, pod("short", nodeName="first", tolerations=[
-        {"key": f"{PREFIX}unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1},
-    ]), namespace)  # fmt: skip
+    await client.create(
+        core.POD.untyped,
+        pod(
+            "short",
+            nodeName="first",
+            tolerations=[
+                {
+                    "key": f"{PREFIX}unreachable",
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": 1,
+                },
+            ],
+        ),
+        namespace,
+    )
     await client.create(core.POD.untyped, pod("long", nodeName="first"), namespace)
     await report(client, namespace, "long")
 
@@ -111,7 +150,10 @@ async def test_a_node_that_falls_silent_is_unknown_and_comes_back(client, namesp
     await first.has(("unreachable", "NoSchedule"), ("unreachable", "NoExecute"))
     conditions = {c["type"]: c for c in (await first.get())["status"]["conditions"]}
     assert conditions["Ready"]["status"] == conditions["MemoryPressure"]["status"] == "Unknown"
-    assert (conditions["Ready"]["reason"], conditions["Ready"]["message"]) == ("NodeStatusUnknown", "Kubelet stopped posting node status.")
+    assert (conditions["Ready"]["reason"], conditions["Ready"]["message"]) == (
+        "NodeStatusUnknown",
+        "Kubelet stopped posting node status.",
+    )
     assert conditions["DiskPressure"]["reason"] == "NodeStatusNeverUpdated"
 
     async def going() -> dict[str, Any] | None:
@@ -126,7 +168,9 @@ async def test_a_node_that_falls_silent_is_unknown_and_comes_back(client, namesp
 
     async def told() -> bool:
         found = await client.get(core.POD.untyped, "long", namespace)
-        return any(c["type"] == "Ready" and c["status"] == "False" for c in found["status"]["conditions"])
+        return any(
+            c["type"] == "Ready" and c["status"] == "False" for c in found["status"]["conditions"]
+        )
 
     await eventually(told)
 
@@ -149,16 +193,28 @@ async def test_when_all_nodes_are_lost_nobody_is_evicted(client, machines):
 
 
 async def test_a_taint_of_an_administrator_evicts_at_once(client, namespace, machines):
-    await client.create(core.POD.untyped, pod("stays", nodeName="second", tolerations=[{"key": "flood", "operator": "Exists"}]), namespace)
+    await client.create(
+        core.POD.untyped,
+        pod("stays", nodeName="second", tolerations=[{"key": "flood", "operator": "Exists"}]),
+        namespace,
+    )
     await client.create(core.POD.untyped, pod("goes", nodeName="second"), namespace)
 
-    await client.patch(NODES, "second", {"spec": {"taints": [{"key": "flood", "effect": "NoExecute"}]}})
+    await client.patch(
+        NODES, "second", {"spec": {"taints": [{"key": "flood", "effect": "NoExecute"}]}}
+    )
 
     async def going() -> bool:
-        return "deletionTimestamp" in (await client.get(core.POD.untyped, "goes", namespace))["metadata"]
+        return (
+            "deletionTimestamp"
+            in (await client.get(core.POD.untyped, "goes", namespace))["metadata"]
+        )
 
     await eventually(going)
-    assert "deletionTimestamp" not in (await client.get(core.POD.untyped, "stays", namespace))["metadata"]
+    assert (
+        "deletionTimestamp"
+        not in (await client.get(core.POD.untyped, "stays", namespace))["metadata"]
+    )
     await client.delete(core.POD, "goes", namespace, grace=0)
     await client.delete(core.POD, "stays", namespace, grace=0)
 

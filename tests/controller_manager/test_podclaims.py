@@ -12,8 +12,14 @@ from hekla.kube.client import Client
 from tests.controller_manager.live import cluster, eventually, is_gone, pod, report
 
 CLAIMS, TEMPLATES = RESOURCE_CLAIM.untyped, RESOURCE_CLAIM_TEMPLATE.untyped
-DEVICES = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}]}}
-ALLOCATION = {"devices": {"results": [{"request": "gpu", "driver": "gpu.example.com", "pool": "p", "device": "d"}]}}
+DEVICES = {
+    "devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}]}
+}
+ALLOCATION = {
+    "devices": {
+        "results": [{"request": "gpu", "driver": "gpu.example.com", "pool": "p", "device": "d"}]
+    }
+}
 
 
 @pytest.fixture(scope="module")
@@ -24,20 +30,35 @@ def server(tmp_path_factory):
 
 async def allocate(client: Client, namespace: str, claim: str, *pods: dict[str, Any]) -> None:
     """What the scheduler writes."""
-    await client.patch(CLAIMS, claim, {"metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"]}}, namespace)
-    reserved = [{"resource": "pods", "name": p["metadata"]["name"], "uid": p["metadata"]["uid"]} for p in pods]
+    await client.patch(
+        CLAIMS,
+        claim,
+        {"metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"]}},
+        namespace,
+    )
+    reserved = [
+        {"resource": "pods", "name": p["metadata"]["name"], "uid": p["metadata"]["uid"]}
+        for p in pods
+    ]
     body = {"status": {"allocation": ALLOCATION, "reservedFor": reserved}}
     await client.patch(CLAIMS, claim, body, namespace, subresource="status")
 
 
 async def test_a_template_becomes_a_claim_of_the_pod_and_ends_with_it(client, namespace):
     wanted = [{"name": "gpus", "resourceClaimTemplateName": "one-gpu"}]
-    made = await client.create(core.POD.untyped, pod("trainer", resourceClaims=wanted, nodeName="somewhere"), namespace)
-    template = {"metadata": {"name": "one-gpu"}, "spec": {"metadata": {"labels": {"of": "gpu"}}, "spec": DEVICES}}
+    made = await client.create(
+        core.POD.untyped, pod("trainer", resourceClaims=wanted, nodeName="somewhere"), namespace
+    )
+    template = {
+        "metadata": {"name": "one-gpu"},
+        "spec": {"metadata": {"labels": {"of": "gpu"}}, "spec": DEVICES},
+    }
     await client.create(TEMPLATES, template, namespace)  # later than the pod
 
     async def named() -> Any:
-        statuses = (await client.get(core.POD.untyped, "trainer", namespace))["status"].get("resourceClaimStatuses")
+        statuses = (await client.get(core.POD.untyped, "trainer", namespace))["status"].get(
+            "resourceClaimStatuses"
+        )
         return statuses and statuses[0].get("resourceClaimName")
 
     name = await eventually(named)
@@ -57,19 +78,32 @@ async def test_a_template_becomes_a_claim_of_the_pod_and_ends_with_it(client, na
 async def test_a_taint_on_a_device_ends_the_pods_that_do_not_bear_it(client, namespace):
     driver = f"{namespace}.example.com"
     made: dict[str, Any] = {
-        "metadata": {"name": namespace}, "spec": {
-            "driver": driver, "nodeName": "somewhere", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+        "metadata": {"name": namespace},
+        "spec": {
+            "driver": driver,
+            "nodeName": "somewhere",
+            "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
             "devices": [{"name": "d"}],
         },
-    }  # fmt: skip
+    }
     made = await client.create(RESOURCE_SLICE.untyped, made)
     ever = {"operator": "Exists"}
-    for name, tolerations in (("weak", None), ("tough", [ever]), ("patient", [{**ever, "tolerationSeconds": 1}])):
+    for name, tolerations in (
+        ("weak", None),
+        ("tough", [ever]),
+        ("patient", [{**ever, "tolerationSeconds": 1}]),
+    ):
         user = await client.create(core.POD.untyped, pod(name, nodeName="somewhere"), namespace)
         await client.create(CLAIMS, {"metadata": {"name": name}, "spec": DEVICES}, namespace)
-        result = {**ALLOCATION["devices"]["results"][0], "driver": driver, "tolerations": tolerations}
+        result = {
+            **ALLOCATION["devices"]["results"][0],
+            "driver": driver,
+            "tolerations": tolerations,
+        }
         reserved = [{"resource": "pods", "name": name, "uid": user["metadata"]["uid"]}]
-        body = {"status": {"allocation": {"devices": {"results": [result]}}, "reservedFor": reserved}}
+        body = {
+            "status": {"allocation": {"devices": {"results": [result]}}, "reservedFor": reserved}
+        }
         await client.patch(CLAIMS, name, body, namespace, subresource="status")
         await report(client, namespace, name, phase="Running", ready=True)
     made["spec"]["devices"][0]["taints"] = [{"key": "hot", "effect": "NoExecute"}]
@@ -77,7 +111,9 @@ async def test_a_taint_on_a_device_ends_the_pods_that_do_not_bear_it(client, nam
 
     async def leaving() -> set[str]:
         pods = (await client.list(core.POD.untyped, namespace)).items
-        return {"weak", "tough", "patient"} - {one["metadata"]["name"] for one in pods if not one["metadata"].get("deletionTimestamp")}
+        return {"weak", "tough", "patient"} - {
+            one["metadata"]["name"] for one in pods if not one["metadata"].get("deletionTimestamp")
+        }
 
     async def both() -> bool:
         return await leaving() == {"weak", "patient"}
@@ -88,12 +124,19 @@ async def test_a_taint_on_a_device_ends_the_pods_that_do_not_bear_it(client, nam
 async def test_a_shared_claim_is_freed_by_the_last_of_its_pods(client, namespace):
     await client.create(CLAIMS, {"metadata": {"name": "shared"}, "spec": DEVICES}, namespace)
     uses = [{"name": "gpus", "resourceClaimName": "shared"}]
-    pods = [await client.create(core.POD.untyped, pod(name, resourceClaims=uses, nodeName="n"), namespace) for name in ("a", "b")]
+    pods = [
+        await client.create(
+            core.POD.untyped, pod(name, resourceClaims=uses, nodeName="n"), namespace
+        )
+        for name in ("a", "b")
+    ]
     await allocate(client, namespace, "shared", *pods)
 
     async def reserved(*names: str) -> bool:
         status = (await client.get(CLAIMS, "shared", namespace)).get("status", {})
-        return [one["name"] for one in status.get("reservedFor", [])] == list(names) and ("allocation" in status) == bool(names)
+        return [one["name"] for one in status.get("reservedFor", [])] == list(names) and (
+            "allocation" in status
+        ) == bool(names)
 
     await client.delete(core.POD, "a", namespace, grace=0)
     await eventually(lambda: reserved("b"))

@@ -1,4 +1,5 @@
-"""A rolling update never leaves its limits and always ends, whatever the sizes and however pods become available."""
+"""A rolling update never leaves its limits and always ends, whatever the sizes and however pods
+become available."""
 
 from __future__ import annotations
 
@@ -8,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hekla.local.controller_manager.workloads.rollout import Limits, Size, limits, new_size, old_sizes, same_template, share, template_hash
+from hekla.local.controller_manager.workloads.rollout import (
+    Limits,
+    Size,
+    limits,
+    new_size,
+    old_sizes,
+    same_template,
+    share,
+    template_hash,
+)
 
 
 def test_percentages_round_up_for_surge_and_down_for_unavailable():
@@ -22,7 +32,10 @@ def test_both_nothing_would_never_end_so_one_may_be_unavailable():
     assert limits(spec) == Limits(0, 1)
 
 
-@pytest.mark.parametrize(("value", "up", "expected"), [("25%", True, 3), ("25%", False, 2), (4, True, 4), ("100%", False, 10)])
+@pytest.mark.parametrize(
+    ("value", "up", "expected"),
+    [("25%", True, 3), ("25%", False, 2), (4, True, 4), ("100%", False, 10)],
+)
 def test_share(value, up, expected):
     assert share(value, 10, up=up) == expected
 
@@ -44,9 +57,14 @@ def test_a_rollout_stays_within_its_limits_and_ends(wanted, old, surge, unavaila
         new = Size(new_size(wanted, new, sets, limit), new.available)
         total = new.replicas + sum(size.replicas for size in sets)
         assert total <= max(wanted + limit.surge, started_with, wanted)
-        sets = [Size(keep, min(keep, size.available)) for keep, size in zip(old_sizes(wanted, new, sets, limit), sets)]
+        sets = [
+            Size(keep, min(keep, size.available))
+            for keep, size in zip(old_sizes(wanted, new, sets, limit), sets)
+        ]
         if started_with >= wanted:
-            assert new.available + sum(size.available for size in sets) >= wanted - limit.unavailable
+            assert (
+                new.available + sum(size.available for size in sets) >= wanted - limit.unavailable
+            )
         new = Size(new.replicas, luck.randint(new.available, new.replicas))
         if new == Size(wanted, wanted) and not any(size.replicas for size in sets):
             return
@@ -55,7 +73,10 @@ def test_a_rollout_stays_within_its_limits_and_ends(wanted, old, surge, unavaila
 
 def test_the_hash_label_makes_no_other_template():
     template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}}
-    labelled = {"metadata": {"labels": {"app": "web", "pod-template-hash": "x"}, "creationTimestamp": None}, "spec": {"containers": []}}
+    labelled = {
+        "metadata": {"labels": {"app": "web", "pod-template-hash": "x"}, "creationTimestamp": None},
+        "spec": {"containers": []},
+    }
 
     assert same_template(template, labelled)
     assert not same_template(template, {**template, "spec": {"containers": [{"name": "other"}]}})

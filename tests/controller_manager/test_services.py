@@ -1,4 +1,5 @@
-"""Endpoints and slices of services on a real API server: what removes them, what brings them back, what mirrors them."""
+"""Endpoints and slices of services on a real API server: what removes them, what brings them back,
+what mirrors them."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ async def slices(client: Client, namespace: str, name: str = "web") -> list[dict
 async def addresses(client: Client, namespace: str, wanted: list[str]) -> list[dict[str, Any]]:
     async def look() -> Any:
         found = await slices(client, namespace)
-        there = sorted(endpoint["addresses"][0] for piece in found for endpoint in piece.get("endpoints") or ())
+        there = sorted(
+            endpoint["addresses"][0] for piece in found for endpoint in piece.get("endpoints") or ()
+        )
         return found if there == wanted and found else None
 
     found: list[dict[str, Any]] = await eventually(look)
@@ -35,7 +38,10 @@ async def addresses(client: Client, namespace: str, wanted: list[str]) -> list[d
 
 
 async def make_service(client: Client, namespace: str, **spec: Any) -> None:
-    body = {"metadata": {"name": "web"}, "spec": {"ports": [{"name": "http", "port": 80, "targetPort": 8080}], **spec}}
+    body = {
+        "metadata": {"name": "web"},
+        "spec": {"ports": [{"name": "http", "port": 80, "targetPort": 8080}], **spec},
+    }
     await client.create(core.SERVICE.untyped, body, namespace)
 
 
@@ -67,7 +73,10 @@ async def test_a_service_without_pods_has_an_empty_slice(client, namespace):
 
     (piece,) = await addresses(client, namespace, [])
 
-    assert piece["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"] == "endpointslice-controller.k8s.io"
+    assert (
+        piece["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"]
+        == "endpointslice-controller.k8s.io"
+    )
 
 
 async def test_endpoints_of_a_user_have_a_mirror(client, namespace):
@@ -75,10 +84,15 @@ async def test_endpoints_of_a_user_have_a_mirror(client, namespace):
     subset = {"addresses": [{"ip": "10.4.0.1"}], "ports": [{"name": "http", "port": 9000}]}
     await client.create(ENDPOINTS, {"metadata": {"name": "web"}, "subsets": [subset]}, namespace)
     (piece,) = await addresses(client, namespace, ["10.4.0.1"])
-    assert piece["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"] == "endpointslicemirroring-controller.k8s.io"
+    assert (
+        piece["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"]
+        == "endpointslicemirroring-controller.k8s.io"
+    )
     assert piece["ports"] == [{"name": "http", "port": 9000, "protocol": "TCP"}]
 
-    await client.patch(ENDPOINTS, "web", {"subsets": [{**subset, "addresses": [{"ip": "10.4.0.2"}]}]}, namespace)
+    await client.patch(
+        ENDPOINTS, "web", {"subsets": [{**subset, "addresses": [{"ip": "10.4.0.2"}]}]}, namespace
+    )
     await addresses(client, namespace, ["10.4.0.2"])
 
     await client.delete(ENDPOINTS, "web", namespace)

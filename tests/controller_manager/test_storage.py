@@ -27,21 +27,39 @@ def server(tmp_path_factory):
         yield started
 
 
-def claim(name: str, *, storage: str = "1Gi", modes: tuple[str, ...] = ("ReadWriteOnce",), **spec: Any) -> dict[str, Any]:
+def claim(
+    name: str, *, storage: str = "1Gi", modes: tuple[str, ...] = ("ReadWriteOnce",), **spec: Any
+) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": name},
-        "spec": {"accessModes": list(modes), "resources": {"requests": {"storage": storage}}, **spec},
+        "spec": {
+            "accessModes": list(modes),
+            "resources": {"requests": {"storage": storage}},
+            **spec,
+        },
     }
 
 
-def volume(name: str, *, storage: str = "1Gi", modes: tuple[str, ...] = ("ReadWriteOnce",), labels=None, **spec: Any) -> dict[str, Any]:
+def volume(
+    name: str,
+    *,
+    storage: str = "1Gi",
+    modes: tuple[str, ...] = ("ReadWriteOnce",),
+    labels=None,
+    **spec: Any,
+) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
         "metadata": {"name": name, "labels": labels or {}},
-        "spec": {"accessModes": list(modes), "capacity": {"storage": storage}, "hostPath": {"path": "/nowhere"}, **spec},
+        "spec": {
+            "accessModes": list(modes),
+            "capacity": {"storage": storage},
+            "hostPath": {"path": "/nowhere"},
+            **spec,
+        },
     }
 
 
@@ -71,7 +89,11 @@ async def test_a_claim_takes_the_smallest_volume_that_suits(client, namespace):
     assert found["spec"]["volumeName"] == "medium"
     assert found["status"]["capacity"] == {"storage": "3Gi"}
     notes = found["metadata"]["annotations"]
-    assert notes["pv.kubernetes.io/bind-completed"] == notes["pv.kubernetes.io/bound-by-controller"] == "yes"
+    assert (
+        notes["pv.kubernetes.io/bind-completed"]
+        == notes["pv.kubernetes.io/bound-by-controller"]
+        == "yes"
+    )
     taken = await client.get(VOLUMES, "medium")
     assert taken["status"]["phase"] == "Bound"
     assert taken["spec"]["claimRef"]["uid"] == found["metadata"]["uid"]
@@ -86,7 +108,13 @@ async def test_a_late_look_at_a_volume_takes_nothing_back(client, namespace):
     await client.create(CLAIMS, claim("data", storageClassName="late"), namespace)
     await bound(client, namespace, "data")
     recorder = Recorder(client, "late")
-    late = VolumeController(client, Cache(client, VOLUMES), Cache(client, CLAIMS), Cache(client, STORAGE_CLASS.untyped), recorder)
+    late = VolumeController(
+        client,
+        Cache(client, VOLUMES),
+        Cache(client, CLAIMS),
+        Cache(client, STORAGE_CLASS.untyped),
+        recorder,
+    )
 
     with pytest.raises(Conflict):
         await late.show_volume({**seen, "status": {"phase": "Pending"}}, "Available")
@@ -96,22 +124,38 @@ async def test_a_late_look_at_a_volume_takes_nothing_back(client, namespace):
 
 
 async def test_selector_mode_and_access_are_looked_at(client, namespace):
-    await client.create(VOLUMES, volume("block", storageClassName="picky", labels={"disk": "fast"}, volumeMode="Block"))
+    await client.create(
+        VOLUMES,
+        volume("block", storageClassName="picky", labels={"disk": "fast"}, volumeMode="Block"),
+    )
     await client.create(VOLUMES, volume("slow", storageClassName="picky", labels={"disk": "slow"}))
     await client.create(VOLUMES, volume("once", storageClassName="picky", labels={"disk": "fast"}))
     await client.create(
         VOLUMES,
-        volume("many", storageClassName="picky", labels={"disk": "fast"}, modes=("ReadWriteMany", "ReadWriteOnce"), storage="9Gi"),
+        volume(
+            "many",
+            storageClassName="picky",
+            labels={"disk": "fast"},
+            modes=("ReadWriteMany", "ReadWriteOnce"),
+            storage="9Gi",
+        ),
     )
 
     selector = {"matchLabels": {"disk": "fast"}}
-    await client.create(CLAIMS, claim("data", storageClassName="picky", modes=("ReadWriteMany",), selector=selector), namespace)
+    await client.create(
+        CLAIMS,
+        claim("data", storageClassName="picky", modes=("ReadWriteMany",), selector=selector),
+        namespace,
+    )
 
     assert (await bound(client, namespace, "data"))["spec"]["volumeName"] == "many"
 
 
 async def test_a_reserved_volume_waits_for_its_claim(client, namespace):
-    await client.create(VOLUMES, volume("mine", storageClassName="held", claimRef={"namespace": namespace, "name": "late"}))
+    await client.create(
+        VOLUMES,
+        volume("mine", storageClassName="held", claimRef={"namespace": namespace, "name": "late"}),
+    )
     await client.create(CLAIMS, claim("early", storageClassName="held"), namespace)
     await client.create(CLAIMS, claim("late", storageClassName="held"), namespace)
 
@@ -163,7 +207,9 @@ async def test_a_claim_in_use_is_deleted_only_after_its_pod(client, namespace):
     await client.create(CLAIMS, claim("data", storageClassName="use"), namespace)
     await bound(client, namespace, "data")
     source = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
-    await client.create(core.POD.untyped, pod("user", nodeName="somewhere", volumes=source), namespace)
+    await client.create(
+        core.POD.untyped, pod("user", nodeName="somewhere", volumes=source), namespace
+    )
 
     await client.delete(CLAIMS, "data", namespace)
     await client.delete(VOLUMES, "used")
@@ -181,24 +227,46 @@ async def test_the_default_class_waits_for_a_node_then_makes_a_directory(client,
 
     async def told() -> bool:
         found = await client.get(CLAIMS, "data", namespace)
-        return bool(found["spec"].get("storageClassName") == "standard" and found["status"]["phase"] == "Pending")
+        return bool(
+            found["spec"].get("storageClassName") == "standard"
+            and found["status"]["phase"] == "Pending"
+        )
 
     await eventually(told)
-    await client.patch(CLAIMS, "data", {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "node-a"}}}, namespace)
+    await client.patch(
+        CLAIMS,
+        "data",
+        {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "node-a"}}},
+        namespace,
+    )
 
     found = await bound(client, namespace, "data")
-    assert found["metadata"]["annotations"]["volume.kubernetes.io/storage-provisioner"] == "rancher.io/local-path"
+    assert (
+        found["metadata"]["annotations"]["volume.kubernetes.io/storage-provisioner"]
+        == "rancher.io/local-path"
+    )
     there = await client.get(VOLUMES, found["spec"]["volumeName"])
     directory = Path(there["spec"]["hostPath"]["path"])
     assert directory.is_dir() and directory.parent == server.directory / "volumes"
     terms = there["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
-    assert terms == [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-a"]}]}]
+    assert terms == [
+        {
+            "matchExpressions": [
+                {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-a"]}
+            ]
+        }
+    ]
     (directory / "answer").write_text("42")
 
-    await client.patch(CLAIMS, "data", {"spec": {"resources": {"requests": {"storage": "3Gi"}}}}, namespace)
+    await client.patch(
+        CLAIMS, "data", {"spec": {"resources": {"requests": {"storage": "3Gi"}}}}, namespace
+    )
 
     async def grown() -> bool:
-        return bool((await client.get(CLAIMS, "data", namespace))["status"]["capacity"] == {"storage": "3Gi"})
+        return bool(
+            (await client.get(CLAIMS, "data", namespace))["status"]["capacity"]
+            == {"storage": "3Gi"}
+        )
 
     await eventually(grown)
     await client.delete(CLAIMS, "data", namespace)
@@ -206,7 +274,9 @@ async def test_the_default_class_waits_for_a_node_then_makes_a_directory(client,
     assert not directory.exists()
 
 
-async def test_a_volume_that_claims_to_be_made_here_removes_nothing_elsewhere(client, namespace, tmp_path):
+async def test_a_volume_that_claims_to_be_made_here_removes_nothing_elsewhere(
+    client, namespace, tmp_path
+):
     treasure = tmp_path / "pvc-treasure_x"
     treasure.mkdir()
     body = volume(
@@ -214,7 +284,11 @@ async def test_a_volume_that_claims_to_be_made_here_removes_nothing_elsewhere(cl
         storageClassName="x",
         persistentVolumeReclaimPolicy="Delete",
         hostPath={"path": str(treasure)},
-        claimRef={"namespace": namespace, "name": "never", "uid": "00000000-0000-0000-0000-000000000001"},
+        claimRef={
+            "namespace": namespace,
+            "name": "never",
+            "uid": "00000000-0000-0000-0000-000000000001",
+        },
     )
     body["metadata"]["annotations"] = {"pv.kubernetes.io/provisioned-by": "rancher.io/local-path"}
 
@@ -225,7 +299,10 @@ async def test_a_volume_that_claims_to_be_made_here_removes_nothing_elsewhere(cl
 
 
 async def test_an_ephemeral_volume_has_a_claim_that_goes_with_its_pod(client, namespace):
-    template = {"metadata": {"labels": {"of": "scratch"}}, "spec": claim("x", storageClassName="none")["spec"]}
+    template = {
+        "metadata": {"labels": {"of": "scratch"}},
+        "spec": claim("x", storageClassName="none")["spec"],
+    }
     volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]
 
     made = await client.create(core.POD.untyped, pod("worker", volumes=volumes), namespace)

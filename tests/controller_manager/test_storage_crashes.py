@@ -23,7 +23,9 @@ async def test_every_claim_has_a_volume_of_its_own_in_the_end(tmp_path: Path) ->
             namespace = await new_namespace(client)
             for number in range(EACH):
                 await client.create(VOLUMES, volume(f"shelf-{number}", storageClassName="shelf"))
-                await client.create(CLAIMS, claim(f"static-{number}", storageClassName="shelf"), namespace)
+                await client.create(
+                    CLAIMS, claim(f"static-{number}", storageClassName="shelf"), namespace
+                )
                 made = claim(f"dynamic-{number}", storageClassName="standard")
                 made["metadata"]["annotations"] = {"volume.kubernetes.io/selected-node": "node-a"}
                 await client.create(CLAIMS, made, namespace)

@@ -1,4 +1,5 @@
-"""The controllers are killed at any point, again and again: afterwards everything is as if they had not been."""
+"""The controllers are killed at any point, again and again: afterwards everything is as if they had
+not been."""
 
 from __future__ import annotations
 
@@ -8,7 +9,15 @@ import random
 from hekla.api.kubernetes.apps import DEPLOYMENT, REPLICA_SET, STATEFUL_SET
 from hekla.api.kubernetes.batch import JOB
 from hekla.kube.errors import ApiError
-from tests.controller_manager.cluster import client, controllers, eventually, kubelet, namespace, server, workload
+from tests.controller_manager.cluster import (
+    client,
+    controllers,
+    eventually,
+    kubelet,
+    namespace,
+    server,
+    workload,
+)
 from tests.controller_manager.test_jobs import job
 
 __all__ = ["client", "controllers", "kubelet", "namespace", "server"]
@@ -36,7 +45,9 @@ async def test_what_was_begun_is_finished_once(client, namespace, kubelet, contr
     life = asyncio.create_task(live(kubelet))
     await client.create(JOB.untyped, job("count", completions=24, parallelism=3), namespace)
     await client.create(DEPLOYMENT.untyped, workload("web", replicas=4), namespace)
-    await client.create(STATEFUL_SET.untyped, workload("db", replicas=3, serviceName="db"), namespace)
+    await client.create(
+        STATEFUL_SET.untyped, workload("db", replicas=3, serviceName="db"), namespace
+    )
     for turn in range(KILLS):
         await asyncio.sleep(luck.uniform(0.3, 0.9))
         controllers.kill()
@@ -46,14 +57,22 @@ async def test_what_was_begun_is_finished_once(client, namespace, kubelet, contr
         controllers.restart()
 
     async def settled():
-        trees = [await client.get(DEPLOYMENT.untyped, "web", namespace), await client.get(STATEFUL_SET.untyped, "db", namespace)]
+        trees = [
+            await client.get(DEPLOYMENT.untyped, "web", namespace),
+            await client.get(STATEFUL_SET.untyped, "db", namespace),
+        ]
         web, db = (tree.get("status", {}) for tree in trees)
-        if any(tree["metadata"]["generation"] != tree.get("status", {}).get("observedGeneration") for tree in trees):
+        if any(
+            tree["metadata"]["generation"] != tree.get("status", {}).get("observedGeneration")
+            for tree in trees
+        ):
             return False
         count = (await client.get(JOB.untyped, "count", namespace)).get("status", {})
         return (
-            [web.get(name) for name in ("replicas", "updatedReplicas", "availableReplicas")] == [4, 4, 4]
-            and [db.get(name) for name in ("replicas", "updatedReplicas", "readyReplicas")] == [3, 3, 3]
+            [web.get(name) for name in ("replicas", "updatedReplicas", "availableReplicas")]
+            == [4, 4, 4]
+            and [db.get(name) for name in ("replicas", "updatedReplicas", "readyReplicas")]
+            == [3, 3, 3]
             and db["currentRevision"] == db["updateRevision"]
             and any(c["type"] == "Complete" for c in count.get("conditions", ()))
             and count
@@ -66,6 +85,8 @@ async def test_what_was_begun_is_finished_once(client, namespace, kubelet, contr
     last = str(KILLS - 1)
     assert sum("job-name" in pod["metadata"]["labels"] for pod in pods.values()) == 24
     others = [pod for pod in pods.values() if "job-name" not in pod["metadata"]["labels"]]
-    assert len(others) == 7 and all(pod["metadata"]["annotations"]["turn"] == last for pod in others)
+    assert len(others) == 7 and all(
+        pod["metadata"]["annotations"]["turn"] == last for pod in others
+    )
     sets = (await client.list(REPLICA_SET.untyped, namespace)).items
     assert sorted(tree["spec"]["replicas"] for tree in sets)[-2:] == [0, 4]

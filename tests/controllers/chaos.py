@@ -1,8 +1,9 @@
-"""A proxy before an API server that loses some of what passes: requests, answers, and watches in their midst.
+"""A proxy before an API server that loses some of what passes: requests, answers, and watches in
+their midst.
 
-It speaks HTTP/1.1 on a Unix socket, one request after another on each connection, and knows no more of it than where a request
-ends.  A request that is lost gets the status 500; a lost answer ends the connection after the server has done its work; a watch is
-cut after a random time.
+It speaks HTTP/1.1 on a Unix socket, one request after another on each connection, and knows no more
+of it than where a request ends.  A request that is lost gets the status 500; a lost answer ends the
+connection after the server has done its work; a watch is cut after a random time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ TROUBLE = (
     b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the proxy lost it",'
     b'"reason":"InternalError","code":500}'
 )
-REFUSAL = b"HTTP/1.1 500 Internal Server Error\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(TROUBLE) + TROUBLE
+REFUSAL = (
+    b"HTTP/1.1 500 Internal Server Error\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    % len(TROUBLE)
+    + TROUBLE
+)
 
 
 class Proxy:
@@ -50,7 +55,11 @@ class Proxy:
                 each.close()
 
     async def _one(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ahead: asyncio.StreamReader, back: asyncio.StreamWriter
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        ahead: asyncio.StreamReader,
+        back: asyncio.StreamWriter,
     ) -> bool:
         """Pass one request and its answer; False when the connection is over."""
         request = await _message(reader)
@@ -73,7 +82,13 @@ class Proxy:
         await writer.drain()
         return True
 
-    async def _watch(self, request: bytes, writer: asyncio.StreamWriter, ahead: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+    async def _watch(
+        self,
+        request: bytes,
+        writer: asyncio.StreamWriter,
+        ahead: asyncio.StreamReader,
+        back: asyncio.StreamWriter,
+    ) -> None:
         self.counts["watches"] += 1
         back.write(request)
         with contextlib.suppress(TimeoutError):
@@ -89,7 +104,9 @@ async def _message(reader: asyncio.StreamReader) -> bytes:
     lowered = head.lower()
     at = lowered.find(b"\r\ncontent-length:")
     if at >= 0:
-        return head + await reader.readexactly(int(lowered[at + 17 : lowered.index(b"\r\n", at + 2)]))
+        return head + await reader.readexactly(
+            int(lowered[at + 17 : lowered.index(b"\r\n", at + 2)])
+        )
     if b"transfer-encoding: chunked" not in lowered:
         return head
     body = [head]

@@ -1,7 +1,9 @@
-"""A small cluster for live tests: a real API server, the controllers under test, and stand-ins for the rest.
+"""A small cluster for live tests: a real API server, the controllers under test, and stand-ins for
+the rest.
 
-The stand-ins are as simple as can be: a scheduler that lets every PodGroup in (unless told to hold), and a kubelet that runs
-pods and ends them when the test says so.  Both speak to the API server like any client.
+The stand-ins are as simple as can be: a scheduler that lets every PodGroup in (unless told to
+hold), and a kubelet that runs pods and ends them when the test says so.  Both speak to the API
+server like any client.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ class Cluster:
 
     async def start(self) -> None:
         self.jobs.on_change(self._note_phase)
-        self.groups.on_change(lambda old, new: self._soon(self._schedule, new) if new is not None else None)
+        self.groups.on_change(
+            lambda old, new: self._soon(self._schedule, new) if new is not None else None
+        )
         self.pods.on_change(self._kubelet)
         for cache in (self.jobs, self.groups, self.pods, self.queues):
             await cache.start()
@@ -72,7 +76,9 @@ class Cluster:
     # stand-ins
 
     def _soon(self, work: Callable[..., Awaitable[Any]], *about: Any, **more: Any) -> None:
-        async def guarded() -> None:  # makes its coroutine itself, since it may be cancelled before it begins
+        async def guarded() -> (
+            None
+        ):  # makes its coroutine itself, since it may be cancelled before it begins
             with contextlib.suppress(ApiError):
                 await work(*about, **more)
 
@@ -87,10 +93,16 @@ class Cluster:
                 seen.append(new.status.state.phase)
 
     async def _schedule(self, group: scheduling.PodGroup) -> None:
-        if self.hold or group.status.phase not in ("", "Pending") or group.metadata.deletion_timestamp:
+        if (
+            self.hold
+            or group.status.phase not in ("", "Pending")
+            or group.metadata.deletion_timestamp
+        ):
             return
         patch = {"status": {"phase": "Inqueue"}}
-        await self.client.patch(scheduling.POD_GROUP.untyped, group.metadata.name, patch, group.metadata.namespace)
+        await self.client.patch(
+            scheduling.POD_GROUP.untyped, group.metadata.name, patch, group.metadata.namespace
+        )
 
     async def release(self) -> None:
         """Let the PodGroups in that were held."""
@@ -135,7 +147,12 @@ class Cluster:
         """What a kubelet would report of a pod; with `uid` only if it is still that pod."""
         state: Tree = {"running": {}}
         if phase in ("Succeeded", "Failed"):
-            state = {"terminated": {"exitCode": exit_code, "reason": "Completed" if phase == "Succeeded" else "Error"}}
+            state = {
+                "terminated": {
+                    "exitCode": exit_code,
+                    "reason": "Completed" if phase == "Succeeded" else "Error",
+                }
+            }
         status = {
             "phase": phase,
             "containerStatuses": [
@@ -165,8 +182,13 @@ class Cluster:
     async def job(self, name: str, *tasks: Tree, **spec: Any) -> batch.Job:
         """Create a job as admission would leave it."""
         spec.setdefault("maxRetry", 3)
-        spec.setdefault("minAvailable", sum(task.get("minAvailable", task["replicas"]) for task in tasks))
-        body = {"metadata": {"name": name}, "spec": {"schedulerName": "volcano", "queue": "default", "tasks": list(tasks), **spec}}
+        spec.setdefault(
+            "minAvailable", sum(task.get("minAvailable", task["replicas"]) for task in tasks)
+        )
+        body = {
+            "metadata": {"name": name},
+            "spec": {"schedulerName": "volcano", "queue": "default", "tasks": list(tasks), **spec},
+        }
         return await self.client.create(batch.JOB, body, "default")
 
     async def command(self, action: str, target: batch.Job | scheduling.Queue) -> None:
@@ -183,14 +205,21 @@ class Cluster:
         await self.client.create(bus.COMMAND.untyped, body, "default")
 
     async def queue(self, name: str, **spec: Any) -> scheduling.Queue:
-        return await self.client.create(scheduling.QUEUE, {"metadata": {"name": name}, "spec": {"weight": 1, **spec}})
+        return await self.client.create(
+            scheduling.QUEUE, {"metadata": {"name": name}, "spec": {"weight": 1, **spec}}
+        )
 
     # what a user sees
 
     async def until(
-        self, what: Callable[[], T | None], about: Callable[[], str] = str, patience: float = PATIENCE, every: float = 0.01
+        self,
+        what: Callable[[], T | None],
+        about: Callable[[], str] = str,
+        patience: float = PATIENCE,
+        every: float = 0.01,
     ) -> T:
-        """Wait until something is so; gives it.  What takes long to look at is looked at less often."""
+        """Wait until something is so; gives it.  What takes long to look at is looked at less
+        often."""
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
             found = what()
@@ -206,7 +235,9 @@ class Cluster:
             job = self.jobs.get(f"default/{name}")
             return job if job is not None and job.status.state.phase == phase else None
 
-        return await self.until(there, lambda: f"{name} {phase}; it went through {self.phases.get(name)}")
+        return await self.until(
+            there, lambda: f"{name} {phase}; it went through {self.phases.get(name)}"
+        )
 
     async def went(self, name: str, *phases: str) -> None:
         """Wait until a job has gone through these phases, in this order (others may lie between)."""
@@ -222,11 +253,15 @@ class Cluster:
         return sorted(
             pod["metadata"]["name"]
             for pod in self.pods
-            if not pod["metadata"].get("deletionTimestamp") and (not job or pod["metadata"].get("labels", {}).get(names.JOB_NAME) == job)
+            if not pod["metadata"].get("deletionTimestamp")
+            and (not job or pod["metadata"].get("labels", {}).get(names.JOB_NAME) == job)
         )
 
     async def pods_are(self, *wanted: str, job: str = "") -> None:
-        await self.until(lambda: self.names(job) == sorted(wanted), lambda: f"pods {wanted}; there are {self.names(job)}")
+        await self.until(
+            lambda: self.names(job) == sorted(wanted),
+            lambda: f"pods {wanted}; there are {self.names(job)}",
+        )
 
     async def exists(self, kind: Kind[Any], name: str, namespace: str | None = "default") -> bool:
         try:
@@ -243,12 +278,25 @@ class Cluster:
 
     async def events(self, name: str, reason: str) -> list[Tree]:
         listing = await self.client.list(core.EVENT.untyped, "default")
-        return [e for e in listing.items if e["involvedObject"]["name"] == name and e["reason"] == reason]
+        return [
+            e
+            for e in listing.items
+            if e["involvedObject"]["name"] == name and e["reason"] == reason
+        ]
 
 
 def a_task(name: str, replicas: int = 1, **more: Any) -> Tree:
-    template = {"spec": {"containers": [{"name": "main", "image": "busybox"}], "restartPolicy": "Never"}}
-    return {"name": name, "replicas": replicas, "minAvailable": replicas, "maxRetry": 3, "template": template, **more}
+    template = {
+        "spec": {"containers": [{"name": "main", "image": "busybox"}], "restartPolicy": "Never"}
+    }
+    return {
+        "name": name,
+        "replicas": replicas,
+        "minAvailable": replicas,
+        "maxRetry": 3,
+        "template": template,
+        **more,
+    }
 
 
 def on(event: str, action: str, **more: Any) -> Tree:
@@ -258,7 +306,8 @@ def on(event: str, action: str, **more: Any) -> Tree:
 async def install(client: Client) -> None:
     """The kinds and queues that a cluster of Hekla starts with; returns when all kinds are served.
 
-    A server needs its time for a kind.  A cache that meets one too early looks for it ever less often, which no story waits for.
+    A server needs its time for a kind.  A cache that meets one too early looks for it ever less
+    often, which no story waits for.
     """
     definitions = crds.all()
     for definition in definitions:
@@ -273,7 +322,9 @@ async def install(client: Client) -> None:
             await asyncio.sleep(0.1)
     for name in (names.ROOT_QUEUE, names.DEFAULT_QUEUE):
         with contextlib.suppress(AlreadyExists):
-            await client.create(scheduling.QUEUE.untyped, {"metadata": {"name": name}, "spec": {"weight": 1}})
+            await client.create(
+                scheduling.QUEUE.untyped, {"metadata": {"name": name}, "spec": {"weight": 1}}
+            )
 
 
 async def _served(client: Client, path: str) -> bool:
@@ -285,8 +336,11 @@ async def _served(client: Client, path: str) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def controllers(server: ApiServerProcess, *flags: str, speak: type[Client] = Client) -> AsyncIterator[Client]:
-    """The controllers, run in this process until the end of the `with`; `speak` is the client that they use."""
+async def controllers(
+    server: ApiServerProcess, *flags: str, speak: type[Client] = Client
+) -> AsyncIterator[Client]:
+    """The controllers, run in this process until the end of the `with`; `speak` is the client that
+    they use."""
     own = await asyncio.to_thread(server.controllers_kubeconfig)
     async with speak(load(str(own)), pool=POOL) as client:
         recorder = Recorder(client, "vc-controller-manager")
@@ -300,7 +354,9 @@ async def controllers(server: ApiServerProcess, *flags: str, speak: type[Client]
 
 
 @contextlib.asynccontextmanager
-async def running(server: ApiServerProcess, *flags: str, speak: type[Client] = Client) -> AsyncIterator[Cluster]:
+async def running(
+    server: ApiServerProcess, *flags: str, speak: type[Client] = Client
+) -> AsyncIterator[Cluster]:
     """A cluster over a server: kinds and queues installed, controllers and stand-ins running."""
     async with Client(load(str(server.internal_kubeconfig)), pool=32) as client:
         await install(client)

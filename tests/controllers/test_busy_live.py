@@ -78,22 +78,29 @@ async def test_a_job_is_written_once_a_phase(scene: Scene) -> None:
     assert [condition.status for condition in job.status.conditions] == ["Pending", "Running"]
 
 
-async def test_a_phase_that_waits_to_be_written_comes_before_what_follows_from_it(scene: Scene) -> None:
+async def test_a_phase_that_waits_to_be_written_comes_before_what_follows_from_it(
+    scene: Scene,
+) -> None:
     await scene.cluster.job("short", a_task("a"), policies=[on("PodFailed", "AbortJob")])
-    await scene.cluster.until(lambda: scene.held_back("short") == "Running", lambda: scene.held_back("short"))
+    await scene.cluster.until(
+        lambda: scene.held_back("short") == "Running", lambda: scene.held_back("short")
+    )
     await scene.cluster.fail("short-a-0", code=3)
     await scene.cluster.phase("short", "Aborted")
     assert scene.cluster.phases["short"] == ["", "Pending", "Running", "Aborting", "Aborted"]
 
 
 async def test_a_group_that_is_gone_already_is_not_waited_for(scene: Scene) -> None:
-    """Its end has been seen, and nobody will show it again: the next job of that name would stand still until the deadline."""
+    """Its end has been seen, and nobody will show it again: the next job of that name would stand
+    still until the deadline."""
     gone = scheduling.PodGroup(metadata=ObjectMeta(name="gone", namespace="default", uid="1-2-3"))
     await scene.controller._delete_group("default/again", gone)
     assert scene.controller.expectations.satisfied("default/again")
 
 
-async def test_jobs_write_a_few_at_a_time_and_each_has_its_turn(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_jobs_write_a_few_at_a_time_and_each_has_its_turn(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(controller, "LONGEST_INTERVAL", 0.05)
     scene.controller._lane.width = 1
     writing: set[str] = set()
@@ -121,7 +128,9 @@ async def test_jobs_write_a_few_at_a_time_and_each_has_its_turn(scene: Scene, mo
 async def test_a_turn_ends_with_its_job(scene: Scene) -> None:
     scene.cluster.running = False
     await scene.cluster.job("gone", a_task("a"))
-    await scene.cluster.until(lambda: scene.held_back("gone") == "Pending", lambda: scene.held_back("gone"))
+    await scene.cluster.until(
+        lambda: scene.held_back("gone") == "Pending", lambda: scene.held_back("gone")
+    )
     turn = scene.controller._memory["default/gone"].turn = asyncio.Event()
     await scene.cluster.client.delete(batch.JOB, "gone", "default", propagation="Background")
     async with asyncio.timeout(60):
@@ -131,7 +140,9 @@ async def test_a_turn_ends_with_its_job(scene: Scene) -> None:
 async def test_a_command_does_not_wait(scene: Scene) -> None:
     scene.cluster.running = False
     job = await scene.cluster.job("suspended", a_task("a"))
-    await scene.cluster.until(lambda: scene.held_back("suspended") == "Pending", lambda: scene.held_back("suspended"))
+    await scene.cluster.until(
+        lambda: scene.held_back("suspended") == "Pending", lambda: scene.held_back("suspended")
+    )
     await scene.cluster.command("AbortJob", job)
     await scene.cluster.phase("suspended", "Aborted")
     assert scene.cluster.phases["suspended"] == ["", "Pending", "Aborting", "Aborted"]

@@ -22,8 +22,11 @@ from tests.controllers.cluster import Cluster, a_task, install, on
 State = dict[str, tuple[str, int, int, int, int, tuple[str, ...]]]
 
 
-async def end_state(directory: Path, jobs: int, tasks: int, share: float, watch_life: float) -> tuple[State, Proxy, Cluster]:
-    """Run the jobs through a proxy: all start, a tenth lose a pod and start again, half end; give how everything stands then."""
+async def end_state(
+    directory: Path, jobs: int, tasks: int, share: float, watch_life: float
+) -> tuple[State, Proxy, Cluster]:
+    """Run the jobs through a proxy: all start, a tenth lose a pod and start again, half end; give
+    how everything stands then."""
     short = Path(tempfile.mkdtemp(prefix="hk"))
     try:
         with ApiServerProcess.started(directory) as server:
@@ -32,13 +35,18 @@ async def end_state(directory: Path, jobs: int, tasks: int, share: float, watch_
             around = directory / "chaos.kubeconfig"
             around.write_text(text.replace(str(server.socket), str(short / "chaos.sock")))
             proxy = Proxy(server.socket, share, watch_life)
-            async with Client(load(str(server.internal_kubeconfig)), pool=48) as quiet, proxy.at(short / "chaos.sock"):
+            async with (
+                Client(load(str(server.internal_kubeconfig)), pool=48) as quiet,
+                proxy.at(short / "chaos.sock"),
+            ):
                 await install(quiet)
                 cluster = Cluster(quiet)
                 await cluster.start()
                 async with Client(load(str(around)), pool=POOL) as client:
                     recorder = Recorder(client, "vc-controller-manager")
-                    work = asyncio.ensure_future(run(controllers_of(client, recorder, parse(FLAGS, []))))
+                    work = asyncio.ensure_future(
+                        run(controllers_of(client, recorder, parse(FLAGS, [])))
+                    )
                     try:
                         state = await story(cluster, jobs, tasks)
                     finally:
@@ -54,22 +62,37 @@ async def end_state(directory: Path, jobs: int, tasks: int, share: float, watch_
 async def story(cluster: Cluster, jobs: int, tasks: int) -> State:
     names = [f"j{number}" for number in range(jobs)]
     policies = [on("PodFailed", "RestartJob")]
-    await asyncio.gather(*(cluster.job(name, a_task("a", tasks), policies=policies, plugins={"svc": []} if at % 7 == 0 else {})
-                           for at, name in enumerate(names)))  # fmt: skip
+    await asyncio.gather(
+        *(
+            cluster.job(
+                name,
+                a_task("a", tasks),
+                policies=policies,
+                plugins={"svc": []} if at % 7 == 0 else {},
+            )
+            for at, name in enumerate(names)
+        )
+    )
 
     def standing() -> State:
         pods: dict[str, list[str]] = {}
         for pod in cluster.pods:
             if not pod["metadata"].get("deletionTimestamp"):
                 owner = pod["metadata"]["labels"]["volcano.sh/job-name"]
-                pods.setdefault(owner, []).append(f"{pod['metadata']['name']} {pod['status'].get('phase')}")
+                pods.setdefault(owner, []).append(
+                    f"{pod['metadata']['name']} {pod['status'].get('phase')}"
+                )
         return {
             job.metadata.name: (
-                job.status.state.phase, job.status.retry_count, job.status.running, job.status.succeeded, job.status.terminating,
+                job.status.state.phase,
+                job.status.retry_count,
+                job.status.running,
+                job.status.succeeded,
+                job.status.terminating,
                 tuple(sorted(pods.get(job.metadata.name, ()))),
             )
             for job in cluster.jobs
-        }  # fmt: skip
+        }
 
     hit: list[str] = []
 
@@ -78,12 +101,19 @@ async def story(cluster: Cluster, jobs: int, tasks: int) -> State:
         return [
             f"{name}: {now.get(name)}"
             for name, (phase, running) in wanted.items()
-            if now.get(name, ())[:3] != (phase, int(name in hit), running) or now[name][4] or len(now[name][5]) != tasks
+            if now.get(name, ())[:3] != (phase, int(name in hit), running)
+            or now[name][4]
+            or len(now[name][5]) != tasks
         ]
 
     async def until(wanted: dict[str, tuple[str, int]]) -> None:
         pause = jobs * tasks / 10_000  # a look at 10,000 pods takes a while
-        await cluster.until(lambda: not wrong(wanted), lambda: f"{len(wrong(wanted))}: {wrong(wanted)[:3]}", 240, max(0.05, pause))
+        await cluster.until(
+            lambda: not wrong(wanted),
+            lambda: f"{len(wrong(wanted))}: {wrong(wanted)[:3]}",
+            240,
+            max(0.05, pause),
+        )
 
     await until(dict.fromkeys(names, ("Running", tasks)))
     hit += names[:: max(1, jobs // (jobs // 10 or 1))]
@@ -99,12 +129,22 @@ async def story(cluster: Cluster, jobs: int, tasks: int) -> State:
 
 @pytest.mark.parametrize(
     ("jobs", "tasks"),
-    [(20, 5), pytest.param(500, 20, marks=[pytest.mark.slow(seconds=150), pytest.mark.timeout(900)], id="500 jobs of 20")],
+    [
+        (20, 5),
+        pytest.param(
+            500,
+            20,
+            marks=[pytest.mark.slow(seconds=150), pytest.mark.timeout(900)],
+            id="500 jobs of 20",
+        ),
+    ],
 )
 async def test_the_same_end_with_and_without_trouble(tmp_path: Path, jobs: int, tasks: int) -> None:
     calm, _, _ = await end_state(tmp_path / "calm", jobs, tasks, 0.0, 3600.0)
     wild, proxy, cluster = await end_state(tmp_path / "wild", jobs, tasks, 0.05, 2.0)
     assert wild == calm
-    assert proxy.counts["lost requests"] and proxy.counts["lost answers"] and proxy.counts["watches"], proxy.counts
+    assert (
+        proxy.counts["lost requests"] and proxy.counts["lost answers"] and proxy.counts["watches"]
+    ), proxy.counts
     for name, uids in cluster.pods_ever.items():
         assert len(uids) <= 2, f"{name} was made {len(uids)} times"

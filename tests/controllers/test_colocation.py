@@ -18,14 +18,24 @@ NAME, CONFIG = "volcano.sh/colocation-config-name", "volcano.sh/colocation-confi
 
 
 def pod(name: str | None = None, value: str | None = None, **labels: str) -> Pod:
-    return Pod(metadata=PodMeta(name="p", namespace="default", labels=labels, annotations=PodMarks(name=name, config=value)))
+    return Pod(
+        metadata=PodMeta(
+            name="p",
+            namespace="default",
+            labels=labels,
+            annotations=PodMarks(name=name, config=value),
+        )
+    )
 
 
-def configuration(name: str, created: str = "2026-01-01T00:00:00Z", high: int = 100, **labels: str) -> config.ColocationConfiguration:
+def configuration(
+    name: str, created: str = "2026-01-01T00:00:00Z", high: int = 100, **labels: str
+) -> config.ColocationConfiguration:
     return config.ColocationConfiguration(
         metadata=ObjectMeta(name=name, namespace="default", creation_timestamp=created),
         spec=config.ColocationConfigurationSpec(
-            selector=LabelSelector(match_labels=labels) if labels else None, memory_qos=config.MemoryQos(high, 0, 0)
+            selector=LabelSelector(match_labels=labels) if labels else None,
+            memory_qos=config.MemoryQos(high, 0, 0),
         ),
     )
 
@@ -36,7 +46,9 @@ def test_which_configuration_a_pod_gets() -> None:
     text = '{"memoryQos":{"highRatio":100,"lowRatio":0,"minRatio":0}}'
     assert wanted(pod(app="y"), [batch]) is None
     assert wanted(pod(app="x"), [batch]) == {NAME: "batch", CONFIG: text}
-    assert wanted(pod("batch", json.dumps(json.loads(text), indent=1), app="x"), [batch]) is None, "spelling is no difference"
+    assert wanted(pod("batch", json.dumps(json.loads(text), indent=1), app="x"), [batch]) is None, (
+        "spelling is no difference"
+    )
     newer = configuration("newer", "2026-01-02T00:00:00Z", app="x")
     assert (wanted(pod(app="x"), [batch, newer]) or {})[NAME] == "newer"
     assert wanted(pod("batch", text, app="x"), []) == {NAME: None, CONFIG: "{}"}
@@ -54,7 +66,10 @@ async def cluster(shared_apiserver: ApiServerProcess) -> AsyncIterator[Cluster]:
 @pytest.mark.scenario("controllers", 167)
 async def test_pods_follow_configurations(cluster: Cluster) -> None:
     async def make(name: str, **labels: str) -> None:
-        body = {"metadata": {"name": name, "labels": labels}, "spec": {"containers": [{"name": "main", "image": "busybox"}]}}
+        body = {
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"containers": [{"name": "main", "image": "busybox"}]},
+        }
         await cluster.client.create(core.POD.untyped, body, "default")
 
     def marks(name: str) -> tuple[str | None, str | None]:
@@ -64,27 +79,47 @@ async def test_pods_follow_configurations(cluster: Cluster) -> None:
 
     await make("batch-pod", app="x")
     spec = {"selector": {"matchLabels": {"app": "x"}}, "memoryQos": {"highRatio": 80}}
-    await cluster.client.create(config.COLOCATION_CONFIGURATION.untyped, {"metadata": {"name": "calm"}, "spec": spec}, "default")
+    await cluster.client.create(
+        config.COLOCATION_CONFIGURATION.untyped,
+        {"metadata": {"name": "calm"}, "spec": spec},
+        "default",
+    )
     await make("later", app="x")
     await make("other", app="y")
     for name in ("batch-pod", "later"):
-        await cluster.until(lambda name=name: marks(name)[0] == "calm", lambda name=name: str(marks(name)))  # type: ignore[misc]
+        await cluster.until(
+            lambda name=name: marks(name)[0] == "calm", lambda name=name: str(marks(name))
+        )  # type: ignore[misc]
         assert json.loads(marks(name)[1] or "")["memoryQos"]["highRatio"] == 80
     assert marks("other") == (None, None)
-    await cluster.client.patch(config.COLOCATION_CONFIGURATION, "calm", {"spec": {"memoryQos": {"highRatio": 70}}}, "default")
+    await cluster.client.patch(
+        config.COLOCATION_CONFIGURATION,
+        "calm",
+        {"spec": {"memoryQos": {"highRatio": 70}}},
+        "default",
+    )
     await cluster.until(lambda: '"highRatio":70' in (marks("later")[1] or ""))
     await cluster.client.delete(config.COLOCATION_CONFIGURATION, "calm", "default")
     await cluster.until(lambda: marks("later") == (None, "{}") == marks("batch-pod"))
 
 
-async def test_what_is_left_on_pods_is_taken_back_at_the_start(shared_apiserver: ApiServerProcess) -> None:
+async def test_what_is_left_on_pods_is_taken_back_at_the_start(
+    shared_apiserver: ApiServerProcess,
+) -> None:
     async with running(shared_apiserver, "--controllers=*,-colocation-config-controller") as first:
-        body = {"metadata": {"name": "left", "annotations": {NAME: "gone", CONFIG: '{"memoryQos":{}}'}},
-                "spec": {"containers": [{"name": "main", "image": "busybox"}]}}  # fmt: skip
+        body = {
+            "metadata": {"name": "left", "annotations": {NAME: "gone", CONFIG: '{"memoryQos":{}}'}},
+            "spec": {"containers": [{"name": "main", "image": "busybox"}]},
+        }
         await first.client.create(core.POD.untyped, body, "default")
     async with running(shared_apiserver) as second:
 
         def annotations() -> dict[str, str]:
-            return (second.pods.get("default/left") or {"metadata": {}})["metadata"].get("annotations") or {}
+            return (second.pods.get("default/left") or {"metadata": {}})["metadata"].get(
+                "annotations"
+            ) or {}
 
-        await second.until(lambda: annotations().get(CONFIG) == "{}" and NAME not in annotations(), lambda: str(annotations()))
+        await second.until(
+            lambda: annotations().get(CONFIG) == "{}" and NAME not in annotations(),
+            lambda: str(annotations()),
+        )

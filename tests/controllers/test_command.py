@@ -38,7 +38,11 @@ class Stub:
 
 def aimed(api_version: str, kind: str) -> bus.Command:
     target = OwnerReference(api_version=api_version, kind=kind, name="x", uid="u")
-    return bus.Command(metadata=ObjectMeta(name="c", namespace="default", uid="1"), action="AbortJob", target=target)
+    return bus.Command(
+        metadata=ObjectMeta(name="c", namespace="default", uid="1"),
+        action="AbortJob",
+        target=target,
+    )
 
 
 async def consumed(stub: Any) -> Any:
@@ -49,7 +53,9 @@ async def consumed(stub: Any) -> Any:
 async def test_a_command_reaches_what_it_is_aimed_at() -> None:
     job = await consumed(Stub(aimed(batch.JOB.api_version, "Job")))
     assert job.orders == [("default/x", "AbortJob")]
-    assert job.told == ["CommandIssued: Start to execute command AbortJob, and clean it up to make sure executed not more than once."]
+    assert job.told == [
+        "CommandIssued: Start to execute command AbortJob, and clean it up to make sure executed not more than once."
+    ]
     queue = await consumed(Stub(aimed(scheduling.QUEUE.api_version, "Queue")))
     assert queue.orders == [("x", "AbortJob")]
     assert (await consumed(Stub(aimed("v1", "Pod")))).orders == []

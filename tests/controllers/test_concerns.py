@@ -8,13 +8,25 @@ import pytest
 
 from hekla.api import batch, names
 from hekla.api.meta import OwnerReference
-from hekla.controllers.caches import CRON_INDEX, EXPIRY, FLOW_INDEX, TEMPLATE_INDEX, Caches, concerns
+from hekla.controllers.caches import (
+    CRON_INDEX,
+    EXPIRY,
+    FLOW_INDEX,
+    TEMPLATE_INDEX,
+    Caches,
+    concerns,
+)
 from hekla.controllers.garbage import GarbageCollector
 from hekla.controllers.jobtemplate import JobTemplateController
 from tests.controllers.job.world import job_of, task
 
 
-def job(*, labels: dict[str, str] | None = None, owners: list[OwnerReference] | None = None, ttl: int | None = None) -> batch.Job:
+def job(
+    *,
+    labels: dict[str, str] | None = None,
+    owners: list[OwnerReference] | None = None,
+    ttl: int | None = None,
+) -> batch.Job:
     made = job_of(task("a"), ttl_seconds_after_finished=ttl)
     made.metadata.labels = labels or {}
     made.metadata.owner_references = owners or []
@@ -29,7 +41,16 @@ def job(*, labels: dict[str, str] | None = None, owners: list[OwnerReference] | 
         (job(labels={"app": "train"}), ()),
         (job(labels={names.CREATED_BY_JOB_FLOW: "default.f"}), (FLOW_INDEX,)),
         (job(labels={names.CREATED_BY_JOB_TEMPLATE: "default.t"}, ttl=0), (TEMPLATE_INDEX, EXPIRY)),
-        (job(owners=[OwnerReference(api_version="v1", kind="CronJob", name="c", uid="u", controller=True)]), (CRON_INDEX,)),
+        (
+            job(
+                owners=[
+                    OwnerReference(
+                        api_version="v1", kind="CronJob", name="c", uid="u", controller=True
+                    )
+                ]
+            ),
+            (CRON_INDEX,),
+        ),
     ],
 )
 def test_a_job_says_whom_it_concerns(made: batch.Job, said: tuple[str, ...]) -> None:

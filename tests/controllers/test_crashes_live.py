@@ -43,13 +43,20 @@ async def end_all(cluster: Cluster) -> None:
         if not unfinished():
             return
         for pod in cluster.pods:
-            if pod.get("status", {}).get("phase") in ("Pending", "Running") and not pod["metadata"].get("deletionTimestamp"):
+            if pod.get("status", {}).get("phase") in ("Pending", "Running") and not pod[
+                "metadata"
+            ].get("deletionTimestamp"):
                 try:
                     await cluster.succeed(pod["metadata"]["name"])
                 except (ApiError, TransportError):
                     pass
         await asyncio.sleep(0.05)
-    raise AssertionError({job.metadata.name: (job.status.state.phase, cluster.phases[job.metadata.name]) for job in unfinished()})
+    raise AssertionError(
+        {
+            job.metadata.name: (job.status.state.phase, cluster.phases[job.metadata.name])
+            for job in unfinished()
+        }
+    )
 
 
 async def check_books(cluster: Cluster) -> None:
@@ -58,9 +65,16 @@ async def check_books(cluster: Cluster) -> None:
     def wrong() -> list[str]:
         found = []
         for job in cluster.jobs:
-            pods = [pod for pod in cluster.pods if pod["metadata"]["labels"]["volcano.sh/job-name"] == job.metadata.name]
+            pods = [
+                pod
+                for pod in cluster.pods
+                if pod["metadata"]["labels"]["volcano.sh/job-name"] == job.metadata.name
+            ]
             status = job.status
-            right = status.succeeded == len(pods) == PODS and status.running == status.pending == status.terminating == 0
+            right = (
+                status.succeeded == len(pods) == PODS
+                and status.running == status.pending == status.terminating == 0
+            )
             if not right:
                 found.append(f"{job.metadata.name}: {status} against {len(pods)} pods")
         return found
@@ -78,11 +92,21 @@ async def test_the_controllers_die_again_and_again(tmp_path: Path) -> None:
             for number in range(JOBS):
                 plugins = {"svc": []} if number % 4 == 0 else {}
                 policies = [on("PodFailed", "RestartJob" if number % 2 else "RestartPod")]
-                await cluster.job(f"j{number}", a_task("a", PODS), policies=policies, maxRetry=100, plugins=plugins)
+                await cluster.job(
+                    f"j{number}",
+                    a_task("a", PODS),
+                    policies=policies,
+                    maxRetry=100,
+                    plugins=plugins,
+                )
             for _ in range(10):
                 async with controllers(server):
                     await asyncio.sleep(chance.uniform(0.02, 0.4))
-                    running = [p["metadata"]["name"] for p in cluster.pods if p.get("status", {}).get("phase") == "Running"]
+                    running = [
+                        p["metadata"]["name"]
+                        for p in cluster.pods
+                        if p.get("status", {}).get("phase") == "Running"
+                    ]
                     for name in chance.sample(running, min(3, len(running))):
                         try:
                             await cluster.fail(name)
@@ -105,7 +129,13 @@ async def test_every_tenth_write_goes_wrong(tmp_path: Path) -> None:
                 for number in range(JOBS):
                     plugins = {"svc": []} if number % 4 == 0 else {}
                     policies = [on("PodFailed", "RestartJob")]
-                    await cluster.job(f"j{number}", a_task("a", PODS), policies=policies, maxRetry=100, plugins=plugins)
+                    await cluster.job(
+                        f"j{number}",
+                        a_task("a", PODS),
+                        policies=policies,
+                        maxRetry=100,
+                        plugins=plugins,
+                    )
                 for number in range(0, JOBS, 5):
                     await cluster.phase(f"j{number}", "Running")
                     await cluster.fail(f"j{number}-a-0")
@@ -125,7 +155,12 @@ async def test_the_api_server_is_killed(tmp_path: Path) -> None:
             await cluster.start()
             async with controllers(server):
                 for number in range(JOBS):
-                    await cluster.job(f"j{number}", a_task("a", PODS), policies=[on("PodFailed", "RestartJob")], maxRetry=100)
+                    await cluster.job(
+                        f"j{number}",
+                        a_task("a", PODS),
+                        policies=[on("PodFailed", "RestartJob")],
+                        maxRetry=100,
+                    )
                 for _ in range(4):
                     await asyncio.sleep(chance.uniform(0.0, 0.3))
                     await asyncio.to_thread(server.restart, kill=True)

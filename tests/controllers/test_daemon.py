@@ -25,10 +25,18 @@ def test_who_runs(wanted: list[str], name: str, answer: bool) -> None:
 
 @pytest.mark.scenario("controllers", 169)
 def test_a_controller_is_named_once() -> None:
-    for text in ("job-controller,-job-controller", "+job-controller,job-controller", "-gc-controller,-gc-controller"):
+    for text in (
+        "job-controller,-job-controller",
+        "+job-controller,job-controller",
+        "-gc-controller,-gc-controller",
+    ):
         with pytest.raises(FlagError, match="cannot have both '-' and '\\+' prefixes"):
             parse(FLAGS, [f"--controllers={text}"])
-    assert parse(FLAGS, ["--controllers=*,*,-gc-controller"]).controllers == ["*", "*", "-gc-controller"]
+    assert parse(FLAGS, ["--controllers=*,*,-gc-controller"]).controllers == [
+        "*",
+        "*",
+        "-gc-controller",
+    ]
 
 
 def test_the_originals_flags_are_known() -> None:

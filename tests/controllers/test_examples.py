@@ -34,7 +34,9 @@ async def test_an_example_runs(cluster: Cluster, path: Path) -> None:
         task.setdefault("minAvailable", task["replicas"])
     await cluster.job(name, *tasks, **manifest["spec"])
     await cluster.phase(name, "Running")
-    wanted = [f"{name}-{task['name']}-{index}" for task in tasks for index in range(task["replicas"])]
+    wanted = [
+        f"{name}-{task['name']}-{index}" for task in tasks for index in range(task["replicas"])
+    ]
     await cluster.pods_are(*wanted, job=name)
     # Where some are enough for the job, the others are deleted as soon as these have succeeded.
     await cluster.succeed(*wanted[: manifest["spec"].get("minSuccess")])
@@ -51,7 +53,10 @@ async def test_the_diamond_runs(cluster: Cluster) -> None:
     assert cluster.jobs.get("default/diamond-train-large") is None
     await cluster.succeed("diamond-prepare-work-0", "diamond-train-small-work-0")
     large = await cluster.phase("diamond-train-large", "Running")
-    assert large.spec.min_available == 2 and large.spec.tasks[0].template["spec"]["containers"][0]["image"] == "busybox"
+    assert (
+        large.spec.min_available == 2
+        and large.spec.tasks[0].template["spec"]["containers"][0]["image"] == "busybox"
+    )
     await cluster.succeed("diamond-train-large-work-0", "diamond-train-large-work-1")
     await cluster.phase("diamond-report", "Running")
 
@@ -59,7 +64,11 @@ async def test_the_diamond_runs(cluster: Cluster) -> None:
 async def test_the_nightly_job_is_a_cron_job(cluster: Cluster) -> None:
     manifest = yaml.safe_load((ROOT / "examples" / "flows" / "nightly.yaml").read_text())
     made = await cluster.client.create(batch.CRON_JOB, manifest, "default")
-    assert 0 < (delay_after_change(made, instant(made.metadata.creation_timestamp)) or 0) <= 86400 + 3600
+    assert (
+        0
+        < (delay_after_change(made, instant(made.metadata.creation_timestamp)) or 0)
+        <= 86400 + 3600
+    )
 
 
 def test_the_page_names_only_what_there_is() -> None:

@@ -29,10 +29,16 @@ def test_who_is_cleaned_up(ttl: int | None, phase: str, answer: bool) -> None:
 def test_when() -> None:
     job = job_of(task("a"), ttl_seconds_after_finished=10)
     job.status.state.phase = "Completed"
-    with pytest.raises(ValueError, match="unable to find the time when the Job default/train finished"):
+    with pytest.raises(
+        ValueError, match="unable to find the time when the Job default/train finished"
+    ):
         seconds_left(job, 1000.0)
     job.status.state.last_transition_time = stamp(1000)
-    assert seconds_left(job, 1004.0) == 6 and seconds_left(job, 1010.0) == 0 and seconds_left(job, 1020.0) < 0
+    assert (
+        seconds_left(job, 1004.0) == 6
+        and seconds_left(job, 1010.0) == 0
+        and seconds_left(job, 1020.0) < 0
+    )
     job.status.state.phase = "Running"
     with pytest.raises(ValueError, match="job default/train should not be cleaned up"):
         seconds_left(job, 1000.0)

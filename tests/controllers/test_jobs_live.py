@@ -52,8 +52,13 @@ async def test_pods_wait_for_the_scheduler(cluster: Cluster) -> None:
 @pytest.mark.scenario("controllers", 7)
 @pytest.mark.scenario("controllers", 22)
 @pytest.mark.scenario("controllers", 23)
-@pytest.mark.parametrize(("action", "passing", "end"), [("AbortJob", "Aborting", "Aborted"), ("TerminateJob", "Terminating", "Terminated")])
-async def test_a_failed_pod_stops_the_job(cluster: Cluster, action: str, passing: str, end: str) -> None:
+@pytest.mark.parametrize(
+    ("action", "passing", "end"),
+    [("AbortJob", "Aborting", "Aborted"), ("TerminateJob", "Terminating", "Terminated")],
+)
+async def test_a_failed_pod_stops_the_job(
+    cluster: Cluster, action: str, passing: str, end: str
+) -> None:
     name = end.lower()
     await cluster.job(name, a_task("a", 2), policies=[on("PodFailed", action)])
     await cluster.phase(name, "Running")
@@ -78,7 +83,9 @@ async def _told(cluster: Cluster, name: str, reason: str) -> list[dict[str, obje
 
 @pytest.mark.scenario("controllers", 21)
 @pytest.mark.scenario("controllers", 33)
-@pytest.mark.parametrize("policy", [on("PodFailed", "RestartJob"), {"exitCode": 3, "action": "RestartJob"}])
+@pytest.mark.parametrize(
+    "policy", [on("PodFailed", "RestartJob"), {"exitCode": 3, "action": "RestartJob"}]
+)
 async def test_a_failed_pod_restarts_the_job(cluster: Cluster, policy: dict[str, object]) -> None:
     name = f"again-{'code' if 'exitCode' in policy else 'event'}"
     await cluster.job(name, a_task("a", 4), policies=[policy])
@@ -96,13 +103,17 @@ async def test_a_failed_pod_restarts_the_job(cluster: Cluster, policy: dict[str,
 @pytest.mark.scenario("controllers", 9)
 async def test_the_last_retry_keeps_what_failed(cluster: Cluster) -> None:
     policies = [{"events": ["PodFailed", "PodEvicted"], "action": "RestartJob"}]
-    await cluster.job("twice", a_task("bad"), a_task("good"), maxRetry=2, minSuccess=2, policies=policies)
+    await cluster.job(
+        "twice", a_task("bad"), a_task("good"), maxRetry=2, minSuccess=2, policies=policies
+    )
     for _ in range(2):
         await cluster.phase("twice", "Running")
         before = cluster.pods.get("default/twice-bad-0")
         assert before is not None
         await cluster.fail("twice-bad-0")
-        await cluster.until(lambda: cluster.jobs.get("default/twice").status.state.phase != "Running")  # type: ignore[union-attr]
+        await cluster.until(
+            lambda: cluster.jobs.get("default/twice").status.state.phase != "Running"
+        )  # type: ignore[union-attr]
     failed = await cluster.phase("twice", "Failed")
     assert failed.status.retry_count == 2
     await cluster.pods_are("twice-bad-0", job="twice")
@@ -114,7 +125,11 @@ async def test_the_last_retry_keeps_what_failed(cluster: Cluster) -> None:
 @pytest.mark.scenario("controllers", 34)
 async def test_a_deleted_pod_is_an_eviction(cluster: Cluster) -> None:
     await cluster.job("evicted", a_task("a", 2), policies=[on("PodEvicted", "RestartJob")])
-    await cluster.job("ended", a_task("a", 2), policies=[{"events": ["PodEvicted", "PodFailed", "PodEvicted"], "action": "TerminateJob"}])
+    await cluster.job(
+        "ended",
+        a_task("a", 2),
+        policies=[{"events": ["PodEvicted", "PodFailed", "PodEvicted"], "action": "TerminateJob"}],
+    )
     await cluster.phase("evicted", "Running")
     await cluster.phase("ended", "Running")
     await cluster.client.delete(core.POD, "evicted-a-0", "default", grace=0)
@@ -136,7 +151,9 @@ async def test_a_pod_is_restarted_alone(cluster: Cluster) -> None:
 @pytest.mark.scenario("controllers", 31)
 @pytest.mark.scenario("controllers", 10)
 async def test_a_completed_task_completes_the_job(cluster: Cluster) -> None:
-    await cluster.job("partly", a_task("quick"), a_task("slow"), policies=[on("TaskCompleted", "CompleteJob")])
+    await cluster.job(
+        "partly", a_task("quick"), a_task("slow"), policies=[on("TaskCompleted", "CompleteJob")]
+    )
     await cluster.phase("partly", "Running")
     await cluster.succeed("partly-quick-0")
     await cluster.phase("partly", "Completed")
@@ -175,7 +192,11 @@ async def test_what_svc_puts_beside_the_pods_follows_the_scale(cluster: Cluster)
     ):
         assert await cluster.exists(kind, name), name
     job = await cluster.client.get(batch.JOB, "named", "default")
-    assert job.status.controlled_resources == {"plugin-svc": "svc", "plugin-ssh": "ssh", "plugin-env": "env"}
+    assert job.status.controlled_resources == {
+        "plugin-svc": "svc",
+        "plugin-ssh": "ssh",
+        "plugin-env": "env",
+    }
 
     for replicas in (4, 1, 0, 2):
         spec = {"minAvailable": replicas, "tasks": [a_task("a", replicas)]}
@@ -190,12 +211,18 @@ async def test_what_svc_puts_beside_the_pods_follows_the_scale(cluster: Cluster)
 
     await cluster.succeed("named-a-0", "named-a-1")
     await cluster.phase("named", "Completed")
-    for kind, name in ((core.CONFIG_MAP, "named-svc"), (core.SERVICE, "named"), (core.SECRET, "named-ssh")):
+    for kind, name in (
+        (core.CONFIG_MAP, "named-svc"),
+        (core.SERVICE, "named"),
+        (core.SECRET, "named-ssh"),
+    ):
         await cluster.gone(kind, name)
 
 
 async def test_a_task_waits_for_another(cluster: Cluster) -> None:
-    await cluster.job("ordered", a_task("a"), a_task("b", dependsOn={"name": ["a"]}), minAvailable=1)
+    await cluster.job(
+        "ordered", a_task("a"), a_task("b", dependsOn={"name": ["a"]}), minAvailable=1
+    )
     await cluster.phase("ordered", "Running")
     await cluster.pods_are("ordered-a-0", "ordered-b-0", job="ordered")
     first, second = (cluster.pods.get(f"default/ordered-{task}-0") for task in "ab")
@@ -214,7 +241,9 @@ async def test_suspend_and_resume(cluster: Cluster) -> None:
     await cluster.pods_are(job="paused")
     await cluster.command("ResumeJob", job)
     await cluster.went("paused", "Aborting", "Aborted", "Restarting", "Pending", "Running")
-    assert not (await cluster.client.list(batch.JOB.untyped, "default", fields="metadata.name=nothing")).items
+    assert not (
+        await cluster.client.list(batch.JOB.untyped, "default", fields="metadata.name=nothing")
+    ).items
     assert await _told(cluster, "paused", "CommandIssued")
 
     cluster.hold = True
@@ -231,7 +260,11 @@ async def test_a_finished_job_goes_when_its_time_is_over(cluster: Cluster) -> No
     await cluster.phase("brief", "Running")
     await cluster.succeed("brief-a-0")
     await cluster.until(lambda: "Completed" in cluster.phases["brief"])
-    await cluster.until(lambda: (j := cluster.jobs.get("default/brief")) is None or bool(j.metadata.deletion_timestamp))
+    await cluster.until(
+        lambda: (
+            (j := cluster.jobs.get("default/brief")) is None or bool(j.metadata.deletion_timestamp)
+        )
+    )
 
 
 async def test_a_job_waits_for_its_queue(cluster: Cluster) -> None:
@@ -244,7 +277,9 @@ async def test_a_job_waits_for_its_queue(cluster: Cluster) -> None:
 
 async def test_a_foreign_pod_is_in_the_way(cluster: Cluster) -> None:
     spec = {"containers": [{"name": "main", "image": "busybox"}]}
-    await cluster.client.create(core.POD.untyped, {"metadata": {"name": "taken-a-0"}, "spec": spec}, "default")
+    await cluster.client.create(
+        core.POD.untyped, {"metadata": {"name": "taken-a-0"}, "spec": spec}, "default"
+    )
     await cluster.job("taken", a_task("a"))
     told = await _told(cluster, "taken", "FailedCreate")
     assert "belongs to something else" in str(told[0]["message"])
@@ -253,19 +288,35 @@ async def test_a_foreign_pod_is_in_the_way(cluster: Cluster) -> None:
 @pytest.mark.scenario("controllers", 13)
 async def test_claims_that_exist_and_claims_that_are_made(cluster: Cluster) -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    volumes = [{"mountPath": "/one", "volumeClaimName": "data"}, {"mountPath": "/two", "volumeClaim": spec}]
+    volumes = [
+        {"mountPath": "/one", "volumeClaimName": "data"},
+        {"mountPath": "/two", "volumeClaim": spec},
+    ]
     await cluster.job("volumes", a_task("a"), volumes=volumes)
     await _told(cluster, "volumes", "PVCError")
     waiting = await cluster.phase("volumes", "Pending")
     assert not cluster.names("volumes") and waiting.status.retry_count == 0
-    await cluster.client.create(core.PERSISTENT_VOLUME_CLAIM.untyped, {"metadata": {"name": "data"}, "spec": spec}, "default")
+    await cluster.client.create(
+        core.PERSISTENT_VOLUME_CLAIM.untyped,
+        {"metadata": {"name": "data"}, "spec": spec},
+        "default",
+    )
     job = await cluster.phase("volumes", "Running")
     made = job.spec.volumes[1].volume_claim_name
-    assert made.startswith("volumes-pvc-") and await cluster.exists(core.PERSISTENT_VOLUME_CLAIM, made)
-    assert job.status.controlled_resources == {"volume-pvc-data": "data", f"volume-pvc-{made}": made}
+    assert made.startswith("volumes-pvc-") and await cluster.exists(
+        core.PERSISTENT_VOLUME_CLAIM, made
+    )
+    assert job.status.controlled_resources == {
+        "volume-pvc-data": "data",
+        f"volume-pvc-{made}": made,
+    }
     pod = cluster.pods.get("default/volumes-a-0")
     assert pod is not None
-    assert [v["persistentVolumeClaim"]["claimName"] for v in pod["spec"]["volumes"] if "persistentVolumeClaim" in v] == ["data", made]
+    assert [
+        v["persistentVolumeClaim"]["claimName"]
+        for v in pod["spec"]["volumes"]
+        if "persistentVolumeClaim" in v
+    ] == ["data", made]
 
 
 async def test_jobs_of_a_queue_that_extends_to_other_clusters_are_marked(cluster: Cluster) -> None:
@@ -277,7 +328,9 @@ async def test_jobs_of_a_queue_that_extends_to_other_clusters_are_marked(cluster
     assert pod["metadata"]["labels"]["volcano.sh/job-forwarding"] == "true"
 
 
-async def test_a_plugin_that_does_not_exist_ends_the_job_after_its_retries(shared_apiserver: ApiServerProcess) -> None:
+async def test_a_plugin_that_does_not_exist_ends_the_job_after_its_retries(
+    shared_apiserver: ApiServerProcess,
+) -> None:
     async with running(shared_apiserver, "--max-requeue-num=3") as cluster:
         await cluster.job("odd", a_task("a"), plugins={"pytorhc": []})
         job = await cluster.phase("odd", "Terminated")
@@ -288,10 +341,16 @@ async def test_a_plugin_that_does_not_exist_ends_the_job_after_its_retries(share
 @pytest.mark.scenario("controllers", 62)
 @pytest.mark.scenario("controllers", 69)
 async def test_a_group_of_the_old_name_is_taken_over(cluster: Cluster) -> None:
-    group = {"metadata": {"name": "legacy"}, "spec": {"minMember": 9, "queue": "default"}, "status": {"phase": "Inqueue"}}
+    group = {
+        "metadata": {"name": "legacy"},
+        "spec": {"minMember": 9, "queue": "default"},
+        "status": {"phase": "Inqueue"},
+    }
     await cluster.client.create(scheduling.POD_GROUP.untyped, group, "default")
     await cluster.job("before", a_task("a"))
-    await cluster.phase("before", "Running")  # so the controller has read of the group: it read of this job's later
+    await cluster.phase(
+        "before", "Running"
+    )  # so the controller has read of the group: it read of this job's later
     job = await cluster.job("legacy", a_task("a", 2))
     await cluster.phase("legacy", "Running")
     assert not await cluster.exists(scheduling.POD_GROUP, f"legacy-{job.metadata.uid}")
@@ -319,24 +378,41 @@ async def test_a_job_of_the_same_name_waits_for_the_pods_of_the_first(cluster: C
     await cluster.until(lambda: cluster.jobs.get("default/twin") is None)
     await cluster.job("twin", a_task("a"))
     await cluster.phase("twin", "Pending")
-    await cluster.client.delete(core.POD, "twin-a-0", "default", grace=0)  # as the garbage collector would
+    await cluster.client.delete(
+        core.POD, "twin-a-0", "default", grace=0
+    )  # as the garbage collector would
     job = await cluster.phase("twin", "Running")
     assert job.status.retry_count == 0 and len(cluster.pods_ever["twin-a-0"]) == 2
 
 
 @pytest.mark.scenario("controllers", 151)
 async def test_what_the_scheduler_needs_to_know_of_the_network(cluster: Cluster) -> None:
-    policy = {"totalPartitions": 2, "partitionSize": 2, "minPartitions": 1, "networkTopology": {"mode": "hard", "highestTierAllowed": 1}}
+    policy = {
+        "totalPartitions": 2,
+        "partitionSize": 2,
+        "minPartitions": 1,
+        "networkTopology": {"mode": "hard", "highestTierAllowed": 1},
+    }
     task = {**a_task("a", 4), "minAvailable": 2, "partitionPolicy": policy}
-    job = await cluster.job("wide", task, networkTopology={"mode": "soft", "highestTierAllowed": 2}, minAvailable=2)
+    job = await cluster.job(
+        "wide", task, networkTopology={"mode": "soft", "highestTierAllowed": 2}, minAvailable=2
+    )
     await cluster.phase("wide", "Running")
     group = await cluster.until(lambda: cluster.groups.get(f"default/wide-{job.metadata.uid}"))
     assert group.spec.network_topology is not None and group.spec.network_topology.mode == "soft"
     (part,) = group.spec.sub_group_policy
     assert (part.name, part.sub_group_size, part.min_sub_groups) == ("a", 2, 1)
     await cluster.until(lambda: len(cluster.names("wide")) == 4)
-    labels = {name: (cluster.pods.get(f"default/{name}") or {})["metadata"]["labels"] for name in cluster.names("wide")}
-    assert [labels[f"wide-a-{index}"]["volcano.sh/partition-id"] for index in range(4)] == ["0", "0", "1", "1"]
+    labels = {
+        name: (cluster.pods.get(f"default/{name}") or {})["metadata"]["labels"]
+        for name in cluster.names("wide")
+    }
+    assert [labels[f"wide-a-{index}"]["volcano.sh/partition-id"] for index in range(4)] == [
+        "0",
+        "0",
+        "1",
+        "1",
+    ]
     await cluster.client.delete(core.POD, "wide-a-1", "default", grace=0)
     await cluster.until(lambda: len(cluster.pods_ever["wide-a-1"]) == 2)
     await cluster.pods_are(*(f"wide-a-{index}" for index in range(4)), job="wide")
@@ -375,11 +451,16 @@ async def test_a_late_look_leaves_the_next_pod_of_the_name_alone(cluster: Cluste
     assert left.metadata.uid == there.metadata.uid and left.metadata.annotations.out_of_sync is None
 
 
-async def test_enough_successes_end_the_job_and_its_status_says_what_is_left(cluster: Cluster) -> None:
-    """What runs beyond `minSuccess` is stopped; the counts that follow the end of a job were never written."""
+async def test_enough_successes_end_the_job_and_its_status_says_what_is_left(
+    cluster: Cluster,
+) -> None:
+    """What runs beyond `minSuccess` is stopped; the counts that follow the end of a job were never
+    written."""
     await cluster.job("half", a_task("a", 4, minAvailable=1), minSuccess=2)
     await cluster.phase("half", "Running")
-    await cluster.until(lambda: (job := cluster.jobs.get("default/half")) is not None and job.status.running == 4)
+    await cluster.until(
+        lambda: (job := cluster.jobs.get("default/half")) is not None and job.status.running == 4
+    )
     await cluster.succeed("half-a-0", "half-a-1")
     await cluster.phase("half", "Completed")
 

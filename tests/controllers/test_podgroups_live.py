@@ -23,7 +23,10 @@ async def cluster(shared_apiserver: ApiServerProcess) -> AsyncIterator[Cluster]:
 
 def body(name: str, scheduler: str = "volcano", **metadata: Any) -> dict[str, Any]:
     container = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}
-    return {"metadata": {"name": name, **metadata}, "spec": {"schedulerName": scheduler, "containers": [container]}}
+    return {
+        "metadata": {"name": name, **metadata},
+        "spec": {"schedulerName": scheduler, "containers": [container]},
+    }
 
 
 async def group_of(cluster: Cluster, name: str) -> str:
@@ -44,18 +47,30 @@ async def test_a_pod_gets_a_group_if_it_asks_for_the_scheduler(cluster: Cluster)
     group = await cluster.until(lambda: cluster.groups.get(f"default/{name}"))
     assert group.spec.min_member == 1 and group.spec.min_resources["cpu"] == "1"
     stranger = cluster.pods.get("default/stranger")
-    assert stranger is not None and names.GROUP_NAME not in (stranger["metadata"].get("annotations") or {})
+    assert stranger is not None and names.GROUP_NAME not in (
+        stranger["metadata"].get("annotations") or {}
+    )
 
 
 async def replica_set(cluster: Cluster, name: str, replicas: int) -> str:
     """A ReplicaSet as a Deployment makes it, with its pods; gives the name of their group."""
     template = {"metadata": {"labels": {"app": name}}, "spec": body("x")["spec"]}
     spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
-    owner = await cluster.client.create(apps.REPLICA_SET.untyped, {"metadata": {"name": name}, "spec": spec}, "default")
+    owner = await cluster.client.create(
+        apps.REPLICA_SET.untyped, {"metadata": {"name": name}, "spec": spec}, "default"
+    )
     uid = owner["metadata"]["uid"]
-    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": uid, "controller": True}
+    reference = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": name,
+        "uid": uid,
+        "controller": True,
+    }
     for number in range(replicas):
-        await cluster.client.create(core.POD.untyped, body(f"{name}-{number}", ownerReferences=[reference]), "default")
+        await cluster.client.create(
+            core.POD.untyped, body(f"{name}-{number}", ownerReferences=[reference]), "default"
+        )
     return await group_of(cluster, f"{name}-0")
 
 
@@ -66,7 +81,9 @@ async def test_after_a_change_of_the_template_one_group_is_left(cluster: Cluster
     await cluster.until(lambda: cluster.groups.get(f"default/{before}"))
     after = await replica_set(cluster, "shop-2", 2)
     await cluster.until(lambda: cluster.groups.get(f"default/{after}"))
-    await cluster.client.patch(apps.REPLICA_SET.untyped, "shop-1", {"spec": {"replicas": 0}}, "default")
+    await cluster.client.patch(
+        apps.REPLICA_SET.untyped, "shop-1", {"spec": {"replicas": 0}}, "default"
+    )
     await cluster.gone(scheduling.POD_GROUP, before)
     assert before != after
     assert cluster.groups.get(f"default/{after}") is not None
@@ -78,31 +95,58 @@ async def test_the_pods_of_a_replica_set_share_a_group(cluster: Cluster) -> None
     template = {"metadata": {"labels": {"app": "web"}}, "spec": body("x")["spec"]}
     spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template}
     metadata = {"name": "web", "annotations": {names.GROUP_MIN_MEMBER: "2"}}
-    owner = await cluster.client.create(apps.REPLICA_SET.untyped, {"metadata": metadata, "spec": spec}, "default")
+    owner = await cluster.client.create(
+        apps.REPLICA_SET.untyped, {"metadata": metadata, "spec": spec}, "default"
+    )
     uid = owner["metadata"]["uid"]
-    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": uid, "controller": True}
+    reference = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": "web",
+        "uid": uid,
+        "controller": True,
+    }
     for name in ("web-a", "web-b"):
-        await cluster.client.create(core.POD.untyped, body(name, ownerReferences=[reference]), "default")
+        await cluster.client.create(
+            core.POD.untyped, body(name, ownerReferences=[reference]), "default"
+        )
     assert await group_of(cluster, "web-a") == await group_of(cluster, "web-b") == f"podgroup-{uid}"
     group = await cluster.until(lambda: cluster.groups.get(f"default/podgroup-{uid}"))
     assert group.spec.min_member == 2 and group.spec.min_resources["cpu"] == "2"
-    await cluster.client.patch(apps.REPLICA_SET.untyped, "web", {"spec": {"replicas": 0}}, "default")
+    await cluster.client.patch(
+        apps.REPLICA_SET.untyped, "web", {"spec": {"replicas": 0}}, "default"
+    )
     await cluster.gone(scheduling.POD_GROUP, f"podgroup-{uid}")
 
 
 async def stateful_set(cluster: Cluster, name: str, **annotations: str) -> dict[str, Any]:
     template = {"metadata": {"labels": {"app": name}}, "spec": body("x")["spec"]}
-    spec = {"replicas": 2, "serviceName": name, "selector": {"matchLabels": {"app": name}}, "template": template}
+    spec = {
+        "replicas": 2,
+        "serviceName": name,
+        "selector": {"matchLabels": {"app": name}},
+        "template": template,
+    }
     metadata = {"name": name, "annotations": annotations}
-    owner = await cluster.client.create(apps.STATEFUL_SET.untyped, {"metadata": metadata, "spec": spec}, "default")
-    return {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name, "uid": owner["metadata"]["uid"], "controller": True}
+    owner = await cluster.client.create(
+        apps.STATEFUL_SET.untyped, {"metadata": metadata, "spec": spec}, "default"
+    )
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "name": name,
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+    }
 
 
 @pytest.mark.scenario("controllers", 97)
 async def test_the_pods_of_a_stateful_set(cluster: Cluster) -> None:
     owner = await stateful_set(cluster, "db")
     group = f"default/podgroup-{owner['uid']}"
-    await cluster.client.create(core.POD.untyped, body("db-x", "default-scheduler", ownerReferences=[owner]), "default")
+    await cluster.client.create(
+        core.POD.untyped, body("db-x", "default-scheduler", ownerReferences=[owner]), "default"
+    )
     marked = body("db-y", ownerReferences=[owner], annotations={names.GROUP_NAME: "mine"})
     await cluster.client.create(core.POD.untyped, marked, "default")
     await cluster.client.create(core.POD.untyped, body("later"), "default")
@@ -116,11 +160,17 @@ async def test_the_pods_of_a_stateful_set(cluster: Cluster) -> None:
 @pytest.mark.scenario("controllers", 98)
 async def test_a_group_follows_the_template(cluster: Cluster) -> None:
     owner = await stateful_set(cluster, "grows", **{names.GROUP_MIN_MEMBER: "2"})
-    await cluster.client.create(core.POD.untyped, body("grows-0", ownerReferences=[owner]), "default")
+    await cluster.client.create(
+        core.POD.untyped, body("grows-0", ownerReferences=[owner]), "default"
+    )
     name = await group_of(cluster, "grows-0")
     await cluster.until(lambda: cluster.groups.get(f"default/{name}"))
-    fresh = body("grows-1", ownerReferences=[owner], labels={names.COOLDOWN_TIME: "5m"}, annotations={
-        names.PREEMPTABLE: "true", names.NETWORK_TOPOLOGY_MODE: "soft"})  # fmt: skip
+    fresh = body(
+        "grows-1",
+        ownerReferences=[owner],
+        labels={names.COOLDOWN_TIME: "5m"},
+        annotations={names.PREEMPTABLE: "true", names.NETWORK_TOPOLOGY_MODE: "soft"},
+    )
     fresh["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "3"
     await cluster.client.create(core.POD.untyped, fresh, "default")
     assert await group_of(cluster, "grows-1") == name
@@ -130,9 +180,12 @@ async def test_a_group_follows_the_template(cluster: Cluster) -> None:
         assert group is not None
         topology = group.spec.network_topology
         return (
-            group.spec.min_resources["cpu"] == "6" and topology is not None and topology.mode == "soft"
-            and group.metadata.labels.get(names.COOLDOWN_TIME) == "5m" and group.metadata.annotations.get(names.PREEMPTABLE) == "true"
-        )  # fmt: skip
+            group.spec.min_resources["cpu"] == "6"
+            and topology is not None
+            and topology.mode == "soft"
+            and group.metadata.labels.get(names.COOLDOWN_TIME) == "5m"
+            and group.metadata.annotations.get(names.PREEMPTABLE) == "true"
+        )
 
     await cluster.until(renewed, lambda: str(cluster.groups.get(f"default/{name}")))
 
@@ -142,23 +195,43 @@ async def test_a_group_follows_the_template(cluster: Cluster) -> None:
     [("apps/v1", "DaemonSet"), ("batch/v1", "Job"), ("v1", "ReplicationController"), ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
      ("example.com/v1", "Robot")],
 )  # fmt: skip
-async def test_whoever_owns_pods_owns_their_group(cluster: Cluster, version: str, kind: str) -> None:
+async def test_whoever_owns_pods_owns_their_group(
+    cluster: Cluster, version: str, kind: str
+) -> None:
     name = kind.lower()
-    owner = {"apiVersion": version, "kind": kind, "name": name, "uid": f"uid-of-{name}", "controller": True}
+    owner = {
+        "apiVersion": version,
+        "kind": kind,
+        "name": name,
+        "uid": f"uid-of-{name}",
+        "controller": True,
+    }
     for number in range(2):
-        await cluster.client.create(core.POD.untyped, body(f"{name}-{number}", ownerReferences=[owner]), "default")
+        await cluster.client.create(
+            core.POD.untyped, body(f"{name}-{number}", ownerReferences=[owner]), "default"
+        )
         assert await group_of(cluster, f"{name}-{number}") == f"podgroup-uid-of-{name}"
     group = await cluster.until(lambda: cluster.groups.get(f"default/podgroup-uid-of-{name}"))
     assert [(each.kind, each.name) for each in group.metadata.owner_references] == [(kind, name)]
 
 
 async def test_a_pod_whose_group_is_refused_says_why_nobody_schedules_it(cluster: Cluster) -> None:
-    owner = {"apiVersion": "example.com/v1", "kind": "Robot", "name": "robot", "uid": "No_Name", "controller": True}
-    await cluster.client.create(core.POD.untyped, body("refused", ownerReferences=[owner]), "default")
+    owner = {
+        "apiVersion": "example.com/v1",
+        "kind": "Robot",
+        "name": "robot",
+        "uid": "No_Name",
+        "controller": True,
+    }
+    await cluster.client.create(
+        core.POD.untyped, body("refused", ownerReferences=[owner]), "default"
+    )
 
     async def told() -> str:
         found = (await cluster.client.list(core.EVENT.untyped, "default")).items
-        return next((one["message"] for one in found if one["reason"] == "FailedCreatePodGroup"), "")
+        return next(
+            (one["message"] for one in found if one["reason"] == "FailedCreatePodGroup"), ""
+        )
 
     async with asyncio.timeout(20):
         while not (message := await told()):

@@ -27,12 +27,18 @@ async def state(cluster: Cluster, name: str, wanted: str) -> scheduling.Queue:
         queue = cluster.queues.get(name)
         return queue if queue is not None and queue.status.state == wanted else None
 
-    return await cluster.until(there, lambda: f"queue {name} {wanted}; it is {cluster.queues.get(name)}")
+    return await cluster.until(
+        there, lambda: f"queue {name} {wanted}; it is {cluster.queues.get(name)}"
+    )
 
 
 async def group(cluster: Cluster, name: str, queue: str) -> None:
     cluster.hold = True
-    body = {"metadata": {"name": name}, "spec": {"minMember": 1, "queue": queue}, "status": {"phase": "Pending"}}
+    body = {
+        "metadata": {"name": name},
+        "spec": {"minMember": 1, "queue": queue},
+        "status": {"phase": "Pending"},
+    }
     await cluster.client.create(scheduling.POD_GROUP.untyped, body, "default")
     await cluster.until(lambda: cluster.groups.get(f"default/{name}"))
 
@@ -69,7 +75,9 @@ async def test_children_follow_their_parent(cluster: Cluster) -> None:
     await state(cluster, "queue1", "Open")
     await state(cluster, "queue11", "Open")
     await cluster.until(
-        lambda: cluster.queues.get("queue11").metadata.annotations[names.CLOSED_BY_PARENT] == "false"  # type: ignore[union-attr]
+        lambda: (
+            cluster.queues.get("queue11").metadata.annotations[names.CLOSED_BY_PARENT] == "false"
+        )  # type: ignore[union-attr]
     )
 
 
@@ -82,13 +90,20 @@ class Slow(Client):
         return await super().patch(kind, name, patch, *where, **how)
 
 
-async def test_a_child_does_not_open_again_while_its_parent_closes(shared_apiserver: ApiServerProcess) -> None:
-    """What a parent closes is closed after it: before, a child would find a parent that is open, and itself closed by it."""
+async def test_a_child_does_not_open_again_while_its_parent_closes(
+    shared_apiserver: ApiServerProcess,
+) -> None:
+    """What a parent closes is closed after it: before, a child would find a parent that is open,
+    and itself closed by it."""
     async with running(shared_apiserver, speak=Slow) as cluster:
         seen: dict[str, list[str]] = {}
 
         def note(old: scheduling.Queue | None, new: scheduling.Queue | None) -> None:
-            if new is not None and new.status.state and (old is None or old.status.state != new.status.state):
+            if (
+                new is not None
+                and new.status.state
+                and (old is None or old.status.state != new.status.state)
+            ):
                 seen.setdefault(new.metadata.name, []).append(new.status.state)
 
         family = ("above", "left", "middle", "right")
@@ -103,7 +118,9 @@ async def test_a_child_does_not_open_again_while_its_parent_closes(shared_apiser
             await cluster.command(action, parent)
             for name in family:
                 await state(cluster, name, wanted)
-        assert {name: seen[name] for name in family} == {name: ["Open", "Closed", "Open"] for name in family}
+        assert {name: seen[name] for name in family} == {
+            name: ["Open", "Closed", "Open"] for name in family
+        }
 
 
 @pytest.mark.scenario("controllers", 90)

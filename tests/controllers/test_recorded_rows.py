@@ -1,4 +1,5 @@
-"""Rows of recorded tables over pure functions, when the collection lies beside the repository: cron runs, gang resources, node policies."""
+"""Rows of recorded tables over pure functions, when the collection lies beside the repository: cron
+runs, gang resources, node policies."""
 
 from __future__ import annotations
 
@@ -28,24 +29,38 @@ def test_recent_runs() -> None:
         given, expect = row["input"], row["expect"]
         cron = cron_of(given)
         try:
-            found = most_recent(cron, parse(cron.spec.schedule, "UTC"), time_of(given["now"]), deadline=given["includeSDS"])
+            found = most_recent(
+                cron,
+                parse(cron.spec.schedule, "UTC"),
+                time_of(given["now"]),
+                deadline=given["includeSDS"],
+            )
         except ValueError:
             assert expect["wantErr"], row["name"]
             continue
         run = expect["expectedRecentTime"]
-        wanted = (time_of(expect["expectedEarliestTime"]), run and time_of(run), expect["expectedTooManyMissed"])
-        assert (found.earliest, found.run, found.missed.value) == wanted and not expect["wantErr"], row["name"]
+        wanted = (
+            time_of(expect["expectedEarliestTime"]),
+            run and time_of(run),
+            expect["expectedTooManyMissed"],
+        )
+        assert (found.earliest, found.run, found.missed.value) == wanted and not expect[
+            "wantErr"
+        ], row["name"]
 
 
 def test_the_next_look() -> None:
     for row in rows("controllers/cronjob/TestNextScheduleTimeDuration"):
         cron = cron_of(row["input"])
         delay = until_next(cron, parse(cron.spec.schedule, "UTC"), time_of(row["input"]["now"]))
-        assert delay == pytest.approx(seconds(row["expect"]["expectedDuration"]), abs=1e-3), row["name"]
+        assert delay == pytest.approx(seconds(row["expect"]["expectedDuration"]), abs=1e-3), row[
+            "name"
+        ]
 
 
 def test_what_a_gang_asks_for() -> None:
-    """The rows leave out what admission fills in: a job without a minimum needs all that its tasks need."""
+    """The rows leave out what admission fills in: a job without a minimum needs all that its tasks
+    need."""
     for row in rows("controllers/job/TestTaskPriority_CalcPGMin"):
         given = row["input"]
         tasks = copy.deepcopy(given["TasksPriority"])
@@ -53,13 +68,18 @@ def test_what_a_gang_asks_for() -> None:
             task["template"]["spec"]["priorityClassName"] = str(task.pop("priority", 0))
             task["minAvailable"] = task["replicas"] if minimum is None else minimum
         least = given["JobMinMember"] or sum(task["minAvailable"] for task in tasks)
-        job = msgspec.convert({"metadata": {"name": "j"}, "spec": {"minAvailable": least, "tasks": tasks}}, batch.Job)
+        job = msgspec.convert(
+            {"metadata": {"name": "j"}, "spec": {"minAvailable": least, "tasks": tasks}}, batch.Job
+        )
 
         assert min_resources(job, int) == row["expect"]["ExpectValue"], row["name"]
 
 
-POLICIES: dict[str, type[Policy]] = {"allocationrate/TestAllocationRatePolicy": AllocationRate, "warmup/TestWarmupPolicy": Warmup,
-                                     "nodelimit/TestNodeLimit": NodeLimit}  # fmt: skip
+POLICIES: dict[str, type[Policy]] = {
+    "allocationrate/TestAllocationRatePolicy": AllocationRate,
+    "warmup/TestWarmupPolicy": Warmup,
+    "nodelimit/TestNodeLimit": NodeLimit,
+}
 
 
 @pytest.mark.parametrize("table", POLICIES)
@@ -74,14 +94,24 @@ def test_arguments_of_node_policies(table: str) -> None:
 
 
 def node_of(given: Tree) -> NodeUse:
-    return NodeUse("n", cpu=(given.get("metrics") or {}).get("CPUUtilization"), labels=given.get("labels") or {})
+    return NodeUse(
+        "n",
+        cpu=(given.get("metrics") or {}).get("CPUUtilization"),
+        labels=given.get("labels") or {},
+    )
 
 
 @pytest.mark.parametrize(
     ("table", "ask"),
     [
-        ("allocationrate/TestAllocationRatePolicyFilter", lambda given: AllocationRate(given["args"]).accepts(node_of(given))),
-        ("allocationrate/TestAllocationRatePolicyScore", lambda given: AllocationRate(given["args"]).score(node_of(given))),
+        (
+            "allocationrate/TestAllocationRatePolicyFilter",
+            lambda given: AllocationRate(given["args"]).accepts(node_of(given)),
+        ),
+        (
+            "allocationrate/TestAllocationRatePolicyScore",
+            lambda given: AllocationRate(given["args"]).score(node_of(given)),
+        ),
         ("warmup/TestWarmupPolicyScore", lambda given: Warmup(given["args"]).score(node_of(given))),
     ],
 )
@@ -93,11 +123,16 @@ def test_what_node_policies_say_of_a_node(table: str, ask: Callable[[Tree], floa
 def test_how_many_nodes_are_kept() -> None:
     for row in rows("controllers/sharding/policy/nodelimit/TestNodeLimitSelect"):
         nodes = [NodeUse(node["metadata"]["name"]) for node in row["input"]["input"] or []]
-        assert NodeLimit(row["input"]["args"]).select(nodes) == nodes[: row["expect"]["expectKeep"]], row["name"]
+        assert (
+            NodeLimit(row["input"]["args"]).select(nodes) == nodes[: row["expect"]["expectKeep"]]
+        ), row["name"]
 
 
 def cron_of(given: Tree) -> batch.CronJob:
-    return msgspec.convert({key: value for key, value in given["cj"].items() if key not in ("apiVersion", "kind")}, batch.CronJob)
+    return msgspec.convert(
+        {key: value for key, value in given["cj"].items() if key not in ("apiVersion", "kind")},
+        batch.CronJob,
+    )
 
 
 def time_of(text: str) -> float:

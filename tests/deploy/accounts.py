@@ -1,4 +1,5 @@
-"""The accounts that the chart gives to daemons, for tests in which a daemon may do what it would be allowed to as a pod, and no more."""
+"""The accounts that the chart gives to daemons, for tests in which a daemon may do what it would be
+allowed to as a pod, and no more."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ class Account(NamedTuple):
 
 
 def account(component: str, *more: str) -> Account:
-    """What the chart puts together for a component; `more` names the parts that not every release has."""
+    """What the chart puts together for a component; `more` names the parts that not every release
+    has."""
     parts = rights(component)
     everywhere = [rule for part in ("everywhere", *more) for rule in parts[part]]
     return Account(everywhere, parts.get("at_home", []))
@@ -45,9 +47,14 @@ ADMISSION = Account([*rights("admission")["everywhere"], _REGISTRATION], [])
 
 
 AUDIT = {
-    "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived", "ResponseStarted"],
-    "rules": [{"level": "Metadata", "userGroups": [f"system:serviceaccounts:{NAMESPACE}"]}, {"level": "None"}],
-}  # fmt: skip
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived", "ResponseStarted"],
+    "rules": [
+        {"level": "Metadata", "userGroups": [f"system:serviceaccounts:{NAMESPACE}"]},
+        {"level": "None"},
+    ],
+}
 """An audit policy that notes what the accounts ask for."""
 
 
@@ -57,28 +64,44 @@ def refused(audit_log: Path) -> list[str]:
     for line in audit_log.read_text().splitlines() if audit_log.exists() else ():
         event = json.loads(line)
         if event.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid":
-            found[f"{event['user']['username'].rpartition(':')[2]}: {event['verb']} {event['requestURI'].partition('?')[0]}"] = None
+            found[
+                f"{event['user']['username'].rpartition(':')[2]}: {event['verb']} {event['requestURI'].partition('?')[0]}"
+            ] = None
     return list(found)
 
 
 def grant(kubeconfig: Path, name: str, given: Account) -> Path:
-    """Makes an account in the namespace of a release; gives the kubeconfig that one of its pods would amount to."""
+    """Makes an account in the namespace of a release; gives the kubeconfig that one of its pods
+    would amount to."""
     api = Api(kubeconfig)
     api.post("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})  # it may be there
     accounts = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
     api.create(accounts, {"metadata": {"name": name}})
     subject = {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
-    for place, kind, rules in ((RBAC, "ClusterRole", given.everywhere), (f"{RBAC}/namespaces/{NAMESPACE}", "Role", given.at_home)):
+    for place, kind, rules in (
+        (RBAC, "ClusterRole", given.everywhere),
+        (f"{RBAC}/namespaces/{NAMESPACE}", "Role", given.at_home),
+    ):
         api.create(f"{place}/{kind.lower()}s", {"metadata": {"name": name}, "rules": rules})
         meant = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
-        api.create(f"{place}/{kind.lower()}bindings", {"metadata": {"name": name}, "roleRef": meant, "subjects": [subject]})
+        api.create(
+            f"{place}/{kind.lower()}bindings",
+            {"metadata": {"name": name}, "roleRef": meant, "subjects": [subject]},
+        )
     _wait_until_in_force(api, name, given)
-    answer = api.create(f"{accounts}/{name}/token", {
-        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": HOURS * 3600},
-    })  # fmt: skip
+    answer = api.create(
+        f"{accounts}/{name}/token",
+        {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": HOURS * 3600},
+        },
+    )
     narrow = yaml.safe_load(kubeconfig.read_text())
     narrow["users"] = [{"name": name, "user": {"token": answer["status"]["token"]}}]
-    narrow["contexts"] = [{"name": name, "context": {"cluster": narrow["clusters"][0]["name"], "user": name}}]
+    narrow["contexts"] = [
+        {"name": name, "context": {"cluster": narrow["clusters"][0]["name"], "user": name}}
+    ]
     narrow["current-context"] = name
     path = kubeconfig.with_name(f"{name}.kubeconfig")
     path.write_text(yaml.safe_dump(narrow))
@@ -92,10 +115,23 @@ def _wait_until_in_force(api: Api, name: str, given: Account) -> None:
         if not rules:
             continue
         resource, _, subresource = rules[-1]["resources"][0].partition("/")
-        about = {"verb": rules[-1]["verbs"][0], "group": rules[-1]["apiGroups"][0], "resource": resource, "subresource": subresource,
-                 "namespace": namespace, "name": (rules[-1].get("resourceNames") or [""])[0]}  # fmt: skip
-        body: Tree = {"spec": {"user": f"system:serviceaccount:{NAMESPACE}:{name}", "resourceAttributes": about}}
+        about = {
+            "verb": rules[-1]["verbs"][0],
+            "group": rules[-1]["apiGroups"][0],
+            "resource": resource,
+            "subresource": subresource,
+            "namespace": namespace,
+            "name": (rules[-1].get("resourceNames") or [""])[0],
+        }
+        body: Tree = {
+            "spec": {
+                "user": f"system:serviceaccount:{NAMESPACE}:{name}",
+                "resourceAttributes": about,
+            }
+        }
         deadline = time.monotonic() + 30
-        while not api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", body)["status"]["allowed"]:
+        while not api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", body)["status"][
+            "allowed"
+        ]:
             assert time.monotonic() < deadline, f"{name} may not {about}"
             time.sleep(0.02)

@@ -11,14 +11,27 @@ import yaml
 
 from deploy.__main__ import CHART, KUBERNETES, MANIFESTS
 
-__all__ = ["CHART", "HYPERNODES_ALONE", "KUBERNETES", "MANIFESTS", "NAMESPACE", "Chart", "Helm", "Manifests", "rights"]
+__all__ = [
+    "CHART",
+    "HYPERNODES_ALONE",
+    "KUBERNETES",
+    "MANIFESTS",
+    "NAMESPACE",
+    "Chart",
+    "Helm",
+    "Manifests",
+    "rights",
+]
 
 Tree = dict[str, Any]
 NAMESPACE = "volcano-system"
 HYPERNODES_ALONE = [
-    "scheduler_enable=false", "controller_enable=false", "admission_enable=false", "hypernode_controller_mode=standalone",
+    "scheduler_enable=false",
+    "controller_enable=false",
+    "admission_enable=false",
+    "hypernode_controller_mode=standalone",
     "hypernode_controller_replicas=2",
-]  # fmt: skip
+]
 """Values of a release of the standalone hypernode controller and nothing else."""
 
 
@@ -49,13 +62,17 @@ class Helm:
     """helm, as a user of one cluster (or of none) types it."""
 
     def __init__(self, program: Path, home: Path, kubeconfig: Path | None = None) -> None:
-        places = {f"HELM_{kind}_HOME": str(home / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
+        places = {
+            f"HELM_{kind}_HOME": str(home / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")
+        }
         self.program = str(program)
         self.environment = {**os.environ, **places, "KUBECONFIG": str(kubeconfig or "")}
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         command = [self.program, f"--namespace={NAMESPACE}", *words]
-        return subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=180, check=False)
+        return subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, timeout=180, check=False
+        )
 
     def __call__(self, *words: str) -> str:
         done = self.run(*words)
@@ -71,7 +88,16 @@ class Chart:
 
     def __call__(self, *values: str, release: str = "volcano") -> Manifests:
         """Each value is `key=value` below `custom`, or with its own top."""
-        return Manifests(self.helm("template", release, str(CHART), KUBERNETES, "--set=custom.crd_enable=false", *_set(values)))
+        return Manifests(
+            self.helm(
+                "template",
+                release,
+                str(CHART),
+                KUBERNETES,
+                "--set=custom.crd_enable=false",
+                *_set(values),
+            )
+        )
 
     def refused(self, *values: str) -> str:
         """What helm says to values that the chart does not take."""
@@ -81,4 +107,7 @@ class Chart:
 
 
 def _set(values: tuple[str, ...]) -> list[str]:
-    return [f"--set={value if value.startswith(('basic.', 'service.')) else f'custom.{value}'}" for value in values]
+    return [
+        f"--set={value if value.startswith(('basic.', 'service.')) else f'custom.{value}'}"
+        for value in values
+    ]

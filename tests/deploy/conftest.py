@@ -22,9 +22,12 @@ def helm_program() -> Path:
 
 @pytest.fixture(scope="session")
 def ports_of_their_own() -> None:
-    """Copies of one Deployment listen at the same port: pods need a network, or the library that keeps their ports apart."""
+    """Copies of one Deployment listen at the same port: pods need a network, or the library that
+    keeps their ports apart."""
     if not detect().network and preload.compiler() is None:
-        pytest.skip("this machine gives pods no network of their own, and has no compiler for the library that keeps their ports apart")
+        pytest.skip(
+            "this machine gives pods no network of their own, and has no compiler for the library that keeps their ports apart"
+        )
 
 
 @pytest.fixture(scope="session")

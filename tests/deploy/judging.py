@@ -36,9 +36,18 @@ def judge(api: Api) -> None:
     """Asked twice: by whoever may ask about others, and by the account about itself."""
     self_ = api.as_user(ACCOUNT, "system:authenticated")
     for may, verb, group, resource, subresource, namespace in QUESTIONS:
-        about = {"verb": verb, "group": group, "resource": resource, "subresource": subresource, "namespace": namespace}
+        about = {
+            "verb": verb,
+            "group": group,
+            "resource": resource,
+            "subresource": subresource,
+            "namespace": namespace,
+        }
         asked = {"resourceAttributes": {key: value for key, value in about.items() if value}}
         of_it: dict[str, Any] = {"spec": {**asked, "user": ACCOUNT}}
-        for door, kind, body in ((api, "subjectaccessreviews", of_it), (self_, "selfsubjectaccessreviews", {"spec": asked})):
+        for door, kind, body in (
+            (api, "subjectaccessreviews", of_it),
+            (self_, "selfsubjectaccessreviews", {"spec": asked}),
+        ):
             answer = door.create(f"/apis/authorization.k8s.io/v1/{kind}", body)
             assert answer["status"]["allowed"] is may, (kind, about, answer["status"])

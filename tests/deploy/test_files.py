@@ -1,4 +1,5 @@
-"""The files of the chart are what the program says, and the program takes what they say.  No helm is needed for that."""
+"""The files of the chart are what the program says, and the program takes what they say.  No helm
+is needed for that."""
 
 from __future__ import annotations
 
@@ -54,9 +55,16 @@ def test_daemons_take_their_arguments(name: str) -> None:
 
 
 def test_webhooks_are_those_that_admission_would_register() -> None:
-    registered = {**WRITTEN.of("MutatingWebhookConfiguration"), **WRITTEN.of("ValidatingWebhookConfiguration")}
+    registered = {
+        **WRITTEN.of("MutatingWebhookConfiguration"),
+        **WRITTEN.of("ValidatingWebhookConfiguration"),
+    }
     arguments = WRITTEN.container("volcano-admission")["args"]
-    enabled = next(argument for argument in arguments if argument.startswith("--enabled-admission=")).partition("=")[2].split(",")
+    enabled = (
+        next(argument for argument in arguments if argument.startswith("--enabled-admission="))
+        .partition("=")[2]
+        .split(",")
+    )
     assert len(registered) == len(enabled) == 7
     where = Where("", "volcano-system", "volcano-admission-service")
     for path in enabled:
@@ -80,7 +88,9 @@ def test_versions_and_the_image_are_those_of_the_program() -> None:
     assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == __version__
     recipe = (CHART.parent / "image" / "Containerfile").read_text()
     root = CHART.parents[1]
-    copied = [word for line in re.findall(r"(?m)^COPY (.*) /source\S*$", recipe) for word in line.split()]
+    copied = [
+        word for line in re.findall(r"(?m)^COPY (.*) /source\S*$", recipe) for word in line.split()
+    ]
     assert "pyproject.toml" in copied and all((root / name).exists() for name in copied)
     needed = re.search(r'requires-python = ">=(\S+)"', (root / "pyproject.toml").read_text())
     assert needed is not None and f"ARG BASE=python:{needed[1]}-slim\nFROM ${{BASE}}\n" in recipe
@@ -92,7 +102,11 @@ def test_the_page_names_what_there_is() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     for top, key in re.findall(r"\b(basic|custom)\.(\w+)", PAGE):
         assert key in values[top], f"{top}.{key}"
-    named = {name for tree in WRITTEN.trees if (name := tree["metadata"]["name"].removeprefix("volcano-"))}
+    named = {
+        name
+        for tree in WRITTEN.trees
+        if (name := tree["metadata"]["name"].removeprefix("volcano-"))
+    }
     for name in re.findall(r"`([a-z-]+-(?:configmap|service|role))`", PAGE):
         if not name.startswith(("-", "hypernode-controller", "volcano-")):
             assert name in named, name
@@ -103,13 +117,21 @@ def test_the_schema_knows_every_value() -> None:
     schema = yaml.safe_load((CHART / "values.schema.json").read_text())["properties"]
     used: dict[str, set[str]] = {"basic": set(), "custom": set(), "service": set()}
     for template in (CHART / "templates").iterdir():
-        for top, key in re.findall(r"(?:\.Values\.|\$)(basic|custom|service)\.(\w+)", template.read_text()):
+        for top, key in re.findall(
+            r"(?:\.Values\.|\$)(basic|custom|service)\.(\w+)", template.read_text()
+        ):
             used[top].add(key)
     refused = {"colocation_enable", "metrics_enable"}
     for top, keys in used.items():
         assert set(values[top]) <= set(schema[top]["properties"])
-        assert keys - refused <= set(values[top]), f"{top}: used by a template and not among the values"
-        without = {key for key, told in schema[top]["properties"].items() if told.get("description", "").startswith("taken")}
+        assert keys - refused <= set(values[top]), (
+            f"{top}: used by a template and not among the values"
+        )
+        without = {
+            key
+            for key, told in schema[top]["properties"].items()
+            if told.get("description", "").startswith("taken")
+        }
         assert set(schema[top]["properties"]) - without - refused == set(values[top])
 
 
@@ -136,11 +158,16 @@ def test_accounts_of_tests_are_those_of_the_chart() -> None:
 
 @pytest.mark.parametrize("batch", [True, False])
 def test_schedulers_may_read_what_they_feed_on(batch: bool) -> None:
-    """Without the right to one of these the scheduler goes on as if there were none, and says so in its log alone."""
+    """Without the right to one of these the scheduler goes on as if there were none, and says so in
+    its log alone."""
     state = State(scheduler_names=["volcano"], shard_mode="hard")
     rules = (SCHEDULER if batch else LONE_SCHEDULER).everywhere
     for kind in (source.kind for source in sources(state, batch=batch, taint_rules=True)):
         assert any(
-            kind.group in rule["apiGroups"] and kind.plural in rule["resources"] and {"list", "watch"} <= set(rule["verbs"])
+            kind.group in rule["apiGroups"]
+            and kind.plural in rule["resources"]
+            and {"list", "watch"} <= set(rule["verbs"])
             for rule in rules
-        ), f"deploy/chart/rights/scheduler.yaml: list and watch of {kind.plural} ({kind.group or 'core'}) are missing"  # fmt: skip
+        ), (
+            f"deploy/chart/rights/scheduler.yaml: list and watch of {kind.plural} ({kind.group or 'core'}) are missing"
+        )

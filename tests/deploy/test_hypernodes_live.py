@@ -1,4 +1,5 @@
-"""The standalone hypernode controller installed by helm on a local cluster, where its two copies are real processes."""
+"""The standalone hypernode controller installed by helm on a local cluster, where its two copies
+are real processes."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ HYPER_NODES = "/apis/topology.volcano.sh/v1alpha1/hypernodes"
 PATIENCE = 60.0
 VALUES = [
     *(f"--set=custom.{value}" for value in HYPERNODES_ALONE),
-    "--set=custom.default_csc=null",  # user 1000 of this machine need not be able to read where Hekla lies
+    # user 1000 of this machine need not be able to read where Hekla lies
+    "--set=custom.default_csc=null",
     "--take-ownership",  # of the definitions: the cluster has them from the start
     "--set-string=custom.controller_config_override=" + yaml.safe_dump({"networkTopologyDiscovery": [{
         "source": "label", "enabled": True,
@@ -34,14 +36,27 @@ VALUES = [
 
 
 @pytest.fixture(scope="module")
-def installed(helm_program: Path, ports_of_their_own: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """A cluster whose table of images says where the image's programs are: an environment stands for an image."""
+def installed(
+    helm_program: Path, ports_of_their_own: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Api]:
+    """A cluster whose table of images says where the image's programs are: an environment stands
+    for an image."""
     home = tmp_path_factory.mktemp("helm")
     images = home / "images.yaml"
-    images.write_text(yaml.safe_dump([{"image": "hekla", "path": [str(Path(sys.executable).parent)]}]))
+    images.write_text(
+        yaml.safe_dump([{"image": "hekla", "path": [str(Path(sys.executable).parent)]}])
+    )
     with cluster_of_our_own(nodes=1, images=str(images)) as kubeconfig:
         helm = Helm(helm_program, home, kubeconfig)
-        helm("install", "integration", str(CHART), "--create-namespace", "--wait", "--timeout=180s", *VALUES)
+        helm(
+            "install",
+            "integration",
+            str(CHART),
+            "--create-namespace",
+            "--wait",
+            "--timeout=180s",
+            *VALUES,
+        )
         yield Api(kubeconfig)
 
 
@@ -60,7 +75,9 @@ def test_two_copies_are_ready_and_one_works(installed: Api) -> None:
         said = {path: asked(installed, pod, path) for path in ("/readyz", "/healthz")}
         assert said == {"/readyz": (200, "ok"), "/healthz": (200, "ok")}
     # Who is ready stands for election, and is not elected yet.
-    holder = installed.wait(LEASE, lambda lease: lease["spec"].get("holderIdentity"), PATIENCE)["spec"]["holderIdentity"]
+    holder = installed.wait(LEASE, lambda lease: lease["spec"].get("holderIdentity"), PATIENCE)[
+        "spec"
+    ]["holderIdentity"]
     assert sum(holder.startswith(pod["metadata"]["name"] + "_") for pod in pods) == 1
 
 
@@ -82,11 +99,14 @@ def both_are_ready(deployment: Tree) -> bool:
 
 @pytest.mark.scenario("controllers", 149)
 def test_the_other_copy_takes_over(installed: Api) -> None:
-    """After the pod that holds the lease has been deleted; labels of nodes are read by the next one."""
+    """After the pod that holds the lease has been deleted; labels of nodes are read by the next
+    one."""
     node = installed.get("/api/v1/nodes").tree["items"][0]["metadata"]["name"]
 
     def label(rack: str | None) -> None:
-        installed.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {"example.com/rack": rack}}})
+        installed.patch(
+            f"/api/v1/nodes/{node}", {"metadata": {"labels": {"example.com/rack": rack}}}
+        )
 
     def counted(hyper_nodes: Tree) -> bool:
         return [item.get("status", {}).get("nodeCount") for item in hyper_nodes["items"]] == [1]
@@ -95,7 +115,9 @@ def test_the_other_copy_takes_over(installed: Api) -> None:
     installed.wait(HYPER_NODES, counted, PATIENCE)
     before = installed.get(LEASE).tree["spec"]["holderIdentity"]
     assert installed.delete(f"{PODS}/{before.partition('_')[0]}").status == 200
-    installed.wait(LEASE, lambda lease: lease["spec"].get("holderIdentity") not in ("", None, before), PATIENCE)
+    installed.wait(
+        LEASE, lambda lease: lease["spec"].get("holderIdentity") not in ("", None, before), PATIENCE
+    )
     installed.wait(DEPLOYMENT, both_are_ready, PATIENCE)
     label(None)
     installed.wait(HYPER_NODES, lambda found: not found["items"], PATIENCE)

@@ -1,4 +1,5 @@
-"""`helm install` on a cluster that has nothing but Kubernetes' parts: every daemon is a pod with the account that the chart gives it."""
+"""`helm install` on a cluster that has nothing but Kubernetes' parts: every daemon is a pod with
+the account that the chart gives it."""
 
 from __future__ import annotations
 
@@ -32,10 +33,22 @@ PODS = "/api/v1/namespaces/default/pods"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 HYPER_NODES = "/apis/topology.volcano.sh/v1alpha1/hypernodes"
 HOOKS = "/apis/admissionregistration.k8s.io/v1"
-LABELS = {"networkTopologyDiscovery": [{
-    "source": "label", "enabled": True,
-    "config": {"networkTopologyTypes": {"rack": [{"nodeLabel": "example.com/rack"}, {"nodeLabel": "kubernetes.io/hostname"}]}},
-}]}  # fmt: skip
+LABELS = {
+    "networkTopologyDiscovery": [
+        {
+            "source": "label",
+            "enabled": True,
+            "config": {
+                "networkTopologyTypes": {
+                    "rack": [
+                        {"nodeLabel": "example.com/rack"},
+                        {"nodeLabel": "kubernetes.io/hostname"},
+                    ]
+                }
+            },
+        }
+    ]
+}
 
 
 class Site:
@@ -60,19 +73,26 @@ class Site:
         return {item["metadata"]["name"]: item["status"].get("readyReplicas", 0) for item in items}
 
     def ready_are(self, copies: dict[str, int]) -> None:
-        """So many copies are ready.  helm waits for ReplicaSets, whose counts those of the Deployments follow a moment later."""
+        """So many copies are ready.  helm waits for ReplicaSets, whose counts those of the
+        Deployments follow a moment later."""
         self.until(lambda: self.ready() == copies, self.ready)
 
     def queue_is_open(self, name: str) -> None:
         path = f"/apis/scheduling.volcano.sh/v1beta1/queues/{name}"
-        self.until(lambda: self.api.get(path).tree.get("status", {}).get("state") == "Open", lambda: self.api.get(path))
+        self.until(
+            lambda: self.api.get(path).tree.get("status", {}).get("state") == "Open",
+            lambda: self.api.get(path),
+        )
 
     def finished(self, path: str) -> Tree:
         """The job at a path, completed."""
 
         def completed() -> Tree | None:
             job = self.api.get(path)
-            done = job.status == 200 and job.tree.get("status", {}).get("state", {}).get("phase") == "Completed"
+            done = (
+                job.status == 200
+                and job.tree.get("status", {}).get("state", {}).get("phase") == "Completed"
+            )
             return job.tree if done else None
 
         found: Tree = self.until(completed, lambda: (self.api.get(path), self.logs()))
@@ -80,13 +100,19 @@ class Site:
 
     def succeeds(self, path: str) -> None:
         """The pod at a path comes to a good end."""
-        self.until(lambda: self.api.get(path).tree["status"].get("phase") == "Succeeded", lambda: (self.api.get(path), self.logs()))
+        self.until(
+            lambda: self.api.get(path).tree["status"].get("phase") == "Succeeded",
+            lambda: (self.api.get(path), self.logs()),
+        )
 
     def hypernodes_have(self, counts: list[int]) -> None:
         """There come to be as many hypernodes, of so many nodes each."""
 
         def counted() -> bool:
-            return [one.get("status", {}).get("nodeCount") for one in self.api.get(HYPER_NODES).tree["items"]] == counts
+            return [
+                one.get("status", {}).get("nodeCount")
+                for one in self.api.get(HYPER_NODES).tree["items"]
+            ] == counts
 
         self.until(counted, lambda: (self.api.get(HYPER_NODES), self.logs()))
 
@@ -94,29 +120,56 @@ class Site:
         """The end of what the daemons say."""
         pods = self.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods").tree["items"]
         names = [pod["metadata"]["name"] for pod in pods]
-        return "\n".join(self.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods/{name}/log", tailLines="20").text for name in names)
+        return "\n".join(
+            self.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods/{name}/log", tailLines="20").text
+            for name in names
+        )
 
 
 @pytest.fixture(scope="module")
-def site(helm_program: Path, ports_of_their_own: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(
+    helm_program: Path, ports_of_their_own: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
     place = tmp_path_factory.mktemp("site")
-    images, values, policy, audit_log = (place / name for name in ("images.yaml", "values.yaml", "audit.json", "audit.log"))
-    images.write_text(yaml.safe_dump([{"image": "*/hekla", "path": [str(Path(sys.executable).parent)]}]))
+    images, values, policy, audit_log = (
+        place / name for name in ("images.yaml", "values.yaml", "audit.json", "audit.log")
+    )
+    images.write_text(
+        yaml.safe_dump([{"image": "*/hekla", "path": [str(Path(sys.executable).parent)]}])
+    )
     policy.write_text(json.dumps(AUDIT))
     # User 1000 of this machine need not be able to read where Hekla lies.
-    values.write_text(yaml.safe_dump({"custom": {"default_csc": None, "controller_config_override": yaml.safe_dump(LABELS)}}))
+    values.write_text(
+        yaml.safe_dump(
+            {"custom": {"default_csc": None, "controller_config_override": yaml.safe_dump(LABELS)}}
+        )
+    )
     processes = Processes(place)
-    with ApiServerProcess.started(place / "server", f"--audit-policy-file={policy}", f"--audit-log-path={audit_log}") as server:
+    with ApiServerProcess.started(
+        place / "server", f"--audit-policy-file={policy}", f"--audit-log-path={audit_log}"
+    ) as server:
         own, pki = f"--kubeconfig={server.internal_kubeconfig}", server.pki
         try:
             for name, *flags in (
-                ("kube-controllers", f"--root-ca-file={pki / 'ca.crt'}", f"--storage-dir={place / 'volumes'}"),
-                ("agent", f"--root-dir={place / 'pods'}", "--nodes=1", f"--images={images}", "--stop-pods-on-exit",
-                 f"--api-server-address=127.0.0.1:{server.port}", f"--tls-cert-file={pki / 'kubelet.crt'}",
-                 f"--tls-private-key-file={pki / 'kubelet.key'}", f"--client-ca-file={pki / 'ca.crt'}"),
+                (
+                    "kube-controllers",
+                    f"--root-ca-file={pki / 'ca.crt'}",
+                    f"--storage-dir={place / 'volumes'}",
+                ),
+                (
+                    "agent",
+                    f"--root-dir={place / 'pods'}",
+                    "--nodes=1",
+                    f"--images={images}",
+                    "--stop-pods-on-exit",
+                    f"--api-server-address=127.0.0.1:{server.port}",
+                    f"--tls-cert-file={pki / 'kubelet.crt'}",
+                    f"--tls-private-key-file={pki / 'kubelet.key'}",
+                    f"--client-ca-file={pki / 'ca.crt'}",
+                ),
                 # What a cluster has anyway: somebody who places plain pods.
                 ("agent-scheduler", "--scheduler-name=default-scheduler", "--leader-elect=false"),
-            ):  # fmt: skip
+            ):
                 processes.start(name, [sys.executable, "-m", "hekla", name, own, *flags])
             yield Site(server, Helm(helm_program, place, server.kubeconfig), values, audit_log)
         finally:
@@ -124,9 +177,17 @@ def site(helm_program: Path, ports_of_their_own: None, tmp_path_factory: pytest.
 
 
 def test_a_release_from_its_installation_to_its_end(site: Site) -> None:
-    parts = ["--set=custom.hypernode_controller_mode=standalone", "--set=custom.agent_scheduler_enable=true"]
+    parts = [
+        "--set=custom.hypernode_controller_mode=standalone",
+        "--set=custom.agent_scheduler_enable=true",
+    ]
     release, chart, *words = INSTALL
-    assert (release, chart, NAMESPACE in words, "--wait" in words) == ("volcano", "deploy/chart", True, True)
+    assert (release, chart, NAMESPACE in words, "--wait" in words) == (
+        "volcano",
+        "deploy/chart",
+        True,
+        True,
+    )
     common = [str(CHART), *words, "--timeout=120s", f"--values={site.values}", *parts]
     site.helm("install", "volcano", *common)
     common.remove("--create-namespace")
@@ -137,9 +198,14 @@ def test_a_release_from_its_installation_to_its_end(site: Site) -> None:
     what_users_do(site, "first")
 
     # Several copies of everything, which takes the way from Recreate to a rolling update.
-    more = ["leader_elect_enable=true", *(f"{name}_replicas=2" for name in ("scheduler", "controller", "admission"))]
+    more = [
+        "leader_elect_enable=true",
+        *(f"{name}_replicas=2" for name in ("scheduler", "controller", "admission")),
+    ]
     site.helm("upgrade", "volcano", *common, *(f"--set=custom.{value}" for value in more))
-    site.ready_are({f"volcano-{name}": copies for name, copies in zip(names, (2, 1, 2, 1, 2), strict=True)})
+    site.ready_are(
+        {f"volcano-{name}": copies for name, copies in zip(names, (2, 1, 2, 1, 2), strict=True)}
+    )
     what_users_do(site, "second")
     assert refused(site.audit_log) == [], "rights that the accounts lack"
 
@@ -148,23 +214,43 @@ def test_a_release_from_its_installation_to_its_end(site: Site) -> None:
 
     site.helm("uninstall", "volcano", "--wait", "--timeout=120s")
     for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
-        assert site.api.get(f"{HOOKS}/{kind}").tree["items"] == [], "or nobody could make a job any more"
-    assert site.api.get(f"{JOBS}/first-job").status == 200, "definitions, and what is of their kinds, stay"
+        assert site.api.get(f"{HOOKS}/{kind}").tree["items"] == [], (
+            "or nobody could make a job any more"
+        )
+    assert site.api.get(f"{JOBS}/first-job").status == 200, (
+        "definitions, and what is of their kinds, stay"
+    )
 
 
 def what_users_do(site: Site, name: str) -> None:
     """A little of everything, so that every daemon does what it is there for."""
     api = site.api
     container = {"name": "main", "image": "busybox", "command": ["sh", "-c", "sleep 0.2"]}
-    task = {"name": "t", "replicas": 2, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+    task = {
+        "name": "t",
+        "replicas": 2,
+        "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+    }
     spec = {"minAvailable": 2, "schedulerName": "volcano", "tasks": [task]}
 
     def create(version: str, kind: str, suffix: str, spec: Tree) -> Tree:
-        tree = {"apiVersion": version, "kind": kind, "metadata": {"name": f"{name}-{suffix}"}, "spec": spec}
+        tree = {
+            "apiVersion": version,
+            "kind": kind,
+            "metadata": {"name": f"{name}-{suffix}"},
+            "spec": spec,
+        }
         return api.create(f"/apis/{version}/namespaces/default/{kind.lower()}s", tree)
 
-    bad = api.post(JOBS, {"apiVersion": BATCH, "kind": "Job", "metadata": {"name": "bad"},
-                          "spec": {**spec, "minAvailable": 5}})  # fmt: skip
+    bad = api.post(
+        JOBS,
+        {
+            "apiVersion": BATCH,
+            "kind": "Job",
+            "metadata": {"name": "bad"},
+            "spec": {**spec, "minAvailable": 5},
+        },
+    )
     assert bad.status == 400 and "admission webhook" in bad.message, bad
     plugins: Tree = {"plugins": {"svc": [], "ssh": [], "env": []}}
     made = create(BATCH, "Job", "job", {**spec, **plugins})
@@ -174,20 +260,39 @@ def what_users_do(site: Site, name: str) -> None:
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
     volumes = [{"mountPath": "/kept", "volumeClaim": claim}]
     create(BATCH, "Job", "short", {**spec, "ttlSecondsAfterFinished": 0, "volumes": volumes})
-    site.until(lambda: api.get(f"{JOBS}/{name}-short").status == 404, lambda: (api.get(f"{JOBS}/{name}-short"), site.logs()))
+    site.until(
+        lambda: api.get(f"{JOBS}/{name}-short").status == 404,
+        lambda: (api.get(f"{JOBS}/{name}-short"), site.logs()),
+    )
 
     create(FLOW, "JobTemplate", "template", spec)
-    create(FLOW, "JobFlow", "flow", {"flows": [{"name": f"{name}-template"}], "jobRetainPolicy": "retain"})
+    create(
+        FLOW,
+        "JobFlow",
+        "flow",
+        {"flows": [{"name": f"{name}-template"}], "jobRetainPolicy": "retain"},
+    )
     site.finished(f"{JOBS}/{name}-flow-{name}-template")
 
     for scheduler in ("volcano", "agent-scheduler"):
-        pod = {"metadata": {"name": f"{name}-{scheduler}"}, "spec": {
-            "schedulerName": scheduler, "restartPolicy": "Never", "containers": [container]}}  # fmt: skip
+        pod = {
+            "metadata": {"name": f"{name}-{scheduler}"},
+            "spec": {
+                "schedulerName": scheduler,
+                "restartPolicy": "Never",
+                "containers": [container],
+            },
+        }
         api.create(PODS, pod)
     for scheduler in ("volcano", "agent-scheduler"):
         site.succeeds(f"{PODS}/{name}-{scheduler}")
 
     node = api.get("/api/v1/nodes").tree["items"][0]["metadata"]["name"]
     for rack, count in ((name, 1), (None, 0)):
-        assert api.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {"example.com/rack": rack}}}).status == 200
+        assert (
+            api.patch(
+                f"/api/v1/nodes/{node}", {"metadata": {"labels": {"example.com/rack": rack}}}
+            ).status
+            == 200
+        )
         site.hypernodes_have([1] * count)

@@ -1,4 +1,5 @@
-"""The lock files name what pyproject.toml asks for, in versions that it takes, each file by its hash."""
+"""The lock files name what pyproject.toml asks for, in versions that it takes, each file by its
+hash."""
 
 import re
 import tomllib
@@ -13,22 +14,36 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 BUILD = (ROOT / "requirements-build.in").read_text().splitlines()
 ASKED = {
     "requirements.lock": [*PROJECT["dependencies"], *BUILD],
-    "requirements-dev.lock": [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"], *BUILD],
+    "requirements-dev.lock": [
+        *PROJECT["dependencies"],
+        *PROJECT["optional-dependencies"]["dev"],
+        *BUILD,
+    ],
 }
 
 
 def pins(file: str) -> list[tuple[Requirement, int]]:
     """Each pinned requirement and how many hashes it has."""
     joined = (ROOT / file).read_text().replace("\\\n", " ")
-    lines = [line for line in joined.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    return [(Requirement(line.partition(" --hash")[0]), len(re.findall(r"--hash=sha256:[0-9a-f]{64}\b", line))) for line in lines]
+    lines = [
+        line for line in joined.splitlines() if line.strip() and not line.lstrip().startswith("#")
+    ]
+    return [
+        (
+            Requirement(line.partition(" --hash")[0]),
+            len(re.findall(r"--hash=sha256:[0-9a-f]{64}\b", line)),
+        )
+        for line in lines
+    ]
 
 
 @pytest.mark.parametrize("file", ASKED)
 def test_the_lock_answers_what_is_asked(file: str) -> None:
     locked: dict[str, list[Requirement]] = {}
     for pin, hashes in pins(file):
-        assert hashes and [one.operator for one in pin.specifier] == ["=="], f"{file}: {pin.name} is not pinned by hash"
+        assert hashes and [one.operator for one in pin.specifier] == ["=="], (
+            f"{file}: {pin.name} is not pinned by hash"
+        )
         locked.setdefault(canonicalize_name(pin.name), []).append(pin)
     for text in ASKED[file]:
         asked = Requirement(text)
@@ -36,7 +51,9 @@ def test_the_lock_answers_what_is_asked(file: str) -> None:
         assert found, f"{file}: {asked.name} is missing; make lock"
         for pin in found:
             version = next(iter(pin.specifier)).version
-            assert asked.specifier.contains(version, prereleases=True), f"{file}: {pin.name} {version} is not {asked.specifier}; make lock"
+            assert asked.specifier.contains(version, prereleases=True), (
+                f"{file}: {pin.name} {version} is not {asked.specifier}; make lock"
+            )
 
 
 def test_tests_run_with_what_the_image_has() -> None:
@@ -45,5 +62,8 @@ def test_tests_run_with_what_the_image_has() -> None:
 
 
 def test_the_image_and_the_tests_install_what_is_locked() -> None:
-    assert "--require-hashes -r /source/requirements.lock" in (ROOT / "deploy" / "image" / "Containerfile").read_text()
+    assert (
+        "--require-hashes -r /source/requirements.lock"
+        in (ROOT / "deploy" / "image" / "Containerfile").read_text()
+    )
     assert "--require-hashes -r requirements-dev.lock" in (ROOT / "Makefile").read_text()

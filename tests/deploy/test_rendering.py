@@ -19,7 +19,9 @@ pytestmark = programs.slow(60)
 
 
 def test_the_manifests_are_the_chart(helm_program: Path) -> None:
-    assert MANIFESTS.read_text() == manifests(str(helm_program)), "`python -m deploy` writes them anew"
+    assert MANIFESTS.read_text() == manifests(str(helm_program)), (
+        "`python -m deploy` writes them anew"
+    )
 
 
 @pytest.mark.scenario("controllers", 147)
@@ -31,23 +33,41 @@ def test_who_owns_the_hypernodes(chart: Chart) -> None:
     assert "volcano-hypernode-controller" not in together.of("Deployment")
     assert not any("hyperNode" in argument for argument in arguments())
     assert "hypernodes" in str(together.of("ClusterRole")["volcano-controllers"])
-    assert "--controllers=*,-sharding-controller,-hyperNode-controller" in arguments("hypernode_controller_mode=disabled")
+    assert "--controllers=*,-sharding-controller,-hyperNode-controller" in arguments(
+        "hypernode_controller_mode=disabled"
+    )
     own = "controller_enabled_controllers=job-controller\\,queue-controller"
-    assert "--controllers=job-controller,queue-controller,-hyperNode-controller" in arguments("hypernode_controller_mode=standalone", own)
+    assert "--controllers=job-controller,queue-controller,-hyperNode-controller" in arguments(
+        "hypernode_controller_mode=standalone", own
+    )
     assert "--controllers=job-controller,queue-controller" in arguments(own)
 
-    apart = chart("hypernode_controller_mode=standalone", "hypernode_controller_replicas=2", release="mine")
-    assert any("-hyperNode-controller" in argument for argument in apart.container("mine-controllers")["args"])
-    assert "hypernodes" not in str(apart.of("ClusterRole")["mine-controllers"]), "who does not own them may not write them"
+    apart = chart(
+        "hypernode_controller_mode=standalone", "hypernode_controller_replicas=2", release="mine"
+    )
+    assert any(
+        "-hyperNode-controller" in argument
+        for argument in apart.container("mine-controllers")["args"]
+    )
+    assert "hypernodes" not in str(apart.of("ClusterRole")["mine-controllers"]), (
+        "who does not own them may not write them"
+    )
     deployment = apart.of("Deployment")["mine-hypernode-controller"]
     assert deployment["spec"]["replicas"] == 2
     assert deployment["spec"]["selector"]["matchLabels"] == {"app": "volcano-hypernode-controller"}
-    assert deployment["spec"]["template"]["spec"]["serviceAccountName"] == "mine-hypernode-controller"
+    assert (
+        deployment["spec"]["template"]["spec"]["serviceAccountName"] == "mine-hypernode-controller"
+    )
     container = apart.container("mine-hypernode-controller")
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": 11251}
     assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": 11251}
-    assert {"--leader-elect=true", "--leader-elect-resource-name=mine-hypernode-controller-manager"} <= set(container["args"])
-    assert apart.of("Service")["mine-hypernode-controller-service"]["spec"]["ports"][0]["port"] == 8081
+    assert {
+        "--leader-elect=true",
+        "--leader-elect-resource-name=mine-hypernode-controller-manager",
+    } <= set(container["args"])
+    assert (
+        apart.of("Service")["mine-hypernode-controller-service"]["spec"]["ports"][0]["port"] == 8081
+    )
 
 
 def test_what_is_not_wanted_is_not_there(chart: Chart) -> None:
@@ -55,64 +75,133 @@ def test_what_is_not_wanted_is_not_there(chart: Chart) -> None:
     assert {tree["kind"] for tree in nothing.trees} == {"ConfigMap", "ClusterRole"}
     assert set(nothing.of("ConfigMap")) == {"volcano-controller-configmap"}
     assert set(nothing.of("ClusterRole")) == {"vcjob-editor-role", "vcjob-viewer-role"}
-    assert not any(kind.endswith("AdmissionPolicy") for kind in {tree["kind"] for tree in chart().trees})
+    assert not any(
+        kind.endswith("AdmissionPolicy") for kind in {tree["kind"] for tree in chart().trees}
+    )
     kept = {tree["kind"] for tree in chart("admission_enable=false", "vap_enable=true").trees}
     assert "ValidatingAdmissionPolicy" in kept and "MutatingAdmissionPolicy" not in kept
-    assert "MutatingAdmissionPolicyBinding" in {tree["kind"] for tree in chart("map_enable=true").trees}
+    assert "MutatingAdmissionPolicyBinding" in {
+        tree["kind"] for tree in chart("map_enable=true").trees
+    }
     lone = chart("agent_scheduler_enable=true")
     assert "--scheduler-name=agent-scheduler" in lone.container("volcano-agent-scheduler")["args"]
     assert "queues" not in str(lone.of("ClusterRole")["volcano-agent-scheduler"])
 
 
 def test_definitions_stay_when_the_release_goes(helm_program: Path, chart: Chart) -> None:
-    text = chart.helm("template", "volcano", str(Path(__file__).parents[2] / "deploy" / "chart"), "--kube-version=1.30.0")
-    made = [tree for tree in yaml.safe_load_all(text) if tree and tree["kind"] == "CustomResourceDefinition"]
+    text = chart.helm(
+        "template",
+        "volcano",
+        str(Path(__file__).parents[2] / "deploy" / "chart"),
+        "--kube-version=1.30.0",
+    )
+    made = [
+        tree
+        for tree in yaml.safe_load_all(text)
+        if tree and tree["kind"] == "CustomResourceDefinition"
+    ]
     assert len(made) == 11
-    assert all(tree["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"} for tree in made)
+    assert all(
+        tree["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"} for tree in made
+    )
 
 
 def test_values_of_volcano_are_taken(chart: Chart) -> None:
     """The names under which its chart has them, and what they are for."""
     made = chart(
-        "basic.image_registry=registry.example.com", "basic.controller_image_name=team/hekla", "basic.image_tag_version=v1",
-        "basic.scheduler_image_tag_version=v2", "basic.image_pull_secret=key", "leader_elect_enable=true", "scheduler_replicas=2",
-        "scheduler_name=mine", "scheduler_kube_api_qps=2000", "controller_kube_api_burst=100", "controller_worker_threads=5",
-        "scheduler_config_override=actions: allocate", "common_labels.team=a", "default_ns.pool=system", "scheduler_ns.pool=fast",
-        "admission_resources.limits.memory=1Gi", "scheduler_main_csc.runAsUser=7", "default_tolerations[0].operator=Exists",
-        "enabled_admissions=/pods/validate\\,/jobflows/validate", "webhooks_namespace_selector_expressions[0].key=batch",
-        "webhooks_namespace_selector_expressions[0].operator=Exists", "service.ipFamilyPolicy=PreferDualStack",
-        "basic.admission_secret_name=volcano-admission-secret", "basic.admission_port=9443", "go_memlimit_enable=true",
-        "scheduler_sharding_mode=soft", "sharding_configmap_data=schedulerConfigs: []", "scheduler_log_level=5",
-    )  # fmt: skip
-    scheduler, controllers, admission = (made.container(f"volcano-{name}") for name in ("scheduler", "controllers", "admission"))
+        "basic.image_registry=registry.example.com",
+        "basic.controller_image_name=team/hekla",
+        "basic.image_tag_version=v1",
+        "basic.scheduler_image_tag_version=v2",
+        "basic.image_pull_secret=key",
+        "leader_elect_enable=true",
+        "scheduler_replicas=2",
+        "scheduler_name=mine",
+        "scheduler_kube_api_qps=2000",
+        "controller_kube_api_burst=100",
+        "controller_worker_threads=5",
+        "scheduler_config_override=actions: allocate",
+        "common_labels.team=a",
+        "default_ns.pool=system",
+        "scheduler_ns.pool=fast",
+        "admission_resources.limits.memory=1Gi",
+        "scheduler_main_csc.runAsUser=7",
+        "default_tolerations[0].operator=Exists",
+        "enabled_admissions=/pods/validate\\,/jobflows/validate",
+        "webhooks_namespace_selector_expressions[0].key=batch",
+        "webhooks_namespace_selector_expressions[0].operator=Exists",
+        "service.ipFamilyPolicy=PreferDualStack",
+        "basic.admission_secret_name=volcano-admission-secret",
+        "basic.admission_port=9443",
+        "go_memlimit_enable=true",
+        "scheduler_sharding_mode=soft",
+        "sharding_configmap_data=schedulerConfigs: []",
+        "scheduler_log_level=5",
+    )
+    scheduler, controllers, admission = (
+        made.container(f"volcano-{name}") for name in ("scheduler", "controllers", "admission")
+    )
     assert scheduler["image"] == "registry.example.com/hekla:v2"
     assert controllers["image"] == "registry.example.com/team/hekla:v1"
-    assert {"--leader-elect=true", "--leader-elect-resource-namespace=volcano-system", "--scheduler-name=mine", "--kube-api-qps=2000",
-            "--scheduler-sharding-mode=soft", "-v=5"} <= set(scheduler["args"])  # fmt: skip
-    assert {"--scheduler-name=mine", "--worker-threads=5", "--kube-api-burst=100"} <= set(controllers["args"])
-    assert made.of("ConfigMap")["volcano-scheduler-configmap"]["data"] == {"volcano-scheduler.conf": "actions: allocate\n"}
-    assert made.of("ConfigMap")["volcano-sharding-configmap"]["data"] == {"sharding.yaml": "schedulerConfigs: []\n"}
-    pods = {name: made.of("Deployment")[f"volcano-{name}"]["spec"]["template"] for name in ("scheduler", "controllers", "admission")}
-    assert pods["scheduler"]["spec"]["nodeSelector"] == {"pool": "fast"} and pods["admission"]["spec"]["nodeSelector"] == {"pool": "system"}
+    assert {
+        "--leader-elect=true",
+        "--leader-elect-resource-namespace=volcano-system",
+        "--scheduler-name=mine",
+        "--kube-api-qps=2000",
+        "--scheduler-sharding-mode=soft",
+        "-v=5",
+    } <= set(scheduler["args"])
+    assert {"--scheduler-name=mine", "--worker-threads=5", "--kube-api-burst=100"} <= set(
+        controllers["args"]
+    )
+    assert made.of("ConfigMap")["volcano-scheduler-configmap"]["data"] == {
+        "volcano-scheduler.conf": "actions: allocate\n"
+    }
+    assert made.of("ConfigMap")["volcano-sharding-configmap"]["data"] == {
+        "sharding.yaml": "schedulerConfigs: []\n"
+    }
+    pods = {
+        name: made.of("Deployment")[f"volcano-{name}"]["spec"]["template"]
+        for name in ("scheduler", "controllers", "admission")
+    }
+    assert pods["scheduler"]["spec"]["nodeSelector"] == {"pool": "fast"} and pods["admission"][
+        "spec"
+    ]["nodeSelector"] == {"pool": "system"}
     assert pods["controllers"]["spec"]["tolerations"] == [{"operator": "Exists"}]
     assert pods["controllers"]["metadata"]["labels"] == {"app": "volcano-controller", "team": "a"}
     assert pods["controllers"]["spec"]["imagePullSecrets"] == [{"name": "key"}]
-    assert scheduler["securityContext"] == {"runAsUser": 7} and controllers["securityContext"]["runAsUser"] == 1000
+    assert (
+        scheduler["securityContext"] == {"runAsUser": 7}
+        and controllers["securityContext"]["runAsUser"] == 1000
+    )
     assert admission["resources"] == {"limits": {"memory": "1Gi"}}
-    assert "--tls-cert-file=/admission.local.config/certificates/tls.crt" in admission["args"] and "--port=9443" in admission["args"]
+    assert (
+        "--tls-cert-file=/admission.local.config/certificates/tls.crt" in admission["args"]
+        and "--port=9443" in admission["args"]
+    )
     service = made.of("Service")["volcano-admission-service"]["spec"]
-    assert service["ipFamilyPolicy"] == "PreferDualStack" and service["ports"][0]["targetPort"] == 9443
+    assert (
+        service["ipFamilyPolicy"] == "PreferDualStack" and service["ports"][0]["targetPort"] == 9443
+    )
     hooks = made.of("ValidatingWebhookConfiguration")
-    assert set(hooks) == {"volcano-admission-service-pods-validate", "volcano-admission-service-jobflows-validate"}
+    assert set(hooks) == {
+        "volcano-admission-service-pods-validate",
+        "volcano-admission-service-jobflows-validate",
+    }
     hook = hooks["volcano-admission-service-pods-validate"]["webhooks"][0]
-    wanted = webhook(ADMISSIONS["/pods/validate"], Where(), b"", Settings(scheduler_names=("mine",)))
+    wanted = webhook(
+        ADMISSIONS["/pods/validate"], Where(), b"", Settings(scheduler_names=("mine",))
+    )
     assert hook["matchConditions"] == wanted["matchConditions"]
     assert {"key": "batch", "operator": "Exists"} in hook["namespaceSelector"]["matchExpressions"]
 
 
 def test_every_webhook_is_there(chart: Chart) -> None:
     made = chart(f"enabled_admissions={'{}'.format(chr(92) + ',').join(ADMISSIONS)}")
-    found: dict[str, Any] = {**made.of("MutatingWebhookConfiguration"), **made.of("ValidatingWebhookConfiguration")}
+    found: dict[str, Any] = {
+        **made.of("MutatingWebhookConfiguration"),
+        **made.of("ValidatingWebhookConfiguration"),
+    }
     where = Where("", "volcano-system", "volcano-admission-service")
     for admission in ADMISSIONS.values():
         wanted = webhook(admission, where, b"", Settings())
@@ -123,7 +212,10 @@ def test_every_webhook_is_there(chart: Chart) -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("hypernode_controller_mode=alone", '"alone" is none of controller-manager, standalone and disabled'),
+        (
+            "hypernode_controller_mode=alone",
+            '"alone" is none of controller-manager, standalone and disabled',
+        ),
         ("scheduler_replicas=2", "set custom.leader_elect_enable"),
         ("controller_replicas=3", "set custom.leader_elect_enable"),
         ("scheduler_replica=1", "'scheduler_replica' not allowed"),
@@ -131,7 +223,10 @@ def test_every_webhook_is_there(chart: Chart) -> None:
         ("metrics_enable=true", "this chart brings no Prometheus"),
         ("colocation_enable=true", "this chart has no node agent"),
         ("enabled_admissions=/jobs/mutat", '"/jobs/mutat" is none of /cronjobs/validate, '),
-        ("basic.scheduler_config_file=config/nothing.conf", "config/nothing.conf: there is no such file in the chart"),
+        (
+            "basic.scheduler_config_file=config/nothing.conf",
+            "config/nothing.conf: there is no such file in the chart",
+        ),
     ],
 )
 def test_values_that_are_refused(chart: Chart, value: str, said: str) -> None:
@@ -139,7 +234,9 @@ def test_values_that_are_refused(chart: Chart, value: str, said: str) -> None:
 
 
 def test_nobody_owns_hypernodes_without_copies(chart: Chart) -> None:
-    assert "has to be 1 or more" in chart.refused("hypernode_controller_mode=standalone", "hypernode_controller_replicas=0")
+    assert "has to be 1 or more" in chart.refused(
+        "hypernode_controller_mode=standalone", "hypernode_controller_replicas=0"
+    )
 
 
 def test_containers_write_nowhere_but_to_memory(chart: Chart) -> None:
@@ -148,45 +245,81 @@ def test_containers_write_nowhere_but_to_memory(chart: Chart) -> None:
         container = pod["containers"][0]
         assert container["securityContext"]["readOnlyRootFilesystem"] is True, name
         assert {"name": "temporary", "mountPath": "/tmp"} in container["volumeMounts"]
-        assert {"name": "temporary", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}} in pod["volumes"]
+        assert {"name": "temporary", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}} in pod[
+            "volumes"
+        ]
         places = {mount["name"] for mount in container["volumeMounts"]}
         assert places == {volume["name"] for volume in pod["volumes"]}, name
 
 
 def test_only_served_ports_are_reached(chart: Chart) -> None:
-    """A policy for each Deployment, which takes its pods, lets all to health and webhooks, and to metrics those who are named."""
-    made = chart("agent_scheduler_enable=true", "network_policy_metrics_from[0].podSelector.matchLabels.app=prometheus")
+    """A policy for each Deployment, which takes its pods, lets all to health and webhooks, and to
+    metrics those who are named."""
+    made = chart(
+        "agent_scheduler_enable=true",
+        "network_policy_metrics_from[0].podSelector.matchLabels.app=prometheus",
+    )
     policies = made.of("NetworkPolicy")
     assert policies.keys() == made.of("Deployment").keys()
     for name, policy in policies.items():
         template = made.of("Deployment")[name]["spec"]["template"]
         selector = policy["spec"]["podSelector"]["matchLabels"]
-        assert selector.items() <= template["metadata"]["labels"].items() and policy["spec"]["policyTypes"] == ["Ingress"]
+        assert selector.items() <= template["metadata"]["labels"].items() and policy["spec"][
+            "policyTypes"
+        ] == ["Ingress"]
         served = {port["containerPort"] for port in made.container(name)["ports"]}
-        assert {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]} == served, name
+        assert {
+            port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]
+        } == served, name
     open_to_all, for_some = policies["volcano-scheduler"]["spec"]["ingress"]
-    assert "from" not in open_to_all and for_some["from"] == [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]
+    assert "from" not in open_to_all and for_some["from"] == [
+        {"podSelector": {"matchLabels": {"app": "prometheus"}}}
+    ]
     assert not chart("network_policies_enable=false").of("NetworkPolicy")
-    closed = chart("network_policy_egress[0].ports[0].port=443").of("NetworkPolicy")["volcano-admission"]["spec"]
-    assert closed["policyTypes"] == ["Ingress", "Egress"] and closed["egress"] == [{"ports": [{"port": 443}]}]
+    closed = chart("network_policy_egress[0].ports[0].port=443").of("NetworkPolicy")[
+        "volcano-admission"
+    ]["spec"]
+    assert closed["policyTypes"] == ["Ingress", "Egress"] and closed["egress"] == [
+        {"ports": [{"port": 443}]}
+    ]
 
 
 def test_secrets_are_seen_where_jobs_may_use_them(chart: Chart) -> None:
-    """Nobody lists or watches Secrets; where namespaces are named the controllers see those of no other."""
+    """Nobody lists or watches Secrets; where namespaces are named the controllers see those of no
+    other."""
     for tree in chart().of("ClusterRole").values():
         for rule in tree["rules"]:
             if "secrets" in rule["resources"]:
-                assert tree["metadata"]["name"] == "volcano-controllers" and not {"list", "watch", "patch"} & set(rule["verbs"])
+                assert tree["metadata"]["name"] == "volcano-controllers" and not {
+                    "list",
+                    "watch",
+                    "patch",
+                } & set(rule["verbs"])
     made = chart("controller_secret_namespaces={team-a,team-b}")
-    assert not [rule for tree in made.of("ClusterRole").values() for rule in tree["rules"] if "secrets" in rule["resources"]]
-    roles = [tree for tree in made.trees if tree["kind"] in ("Role", "RoleBinding") and tree["metadata"]["name"].endswith("-secrets")]
+    assert not [
+        rule
+        for tree in made.of("ClusterRole").values()
+        for rule in tree["rules"]
+        if "secrets" in rule["resources"]
+    ]
+    roles = [
+        tree
+        for tree in made.trees
+        if tree["kind"] in ("Role", "RoleBinding") and tree["metadata"]["name"].endswith("-secrets")
+    ]
     found = sorted((tree["metadata"]["namespace"], tree["kind"]) for tree in roles)
-    assert found == [(team, kind) for team in ("team-a", "team-b") for kind in ("Role", "RoleBinding")]
+    assert found == [
+        (team, kind) for team in ("team-a", "team-b") for kind in ("Role", "RoleBinding")
+    ]
 
 
 def test_images_are_named_by_digest(chart: Chart) -> None:
     digest, other = "sha256:" + "a" * 64, "sha256:" + "b" * 64
-    made = chart(f"basic.image_digest={digest}", f"basic.admission_image_digest={other}", "basic.image_registry=r.example.com/t")
+    made = chart(
+        f"basic.image_digest={digest}",
+        f"basic.admission_image_digest={other}",
+        "basic.image_registry=r.example.com/t",
+    )
     assert made.container("volcano-scheduler")["image"] == f"r.example.com/t/hekla@{digest}"
     assert made.container("volcano-admission")["image"] == f"r.example.com/t/hekla@{other}"
     assert "does not match" in chart.refused("basic.image_digest=latest").lower()

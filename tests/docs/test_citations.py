@@ -1,4 +1,5 @@
-"""Every citation of the behaviour reference, in code and pages, leads to a numbered section or item."""
+"""Every citation of the behaviour reference, in code and pages, leads to a numbered section or
+item."""
 
 from __future__ import annotations
 
@@ -6,7 +7,11 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = {path.stem: path.read_text() for path in (ROOT / "docs/behaviour").glob("*.md") if path.stem != "README"}
+PAGES = {
+    path.stem: path.read_text()
+    for path in (ROOT / "docs/behaviour").glob("*.md")
+    if path.stem != "README"
+}
 ANCHORS = {page: set(re.findall(r'<a id="([\w.]+)"></a>', text)) for page, text in PAGES.items()}
 ITEMS = {page: set(re.findall(r"^ *(\d+)\. ", text, re.MULTILINE)) for page, text in PAGES.items()}
 NUMBERS = r"\d+(?:\.\d+)*"
@@ -17,7 +22,10 @@ def test_every_citation_leads_somewhere() -> None:
     count, lost = 0, []
     for folder in ("hekla", "tests", "benchmarks", "docs", "deploy"):
         for path in (ROOT / folder).rglob("*"):
-            if path.suffix not in (".py", ".md", ".c", ".yaml") or "docs/behaviour" in path.as_posix():
+            if (
+                path.suffix not in (".py", ".md", ".c", ".yaml")
+                or "docs/behaviour" in path.as_posix()
+            ):
                 continue
             for page, numbers in CITATION.findall(path.read_text(errors="ignore")):
                 for number in re.findall(NUMBERS, numbers):
@@ -29,7 +37,9 @@ def test_every_citation_leads_somewhere() -> None:
 
 
 def test_the_index_lists_every_page() -> None:
-    listed = re.findall(r"^\| \[([\w-]+)\]\(\1\.md\)", (ROOT / "docs/behaviour/README.md").read_text(), re.MULTILINE)
+    listed = re.findall(
+        r"^\| \[([\w-]+)\]\(\1\.md\)", (ROOT / "docs/behaviour/README.md").read_text(), re.MULTILINE
+    )
     assert sorted(listed) == sorted(PAGES)
 
 

@@ -1,4 +1,5 @@
-"""Decisions can be found: each record is in the index and has a subject, a date and a status, and each citation leads to one."""
+"""Decisions can be found: each record is in the index and has a subject, a date and a status, and
+each citation leads to one."""
 
 from __future__ import annotations
 
@@ -24,7 +25,16 @@ def sources() -> Iterator[Path]:
     for top in (*ROOT.iterdir(), ROOT / ".ci", ROOT / ".github"):
         if top.is_file():
             yield top
-        elif top.name in ("hekla", "docs", "tests", "benchmarks", "deploy", "examples", ".ci", ".github"):
+        elif top.name in (
+            "hekla",
+            "docs",
+            "tests",
+            "benchmarks",
+            "deploy",
+            "examples",
+            ".ci",
+            ".github",
+        ):
             yield from (path for path in top.rglob("*") if path.suffix in READ and path.is_file())
 
 
@@ -36,7 +46,9 @@ def test_each_has_a_subject_a_date_and_a_status() -> None:
     numbers = []
     for record in RECORDS:
         header = HEADER.match(record.read_text())
-        assert header is not None, f"{record.name}: a title with its number, then Date and Status, as docs/decisions/README.md has it"
+        assert header is not None, (
+            f"{record.name}: a title with its number, then Date and Status, as docs/decisions/README.md has it"
+        )
         assert record.name.startswith(header["number"] + "-"), record.name
         numbers.append(header["number"])
     assert len(set(numbers)) == len(numbers), "each number belongs to one record"
@@ -45,7 +57,9 @@ def test_each_has_a_subject_a_date_and_a_status() -> None:
 def test_each_is_in_the_index_once_under_its_title() -> None:
     index = (DECISIONS / "README.md").read_text()
     listed = re.findall(r"^- \[(\d{4})\]\((\S+)\) (.+)$", index, re.MULTILINE)
-    titles = {record.name: record.read_text().partition("\n")[0].removeprefix("# ") for record in RECORDS}
+    titles = {
+        record.name: record.read_text().partition("\n")[0].removeprefix("# ") for record in RECORDS
+    }
     assert sorted(name for _, name, _ in listed) == sorted(titles)
     assert {name: f"{number} {title}" for number, name, title in listed} == titles
 
@@ -63,7 +77,12 @@ def test_each_citation_leads_to_a_record() -> None:
 
 def test_links_of_decisions_lead_to_files() -> None:
     pages = [*RECORDS, DECISIONS / "README.md", ROOT / "docs/performance.md"]
-    lost = [f"{page.name}: {link}" for page in pages for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]
+    lost = [
+        f"{page.name}: {link}"
+        for page in pages
+        for link in LINK.findall(page.read_text())
+        if not (page.parent / link).exists()
+    ]
     assert not lost
 
 

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs/glossary.md", "docs/architecture.md")
+PAGES = (
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "SECURITY.md",
+    "docs/glossary.md",
+    "docs/architecture.md",
+)
 NAMED = re.compile(r"`((?:hekla|tests|docs|deploy|benchmarks)/[\w./-]+)`")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 

@@ -1,4 +1,5 @@
-"""One object of each kind that the scheduler reads, with as much in it as may be, for tests that spoil them."""
+"""One object of each kind that the scheduler reads, with as much in it as may be, for tests that
+spoil them."""
 
 from __future__ import annotations
 
@@ -44,25 +45,44 @@ OBJECTS: dict[str, dict[str, Any]] = {
                             "example.com/gpu": "1",
                             "volcano.sh/gpu-memory": "5",
                         },
-                        "limits": {"cpu": "2", "volcano.sh/vgpu-number": "1", "volcano.sh/vgpu-memory": "100"},
+                        "limits": {
+                            "cpu": "2",
+                            "volcano.sh/vgpu-number": "1",
+                            "volcano.sh/vgpu-memory": "100",
+                        },
                     },
                     "ports": [{"hostPort": 80, "hostIP": "1.1.1.1", "protocol": "TCP"}],
                 }
             ],
-            "initContainers": [{"name": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}],
-            "tolerations": [{"key": "k", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 3}],
+            "initContainers": [
+                {"name": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}
+            ],
+            "tolerations": [
+                {"key": "k", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 3}
+            ],
             "affinity": {
                 "nodeAffinity": {
                     "requiredDuringSchedulingIgnoredDuringExecution": {
                         "nodeSelectorTerms": [
                             {
-                                "matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}],
-                                "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}],
+                                "matchExpressions": [
+                                    {"key": "a", "operator": "Gt", "values": ["1"]}
+                                ],
+                                "matchFields": [
+                                    {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+                                ],
                             }
                         ]
                     },
                     "preferredDuringSchedulingIgnoredDuringExecution": [
-                        {"weight": 3, "preference": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["1"]}]}}
+                        {
+                            "weight": 3,
+                            "preference": {
+                                "matchExpressions": [
+                                    {"key": "a", "operator": "In", "values": ["1"]}
+                                ]
+                            },
+                        }
                     ],
                 },
                 "podAffinity": {
@@ -71,7 +91,9 @@ OBJECTS: dict[str, dict[str, Any]] = {
                             "topologyKey": "zone",
                             "labelSelector": {
                                 "matchLabels": {"a": "b"},
-                                "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}],
+                                "matchExpressions": [
+                                    {"key": "a", "operator": "In", "values": ["b"]}
+                                ],
                             },
                             "namespaces": ["x"],
                             "namespaceSelector": {},
@@ -80,7 +102,13 @@ OBJECTS: dict[str, dict[str, Any]] = {
                 },
                 "podAntiAffinity": {
                     "preferredDuringSchedulingIgnoredDuringExecution": [
-                        {"weight": 1, "podAffinityTerm": {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}}
+                        {
+                            "weight": 1,
+                            "podAffinityTerm": {
+                                "topologyKey": "zone",
+                                "labelSelector": {"matchLabels": {"a": "b"}},
+                            },
+                        }
                     ]
                 },
             },
@@ -96,7 +124,10 @@ OBJECTS: dict[str, dict[str, Any]] = {
             ],
             "volumes": [
                 {"name": "v", "persistentVolumeClaim": {"claimName": "pvc"}},
-                {"name": "e", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "s"}}}},
+                {
+                    "name": "e",
+                    "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "s"}}},
+                },
             ],
             "resourceClaims": [{"name": "c", "resourceClaimName": "claim"}],
         },
@@ -105,9 +136,21 @@ OBJECTS: dict[str, dict[str, Any]] = {
             "startTime": "2026-01-01T00:00:00Z",
             "nominatedNodeName": "n1",
             "conditions": [
-                {"type": "PodScheduled", "status": "False", "reason": "r", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+                {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "reason": "r",
+                    "message": "m",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }
             ],
-            "containerStatuses": [{"name": "m", "resources": {"requests": {"cpu": "1"}}, "allocatedResources": {"cpu": "3"}}],
+            "containerStatuses": [
+                {
+                    "name": "m",
+                    "resources": {"requests": {"cpu": "1"}},
+                    "allocatedResources": {"cpu": "3"},
+                }
+            ],
             "resourceClaimStatuses": [{"name": "c", "resourceClaimName": "claim"}],
             "extendedResourceClaimStatus": {"resourceClaimName": "x"},
         },
@@ -135,7 +178,14 @@ OBJECTS: dict[str, dict[str, Any]] = {
         },
         "spec": {
             "unschedulable": False,
-            "taints": [{"key": "k", "value": "v", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}],
+            "taints": [
+                {
+                    "key": "k",
+                    "value": "v",
+                    "effect": "NoSchedule",
+                    "timeAdded": "2026-01-01T00:00:00Z",
+                }
+            ],
             "podCIDR": "x",
         },
         "status": {
@@ -191,7 +241,14 @@ OBJECTS: dict[str, dict[str, Any]] = {
             "phase": "Pending",
             "running": 1,
             "conditions": [
-                {"type": "Unschedulable", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t", "transitionID": "x"}
+                {
+                    "type": "Unschedulable",
+                    "status": "True",
+                    "reason": "r",
+                    "message": "m",
+                    "lastTransitionTime": "t",
+                    "transitionID": "x",
+                }
             ],
         },
     },
@@ -223,7 +280,12 @@ OBJECTS: dict[str, dict[str, Any]] = {
         },
         "status": {"state": "Open", "allocated": {"cpu": "1"}},
     },
-    "PriorityClass": {"metadata": {"name": "low", "uid": "low"}, "value": 10, "globalDefault": True, "preemptionPolicy": "Never"},
+    "PriorityClass": {
+        "metadata": {"name": "low", "uid": "low"},
+        "value": 10,
+        "globalDefault": True,
+        "preemptionPolicy": "Never",
+    },
     "HyperNode": {
         "metadata": {"name": "h"},
         "spec": {
@@ -262,7 +324,10 @@ OBJECTS: dict[str, dict[str, Any]] = {
                             "capacity": {"requests": {"m": "1"}},
                         },
                     },
-                    {"name": "f", "firstAvailable": [{"name": "s", "deviceClassName": "gpu", "count": 1}]},
+                    {
+                        "name": "f",
+                        "firstAvailable": [{"name": "s", "deviceClassName": "gpu", "count": 1}],
+                    },
                 ],
                 "constraints": [{"requests": ["r"], "matchAttribute": "d/x"}],
                 "config": [{"requests": ["r"], "opaque": {"driver": "d", "parameters": {}}}],
@@ -270,8 +335,26 @@ OBJECTS: dict[str, dict[str, Any]] = {
         },
         "status": {
             "allocation": {
-                "devices": {"results": [{"request": "r", "driver": "d", "pool": "p", "device": "g", "consumedCapacity": {"m": "1"}}]},
-                "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]},
+                "devices": {
+                    "results": [
+                        {
+                            "request": "r",
+                            "driver": "d",
+                            "pool": "p",
+                            "device": "g",
+                            "consumedCapacity": {"m": "1"},
+                        }
+                    ]
+                },
+                "nodeSelector": {
+                    "nodeSelectorTerms": [
+                        {
+                            "matchFields": [
+                                {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+                            ]
+                        }
+                    ]
+                },
             },
             "reservedFor": [{"resource": "pods", "name": "odd", "uid": "odd"}],
         },
@@ -288,7 +371,13 @@ OBJECTS: dict[str, dict[str, Any]] = {
                     "name": "g",
                     "attributes": {"x": {"int": 1}},
                     "capacity": {
-                        "m": {"value": "1", "requestPolicy": {"default": "1", "validRange": {"min": "1", "step": "1", "max": "2"}}}
+                        "m": {
+                            "value": "1",
+                            "requestPolicy": {
+                                "default": "1",
+                                "validRange": {"min": "1", "step": "1", "max": "2"},
+                            },
+                        }
                     },
                     "consumesCounters": [{"counterSet": "c", "counters": {"m": {"value": "1"}}}],
                     "taints": [{"key": "x", "effect": "NoSchedule"}],
@@ -317,7 +406,10 @@ OBJECTS: dict[str, dict[str, Any]] = {
     },
     "ResourceQuota": {
         "metadata": {"name": "rq", "namespace": "default"},
-        "spec": {"hard": {"cpu": "10", "requests.cpu": "3", "count/pods": "3"}, "scopes": ["BestEffort"]},
+        "spec": {
+            "hard": {"cpu": "10", "requests.cpu": "3", "count/pods": "3"},
+            "scopes": ["BestEffort"],
+        },
         "status": {"hard": {"cpu": "10"}, "used": {"cpu": "1"}},
     },
     "PodDisruptionBudget": {
@@ -326,7 +418,11 @@ OBJECTS: dict[str, dict[str, Any]] = {
         "status": {"disruptionsAllowed": 1, "disruptedPods": {"x": "t"}},
     },
     "PersistentVolumeClaim": {
-        "metadata": {"name": "pvc", "namespace": "default", "annotations": {"volume.kubernetes.io/selected-node": "n1"}},
+        "metadata": {
+            "name": "pvc",
+            "namespace": "default",
+            "annotations": {"volume.kubernetes.io/selected-node": "n1"},
+        },
         "spec": {
             "storageClassName": "s",
             "volumeName": "pv",
@@ -342,7 +438,13 @@ OBJECTS: dict[str, dict[str, Any]] = {
             "capacity": {"storage": "1Gi"},
             "claimRef": {"name": "pvc", "namespace": "default"},
             "csi": {"driver": "d"},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}]}},
+            "nodeAffinity": {
+                "required": {
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
+                    ]
+                }
+            },
             "storageClassName": "s",
         },
         "status": {"phase": "Bound"},
@@ -353,7 +455,10 @@ OBJECTS: dict[str, dict[str, Any]] = {
         "volumeBindingMode": "WaitForFirstConsumer",
         "allowedTopologies": [{"matchLabelExpressions": [{"key": "a", "values": ["b"]}]}],
     },
-    "CSINode": {"metadata": {"name": "n1"}, "spec": {"drivers": [{"name": "d", "nodeID": "n", "allocatable": {"count": 1}}]}},
+    "CSINode": {
+        "metadata": {"name": "n1"},
+        "spec": {"drivers": [{"name": "d", "nodeID": "n", "allocatable": {"count": 1}}]},
+    },
     "CSIStorageCapacity": {
         "metadata": {"name": "c", "namespace": "x"},
         "storageClassName": "s",

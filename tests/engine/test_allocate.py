@@ -1,4 +1,5 @@
-"""enqueue and allocate without domains: who enters, who is served when, what stops whom.  Reference: scheduler-core 10.1, 10.2."""
+"""enqueue and allocate without domains: who enters, who is served when, what stops whom.
+Reference: scheduler-core 10.1, 10.2."""
 
 from __future__ import annotations
 
@@ -16,14 +17,24 @@ def core(number: int) -> pytest.MarkDecorator:
 
 
 ENQUEUE = [
-    only("drf", "JobOrder", "JobEnqueued"), only("proportion", "QueueOrder", "JobEnqueued"),
-    only("sla", "JobOrder", "JobEnqueued", **{"sla-waiting-time": "3m"}), only("gang", "JobOrder"),
-]  # fmt: skip
+    only("drf", "JobOrder", "JobEnqueued"),
+    only("proportion", "QueueOrder", "JobEnqueued"),
+    only("sla", "JobOrder", "JobEnqueued", **{"sla-waiting-time": "3m"}),
+    only("gang", "JobOrder"),
+]
 WITH_GANG = [
-    only("gang", "JobOrder", "JobReady", "JobPipelined", "JobStarving"), only("drf", "JobOrder", "Preemptable"),
-    only("proportion", "QueueOrder", "Reclaimable", "Allocatable"), "predicates", "nodeorder",
-]  # fmt: skip
-WITHOUT_GANG = [only("drf", "JobOrder"), only("proportion", "QueueOrder"), "predicates", "nodeorder"]
+    only("gang", "JobOrder", "JobReady", "JobPipelined", "JobStarving"),
+    only("drf", "JobOrder", "Preemptable"),
+    only("proportion", "QueueOrder", "Reclaimable", "Allocatable"),
+    "predicates",
+    "nodeorder",
+]
+WITHOUT_GANG = [
+    only("drf", "JobOrder"),
+    only("proportion", "QueueOrder"),
+    "predicates",
+    "nodeorder",
+]
 
 
 def world(plugins: list[Any], actions: str) -> World:
@@ -80,7 +91,9 @@ def test_more_than_the_queue_may_ever_have_stays_out() -> None:
     here = world(ENQUEUE, "enqueue")
     here.nodes("n1", cpu=20, memory="20Gi")
     here.queue("small", capability={"cpu": "1", "memory": "1G"})
-    here.job("big", cpu=1, queue="small", phase="Pending", min_resources={"cpu": "8", "memory": "8G"})
+    here.job(
+        "big", cpu=1, queue="small", phase="Pending", min_resources={"cpu": "8", "memory": "8G"}
+    )
     here.run()
     assert here.phase("big") == "Pending"
 
@@ -123,7 +136,9 @@ def test_a_group_that_has_all_it_wants_holds_nobody_up() -> None:
 
 
 @core(15)
-@pytest.mark.parametrize(("configurations", "value"), [([], True), ([{"predicateErrorCacheEnable": False}], False)])
+@pytest.mark.parametrize(
+    ("configurations", "value"), [([], True), ([{"predicateErrorCacheEnable": False}], False)]
+)
 def test_the_flag_of_the_error_cache(configurations: list[dict[str, Any]], value: bool) -> None:
     listed = [{"name": "allocate", "arguments": one} for one in configurations]
     made = policy(plugins=["gang"], configurations=listed)
@@ -135,23 +150,41 @@ def test_the_flag_of_the_error_cache(configurations: list[dict[str, Any]], value
 def test_a_gang_with_a_volume_that_is_bound_already(cpu: int, binds: int) -> None:
     here = world(WITH_GANG, "allocate")
     here.nodes("n1", cpu=cpu)
-    here.state.upsert_other("StorageClass", {"metadata": {"name": "local"}, "provisioner": "kubernetes.io/no-provisioner"})
-    here.state.upsert_other("PersistentVolume", {
-        "metadata": {"name": "disk"},
-        "spec": {
-            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "local",
-            "claimRef": {"namespace": "default", "name": "data", "uid": "u1"},
+    here.state.upsert_other(
+        "StorageClass",
+        {"metadata": {"name": "local"}, "provisioner": "kubernetes.io/no-provisioner"},
+    )
+    here.state.upsert_other(
+        "PersistentVolume",
+        {
+            "metadata": {"name": "disk"},
+            "spec": {
+                "capacity": {"storage": "1Gi"},
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": "local",
+                "claimRef": {"namespace": "default", "name": "data", "uid": "u1"},
+            },
+            "status": {"phase": "Bound"},
         },
-        "status": {"phase": "Bound"},
-    })  # fmt: skip
-    here.state.upsert_other("PersistentVolumeClaim", {
-        "metadata": {"name": "data", "namespace": "default", "uid": "u1", "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"], "storageClassName": "local", "volumeName": "disk",
-            "resources": {"requests": {"storage": "1Gi"}},
+    )
+    here.state.upsert_other(
+        "PersistentVolumeClaim",
+        {
+            "metadata": {
+                "name": "data",
+                "namespace": "default",
+                "uid": "u1",
+                "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+            },
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": "local",
+                "volumeName": "disk",
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+            "status": {"phase": "Bound"},
         },
-        "status": {"phase": "Bound"},
-    })  # fmt: skip
+    )
     volume = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
     here.job("pair", pods=2, cpu=1, spec=volume)
     assert len(here.run().binds) == binds
@@ -164,21 +197,42 @@ def device_world(expression: str = "") -> World:
     here = world(WITH_GANG, "allocate")
     here.nodes("n1", cpu=2)
     device = {"name": "gpu-0", "attributes": {"kind": {"string": "gpu"}}}
-    here.state.upsert_other("ResourceSlice", {
-        "metadata": {"name": "slice"},
-        "spec": {
-            "driver": "gpu.example.com", "nodeName": "n1", "devices": [device],
-            "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
+    here.state.upsert_other(
+        "ResourceSlice",
+        {
+            "metadata": {"name": "slice"},
+            "spec": {
+                "driver": "gpu.example.com",
+                "nodeName": "n1",
+                "devices": [device],
+                "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
+            },
         },
-    })  # fmt: skip
+    )
     selectors = [{"cel": {"expression": expression}}] if expression else []
-    here.state.upsert_other("DeviceClass", {"metadata": {"name": "gpu.example.com"}, "spec": {"selectors": selectors}})
-    here.state.upsert_other("ResourceClaim", {
-        "metadata": {"name": "gpu", "namespace": "default", "uid": "claim-1"},
-        "spec": {"devices": {"requests": [{
-            "name": "one", "exactly": {"deviceClassName": "gpu.example.com", "count": 1, "allocationMode": "ExactCount"},
-        }]}},
-    })  # fmt: skip
+    here.state.upsert_other(
+        "DeviceClass", {"metadata": {"name": "gpu.example.com"}, "spec": {"selectors": selectors}}
+    )
+    here.state.upsert_other(
+        "ResourceClaim",
+        {
+            "metadata": {"name": "gpu", "namespace": "default", "uid": "claim-1"},
+            "spec": {
+                "devices": {
+                    "requests": [
+                        {
+                            "name": "one",
+                            "exactly": {
+                                "deviceClassName": "gpu.example.com",
+                                "count": 1,
+                                "allocationMode": "ExactCount",
+                            },
+                        }
+                    ]
+                }
+            },
+        },
+    )
     here.job("user", cpu=1, spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]})
     return here
 

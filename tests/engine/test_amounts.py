@@ -29,11 +29,18 @@ def core(number: int) -> pytest.MarkDecorator:
 
 
 def task(spec: dict[str, Any], status: dict[str, Any] | None = None) -> Task:
-    return State().read_task({"metadata": {"name": "p", "namespace": "default"}, "spec": spec, "status": status or {}})
+    return State().read_task(
+        {"metadata": {"name": "p", "namespace": "default"}, "spec": spec, "status": status or {}}
+    )
 
 
-def container(restart: str = "", limits: dict[str, str] | None = None, **requests: str) -> dict[str, Any]:
-    made: dict[str, Any] = {"name": "main", "resources": {"requests": requests, "limits": limits or {}}}
+def container(
+    restart: str = "", limits: dict[str, str] | None = None, **requests: str
+) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "name": "main",
+        "resources": {"requests": requests, "limits": limits or {}},
+    }
     return {**made, "restartPolicy": restart} if restart else made
 
 
@@ -49,9 +56,15 @@ PODS_OF_116 = [
 @core(117)
 @pytest.mark.parametrize(("containers", "inits"), PODS_OF_116)
 @pytest.mark.parametrize("overhead", [False, True])
-def test_what_the_pod_states_for_itself_stands_over_its_containers(containers: Any, inits: Any, overhead: bool) -> None:
+def test_what_the_pod_states_for_itself_stands_over_its_containers(
+    containers: Any, inits: Any, overhead: bool
+) -> None:
     stated = {"cpu": "250", "memory": "100Mi", "hugepages-2Mi": "2Gi"}
-    spec: dict[str, Any] = {"containers": containers, "initContainers": inits, "resources": {"requests": stated}}
+    spec: dict[str, Any] = {
+        "containers": containers,
+        "initContainers": inits,
+        "resources": {"requests": stated},
+    }
     wanted = {"cpu": 250_000.0, "memory": 100 * MI, "hugepages-2Mi": 2 * GI * 1000, "pods": 1.0}
     if overhead:
         spec["overhead"] = {"cpu": "250", "memory": "100Mi"}
@@ -70,20 +83,31 @@ def test_limits_of_a_sidecar_and_a_container() -> None:
 
 @core(118)
 def test_overhead_is_added_to_what_is_limited_alone() -> None:
-    spec = {"containers": [container(limits={"cpu": "1"})], "overhead": {"cpu": "100m", "memory": "128Mi"}}
+    spec = {
+        "containers": [container(limits={"cpu": "1"})],
+        "overhead": {"cpu": "100m", "memory": "128Mi"},
+    }
     assert task(spec).pods.limits == {"cpu": 1100.0, "memory": 0.0}
 
 
 @core(119)
 @pytest.mark.parametrize(("reason", "cpu"), [("", 2000), ("Deferred", 2000), ("Infeasible", 1000)])
 @pytest.mark.parametrize("whole_pod", [False, True])
-def test_a_pod_that_is_being_resized_holds_the_larger(reason: str, cpu: int, whole_pod: bool) -> None:
+def test_a_pod_that_is_being_resized_holds_the_larger(
+    reason: str, cpu: int, whole_pod: bool
+) -> None:
     spec: dict[str, Any] = {"containers": [container(cpu="2")]}
     if whole_pod:
         spec["resources"] = {"requests": {"cpu": "4"}}
-    conditions = [{"type": "PodResizePending", "status": "True", "reason": reason}] if reason else []
+    conditions = (
+        [{"type": "PodResizePending", "status": "True", "reason": reason}] if reason else []
+    )
     held = {"resources": {"requests": {"cpu": "1"}}, "allocatedResources": {"cpu": "1"}}
-    status = {"phase": "Running", "conditions": conditions, "containerStatuses": [{"name": "main", **held}]}
+    status = {
+        "phase": "Running",
+        "conditions": conditions,
+        "containerStatuses": [{"name": "main", **held}],
+    }
     assert task(spec, status).request.amounts["cpu"] == (4000 if whole_pod else cpu)
 
 
@@ -166,7 +190,11 @@ def test_what_is_not_spoken_of_is_not_exceeded() -> None:
 def test_the_smaller_of_two_in_each_dimension() -> None:
     left, right = {"cpu": 2000.0, "memory": 4e9, "hp": 0.0}, {"cpu": 3000.0, "memory": 1000.0}
     assert minimum_zero(left, right) == {"cpu": 2000.0, "memory": 1000.0, "hp": 0.0}
-    assert minimum_present({**left, "hp": 5.0}, right) == {"cpu": 2000.0, "memory": 1000.0, "hp": 5.0}
+    assert minimum_present({**left, "hp": 5.0}, right) == {
+        "cpu": 2000.0,
+        "memory": 1000.0,
+        "hp": 5.0,
+    }
     assert minimum_zero({**left, "hp": 5.0}, right)["hp"] == 0.0
 
 
@@ -199,7 +227,12 @@ def test_what_counts_as_scheduled() -> None:
     here = World(policy(plugins=["gang"]))
     here.nodes("n1", cpu=8)
     here.job("job", pods=0, min_available=5)
-    for name, phase, node in (("r", "Running", "n1"), ("b", "Pending", "n1"), ("f", "Failed", "n1"), ("s", "Succeeded", "n1")):
+    for name, phase, node in (
+        ("r", "Running", "n1"),
+        ("b", "Pending", "n1"),
+        ("f", "Failed", "n1"),
+        ("s", "Succeeded", "n1"),
+    ):
         here.pod(name, job="job", cpu=1, node=node, phase=phase)
     job = here.state.jobs["default/job"]
     assert job.counts.of(Status.RUNNING, Status.BOUND, Status.FAILED, Status.SUCCEEDED) == 4
@@ -223,9 +256,16 @@ def test_what_counts_as_scheduled() -> None:
 def test_what_a_job_holds_beyond_its_minimum(gpus: list[bool], elastic: dict[str, float]) -> None:
     here = World(policy(plugins=["gang"]))
     here.nodes("n1", cpu=8, gpu=4)
-    here.job("job", pods=0, min_available=1, min_resources={"cpu": "1", "memory": "1G", "nvidia.com/gpu": "1", "pods": "1"})
+    here.job(
+        "job",
+        pods=0,
+        min_available=1,
+        min_resources={"cpu": "1", "memory": "1G", "nvidia.com/gpu": "1", "pods": "1"},
+    )
     for number, gpu in enumerate(gpus):
-        here.pod(f"p{number}", job="job", node="n1", cpu=1, memory="1G", **({"gpu": 1} if gpu else {}))
+        here.pod(
+            f"p{number}", job="job", node="n1", cpu=1, memory="1G", **({"gpu": 1} if gpu else {})
+        )
     got = here.state.jobs["default/job"].elastic()
     assert {name: value for name, value in got.items() if value} == elastic
 

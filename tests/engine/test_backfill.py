@@ -29,9 +29,13 @@ def test_best_effort_tasks_by_job_and_priority_promised_ones_among_them() -> Non
     for name in ("pg1", "pg2"):
         statement = session.statement()
         for priority in (2, 4):
-            statement.pipeline(world.state.tasks[f"default/{name}-{priority}"], world.state.nodes.rows["n1"])
+            statement.pipeline(
+                world.state.tasks[f"default/{name}-{priority}"], world.state.nodes.rows["n1"]
+            )
         session.promised.append(statement)
-    assert [task.name for task in pick(session)] == [f"{name}-{priority}" for name in ("pg2", "pg1") for priority in (4, 3, 2, 1)]
+    assert [task.name for task in pick(session)] == [
+        f"{name}-{priority}" for name in ("pg2", "pg1") for priority in (4, 3, 2, 1)
+    ]
 
 
 @core(60)
@@ -51,4 +55,6 @@ def test_shuffle_evicts_whom_a_plugin_names() -> None:
         world.pod(f"job{number}-low", job=f"job{number}", node="n1", cpu=1, spec={"priority": 10})
         world.pod(f"job{number}-high", job=f"job{number}", node="n2", cpu=1, spec={"priority": 100})
     world.run()
-    assert {(one.pod, one.reason) for one in world.decisions.evictions} == {(f"default/job{n}-low", "shuffle") for n in range(3)}
+    assert {(one.pod, one.reason) for one in world.decisions.evictions} == {
+        (f"default/job{n}-low", "shuffle") for n in range(3)
+    }

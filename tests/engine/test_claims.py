@@ -14,7 +14,11 @@ from hekla.engine.world import World, policy
 DRIVER = "gpu.example.com"
 
 
-def world(*nodes: str, plugins: Any = ("gang", "predicates", "nodeorder"), actions: str = "enqueue, allocate, backfill") -> World:
+def world(
+    *nodes: str,
+    plugins: Any = ("gang", "predicates", "nodeorder"),
+    actions: str = "enqueue, allocate, backfill",
+) -> World:
     here = World(policy(plugins=list(plugins), actions=actions))
     here.nodes(*nodes, cpu=64)
     device_class(here, "gpu")
@@ -23,7 +27,9 @@ def world(*nodes: str, plugins: Any = ("gang", "predicates", "nodeorder"), actio
 
 def device_class(here: World, name: str, *selectors: str, **spec: Any) -> None:
     cel = [{"cel": {"expression": one}} for one in selectors]
-    here.state.upsert_other("DeviceClass", {"metadata": {"name": name}, "spec": {"selectors": cel, **spec}})
+    here.state.upsert_other(
+        "DeviceClass", {"metadata": {"name": name}, "spec": {"selectors": cel, **spec}}
+    )
 
 
 def device(name: str, **more: Any) -> dict[str, Any]:
@@ -31,37 +37,74 @@ def device(name: str, **more: Any) -> dict[str, Any]:
 
 
 def slice_of(
-    here: World, pool: str, *devices: Any, driver: str = DRIVER, number: int = 0, of: int = 1, generation: int = 1, **spec: Any
+    here: World,
+    pool: str,
+    *devices: Any,
+    driver: str = DRIVER,
+    number: int = 0,
+    of: int = 1,
+    generation: int = 1,
+    **spec: Any,
 ) -> None:
     """A ResourceSlice; without a word on nodes it belongs to the node that its pool is named after."""
     if not {"nodeSelector", "allNodes", "perDeviceNodeSelection"} & set(spec):
         spec = {"nodeName": pool, **spec}
-    here.state.upsert_other("ResourceSlice", {
-        "metadata": {"name": f"{driver}-{pool}-{number}"},
-        "spec": {
-            "driver": driver, "pool": {"name": pool, "generation": generation, "resourceSliceCount": of},
-            "devices": [device(one) if isinstance(one, str) else one for one in devices], **spec,
+    here.state.upsert_other(
+        "ResourceSlice",
+        {
+            "metadata": {"name": f"{driver}-{pool}-{number}"},
+            "spec": {
+                "driver": driver,
+                "pool": {"name": pool, "generation": generation, "resourceSliceCount": of},
+                "devices": [device(one) if isinstance(one, str) else one for one in devices],
+                **spec,
+            },
         },
-    })  # fmt: skip
+    )
 
 
-def request(name: str = "req", cls: str = "gpu", count: int = 1, *, every: bool = False, when: Any = (), **more: Any) -> dict[str, Any]:
+def request(
+    name: str = "req",
+    cls: str = "gpu",
+    count: int = 1,
+    *,
+    every: bool = False,
+    when: Any = (),
+    **more: Any,
+) -> dict[str, Any]:
     mode = {"allocationMode": "All"} if every else {"allocationMode": "ExactCount", "count": count}
     selectors = [{"cel": {"expression": one}} for one in when]
-    return {"name": name, "exactly": {"deviceClassName": cls, "selectors": selectors, **mode, **more}}
+    return {
+        "name": name,
+        "exactly": {"deviceClassName": cls, "selectors": selectors, **mode, **more},
+    }
 
 
 def first_of(name: str, *alternatives: tuple[str, int], cls: str = "gpu") -> dict[str, Any]:
-    listed = [{"name": one, "deviceClassName": cls, "allocationMode": "ExactCount", "count": count} for one, count in alternatives]
+    listed = [
+        {"name": one, "deviceClassName": cls, "allocationMode": "ExactCount", "count": count}
+        for one, count in alternatives
+    ]
     return {"name": name, "firstAvailable": listed}
 
 
-def claim(here: World, name: str, *requests: dict[str, Any], status: Any = None, uid: str = "", **spec: Any) -> None:
+def claim(
+    here: World,
+    name: str,
+    *requests: dict[str, Any],
+    status: Any = None,
+    uid: str = "",
+    **spec: Any,
+) -> None:
     listed = list(requests) or [request()]
-    here.state.upsert_other("ResourceClaim", {
-        "metadata": {"name": name, "namespace": "default", "uid": uid or f"claim-{name}"},
-        "spec": {"devices": {"requests": listed, **spec}}, "status": status or {},
-    })  # fmt: skip
+    here.state.upsert_other(
+        "ResourceClaim",
+        {
+            "metadata": {"name": name, "namespace": "default", "uid": uid or f"claim-{name}"},
+            "spec": {"devices": {"requests": listed, **spec}},
+            "status": status or {},
+        },
+    )
 
 
 def pod(here: World, name: str, *claims: str, **more: Any) -> None:
@@ -71,7 +114,12 @@ def pod(here: World, name: str, *claims: str, **more: Any) -> None:
 
 def using(*claims: str) -> dict[str, Any]:
     containers = [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]
-    return {"resourceClaims": [{"name": f"c{at}", "resourceClaimName": one} for at, one in enumerate(claims)], "containers": containers}
+    return {
+        "resourceClaims": [
+            {"name": f"c{at}", "resourceClaimName": one} for at, one in enumerate(claims)
+        ],
+        "containers": containers,
+    }
 
 
 def devices(here: World, name: str, pod: str) -> set[str]:
@@ -85,8 +133,14 @@ def settle(here: World) -> None:
     for bind in here.decisions.binds:
         for key, allocation in bind.claims.items():
             tree = here.state.others["ResourceClaim"][key]
-            users = [*tree["status"].get("reservedFor", ()), {"resource": "pods", "name": bind.pod.partition("/")[2], "uid": bind.uid}]
-            here.state.upsert_other("ResourceClaim", {**tree, "status": {"allocation": allocation, "reservedFor": users}})
+            users = [
+                *tree["status"].get("reservedFor", ()),
+                {"resource": "pods", "name": bind.pod.partition("/")[2], "uid": bind.uid},
+            ]
+            here.state.upsert_other(
+                "ResourceClaim",
+                {**tree, "status": {"allocation": allocation, "reservedFor": users}},
+            )
     here.settle()
 
 
@@ -109,8 +163,14 @@ def test_a_pod_goes_where_its_device_is():
     (bind,) = here.run().binds
     assert bind.node == "n2"
     assert bind.claims["default/mine"] == {
-        "devices": {"results": [{"request": "req", "driver": DRIVER, "pool": "n2", "device": "gpu-0"}]},
-        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}]},
+        "devices": {
+            "results": [{"request": "req", "driver": DRIVER, "pool": "n2", "device": "gpu-0"}]
+        },
+        "nodeSelector": {
+            "nodeSelectorTerms": [
+                {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}
+            ]
+        },
     }
 
 
@@ -129,7 +189,9 @@ def test_one_device_serves_ten_claims_one_after_another():
         settle(here)
         assert not here.run().binds
         waiting = {f"p{number}" for number in range(10)} - served
-        assert {refusal(here, one) for one in waiting} <= {"0/1 nodes are unavailable: 1 cannot allocate all claims."}
+        assert {refusal(here, one) for one in waiting} <= {
+            "0/1 nodes are unavailable: 1 cannot allocate all claims."
+        }
         here.end(name)
         release(here, name.replace("p", "c"))
     assert len(served) == 10
@@ -144,7 +206,9 @@ def test_ten_pods_share_one_claim():
     for number in range(10):
         here.pod(f"team-{number}", job="team", spec=using("shared"))
     assert {bind.node for bind in here.run().binds} == {"n2"} and len(here.decisions.binds) == 10
-    assert {str(bind.claims) for bind in here.decisions.binds} == {str(here.decisions.binds[0].claims)}
+    assert {str(bind.claims) for bind in here.decisions.binds} == {
+        str(here.decisions.binds[0].claims)
+    }
 
 
 @pytest.mark.scenario("plugins-placement", 78)
@@ -168,7 +232,10 @@ def test_a_selector_that_means_nothing_keeps_pods_waiting_until_it_is_corrected(
     device_class(here, "gpu", "false")
     claim(here, "mine")
     pod(here, "one", "mine")
-    assert not here.run().binds and refusal(here, "one") == "0/1 nodes are unavailable: 1 cannot allocate all claims."
+    assert (
+        not here.run().binds
+        and refusal(here, "one") == "0/1 nodes are unavailable: 1 cannot allocate all claims."
+    )
     device_class(here, "gpu", f'device.driver == "{DRIVER}"')
     assert here.run().binds
 
@@ -177,8 +244,15 @@ def test_a_selector_that_means_nothing_keeps_pods_waiting_until_it_is_corrected(
 def test_a_pod_whose_status_says_that_no_claim_is_needed_starts_without():
     here = world("n1")
     here.job("one", pods=0, min_available=1)
-    here.pod("one-0", job="one", spec={"resourceClaims": [{"name": "c", "resourceClaimTemplateName": "t"}]}, cpu=1)
-    assert not here.run().binds and "waiting for the resource claim controller" in refusal(here, "one")
+    here.pod(
+        "one-0",
+        job="one",
+        spec={"resourceClaims": [{"name": "c", "resourceClaimTemplateName": "t"}]},
+        cpu=1,
+    )
+    assert not here.run().binds and "waiting for the resource claim controller" in refusal(
+        here, "one"
+    )
     tree = here.pods["default/one-0"]
     tree["status"]["resourceClaimStatuses"] = [{"name": "c"}]
     here.state.upsert_pod(tree)
@@ -220,7 +294,7 @@ def test_a_selector_that_fails_on_a_device_binds_nothing_and_says_so():
     assert "selector of device gpu-0 failed" in refusal(here, "one")
 
 
-# ------------------------------------------------------------------------------------------------- what requests may say
+# ---------------------------------------------------------------------------- what requests may say
 
 
 def held(here: World) -> dict[Any, int]:
@@ -233,7 +307,11 @@ def test_all_devices_of_a_node_or_none():
     slice_of(here, "n2", "gpu-0", "gpu-1", "gpu-2")
     claim(here, "one", request(when=[f'device.driver == "{DRIVER}"']))
     here.job("first", pods=0, min_available=1)
-    here.pod("first-0", job="first", spec={**using("one"), "nodeSelector": {"kubernetes.io/hostname": "n1"}})
+    here.pod(
+        "first-0",
+        job="first",
+        spec={**using("one"), "nodeSelector": {"kubernetes.io/hostname": "n1"}},
+    )
     here.run()
     settle(here)
     claim(here, "every", request(every=True))
@@ -274,17 +352,41 @@ def test_who_waits_for_devices_is_told_so():
         "a needs 1 pod of cpu=1; 0 fit. 2 nodes: 2 have no devices that its claims ask for. "
         "It starts when the devices that its claims ask for come free, or more are offered."
     )
-    claim(here, "ours", status={"allocation": {"devices": {"results": []}, "nodeSelector": {"nodeSelectorTerms": [
-        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]}}})  # fmt: skip
+    claim(
+        here,
+        "ours",
+        status={
+            "allocation": {
+                "devices": {"results": []},
+                "nodeSelector": {
+                    "nodeSelectorTerms": [
+                        {
+                            "matchFields": [
+                                {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+                            ]
+                        }
+                    ]
+                },
+            }
+        },
+    )
     here.nodes("n1", cpu=64, unschedulable=True)
     pod(here, "b", "ours")
     here.run()
-    assert "1 has no way to the devices that its claims were given" in here.why("b") and "1 is cordoned" in here.why("b")
+    assert "1 has no way to the devices that its claims were given" in here.why(
+        "b"
+    ) and "1 is cordoned" in here.why("b")
 
 
 def test_devices_that_agree_and_devices_that_differ():
     here = world("n1")
-    numa = [{"name": f"gpu-{at}", "attributes": {"numa": {"int": at % 2}, "id": {"string": f"x{at // 2}"}}} for at in range(4)]
+    numa = [
+        {
+            "name": f"gpu-{at}",
+            "attributes": {"numa": {"int": at % 2}, "id": {"string": f"x{at // 2}"}},
+        }
+        for at in range(4)
+    ]
     slice_of(here, "n1", *numa)
     claim(here, "same", request(count=2), constraints=[{"matchAttribute": f"{DRIVER}/numa"}])
     pod(here, "a", "same")
@@ -292,7 +394,12 @@ def test_devices_that_agree_and_devices_that_differ():
     assert devices(here, "same", "a-0") in ({"gpu-0", "gpu-2"}, {"gpu-1", "gpu-3"})
     other = world("n1")
     slice_of(other, "n1", *numa)
-    claim(other, "apart", request(count=2), constraints=[{"distinctAttribute": f"{DRIVER}/numa"}, {"matchAttribute": f"{DRIVER}/id"}])
+    claim(
+        other,
+        "apart",
+        request(count=2),
+        constraints=[{"distinctAttribute": f"{DRIVER}/numa"}, {"matchAttribute": f"{DRIVER}/id"}],
+    )
     pod(other, "a", "apart")
     other.run()
     assert devices(other, "apart", "a-0") in ({"gpu-0", "gpu-1"}, {"gpu-2", "gpu-3"})
@@ -303,7 +410,11 @@ def test_devices_that_agree_and_devices_that_differ():
 
 def test_a_tainted_device_goes_to_who_tolerates_it():
     here = world("n1")
-    slice_of(here, "n1", device("gpu-0", taints=[{"key": "broken", "value": "yes", "effect": "NoSchedule"}]))
+    slice_of(
+        here,
+        "n1",
+        device("gpu-0", taints=[{"key": "broken", "value": "yes", "effect": "NoSchedule"}]),
+    )
     claim(here, "mine")
     pod(here, "a", "mine")
     assert not here.run().binds
@@ -311,19 +422,32 @@ def test_a_tainted_device_goes_to_who_tolerates_it():
     pod(here, "b", "tough")
     (bind,) = here.run().binds
     assert bind.pod == "default/b-0"
-    assert bind.claims["default/tough"]["devices"]["results"][0]["tolerations"] == [{"key": "broken", "operator": "Exists"}]
+    assert bind.claims["default/tough"]["devices"]["results"][0]["tolerations"] == [
+        {"key": "broken", "operator": "Exists"}
+    ]
 
 
 def test_parts_of_a_device_share_its_counters():
-    """One card of 40 GiB that can be had whole, or in two halves: a half keeps the whole from others, not the other half."""
+    """One card of 40 GiB that can be had whole, or in two halves: a half keeps the whole from
+    others, not the other half."""
     here = world("n1")
 
     def part(name: str, memory: str) -> dict[str, Any]:
-        return device(name, consumesCounters=[{"counterSet": "card", "counters": {"memory": {"value": memory}}}],
-                      attributes={"size": {"string": memory}})  # fmt: skip
+        return device(
+            name,
+            consumesCounters=[{"counterSet": "card", "counters": {"memory": {"value": memory}}}],
+            attributes={"size": {"string": memory}},
+        )
 
     counters = [{"name": "card", "counters": {"memory": {"value": "40Gi"}}}]
-    slice_of(here, "n1", part("whole", "40Gi"), part("half-0", "20Gi"), part("half-1", "20Gi"), sharedCounters=counters)
+    slice_of(
+        here,
+        "n1",
+        part("whole", "40Gi"),
+        part("half-0", "20Gi"),
+        part("half-1", "20Gi"),
+        sharedCounters=counters,
+    )
     half = [f'device.attributes["{DRIVER}"].size == "20Gi"']
     whole = [f'device.attributes["{DRIVER}"].size == "40Gi"']
     for name, when in (("a", half), ("b", whole), ("c", half), ("d", half)):
@@ -344,9 +468,16 @@ def test_shares_of_a_device_add_up_to_its_capacity():
     capacity = {"bandwidth": {"value": "10G", "requestPolicy": policy_of_bandwidth}}
     slice_of(here, "n1", device("nic", allowMultipleAllocations=True, capacity=capacity))
     for name, amount in (("a", "4G"), ("b", "4500M"), ("c", "2G"), ("d", None)):
-        claim(here, name, request(**({"capacity": {"requests": {"bandwidth": amount}}} if amount else {})))
+        claim(
+            here,
+            name,
+            request(**({"capacity": {"requests": {"bandwidth": amount}}} if amount else {})),
+        )
         pod(here, name, name)
-    placed = {bind.pod: bind.claims[f"default/{bind.job.partition('/')[2]}"]["devices"]["results"][0] for bind in here.run().binds}
+    placed = {
+        bind.pod: bind.claims[f"default/{bind.job.partition('/')[2]}"]["devices"]["results"][0]
+        for bind in here.run().binds
+    }
     shares = {pod: one["consumedCapacity"]["bandwidth"] for pod, one in placed.items()}
     assert shares == {"default/a-0": "4G", "default/b-0": "5G", "default/d-0": "1G"}
     assert len({one["shareID"] for one in placed.values()}) == 3
@@ -365,8 +496,11 @@ def test_devices_behind_the_network_are_seen_from_their_nodes():
         here.pod(f"pair-{number}", job="pair", spec=using(f"c{number}"))
     found = here.run().binds
     assert len(found) == 2 and {bind.node for bind in found} <= {"n2", "n3"}
-    assert {one["nodeSelector"]["nodeSelectorTerms"][0]["matchExpressions"][0]["values"][0]
-            for bind in found for one in bind.claims.values()} == {"r1"}  # fmt: skip
+    assert {
+        one["nodeSelector"]["nodeSelectorTerms"][0]["matchExpressions"][0]["values"][0]
+        for bind in found
+        for one in bind.claims.values()
+    } == {"r1"}
     assert len(held(here)) == 2
     everywhere = world("n1")
     slice_of(everywhere, "cloud", "d-0", allNodes=True)
@@ -405,24 +539,37 @@ def test_a_pool_that_is_being_written_is_left_alone():
 
 def test_what_drivers_are_told():
     here = world("n1")
-    device_class(here, "gpu", config=[{"opaque": {"driver": DRIVER, "parameters": {"mode": "class"}}}])
+    device_class(
+        here, "gpu", config=[{"opaque": {"driver": DRIVER, "parameters": {"mode": "class"}}}]
+    )
     slice_of(here, "n1", "gpu-0", "gpu-1")
-    own = [{"requests": [name], "opaque": {"driver": DRIVER, "parameters": {"mode": "claim"}}} for name in ("b", "z")]
+    own = [
+        {"requests": [name], "opaque": {"driver": DRIVER, "parameters": {"mode": "claim"}}}
+        for name in ("b", "z")
+    ]
     claim(here, "mine", request("a"), request("b"), config=own)
     pod(here, "p", "mine")
     (bind,) = here.run().binds
-    assert [(one["source"], one["requests"]) for one in bind.claims["default/mine"]["devices"]["config"]] == [
-        ("FromClass", ["a"]), ("FromClass", ["b"]), ("FromClaim", ["b"]),
-    ]  # fmt: skip
+    assert [
+        (one["source"], one["requests"]) for one in bind.claims["default/mine"]["devices"]["config"]
+    ] == [("FromClass", ["a"]), ("FromClass", ["b"]), ("FromClaim", ["b"])]
 
 
 def test_a_claim_of_another_pod_is_not_taken():
     here = world("n1")
     slice_of(here, "n1", "gpu-0")
-    here.state.upsert_other("ResourceClaim", {
-        "metadata": {"name": "theirs", "namespace": "default", "ownerReferences": [{"kind": "Pod", "name": "x", "uid": "other"}]},
-        "spec": {"devices": {"requests": [request()]}}, "status": {},
-    })  # fmt: skip
+    here.state.upsert_other(
+        "ResourceClaim",
+        {
+            "metadata": {
+                "name": "theirs",
+                "namespace": "default",
+                "ownerReferences": [{"kind": "Pod", "name": "x", "uid": "other"}],
+            },
+            "spec": {"devices": {"requests": [request()]}},
+            "status": {},
+        },
+    )
     pod(here, "a", "theirs")
     assert not here.run().binds and "was not created for the pod" in refusal(here, "a")
 
@@ -430,18 +577,30 @@ def test_a_claim_of_another_pod_is_not_taken():
 def test_nonsense_is_left_out_and_said():
     here = world("n1")
     slice_of(here, "n1", "gpu-0")
-    here.state.upsert_other("ResourceSlice", {"metadata": {"name": "bad"}, "spec": {"driver": "x", "pool": None}})
-    here.state.upsert_other("ResourceSlice", {"metadata": {"name": "odd"}, "spec": {
-        "driver": DRIVER, "nodeName": "n1", "pool": {"name": "odd", "generation": 1, "resourceSliceCount": 1},
-        "devices": [{"name": "d", "attributes": {"numa": {"int": {"deep": 1}}}}],
-    }})  # fmt: skip
+    here.state.upsert_other(
+        "ResourceSlice", {"metadata": {"name": "bad"}, "spec": {"driver": "x", "pool": None}}
+    )
+    here.state.upsert_other(
+        "ResourceSlice",
+        {
+            "metadata": {"name": "odd"},
+            "spec": {
+                "driver": DRIVER,
+                "nodeName": "n1",
+                "pool": {"name": "odd", "generation": 1, "resourceSliceCount": 1},
+                "devices": [{"name": "d", "attributes": {"numa": {"int": {"deep": 1}}}}],
+            },
+        },
+    )
     assert ("ResourceSlice", "bad") in here.state.rejected
     claim(here, "strange", {"name": "r", "exactly": {"deviceClassName": "gpu", "count": "many"}})
     claim(here, "stranger", constraints=[{"matchAttribute": f"{DRIVER}/numa"}])
     claim(here, "mine")
     for name in ("strange", "stranger", "mine"):
         pod(here, name, name)
-    assert [bind.pod for bind in here.run().binds] == ["default/mine-0"] and not here.decisions.problems
+    assert [bind.pod for bind in here.run().binds] == [
+        "default/mine-0"
+    ] and not here.decisions.problems
     assert "cannot be understood" in refusal(here, "strange")
 
 
@@ -452,7 +611,9 @@ def test_what_was_decided_counts_until_the_api_shows_it_and_a_refused_bind_gives
         claim(here, name)
         pod(here, name, name)
     (first,) = here.run().binds
-    assert not here.run().binds  # nobody has written anything yet, and the device is gone all the same
+    assert (
+        not here.run().binds
+    )  # nobody has written anything yet, and the device is gone all the same
     here.state.bind_failed(first.pod)
     (again,) = here.run().binds
     assert len(held(here)) == 1 and again.claims
@@ -463,8 +624,18 @@ def test_what_was_decided_counts_until_the_api_shows_it_and_a_refused_bind_gives
 @pytest.mark.scenario("plugins-placement", 82)
 def test_queues_have_a_quota_of_devices():
     here = world("n1", plugins=["gang", "predicates", "capacity"])
-    slice_of(here, "n1", *(device(f"gpu-{at}", capacity={"cores": {"value": "400"}}) for at in range(8)))
-    here.queue("q", capability={"deviceclass/gpu": "4", "cores.deviceclass/gpu": "400", "cpu": "100", "memory": "1000Gi"})
+    slice_of(
+        here, "n1", *(device(f"gpu-{at}", capacity={"cores": {"value": "400"}}) for at in range(8))
+    )
+    here.queue(
+        "q",
+        capability={
+            "deviceclass/gpu": "4",
+            "cores.deviceclass/gpu": "400",
+            "cpu": "100",
+            "memory": "1000Gi",
+        },
+    )
 
     def ask(name: str, count: int, cores: int = 0) -> None:
         more = {"capacity": {"requests": {"cores": str(cores)}}} if cores else {}

@@ -1,4 +1,5 @@
-"""Over random devices and claims: nothing is given twice, what is undone is undone, and the search finds what trying everything finds."""
+"""Over random devices and claims: nothing is given twice, what is undone is undone, and the search
+finds what trying everything finds."""
 
 from __future__ import annotations
 
@@ -19,25 +20,45 @@ from tests.engine.test_claims import DRIVER, claim, request, settle, slice_of, u
 TAINT = {"key": "old", "value": "", "effect": "NoSchedule"}
 CLASSES = {
     "any": {"spec": {}},
-    "big": {"spec": {"selectors": [{"cel": {"expression": f'device.attributes["{DRIVER}"].size == "big"'}}]}},
-}  # fmt: skip
+    "big": {
+        "spec": {
+            "selectors": [{"cel": {"expression": f'device.attributes["{DRIVER}"].size == "big"'}}]
+        }
+    },
+}
 
-device_kinds = st.fixed_dictionaries({
-    "size": st.sampled_from(["big", "small"]), "numa": st.one_of(st.none(), st.integers(0, 1)), "tainted": st.booleans(),
-    "units": st.integers(0, 2), "held": st.booleans(),
-})  # fmt: skip
-choices = st.fixed_dictionaries({
-    "deviceClassName": st.sampled_from(["any", "big"]), "count": st.integers(1, 2), "every": st.integers(0, 5),
-    "tolerates": st.booleans(), "admin": st.integers(0, 6),
-})  # fmt: skip
+device_kinds = st.fixed_dictionaries(
+    {
+        "size": st.sampled_from(["big", "small"]),
+        "numa": st.one_of(st.none(), st.integers(0, 1)),
+        "tainted": st.booleans(),
+        "units": st.integers(0, 2),
+        "held": st.booleans(),
+    }
+)
+choices = st.fixed_dictionaries(
+    {
+        "deviceClassName": st.sampled_from(["any", "big"]),
+        "count": st.integers(1, 2),
+        "every": st.integers(0, 5),
+        "tolerates": st.booleans(),
+        "admin": st.integers(0, 6),
+    }
+)
 requests = st.lists(choices, min_size=1, max_size=2)
-constraints = st.lists(st.tuples(st.booleans(), st.sampled_from([[], ["r0"], ["r0", "r1"]])), max_size=2)
+constraints = st.lists(
+    st.tuples(st.booleans(), st.sampled_from([[], ["r0"], ["r0", "r1"]])), max_size=2
+)
 claims = st.tuples(st.lists(requests, min_size=1, max_size=2), constraints)
 
 
 def built(one: dict[str, Any], name: str = "") -> dict[str, Any]:
     mode = "All" if one["every"] == 0 else "ExactCount"
-    tree = {"deviceClassName": one["deviceClassName"], "allocationMode": mode, "count": one["count"]}
+    tree = {
+        "deviceClassName": one["deviceClassName"],
+        "allocationMode": mode,
+        "count": one["count"],
+    }
     if one["tolerates"]:
         tree["tolerations"] = [{"key": "old", "operator": "Exists"}]
     if name:
@@ -48,22 +69,37 @@ def built(one: dict[str, Any], name: str = "") -> dict[str, Any]:
 def wish_of(made: Any, wishes: ClaimRequests) -> ClaimRequest:
     listed, limits = made
     trees = [
-        {"name": f"r{at}", "exactly": built(alternatives[0])} if len(alternatives) == 1
-        else {"name": f"r{at}", "firstAvailable": [built(one, f"s{number}") for number, one in enumerate(alternatives)]}
+        {"name": f"r{at}", "exactly": built(alternatives[0])}
+        if len(alternatives) == 1
+        else {
+            "name": f"r{at}",
+            "firstAvailable": [built(one, f"s{number}") for number, one in enumerate(alternatives)],
+        }
         for at, alternatives in enumerate(listed)
-    ]  # fmt: skip
-    kinds = [{"requests": named, ("distinctAttribute" if distinct else "matchAttribute"): f"{DRIVER}/numa"} for distinct, named in limits]
+    ]
+    kinds = [
+        {
+            "requests": named,
+            ("distinctAttribute" if distinct else "matchAttribute"): f"{DRIVER}/numa",
+        }
+        for distinct, named in limits
+    ]
     return wishes.of({"spec": {"devices": {"requests": trees, "constraints": kinds}}})
 
 
-def everything(wishes: list[ClaimRequest], devices: list[Device], units: int, usage: Usage) -> list[str] | None:
+def everything(
+    wishes: list[ClaimRequest], devices: list[Device], units: int, usage: Usage
+) -> list[str] | None:
     """The names of the choices of the first solution there is, by trying all of them.
 
-    First is who is first at the first request: a choice comes before its alternatives, and its first devices before others, even
-    where those would leave a later request its better choice.
+    First is who is first at the first request: a choice comes before its alternatives, and its
+    first devices before others, even where those would leave a later request its better choice.
     """
     slots = [(number, wish, one) for number, wish in enumerate(wishes) for one in wish.requests]
-    ways = [[(choice, picked) for choice in one.choices for picked in _options(choice, devices)] for _, _, one in slots]
+    ways = [
+        [(choice, picked) for choice in one.choices for picked in _options(choice, devices)]
+        for _, _, one in slots
+    ]
     for way in product(*ways):
         chosen, picked = [choice for choice, _ in way], [devices for _, devices in way]
         if _holds(wishes, slots, chosen, picked, units, usage):
@@ -73,11 +109,16 @@ def everything(wishes: list[ClaimRequest], devices: list[Device], units: int, us
 
 def test_the_first_request_takes_what_comes_first() -> None:
     """Found at random: other devices for the first would have left the second its first choice."""
-    kinds = [{"size": size, "numa": None, "tainted": False, "units": 0, "held": held}
-             for size, held in (("big", False), ("big", False), ("big", True), ("small", False))]  # fmt: skip
+    kinds = [
+        {"size": size, "numa": None, "tainted": False, "units": 0, "held": held}
+        for size, held in (("big", False), ("big", False), ("big", True), ("small", False))
+    ]
     plain = {"tolerates": False, "admin": 1, "every": 1}
     two = {**plain, "deviceClassName": "any", "count": 2}
-    one_big, one = {**plain, "deviceClassName": "big", "count": 1}, {**plain, "deviceClassName": "any", "count": 1}
+    one_big, one = (
+        {**plain, "deviceClassName": "big", "count": 1},
+        {**plain, "deviceClassName": "any", "count": 1},
+    )
     assert tried(kinds, 0, [([[two], [one_big, one]], [])]) == ["r0", "r1/s1"]
 
 
@@ -112,7 +153,11 @@ def _holds(wishes: Any, slots: Any, chosen: Any, picked: Any, units: int, usage:
         return False
     for number, wish in enumerate(wishes):
         for constraint in wish.constraints:
-            values = [one.attribute(constraint.attribute) for one, name in own.get(number, ()) if constraint.concerns(name)]
+            values = [
+                one.attribute(constraint.attribute)
+                for one, name in own.get(number, ())
+                if constraint.concerns(name)
+            ]
             if any(not value for value in values):
                 return False
             if constraint.distinct and len(set(values)) < len(values):
@@ -129,14 +174,23 @@ def tried(kinds: list[dict[str, Any]], units: int, made: list[Any]) -> list[str]
         attributes: dict[str, Any] = {"size": {"string": one["size"]}}
         if one["numa"] is not None:
             attributes["numa"] = {"int": one["numa"]}
-        tree: dict[str, Any] = {"name": f"d{number}", "attributes": attributes, "taints": [TAINT] if one["tainted"] else []}
+        tree: dict[str, Any] = {
+            "name": f"d{number}",
+            "attributes": attributes,
+            "taints": [TAINT] if one["tainted"] else [],
+        }
         if one["units"]:
-            tree["consumesCounters"] = [{"counterSet": "s", "counters": {"u": {"value": str(one["units"])}}}]
+            tree["consumesCounters"] = [
+                {"counterSet": "s", "counters": {"u": {"value": str(one["units"])}}}
+            ]
         listed.append(tree)
     spec = {
-        "driver": DRIVER, "nodeName": "n", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}, "devices": listed,
+        "driver": DRIVER,
+        "nodeName": "n",
+        "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+        "devices": listed,
         "sharedCounters": [{"name": "s", "counters": {"u": {"value": str(units)}}}],
-    }  # fmt: skip
+    }
     pools = pools_of([read_slice({"metadata": {"name": "s"}, "spec": spec})])
     (pool,) = pools.values()
     usage = Usage()
@@ -154,26 +208,39 @@ def tried(kinds: list[dict[str, Any]], units: int, made: list[Any]) -> list[str]
     assert usage.held == before
     if found.picks is None:
         return []
-    order = list(dict.fromkeys(f"{at}:{pick.choice.name}" for at, one in enumerate(found.picks) for pick in one))
+    order = list(
+        dict.fromkeys(
+            f"{at}:{pick.choice.name}" for at, one in enumerate(found.picks) for pick in one
+        )
+    )
     chosen = [name.partition(":")[2] for name in order]
     assert chosen == expected
     return chosen
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(device_kinds, max_size=4), st.integers(0, 4), st.lists(claims, min_size=1, max_size=2))
+@given(
+    st.lists(device_kinds, max_size=4), st.integers(0, 4), st.lists(claims, min_size=1, max_size=2)
+)
 def test_the_search_finds_what_trying_everything_finds(kinds, units, made):
     assume(units >= sum(one["units"] for one in kinds if one["held"]))
     tried(kinds, units, made)
 
 
-steps = st.lists(st.tuples(st.sampled_from(["place", "undo", "end", "settle"]), st.integers(0, 5)), max_size=12)
+steps = st.lists(
+    st.tuples(st.sampled_from(["place", "undo", "end", "settle"]), st.integers(0, 5)), max_size=12
+)
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=3), st.lists(st.integers(1, 3), min_size=1, max_size=6), steps)
+@given(
+    st.lists(st.integers(0, 3), min_size=1, max_size=3),
+    st.lists(st.integers(1, 3), min_size=1, max_size=6),
+    steps,
+)
 def test_no_device_is_given_twice_and_undoing_restores_everything(sizes, counts, turns):
-    """Nodes with so many devices, pods that claim so many; whatever happens, books and placements agree."""
+    """Nodes with so many devices, pods that claim so many; whatever happens, books and placements
+    agree."""
     here = world(*(f"n{number}" for number in range(len(sizes))))
     for number, size in enumerate(sizes):
         slice_of(here, f"n{number}", *(f"g{at}" for at in range(size)))
@@ -187,17 +254,26 @@ def test_no_device_is_given_twice_and_undoing_restores_everything(sizes, counts,
         if what == "place":
             here.run()
         elif what == "undo":
-            before = dict(book.usage.held), {key: dict(one.owners) for key, one in book.promises.items()}
+            before = (
+                dict(book.usage.held),
+                {key: dict(one.owners) for key, one in book.promises.items()},
+            )
             session = open_session(here.state, hooks_of(here.state, here.policy), here.now)
             task = here.state.tasks.get(f"default/p{number}")
             if task is not None and task.status.value == "Pending":
                 candidates = placer_of(session).candidates(session, task)
-                before = dict(book.usage.held), {key: dict(one.owners) for key, one in book.promises.items()}
+                before = (
+                    dict(book.usage.held),
+                    {key: dict(one.owners) for key, one in book.promises.items()},
+                )
                 if len(candidates.idle) and not session.prefilter(task):
                     statement = session.statement()
                     statement.allocate(task, int(candidates.idle[0]))
                     statement.discard()
-            assert (dict(book.usage.held), {key: dict(one.owners) for key, one in book.promises.items()}) == before
+            assert (
+                dict(book.usage.held),
+                {key: dict(one.owners) for key, one in book.promises.items()},
+            ) == before
         elif what == "settle":
             settle(here)
         else:
@@ -207,9 +283,13 @@ def test_no_device_is_given_twice_and_undoing_restores_everything(sizes, counts,
             if tree["status"].get("allocation"):
                 here.state.upsert_other("ResourceClaim", {**tree, "status": {}})
         assert all(count == 1 for count in book.usage.held.values())
-        per_node = [sum(1 for key in book.usage.held if key[1] == f"n{at}") for at in range(len(sizes))]
+        per_node = [
+            sum(1 for key in book.usage.held if key[1] == f"n{at}") for at in range(len(sizes))
+        ]
         assert all(used <= size for used, size in zip(per_node, sizes))
-        given_out = sum(len(one.booking) for one in book.promises.values()) + sum(len(one) for one in book._shown.values())
+        given_out = sum(len(one.booking) for one in book.promises.values()) + sum(
+            len(one) for one in book._shown.values()
+        )
         assert given_out == len(book.usage.held)
 
 
@@ -224,10 +304,13 @@ SLICE = {"metadata": {"name": "odd"}, "spec": {
     }],
     "sharedCounters": [{"name": "s", "counters": {"u": {"value": "3"}}}],
 }}  # fmt: skip
-CLASS = {"metadata": {"name": "odd"}, "spec": {
-    "selectors": [{"cel": {"expression": f'device.attributes["{DRIVER}"].size == "big"'}}],
-    "config": [{"opaque": {"driver": DRIVER, "parameters": {}}}],
-}}  # fmt: skip
+CLASS = {
+    "metadata": {"name": "odd"},
+    "spec": {
+        "selectors": [{"cel": {"expression": f'device.attributes["{DRIVER}"].size == "big"'}}],
+        "config": [{"opaque": {"driver": DRIVER, "parameters": {}}}],
+    },
+}
 CLAIM = {"metadata": {"name": "odd", "namespace": "default", "uid": "odd"}, "spec": {"devices": {
     "requests": [
         {"name": "a", "exactly": {"deviceClassName": "odd", "count": 1, "selectors": [{"cel": {"expression": "true"}}],
@@ -239,12 +322,33 @@ CLAIM = {"metadata": {"name": "odd", "namespace": "default", "uid": "odd"}, "spe
     {"request": "a", "driver": DRIVER, "pool": "odd", "device": "d0", "consumedCapacity": {"memory": "1Gi"}},
 ]}, "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]}},
     "reservedFor": [{"resource": "pods", "name": "x", "uid": "x"}]}}  # fmt: skip
-NONSENSE: list[Any] = [None, "", "x", -1, 10**30, 1.5, True, [], [None], {}, {"x": None}, "5Gi", [{}], {"name": []}]
+NONSENSE: list[Any] = [
+    None,
+    "",
+    "x",
+    -1,
+    10**30,
+    1.5,
+    True,
+    [],
+    [None],
+    {},
+    {"x": None},
+    "5Gi",
+    [{}],
+    {"name": []},
+]
 
 
 def paths(tree: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     found = [here] if here and here[0] != "metadata" else []
-    for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ():
+    for key, value in (
+        tree.items()
+        if isinstance(tree, dict)
+        else enumerate(tree)
+        if isinstance(tree, list)
+        else ()
+    ):
         found += paths(value, (*here, key))
     return found
 
@@ -261,17 +365,34 @@ def spoiled(tree: Any, path: tuple[Any, ...], value: Any) -> Any:
 @settings(max_examples=80, deadline=None)
 @given(st.sampled_from(["ResourceSlice", "DeviceClass", "ResourceClaim", "allocated"]), st.data())
 def test_no_nonsense_stops_a_cycle(kind, data):
-    """One field of one object is something else than it should be: the pod that has nothing to do with it is placed all the same."""
+    """One field of one object is something else than it should be: the pod that has nothing to do
+    with it is placed all the same."""
     open_claim = {**CLAIM, "status": {}}
-    trees = {"ResourceSlice": SLICE, "DeviceClass": CLASS, "ResourceClaim": open_claim, "allocated": CLAIM}
+    trees = {
+        "ResourceSlice": SLICE,
+        "DeviceClass": CLASS,
+        "ResourceClaim": open_claim,
+        "allocated": CLAIM,
+    }
     path = data.draw(st.sampled_from(paths(trees[kind])))
     trees[kind] = spoiled(trees[kind], path, data.draw(st.sampled_from(NONSENSE)))
     here = world("n1")
     slice_of(here, "n1", "gpu-0")
     for name in ("ResourceSlice", "DeviceClass"):
         here.state.upsert_other(name, trees[name])
-    here.state.upsert_other("ResourceClaim", trees["allocated" if kind == "allocated" else "ResourceClaim"])
-    claim(here, "mine", request(count=1, when=['device.driver == "gpu.example.com" && !("size" in device.attributes["gpu.example.com"])']))
+    here.state.upsert_other(
+        "ResourceClaim", trees["allocated" if kind == "allocated" else "ResourceClaim"]
+    )
+    claim(
+        here,
+        "mine",
+        request(
+            count=1,
+            when=[
+                'device.driver == "gpu.example.com" && !("size" in device.attributes["gpu.example.com"])'
+            ],
+        ),
+    )
     for name, used in (("odd", "odd"), ("sound", "mine")):
         here.job(name, pods=0, min_available=1)
         here.pod(f"{name}-0", job=name, spec=using(used))

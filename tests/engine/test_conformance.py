@@ -9,7 +9,8 @@ import pytest
 from tests.conformance.__main__ import cases, play
 
 OWN = Path(__file__).parents[1] / "conformance" / "cases"
-"""Cases of our own, in the same form, each with the section of the reference that its outcome was worked out from by hand."""
+"""Cases of our own, in the same form, each with the section of the reference that its outcome was
+worked out from by hand."""
 DIRECTORY = Path(__file__).parents[2].parent / "shared" / "conformance" / "cases"
 
 
@@ -28,4 +29,6 @@ def test_every_recorded_case_holds() -> None:
 def test_every_case_of_our_own_holds() -> None:
     played = [(case["id"], play(case)) for case in cases(OWN)]
     assert len(played) > 180
-    assert [(name, differences) for name, (outcome, differences) in played if outcome != "passed"] == []
+    assert [
+        (name, differences) for name, (outcome, differences) in played if outcome != "passed"
+    ] == []

@@ -19,7 +19,9 @@ HERE = __file__
 
 def world(*users: type, nodes: int = 2, cpu: int = 4) -> World:
     custom = [guarded(user, HERE) for user in users]
-    made = World(policy(plugins=["gang", "predicates", *(one.name for one in custom)], custom=custom))
+    made = World(
+        policy(plugins=["gang", "predicates", *(one.name for one in custom)], custom=custom)
+    )
     made.nodes(*(f"n{number + 1}" for number in range(nodes)), cpu=cpu)
     return made
 
@@ -57,7 +59,9 @@ def test_a_simple_predicate_decides_and_gives_its_own_reason():
     decisions = made.run()
 
     assert not decisions.binds
-    assert any("1 node(s) that are not n2, for default/job" in one.message for one in decisions.conditions)
+    assert any(
+        "1 node(s) that are not n2, for default/job" in one.message for one in decisions.conditions
+    )
 
 
 def test_a_simple_score_sees_each_placement():
@@ -124,8 +128,12 @@ def test_whatever_a_vector_plugin_answers_the_cycle_goes_on():
 
     assert {bind.job for bind in decisions.binds} == {"default/job", "default/pending"}
     told = "\n".join(decisions.problems)
-    for part in ("job_order: TypeError: it answered 'first', where a number", "job_enqueueable: RuntimeError: lost",
-                 "score: ValueError: a score is not finite", "close: ValueError: at the end"):  # fmt: skip
+    for part in (
+        "job_order: TypeError: it answered 'first', where a number",
+        "job_enqueueable: RuntimeError: lost",
+        "score: ValueError: a score is not finite",
+        "close: ValueError: at the end",
+    ):
         assert part in told
 
 
@@ -200,12 +208,16 @@ def test_a_verdict_that_is_none_is_told_as_a_fault(verdict: Any):
 
     assert not made.decisions.binds
     (problem,) = made.decisions.problems
-    assert problem.startswith(f"plugin answers failed in predicate: TypeError: it answered {verdict!r}, where True, False or a text is")
+    assert problem.startswith(
+        f"plugin answers failed in predicate: TypeError: it answered {verdict!r}, where True, False or a text is"
+    )
     assert problem.endswith(f" expected ({__file__})")
     assert problem.replace(__file__, Path(__file__).name) in made.why("job")
 
 
-@pytest.mark.parametrize(("verdict", "passes"), [(np.True_, True), (np.False_, False), (None, True), ("", False)])
+@pytest.mark.parametrize(
+    ("verdict", "passes"), [(np.True_, True), (np.False_, False), (None, True), ("", False)]
+)
 def test_verdicts_of_numpy_and_no_answer_count_as_what_they_mean(verdict: Any, passes: bool):
     made = answering(verdict=verdict)
 
@@ -288,4 +300,6 @@ def test_pods_that_ask_for_nothing_are_not_called_running():
     made.job("light", pods=1)
     made.run("allocate, backfill")
 
-    assert made.why("light").startswith("light needs 1 pod; 0 fit. 2 nodes: 2 are out: node(s) refused by answers.")
+    assert made.why("light").startswith(
+        "light needs 1 pod; 0 fit. 2 nodes: 2 are out: node(s) refused by answers."
+    )

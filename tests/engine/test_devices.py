@@ -22,28 +22,45 @@ VGPU = {"volcano.sh/vgpu-number": 20, "volcano.sh/vgpu-memory": 60000, "volcano.
 
 def world(actions: str = "allocate", **arguments: Any) -> World:
     named = {f"deviceshare.{name}": value for name, value in arguments.items()}
-    return World(policy(plugins=["gang", "predicates", {"name": "deviceshare", "arguments": named}], actions=actions))
+    return World(
+        policy(
+            plugins=["gang", "predicates", {"name": "deviceshare", "arguments": named}],
+            actions=actions,
+        )
+    )
 
 
-def pod(here: World, name: str, *containers: dict[str, Any], labels: Any = None, **annotations: str) -> None:
+def pod(
+    here: World, name: str, *containers: dict[str, Any], labels: Any = None, **annotations: str
+) -> None:
     """A job of one pod whose containers have these limits."""
-    made = [{"name": str(at), "resources": {"limits": _texts(one), "requests": _texts(one)}} for at, one in enumerate(containers)]
+    made = [
+        {"name": str(at), "resources": {"limits": _texts(one), "requests": _texts(one)}}
+        for at, one in enumerate(containers)
+    ]
     notes = {_NOTES[key]: value for key, value in annotations.items()}
     here.job(name, pods=0, min_available=1)
-    here.pod(f"{name}-task-0", job=name, spec={"containers": made}, annotations=notes, labels=labels)
+    here.pod(
+        f"{name}-task-0", job=name, spec={"containers": made}, annotations=notes, labels=labels
+    )
 
 
 _NOTES = {
-    "mode": vgpu.MODE, "use": vgpu.USE_UUID, "avoid": vgpu.NO_UUID, "group_policy": vgpu.GROUP_POLICY,
+    "mode": vgpu.MODE,
+    "use": vgpu.USE_UUID,
+    "avoid": vgpu.NO_UUID,
+    "group_policy": vgpu.GROUP_POLICY,
     "use_type": vgpu.USE_TYPE,
-}  # fmt: skip
+}
 
 
 def _texts(of: dict[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in of.items()}
 
 
-def cards(*sizes: int, mode: str = "hami-core", shares: int = 10, model: str = "NVIDIA-A100") -> dict[str, str]:
+def cards(
+    *sizes: int, mode: str = "hami-core", shares: int = 10, model: str = "NVIDIA-A100"
+) -> dict[str, str]:
     records = [f"GPU-{at},{shares},{size},{model},true,{mode}" for at, size in enumerate(sizes)]
     return {vgpu.REGISTER: ":".join(records) + ":"}
 
@@ -66,16 +83,34 @@ def test_memory_of_one_gpu_is_shared_until_it_is_used_up() -> None:
         pod(here, name, {gpushare.MEMORY: 6})
         here.run()
         here.settle()
-    held = {name: here.pods[f"default/{name}-task-0"]["metadata"]["annotations"].get(gpushare.INDEX) for name in "abcd"}
-    assert held == {"a": "0", "b": "1", "c": None, "d": None}, "two of six do not fit on a card of ten"
+    held = {
+        name: here.pods[f"default/{name}-task-0"]["metadata"]["annotations"].get(gpushare.INDEX)
+        for name in "abcd"
+    }
+    assert held == {"a": "0", "b": "1", "c": None, "d": None}, (
+        "two of six do not fit on a card of ten"
+    )
 
 
 def test_what_is_placed_in_one_cycle_shares_as_what_was_placed_before() -> None:
     here = world(GPUSharingEnable=True)
     here.nodes("n1", **{gpushare.MEMORY: 20, gpushare.NUMBER: 2})
-    here.job("many", pods=5, min_available=0, spec={
-        "containers": [{"name": "one", "resources": {"limits": {gpushare.MEMORY: "5"}, "requests": {gpushare.MEMORY: "5"}}}]
-    })  # fmt: skip
+    here.job(
+        "many",
+        pods=5,
+        min_available=0,
+        spec={
+            "containers": [
+                {
+                    "name": "one",
+                    "resources": {
+                        "limits": {gpushare.MEMORY: "5"},
+                        "requests": {gpushare.MEMORY: "5"},
+                    },
+                }
+            ]
+        },
+    )
     binds = here.run().binds
     assert sorted(bind.annotations[gpushare.INDEX] for bind in binds) == ["0", "0", "1", "1"]
 
@@ -120,7 +155,9 @@ def test_a_pod_that_waits_says_why_and_starts_when_cards_are_free() -> None:
     here.settle()
     pod(here, "b", share(memory=20000))
     here.run()
-    assert vgpu.REFUSAL in here.why("b") + str(here.state.jobs["default/b"].fit_errors["default/b-task-0"].text)
+    assert vgpu.REFUSAL in here.why("b") + str(
+        here.state.jobs["default/b"].fit_errors["default/b-task-0"].text
+    )
     here.end("a")
     assert set(here.run().bound()) == {"default/b-task-0"}
 
@@ -129,7 +166,11 @@ def test_a_gang_that_does_not_fit_leaves_no_cards_taken() -> None:
     here = world(VGPUEnable=True)
     here.nodes("n1", annotations=cards(30000), **VGPU)
     limits = _texts(share(memory=20000))
-    here.job("gang", pods=2, spec={"containers": [{"name": "one", "resources": {"limits": limits, "requests": limits}}]})
+    here.job(
+        "gang",
+        pods=2,
+        spec={"containers": [{"name": "one", "resources": {"limits": limits, "requests": limits}}]},
+    )
     assert here.run().binds == []
     assert all(vgpu.IDS not in task.annotations for task in here.state.tasks.values())
     pod(here, "small", share(memory=20000))
@@ -165,7 +206,9 @@ def test_pods_of_one_group_are_spread_over_cards() -> None:
     spec = {"containers": [{"name": "one", "resources": {"limits": limits, "requests": limits}}]}
     here.job("gang", pods=0, min_available=0)
     for number in range(4):
-        here.pod(f"gang-task-{number}", job="gang", spec=spec, annotations={vgpu.GROUP_POLICY: "spread"})
+        here.pod(
+            f"gang-task-{number}", job="gang", spec=spec, annotations={vgpu.GROUP_POLICY: "spread"}
+        )
     binds = here.run().binds
     assert sorted(bind.annotations[vgpu.IDS][:5] for bind in binds) == ["GPU-0", "GPU-1", "GPU-2"]
     here.settle()
@@ -176,7 +219,11 @@ def test_pods_of_one_group_are_spread_over_cards() -> None:
 
 @pytest.mark.scenario("plugins-placement", 36)
 def test_the_order_in_which_cards_are_tried() -> None:
-    for how, first, second in (("binpack", "GPU-0", "GPU-0"), ("spread", "GPU-0", "GPU-1"), ("", "GPU-2", "GPU-2")):
+    for how, first, second in (
+        ("binpack", "GPU-0", "GPU-0"),
+        ("spread", "GPU-0", "GPU-1"),
+        ("", "GPU-2", "GPU-2"),
+    ):
         here = world(VGPUEnable=True, SchedulePolicy=how)
         here.nodes("n1", annotations=cards(30000, 30000, 30000), **VGPU)
         pod(here, "a", share(memory=100))
@@ -219,7 +266,12 @@ def test_pods_of_one_rule_do_not_share_a_card() -> None:
 
 def test_whose_card_is_taken_by_preemption_gives_room() -> None:
     named = {"deviceshare.VGPUEnable": True}
-    listed = ["priority", {"name": "gang", "enableJobPipelined": False}, "conformance", "predicates"]
+    listed = [
+        "priority",
+        {"name": "gang", "enableJobPipelined": False},
+        "conformance",
+        "predicates",
+    ]
     here = World(policy(plugins=[*listed, {"name": "deviceshare", "arguments": named}]))
     here.priority_class("high", 100)
     here.priority_class("low", 1)
@@ -256,10 +308,13 @@ vnpus:
 
 
 def configure(here: World) -> None:
-    here.state.upsert_other("ConfigMap", {
-        "metadata": {"namespace": "kube-system", "name": "volcano-vgpu-device-config"},
-        "data": {"device-config.yaml": CONFIGURATION},
-    })  # fmt: skip
+    here.state.upsert_other(
+        "ConfigMap",
+        {
+            "metadata": {"namespace": "kube-system", "name": "volcano-vgpu-device-config"},
+            "data": {"device-config.yaml": CONFIGURATION},
+        },
+    )
 
 
 def test_mig_hands_out_instances() -> None:
@@ -270,21 +325,26 @@ def test_mig_hands_out_instances() -> None:
         pod(here, name, share(memory=8000))
     here.run()
     assert {chosen(here, "a"), chosen(here, "b")} == {
-        "GPU-0[group1-0],NVIDIA-A100,10240,0:", "GPU-0[group1-1],NVIDIA-A100,10240,0:",
-    }  # fmt: skip
+        "GPU-0[group1-0],NVIDIA-A100,10240,0:",
+        "GPU-0[group1-1],NVIDIA-A100,10240,0:",
+    }
     assert "default/c-task-0" not in here.decisions.bound()
 
 
 def test_ascend_cards_are_cut_by_templates() -> None:
     here = world(AscendHAMiVNPUEnable=True)
     configure(here)
-    listed = [{"id": "npu-0", "index": 0, "count": 7, "devmem": 21527, "devcore": 8, "type": "Ascend310P"}]
+    listed = [
+        {"id": "npu-0", "index": 0, "count": 7, "devmem": 21527, "devcore": 8, "type": "Ascend310P"}
+    ]
     notes = {"hami.io/node-register-Ascend310P": json.dumps(listed)}
     here.nodes("n1", annotations=notes, **{"huawei.com/Ascend310P": 7})
     for name in ("a", "b"):
         pod(here, name, {"huawei.com/Ascend310P": 1, "huawei.com/Ascend310P-memory": 12000})
     (bind,) = here.run().binds
-    assert json.loads(bind.annotations["huawei.com/Ascend310P"]) == [{"UUID": "npu-0", "temp": "vir04"}]
+    assert json.loads(bind.annotations["huawei.com/Ascend310P"]) == [
+        {"UUID": "npu-0", "temp": "vir04"}
+    ]
     assert bind.annotations["hami.io/Ascend310P-devices-allocated"] == "npu-0,Ascend310P,12288,0:;"
 
 
@@ -293,10 +353,15 @@ def test_switches_that_exclude_each_other_are_refused() -> None:
     for pair in (("GPUSharingEnable", "GPUNumberEnable"), ("VGPUEnable", "GPUNumberEnable")):
         arguments = {f"deviceshare.{name}": True for name in pair}
         with pytest.raises(PolicyError, match="GPUNumberEnable"):
-            read_policy({"actions": "allocate", "tiers": [{"plugins": [{"name": "deviceshare", "arguments": arguments}]}]})
+            read_policy(
+                {
+                    "actions": "allocate",
+                    "tiers": [{"plugins": [{"name": "deviceshare", "arguments": arguments}]}],
+                }
+            )
 
 
-# ------------------------------------------------------------------------------------------------- worked examples
+# ---------------------------------------------------------------------------------- worked examples
 
 recorded = pytest.mark.skipif(not CASES.exists(), reason="the recorded cases are not here")
 
@@ -308,13 +373,21 @@ def rows(path: str) -> list[dict[str, Any]]:
 
 def groups(tree: list[dict[str, Any]]) -> tuple[mig.Group, ...]:
     return tuple(
-        mig.Group(one["Group"], tuple(mig.Template(made["Name"], made["Memory"], made["Count"]) for made in one["Instances"]))
+        mig.Group(
+            one["Group"],
+            tuple(
+                mig.Template(made["Name"], made["Memory"], made["Count"])
+                for made in one["Instances"]
+            ),
+        )
         for one in tree
     )
 
 
 def class_of(tree: dict[str, Any]) -> Any:
-    return PodClasses(ResourceSpace(), TermTable()).intern("default", {}, tree["metadata"].get("annotations") or {}, tree["spec"])
+    return PodClasses(ResourceSpace(), TermTable()).intern(
+        "default", {}, tree["metadata"].get("annotations") or {}, tree["spec"]
+    )
 
 
 NVIDIA = "scheduler/api/devices/nvidia"
@@ -324,9 +397,15 @@ HAMI = "scheduler/api/devices/ascend/hami"
 @recorded
 def test_recorded_requests() -> None:
     for case in rows(f"{NVIDIA}/gpushare/TestGetGPUMemoryOfPod.json"):
-        assert gpushare.asked_of(class_of(case["input"]["pod"]), gpushare.MEMORY) == case["expect"]["want"]
+        assert (
+            gpushare.asked_of(class_of(case["input"]["pod"]), gpushare.MEMORY)
+            == case["expect"]["want"]
+        )
     for case in rows(f"{NVIDIA}/gpushare/TestGetGPUNumberOfPod.json"):
-        assert gpushare.asked_of(class_of(case["input"]["pod"]), gpushare.NUMBER) == case["expect"]["want"]
+        assert (
+            gpushare.asked_of(class_of(case["input"]["pod"]), gpushare.NUMBER)
+            == case["expect"]["want"]
+        )
     for case in rows(f"{NVIDIA}/vgpu/TestGetGPUMemoryOfPod.json"):
         needs = vgpu.VirtualGpu().needs(class_of(case["input"]["pod"]))
         assert sum(one.number for one in needs) == case["expect"]["want"]
@@ -335,9 +414,15 @@ def test_recorded_requests() -> None:
 @recorded
 def test_recorded_lists_of_cards() -> None:
     for case in rows(f"{NVIDIA}/vgpu/TestCheckGPUUUID.json"):
-        assert vgpu.uuid_allowed(case["input"]["annotations"] or {}, case["input"]["id"]) == case["expect"]["want"]
+        assert (
+            vgpu.uuid_allowed(case["input"]["annotations"] or {}, case["input"]["id"])
+            == case["expect"]["want"]
+        )
     for case in rows(f"{NVIDIA}/vgpu/TestCheckGPUtype.json"):
-        assert vgpu.type_allowed(case["input"]["annos"] or {}, case["input"]["cardtype"]) == case["expect"]["want"]
+        assert (
+            vgpu.type_allowed(case["input"]["annos"] or {}, case["input"]["cardtype"])
+            == case["expect"]["want"]
+        )
     for case in rows(f"{NVIDIA}/vgpu/TestDecodeContainerDevicesRejectsInvalidUsage.json"):
         found = [
             {"Type": one.type, "UUID": one.identity, "Usedcores": one.cores, "Usedmem": one.memory}
@@ -351,11 +436,22 @@ def test_recorded_lists_of_cards() -> None:
 def test_recorded_scores_of_cards() -> None:
     for case in rows(f"{NVIDIA}/vgpu/TestGPUScore.json"):
         device = case["input"]["device"]
-        card = vgpu.Card("", 1, device["Memory"], "", device.get("UsedNum", 0), device.get("UsedMem", 0))
+        card = vgpu.Card(
+            "", 1, device["Memory"], "", device.get("UsedNum", 0), device.get("UsedMem", 0)
+        )
         assert vgpu.gpu_score(card, case["input"].get("policy", "")) == case["expect"]["want"]
     for case in rows(f"{HAMI}/TestCalScore.json"):
         usage = case["input"]["usage"]
-        one = ascend.Card("", "", 1, case["input"]["info"]["Devmem"], 0, None, usage.get("Used", 0), usage.get("Usedmem", 0))
+        one = ascend.Card(
+            "",
+            "",
+            1,
+            case["input"]["info"]["Devmem"],
+            0,
+            None,
+            usage.get("Used", 0),
+            usage.get("Usedmem", 0),
+        )
         assert ascend.card_score(one, case["input"].get("policy", "")) == case["expect"]["want"]
 
 
@@ -387,12 +483,26 @@ def test_recorded_instances() -> None:
 def test_recorded_memory_of_instances_with_a_factor() -> None:
     for case in rows(f"{NVIDIA}/vgpu/TestMIGFactory_AddPod_WithMemoryFactor.json"):
         given, expect = case["input"], case["expect"]
-        card = vgpu.Card("gpu-1234", 7, 40960, "NVIDIA", geometry=mig.Geometry(groups(given["migTemplate"])))
-        card.book(given["podUID"], given["devID"], given["requestMem"], given["core"], given["memoryFactor"], "", frozenset())
+        card = vgpu.Card(
+            "gpu-1234", 7, 40960, "NVIDIA", geometry=mig.Geometry(groups(given["migTemplate"]))
+        )
+        card.book(
+            given["podUID"],
+            given["devID"],
+            given["requestMem"],
+            given["core"],
+            given["memoryFactor"],
+            "",
+            frozenset(),
+        )
         assert (card.used_memory, card.used_cores, card.used) == (
-            expect["expectedUsedMem"], expect["expectedUsedCore"], expect["expectedUsedNum"],
-        )  # fmt: skip
-        assert card.leave(given["podUID"], given["devID"]) and not card.leave(given["podUID"], given["devID"])
+            expect["expectedUsedMem"],
+            expect["expectedUsedCore"],
+            expect["expectedUsedNum"],
+        )
+        assert card.leave(given["podUID"], given["devID"]) and not card.leave(
+            given["podUID"], given["devID"]
+        )
         assert (card.used_memory, card.used_cores, card.used) == (0, 0, 0)
 
 
@@ -403,18 +513,33 @@ def test_recorded_ascend_fitting() -> None:
         device, asked = case["input"]["dev"], case["input"]["req"]
         info, usage = device["DeviceInfo"], device["DeviceUsage"]
         card = ascend.Card(
-            info["ID"], asked["Type"], info["Count"], info["Devmem"], info["Devcore"], None,
-            usage.get("Used", 0), usage.get("Usedmem", 0), usage.get("Usedcores", 0),
-        )  # fmt: skip
+            info["ID"],
+            asked["Type"],
+            info["Count"],
+            info["Devmem"],
+            info["Devcore"],
+            None,
+            usage.get("Used", 0),
+            usage.get("Usedmem", 0),
+            usage.get("Usedcores", 0),
+        )
         in_core_mode, settings = case["input"].get("isHAMiCore", False), device["config"]
-        right_kind = asked["Type"] == settings["CommonWord"] and (settings.get("hamiVnpuCore", False) or not in_core_mode)
-        found = right_kind and ascend.fits(card, asked.get("Memreq", 0), asked.get("Coresreq", 0), in_core_mode)
+        right_kind = asked["Type"] == settings["CommonWord"] and (
+            settings.get("hamiVnpuCore", False) or not in_core_mode
+        )
+        found = right_kind and ascend.fits(
+            card, asked.get("Memreq", 0), asked.get("Coresreq", 0), in_core_mode
+        )
         assert found == case["expect"]["result"], case["name"]
     for case in rows(f"{HAMI}/Test_trimMemory.json"):
         context = case["context"]
         templates = tuple(ascend.Template(str(one), one) for one in context["template_memory"])
-        own = ascend.Settings("", "", "", context["memory_allocatable"], context["memory_capacity"], templates)
-        assert ascend.trimmed(own, case["input"]["inputMem"])[0] == case["expect"]["wantMem"], case["name"]
+        own = ascend.Settings(
+            "", "", "", context["memory_allocatable"], context["memory_capacity"], templates
+        )
+        assert ascend.trimmed(own, case["input"]["inputMem"])[0] == case["expect"]["wantMem"], case[
+            "name"
+        ]
 
 
 @recorded
@@ -427,37 +552,61 @@ def test_recorded_exclusivity() -> None:
 
 def test_what_is_on_cards_is_shown_every_ten_seconds() -> None:
     here = world(VGPUEnable=True)
-    here.nodes("n1", annotations={"volcano.sh/node-vgpu-register": "u0,10,1000,NVIDIA-A100,true,hami-core:"}, **VGPU)
-    pod(here, "a", {"volcano.sh/vgpu-number": 1, "volcano.sh/vgpu-memory": 300, "volcano.sh/vgpu-cores": 20})
+    here.nodes(
+        "n1",
+        annotations={"volcano.sh/node-vgpu-register": "u0,10,1000,NVIDIA-A100,true,hami-core:"},
+        **VGPU,
+    )
+    pod(
+        here,
+        "a",
+        {"volcano.sh/vgpu-number": 1, "volcano.sh/vgpu-memory": 300, "volcano.sh/vgpu-cores": 20},
+    )
     here.run()
     here.settle()
     here.now += 10
     pod(here, "b", {"volcano.sh/vgpu-number": 9})
-    found = {(name, *(text for _, text in labels)): value for name, labels, value in here.run().metrics if name.startswith("vgpu_")}
+    found = {
+        (name, *(text for _, text in labels)): value
+        for name, labels, value in here.run().metrics
+        if name.startswith("vgpu_")
+    }
     assert found == {
-        ("vgpu_device_shared_number", "u0", "n1"): 1, ("vgpu_device_allocated_memory", "u0", "n1"): 300,
-        ("vgpu_device_allocated_cores", "u0", "n1"): 20, ("vgpu_device_memory_limit", "u0", "n1"): 1000,
+        ("vgpu_device_shared_number", "u0", "n1"): 1,
+        ("vgpu_device_allocated_memory", "u0", "n1"): 300,
+        ("vgpu_device_allocated_cores", "u0", "n1"): 20,
+        ("vgpu_device_memory_limit", "u0", "n1"): 1000,
         ("vgpu_device_memory_allocation_for_a_certain_pod", "u0", "n1", "a-task-0"): 300,
         ("vgpu_device_core_allocation_for_a_certain_pod", "u0", "n1", "a-task-0"): 20,
-    }  # fmt: skip
+    }
     here.now += 9
     pod(here, "c", {"volcano.sh/vgpu-number": 9})
     assert not [name for name, _, _ in here.run().metrics if name.startswith("vgpu_")]
 
 
-# ------------------------------------------------------------------------------------------------- slices of 310P chips
+# ----------------------------------------------------------------------------- slices of 310P chips
 
 
 def npus(here: World, *names: str, chips: int = 1) -> None:
-    here.nodes(*names, cpu=64, labels={"servertype": "Ascend310P-8"}, **{"huawei.com/npu-core": 8 * chips})
+    here.nodes(
+        *names, cpu=64, labels={"servertype": "Ascend310P-8"}, **{"huawei.com/npu-core": 8 * chips}
+    )
 
 
 def npu(here: World, name: str, cores: int, **labels: str) -> None:
-    pod(here, name, {"huawei.com/npu-core": cores}, labels={f"vnpu-{key}": value for key, value in labels.items()})
+    pod(
+        here,
+        name,
+        {"huawei.com/npu-core": cores},
+        labels={f"vnpu-{key}": value for key, value in labels.items()},
+    )
 
 
 def given(here: World) -> dict[str, str]:
-    return {bind.job.partition("/")[2]: bind.annotations["huawei.com/npu-core"] for bind in here.run().binds}
+    return {
+        bind.job.partition("/")[2]: bind.annotations["huawei.com/npu-core"]
+        for bind in here.run().binds
+    }
 
 
 @pytest.mark.parametrize(
@@ -501,7 +650,9 @@ def test_one_template_is_set_up_at_a_time_and_odd_requests_are_refused():
     npu(here, "b", 2)
     npu(here, "c", 3)
     assert given(here) == {"a": "0-vir01"}
-    assert "another template of vNPU is being set up" in here.why("b") and "no template of vNPU has so many cores" in here.why("c")
+    assert "another template of vNPU is being set up" in here.why(
+        "b"
+    ) and "no template of vNPU has so many cores" in here.why("c")
     here.settle()
     assert given(here) == {"b": "0-vir02_1c"}
 
@@ -516,4 +667,8 @@ def test_the_fuller_chip_and_the_fuller_node_go_first():
     (bind,) = here.run().binds
     assert bind.node == "n1" and bind.annotations["huawei.com/npu-core"] == "0-vir02_1c"
     assert mindcluster.preferred([(3, False), (1, False)]) == {3: 8.0}
-    assert mindcluster.preferred([(3, True), (1, True), (2, False), (0, True)]) == {3: 8.0, 1: 8.0, 2: 16.0}
+    assert mindcluster.preferred([(3, True), (1, True), (2, False), (0, True)]) == {
+        3: 8.0,
+        1: 8.0,
+        2: 16.0,
+    }

@@ -30,12 +30,15 @@ def test_the_page_has_an_example_that_is_read(name: str) -> None:
 
 
 def _runs(policy: Policy) -> None:
-    """Two cycles of a small cluster under the page's policy; nothing breaks, and a pod that fits is bound."""
+    """Two cycles of a small cluster under the page's policy; nothing breaks, and a pod that fits is
+    bound."""
     world = World(policy)
     world.queue("root")
     world.queue("busy", parent="root", deserved={"cpu": 1}, weight=2)
     world.nodes("n1", "n2", cpu=4, labels={"volcano.sh/nodegroup-name": "busy"})
-    world.job("runs", pods=3, min_available=1, cpu=1, queue="busy", on=["n1", "n1"], phase="Running")
+    world.job(
+        "runs", pods=3, min_available=1, cpu=1, queue="busy", on=["n1", "n1"], phase="Running"
+    )
     world.job("waits", pods=2, cpu=1, phase="Pending", min_resources={"cpu": 2})
     for _ in range(2):
         assert world.run().problems == []
@@ -44,5 +47,7 @@ def _runs(policy: Policy) -> None:
 
 
 def test_the_actions_of_gangs_have_a_page() -> None:
-    (example,) = re.findall(r"```yaml\n(.*?)```", (DOCS / "gang-eviction.md").read_text(), re.DOTALL)
+    (example,) = re.findall(
+        r"```yaml\n(.*?)```", (DOCS / "gang-eviction.md").read_text(), re.DOTALL
+    )
     assert {"gangpreempt", "gangreclaim"} <= set(read_policy(yaml.safe_load(example)).actions)

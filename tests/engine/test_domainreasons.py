@@ -9,7 +9,12 @@ from hekla.engine.world import World, policy
 
 
 def world() -> World:
-    made = World(policy(plugins=["priority", "gang", "predicates", "network-topology-aware"], actions="allocate, reclaim"))
+    made = World(
+        policy(
+            plugins=["priority", "gang", "predicates", "network-topology-aware"],
+            actions="allocate, reclaim",
+        )
+    )
     made.nodes("a1", "a2", "b1", "b2", cpu=4)
     domain(made, "A", 1, "Node", "a1", "a2")
     domain(made, "B", 1, "Node", "b1", "b2")
@@ -19,7 +24,9 @@ def world() -> World:
 
 def domain(made: World, name: str, tier: int, kind: str, *members: str) -> None:
     listed = [{"type": kind, "selector": {"exactMatch": {"name": one}}} for one in members]
-    made.state.upsert_other("HyperNode", {"metadata": {"name": name}, "spec": {"tier": tier, "members": listed}})
+    made.state.upsert_other(
+        "HyperNode", {"metadata": {"name": name}, "spec": {"tier": tier, "members": listed}}
+    )
 
 
 def hard(tier: int) -> dict[str, Any]:
@@ -77,4 +84,6 @@ def test_nodes_are_counted_once_however_many_pods_look_at_them():
 
     made.run()
 
-    assert made.why("train").endswith("No victim because 4 nodes have no running pod of other queues that may be evicted.")
+    assert made.why("train").endswith(
+        "No victim because 4 nodes have no running pod of other queues that may be evicted."
+    )

@@ -1,4 +1,5 @@
-"""Leaving out domains that are too small, and those that cannot be better, changes nothing about what is decided."""
+"""Leaving out domains that are too small, and those that cannot be better, changes nothing about
+what is decided."""
 
 from __future__ import annotations
 
@@ -12,21 +13,30 @@ from hekla.engine.framework.session import Session
 from hekla.engine.world import World, policy
 
 PLUGINS = ["gang", "predicates", "binpack", "network-topology-aware"]
-RACKS = st.lists(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 2)), min_size=1, max_size=3), min_size=1, max_size=6)
+RACKS = st.lists(
+    st.lists(st.tuples(st.integers(1, 4), st.integers(0, 2)), min_size=1, max_size=3),
+    min_size=1,
+    max_size=6,
+)
 """For each rack its nodes: cpus, and how many are taken."""
 HARD = st.sampled_from([{"mode": "hard", "highestTierAllowed": tier} for tier in (1, 2, 3)])
 WISH = st.one_of(HARD, st.just({"mode": "soft"}))
 
 
-def build(racks: list, wish: dict, parts: tuple[int, int, int] | None, pods: int, cpu: int, others: list) -> World:
-    """Racks in rows of two, rows under one root; a job of plain pods, or of sub-groups with a wish of their own."""
+def build(
+    racks: list, wish: dict, parts: tuple[int, int, int] | None, pods: int, cpu: int, others: list
+) -> World:
+    """Racks in rows of two, rows under one root; a job of plain pods, or of sub-groups with a wish
+    of their own."""
     world = World(policy(plugins=PLUGINS, actions="enqueue, allocate, backfill"))
     for number, nodes in enumerate(racks):
         names = [f"r{number}-n{at}" for at in range(len(nodes))]
         for name, (size, used) in zip(names, nodes):
             world.nodes(name, cpu=size)
             if min(size, used):
-                world.pod(f"held-{name}", node=name, cpu=min(size, used), scheduler="default-scheduler")
+                world.pod(
+                    f"held-{name}", node=name, cpu=min(size, used), scheduler="default-scheduler"
+                )
         domain(world, f"rack-{number}", 1, "Node", names)
     rows = [range(at, min(at + 2, len(racks))) for at in range(0, len(racks), 2)]
     for number, row in enumerate(rows):
@@ -37,21 +47,41 @@ def build(racks: list, wish: dict, parts: tuple[int, int, int] | None, pods: int
         size, groups, tier = parts
         inner = {"mode": "hard", "highestTierAllowed": tier}
         group["subGroupPolicy"] = [
-            {"name": "part", "subGroupSize": size, "minSubGroups": groups, "matchLabelKeys": ["part"], "networkTopology": inner}
+            {
+                "name": "part",
+                "subGroupSize": size,
+                "minSubGroups": groups,
+                "matchLabelKeys": ["part"],
+                "networkTopology": inner,
+            }
         ]
-        world.job("wide", pods=0, min_available=size * groups, group=group, min_resources={"cpu": cpu * size * groups})
+        world.job(
+            "wide",
+            pods=0,
+            min_available=size * groups,
+            group=group,
+            min_resources={"cpu": cpu * size * groups},
+        )
         for number in range(size * groups):
             world.pod(f"wide-{number}", job="wide", cpu=cpu, labels={"part": f"p{number // size}"})
     else:
         world.job("wide", pods=pods, cpu=cpu, group=group)
     for number, (count, least, wanted) in enumerate(others):
-        world.job(f"other-{number}", pods=count, min_available=min(least, count), cpu=wanted, group={"networkTopology": wish})
+        world.job(
+            f"other-{number}",
+            pods=count,
+            min_available=min(least, count),
+            cpu=wanted,
+            group={"networkTopology": wish},
+        )
     return world
 
 
 def domain(world: World, name: str, tier: int, kind: str, members: list[str]) -> None:
     chosen = [{"type": kind, "selector": {"exactMatch": {"name": member}}} for member in members]
-    world.state.upsert_other("HyperNode", {"metadata": {"name": name}, "spec": {"tier": tier, "members": chosen}})
+    world.state.upsert_other(
+        "HyperNode", {"metadata": {"name": name}, "spec": {"tier": tier, "members": chosen}}
+    )
 
 
 def decided(world: World, *, exhaustive: bool) -> list[dict[str, str]]:
@@ -72,6 +102,8 @@ def decided(world: World, *, exhaustive: bool) -> list[dict[str, str]]:
     pods=st.integers(1, 8), cpu=st.integers(1, 3),
     others=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(1, 2)), max_size=2),
 )  # fmt: skip
-def test_what_is_left_out_would_not_have_been_chosen(racks: list, wish: dict, parts: Any, pods: int, cpu: int, others: list) -> None:
+def test_what_is_left_out_would_not_have_been_chosen(
+    racks: list, wish: dict, parts: Any, pods: int, cpu: int, others: list
+) -> None:
     given_ = (racks, wish, parts, pods, cpu, others)
     assert decided(build(*given_), exhaustive=False) == decided(build(*given_), exhaustive=True)

@@ -15,7 +15,13 @@ TIER = ["conformance", "gang", {"name": "priority", "enableReclaimable": False},
 
 def world(*, aware: bool = False, plugins: list | None = None) -> World:
     arguments = [{"name": "preempt", "arguments": {"enableTopologyAwarePreemption": aware}}]
-    made = World(policy(plugins=[*(plugins or TIER), "predicates"], actions="preempt, reclaim", configurations=arguments))
+    made = World(
+        policy(
+            plugins=[*(plugins or TIER), "predicates"],
+            actions="preempt, reclaim",
+            configurations=arguments,
+        )
+    )
     made.priority_class("low", 10)
     made.priority_class("high", 1000)
     return made
@@ -55,7 +61,9 @@ def test_only_what_may_be_preempted_is(aware: bool) -> None:
 def test_as_many_as_it_takes(aware: bool) -> None:
     here = world(aware=aware)
     here.nodes("n1", cpu=6)
-    here.job("lesser", pods=2, min_available=0, priority="low", cpu=1, on=["n1", "n1"], preemptable=True)
+    here.job(
+        "lesser", pods=2, min_available=0, priority="low", cpu=1, on=["n1", "n1"], preemptable=True
+    )
     here.pod("lesser-fixed-0", job="lesser", node="n1", cpu=1, preemptable=False)
     here.job("urgent", priority="high", cpu=5)
     assert evicted(here.run("preempt")) == {"lesser-task-0", "lesser-task-1"}
@@ -77,7 +85,9 @@ def test_evictions_that_do_not_help_are_taken_back(aware: bool) -> None:
     here = world(aware=aware)
     here.queue("small", capability={"cpu": "3", "memory": "100Gi"})
     here.nodes("n1", cpu=6)
-    here.job("lesser", pods=2, min_available=0, priority="low", cpu=1, on=["n1", "n1"], queue="small")
+    here.job(
+        "lesser", pods=2, min_available=0, priority="low", cpu=1, on=["n1", "n1"], queue="small"
+    )
     here.job("urgent", priority="high", cpu=4, queue="small")
     before = here.state.nodes.releasing.copy()
     assert evicted(here.run("preempt")) == set()
@@ -98,10 +108,23 @@ def test_a_best_effort_pod_gives_way_where_pods_are_counted(aware: bool) -> None
 def test_the_pod_that_is_avoided_goes_and_not_its_neighbour() -> None:
     here = world(aware=True)
     here.nodes("n1", cpu=3, pods=3)
-    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "loud"}}}
-    apart = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"app": "loud"}},
+    }
+    apart = {
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    }
     here.job("quiet", min_available=0, priority="low", cpu=1, on=["n1"], preemptable=True)
-    here.job("loud", min_available=0, priority="low", cpu=1, on=["n1"], preemptable=True, labels={"app": "loud"})
+    here.job(
+        "loud",
+        min_available=0,
+        priority="low",
+        cpu=1,
+        on=["n1"],
+        preemptable=True,
+        labels={"app": "loud"},
+    )
     here.job("urgent", priority="high", cpu=1, labels={"app": "loud"}, spec=apart)
     assert evicted(here.run("preempt")) == {"loud-task-0"}
 
@@ -133,7 +156,9 @@ def test_a_refused_eviction_is_undone() -> None:
 
 @pytest.mark.scenario("scheduler-core", 77)
 def test_a_queue_takes_back_from_one_that_holds_too_much() -> None:
-    here = world(plugins=["conformance", {"name": "gang", "enableJobPipelined": False}, "proportion"])
+    here = world(
+        plugins=["conformance", {"name": "gang", "enableJobPipelined": False}, "proportion"]
+    )
     here.queue("q1")
     here.queue("q2")
     here.nodes("n1", cpu=3)
@@ -192,7 +217,11 @@ class Faulty(Plugin):
 
 
 def test_a_broken_plugin_never_stops_a_cycle() -> None:
-    made = World(policy(plugins=["gang", "faulty", "predicates"], actions="allocate, backfill", custom=[Faulty]))
+    made = World(
+        policy(
+            plugins=["gang", "faulty", "predicates"], actions="allocate, backfill", custom=[Faulty]
+        )
+    )
     made.nodes("n1")
     made.job("one", cpu=1)
     decisions = made.run()
@@ -208,9 +237,18 @@ def test_a_plugin_that_breaks_while_following_leaves_nothing_behind() -> None:
         def allocated(self, *_: object) -> None:
             raise ValueError("lost count")
 
-    made = World(policy(plugins=["gang", "follower", "predicates"], actions="allocate", custom=[Follower]))
+    made = World(
+        policy(plugins=["gang", "follower", "predicates"], actions="allocate", custom=[Follower])
+    )
     made.nodes("n1")
     made.job("one", pods=3, cpu=1)
     assert made.run().binds == []
     assert made.state.nodes.used.sum() == 0
-    assert len(made.state.jobs["default/one"].counts.statuses[next(iter(made.state.tasks.values())).status]) == 3
+    assert (
+        len(
+            made.state.jobs["default/one"].counts.statuses[
+                next(iter(made.state.tasks.values())).status
+            ]
+        )
+        == 3
+    )

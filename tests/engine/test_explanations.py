@@ -1,4 +1,5 @@
-"""One text for one reason: on the PodGroup, in the event, in the decisions; and why nobody was evicted."""
+"""One text for one reason: on the PodGroup, in the event, in the decisions; and why nobody was
+evicted."""
 
 from __future__ import annotations
 
@@ -11,7 +12,12 @@ from hekla.engine.world import World, policy
 
 
 def world(actions: str = "enqueue, allocate, preempt, reclaim", *plugins: str) -> World:
-    made = World(policy(plugins=[*(plugins or ("priority", "gang", "conformance", "predicates"))], actions=actions))
+    made = World(
+        policy(
+            plugins=[*(plugins or ("priority", "gang", "conformance", "predicates"))],
+            actions=actions,
+        )
+    )
     made.priority_class("high", 100)
     made.priority_class("low", 1)
     return made
@@ -51,9 +57,18 @@ def test_numbers_of_a_gang_that_fits_in_part():
     made.run()
 
     assert numbers(made, "train") == {
-        "constraint": "nodes", "queue": "default", "needs": 3, "fit": 2, "missing": 1, "asks": {"cpu": "1"}, "nodes": 1, "reasons": [],
-        "shortages": [], "remedy": "It starts when 1 more node has cpu=1 free.", "noVictimBecause": "",
-    }  # fmt: skip
+        "constraint": "nodes",
+        "queue": "default",
+        "needs": 3,
+        "fit": 2,
+        "missing": 1,
+        "asks": {"cpu": "1"},
+        "nodes": 1,
+        "reasons": [],
+        "shortages": [],
+        "remedy": "It starts when 1 more node has cpu=1 free.",
+        "noVictimBecause": "",
+    }
 
 
 def test_the_page_shows_what_is_told():
@@ -77,9 +92,10 @@ def test_numbers_of_nodes_that_are_too_small_in_two_resources():
 
     found = numbers(made, "wants")
     assert (found["missing"], found["asks"]) == (2, {"cpu": "4", "memory": "2Gi"})
-    assert {(one["resource"], one["nodes"], one["asked"], one["left"], one["missing"]) for one in found["reasons"]} == {
-        ("cpu", 2, "4", "2", "2"), ("memory", 1, "2Gi", "1Gi", "1Gi"),
-    }  # fmt: skip
+    assert {
+        (one["resource"], one["nodes"], one["asked"], one["left"], one["missing"])
+        for one in found["reasons"]
+    } == {("cpu", 2, "4", "2", "2"), ("memory", 1, "2Gi", "1Gi", "1Gi")}
 
 
 def test_numbers_of_a_queue_that_is_full():
@@ -92,9 +108,19 @@ def test_numbers_of_a_queue_that_is_full():
     made.run()
 
     (short,) = numbers(made, "wants")["shortages"]
-    assert {name: short[name] for name in ("resource", "queue", "limit", "asked", "held", "most", "left", "missing")} == {
-        "resource": "cpu", "queue": "small", "limit": "capability", "asked": "1", "held": "2", "most": "2", "left": "0", "missing": "1",
-    }  # fmt: skip
+    assert {
+        name: short[name]
+        for name in ("resource", "queue", "limit", "asked", "held", "most", "left", "missing")
+    } == {
+        "resource": "cpu",
+        "queue": "small",
+        "limit": "capability",
+        "asked": "1",
+        "held": "2",
+        "most": "2",
+        "left": "0",
+        "missing": "1",
+    }
 
 
 def test_there_is_nothing_to_count_of_a_job_without_its_pods():
@@ -153,7 +179,9 @@ def test_no_victim_because_nobody_is_lesser():
 
     made.run()
 
-    assert made.why("wants").endswith("No victim because 2 nodes have only pods that priority spares.")
+    assert made.why("wants").endswith(
+        "No victim because 2 nodes have only pods that priority spares."
+    )
     assert made.decisions.explanations["default/wants"].spared
 
 
@@ -166,7 +194,9 @@ def test_no_victim_because_nobody_there_may_go():
 
     made.run()
 
-    assert made.why("wants").endswith("No victim because 1 node has no running pod of queue default that may be evicted.")
+    assert made.why("wants").endswith(
+        "No victim because 1 node has no running pod of queue default that may be evicted."
+    )
 
 
 def test_no_victim_because_all_of_them_would_not_be_enough():
@@ -201,7 +231,9 @@ def test_no_victim_because_the_queue_has_its_share():
     made.run()
 
     share = "cpu=0 held and 1 asked of deserved 500m"
-    assert made.why("wants").endswith(f"No victim because queue default would hold more than its share: {share}.")
+    assert made.why("wants").endswith(
+        f"No victim because queue default would hold more than its share: {share}."
+    )
 
 
 def owned(made: World, group: str, owner: str) -> None:
@@ -214,7 +246,10 @@ def test_a_job_is_called_as_its_user_calls_it():
     made = world("enqueue, allocate")
     made.nodes("n1", cpu=1)
     made.state.upsert_queue(
-        {"metadata": {"name": "line", "annotations": {"hekla.io/job-order": "strict-fifo"}}, "status": {"state": "Open"}}
+        {
+            "metadata": {"name": "line", "annotations": {"hekla.io/job-order": "strict-fifo"}},
+            "status": {"state": "Open"},
+        }
     )
     for name in ("first", "second"):
         made.job(f"{name}-0f1e", pods=1, cpu=2, queue="line")
@@ -232,9 +267,12 @@ def test_a_group_whose_pods_are_not_there_says_so_from_the_start():
     made.job("train", pods=0, min_available=2, phase="Pending")
 
     assert condition(made.run(), "train") | {"transitionID": ""} == {
-        "type": "Waiting", "status": "True", "transitionID": "", "reason": "Validity",
+        "type": "Waiting",
+        "status": "True",
+        "transitionID": "",
+        "reason": "Validity",
         "message": "train has 0 of the 2 pods that it needs. It is looked at once they are there.",
-    }  # fmt: skip
+    }
 
 
 def test_too_few_pods_are_counted_by_role_where_there_are_several():
@@ -245,7 +283,9 @@ def test_too_few_pods_are_counted_by_role_where_there_are_several():
 
     made.run()
 
-    assert made.why("train").startswith("train has 1 of the 3 pods that it needs (0 of 1 of role ps, 1 of 2 of role w).")
+    assert made.why("train").startswith(
+        "train has 1 of the 3 pods that it needs (0 of 1 of role ps, 1 of 2 of role w)."
+    )
 
 
 def test_pods_beyond_the_minimum_say_why_they_wait():
@@ -262,7 +302,9 @@ def test_pods_beyond_the_minimum_say_why_they_wait():
     made.settle()
     made.run()
     made.settle()
-    assert "Waiting" not in {one["type"] for one in made.groups["default/train"]["status"]["conditions"]}
+    assert "Waiting" not in {
+        one["type"] for one in made.groups["default/train"]["status"]["conditions"]
+    }
 
 
 def test_an_eviction_says_for_whom():
@@ -274,8 +316,13 @@ def test_an_eviction_says_for_whom():
     (eviction,) = made.run().evictions
 
     assert eviction.reason == "preempt"
-    assert eviction.text == "preempt: room for job default/wants of queue default, priority 100 over 1"
-    assert made.why("wants") == "wants waits for room that is being freed. It starts when the pods that are being ended have left."
+    assert (
+        eviction.text == "preempt: room for job default/wants of queue default, priority 100 over 1"
+    )
+    assert (
+        made.why("wants")
+        == "wants waits for room that is being freed. It starts when the pods that are being ended have left."
+    )
 
 
 def test_a_reclaimed_pod_says_for_which_queue():
@@ -287,7 +334,9 @@ def test_a_reclaimed_pod_says_for_which_queue():
 
     (eviction,) = made.run().evictions
 
-    assert eviction.text == ("reclaim: room for job default/wants of queue default, which takes back its share from queue other")
+    assert eviction.text == (
+        "reclaim: room for job default/wants of queue default, which takes back its share from queue other"
+    )
 
 
 def test_a_closed_queue_says_what_lets_its_jobs_in():
@@ -298,7 +347,9 @@ def test_a_closed_queue_says_what_lets_its_jobs_in():
 
     made.run()
 
-    assert made.why("train") == ("train waits to enter queue shut: queue shut is not open but Closed. It enters once the queue is opened.")
+    assert made.why("train") == (
+        "train waits to enter queue shut: queue shut is not open but Closed. It enters once the queue is opened."
+    )
 
 
 def test_gates_are_named():

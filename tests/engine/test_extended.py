@@ -1,4 +1,5 @@
-"""Pods that ask for an extended resource which is devices of a class; and claims that are taken back because they are in the way."""
+"""Pods that ask for an extended resource which is devices of a class; and claims that are taken
+back because they are in the way."""
 
 from __future__ import annotations
 
@@ -10,14 +11,28 @@ import yaml
 
 from hekla.engine.model.decisions import Freed
 from hekla.engine.world import World
-from tests.engine.test_claims import claim, device_class, pod, refusal, request, slice_of, using, world
+from tests.engine.test_claims import (
+    claim,
+    device_class,
+    pod,
+    refusal,
+    request,
+    slice_of,
+    using,
+    world,
+)
 
 GPU = "example.com/gpu"
 
 
 def asking(**resources: int) -> dict[str, Any]:
-    requests = {"cpu": "1", **{f"example.com/{name}": str(count) for name, count in resources.items()}}
-    return {"containers": [{"name": "main", "resources": {"requests": requests, "limits": requests}}]}
+    requests = {
+        "cpu": "1",
+        **{f"example.com/{name}": str(count) for name, count in resources.items()},
+    }
+    return {
+        "containers": [{"name": "main", "resources": {"requests": requests, "limits": requests}}]
+    }
 
 
 def one(here: World, name: str, spec: dict[str, Any] | None = None, **more: Any) -> None:
@@ -43,18 +58,43 @@ def test_devices_of_a_class_are_had_by_the_name_of_a_resource():
     one(here, "a")
     (bind,) = here.run().binds
     assert (bind.node, bind.claims, given(here, "a")) == ("n2", {}, ["gpu-0", "gpu-1"])
-    assert bind.implied["spec"] == {"devices": {"requests": [
-        {"name": "container-0-request-0", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2}}]}}  # fmt: skip
+    assert bind.implied["spec"] == {
+        "devices": {
+            "requests": [
+                {
+                    "name": "container-0-request-0",
+                    "exactly": {
+                        "deviceClassName": "gpu",
+                        "allocationMode": "ExactCount",
+                        "count": 2,
+                    },
+                }
+            ]
+        }
+    }
     assert bind.implied["mappings"] == ((0, GPU, "container-0-request-0"),)
     one(here, "b")
     one(here, "c", asking(gpu=1))
-    assert [bind.job for bind in here.run().binds] == ["default/c"], "one device is left on each node"
+    assert [bind.job for bind in here.run().binds] == ["default/c"], (
+        "one device is left on each node"
+    )
 
 
 def test_the_own_name_of_a_class_will_do():
     here = world("n1")
     slice_of(here, "n1", "gpu-0")
-    one(here, "a", {"containers": [{"name": "main", "resources": {"requests": {"deviceclass.resource.kubernetes.io/gpu": "1"}}}]})
+    one(
+        here,
+        "a",
+        {
+            "containers": [
+                {
+                    "name": "main",
+                    "resources": {"requests": {"deviceclass.resource.kubernetes.io/gpu": "1"}},
+                }
+            ]
+        },
+    )
     here.run()
     assert given(here, "a") == ["gpu-0"]
 
@@ -74,9 +114,18 @@ def test_a_class_that_comes_later_lets_the_pod_start_and_one_that_goes_takes_tha
 def test_of_two_classes_the_one_that_was_made_last_counts():
     here = world("n1")
     slice_of(here, "n1", "gpu-0")
-    for name, made in (("b", "2026-01-01T00:00:00Z"), ("a", "2026-01-01T00:00:00Z"), ("old", "2025-01-01T00:00:00Z")):
-        here.state.upsert_other("DeviceClass", {
-            "metadata": {"name": name, "creationTimestamp": made}, "spec": {"extendedResourceName": GPU}})  # fmt: skip
+    for name, made in (
+        ("b", "2026-01-01T00:00:00Z"),
+        ("a", "2026-01-01T00:00:00Z"),
+        ("old", "2025-01-01T00:00:00Z"),
+    ):
+        here.state.upsert_other(
+            "DeviceClass",
+            {
+                "metadata": {"name": name, "creationTimestamp": made},
+                "spec": {"extendedResourceName": GPU},
+            },
+        )
     one(here, "a", asking(gpu=1))
     (bind,) = here.run().binds
     assert bind.implied["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] == "a"
@@ -100,11 +149,15 @@ def test_what_a_node_lacks_of_two_resources_is_had_from_devices():
     here = world("n1")
     here.nodes("n1", cpu=64, **{"example.com/nic": 1})
     device_class(here, "gpu", 'device.driver == "gpu.example.com"', extendedResourceName=GPU)
-    device_class(here, "nic", 'device.driver == "nic.example.com"', extendedResourceName="example.com/nic")
+    device_class(
+        here, "nic", 'device.driver == "nic.example.com"', extendedResourceName="example.com/nic"
+    )
     slice_of(here, "n1", "gpu-0")
     one(here, "a", asking(gpu=1, nic=1))
     (bind,) = here.run().binds
-    assert [one["name"] for one in bind.implied["spec"]["devices"]["requests"]] == ["container-0-request-0"]
+    assert [one["name"] for one in bind.implied["spec"]["devices"]["requests"]] == [
+        "container-0-request-0"
+    ]
     assert bind.implied["mappings"] == ((0, GPU, "container-0-request-0"),)
 
 
@@ -114,17 +167,32 @@ def test_containers_that_are_over_before_leave_their_devices_to_the_others():
 
     here = backed("n1")
     slice_of(here, "n1", *(f"gpu-{at}" for at in range(6)))
-    one(here, "a", {
-        "initContainers": [container("warm", 3), container("beside", 1, restartPolicy="Always")],
-        "containers": [container("main", 2)],
-    })  # fmt: skip
+    one(
+        here,
+        "a",
+        {
+            "initContainers": [
+                container("warm", 3),
+                container("beside", 1, restartPolicy="Always"),
+            ],
+            "containers": [container("main", 2)],
+        },
+    )
     (bind,) = here.run().binds
     assert bind.implied["mappings"] == (
-        (0, GPU, "container-0-request-0"), (0, GPU, "container-2-request-0"), (1, GPU, "container-1-request-0"),
+        (0, GPU, "container-0-request-0"),
+        (0, GPU, "container-2-request-0"),
+        (1, GPU, "container-1-request-0"),
         (2, GPU, "container-2-request-0"),
-    )  # fmt: skip
-    counts = {one["name"]: one["exactly"]["count"] for one in bind.implied["spec"]["devices"]["requests"]}
-    assert counts == {"container-1-request-0": 1, "container-2-request-0": 2, "container-0-request-0": 1}
+    )
+    counts = {
+        one["name"]: one["exactly"]["count"] for one in bind.implied["spec"]["devices"]["requests"]
+    }
+    assert counts == {
+        "container-1-request-0": 1,
+        "container-2-request-0": 2,
+        "container-0-request-0": 1,
+    }
 
 
 def test_the_written_claim_takes_the_place_of_the_promise():
@@ -132,21 +200,31 @@ def test_the_written_claim_takes_the_place_of_the_promise():
     slice_of(here, "n1", "gpu-0", "gpu-1")
     one(here, "a", asking(gpu=1))
     (bind,) = here.run().binds
-    here.state.upsert_other("ResourceClaim", {
-        "metadata": {
-            "name": "a-0-extended-resources-x", "namespace": "default", "uid": "c",
-            "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
-            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "a-0", "uid": bind.uid}],
+    here.state.upsert_other(
+        "ResourceClaim",
+        {
+            "metadata": {
+                "name": "a-0-extended-resources-x",
+                "namespace": "default",
+                "uid": "c",
+                "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "Pod", "name": "a-0", "uid": bind.uid}
+                ],
+            },
+            "spec": bind.implied["spec"],
+            "status": {"allocation": bind.implied["allocation"]},
         },
-        "spec": bind.implied["spec"], "status": {"allocation": bind.implied["allocation"]},
-    })  # fmt: skip
+    )
     assert here.state.claims.promises == {} and list(here.state.claims.usage.held.values()) == [1]
     here.settle()
     here.end("a")
     here.state.remove_other("ResourceClaim", "default/a-0-extended-resources-x")
     one(here, "b")
     here.run()
-    assert given(here, "b") == ["gpu-0", "gpu-1"] and list(here.state.claims.usage.held.values()) == [1, 1]
+    assert given(here, "b") == ["gpu-0", "gpu-1"] and list(
+        here.state.claims.usage.held.values()
+    ) == [1, 1]
 
 
 def test_a_gang_by_extended_resources_is_whole_or_absent():
@@ -165,18 +243,34 @@ def test_a_gang_by_extended_resources_is_whole_or_absent():
 def test_a_claim_that_was_made_for_a_bind_that_never_was_is_given_up():
     here = backed("n1")
     slice_of(here, "n1", "gpu-0")
-    left = {"request": "container-0-request-0", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}
+    left = {
+        "request": "container-0-request-0",
+        "driver": "gpu.example.com",
+        "pool": "n1",
+        "device": "gpu-0",
+    }
     one(here, "a", asking(gpu=1))
     pod_tree = here.pods["default/a-0"]
-    here.state.upsert_other("ResourceClaim", {
-        "metadata": {
-            "name": "old", "namespace": "default", "uid": "old",
-            "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
-            "ownerReferences": [{"kind": "Pod", "name": "a-0", "uid": pod_tree["metadata"]["uid"]}],
+    here.state.upsert_other(
+        "ResourceClaim",
+        {
+            "metadata": {
+                "name": "old",
+                "namespace": "default",
+                "uid": "old",
+                "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+                "ownerReferences": [
+                    {"kind": "Pod", "name": "a-0", "uid": pod_tree["metadata"]["uid"]}
+                ],
+            },
+            "spec": {"devices": {"requests": []}},
+            "status": {"allocation": {"devices": {"results": [left]}}},
         },
-        "spec": {"devices": {"requests": []}}, "status": {"allocation": {"devices": {"results": [left]}}},
-    })  # fmt: skip
-    pod_tree["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": "old", "requestMappings": []}
+    )
+    pod_tree["status"]["extendedResourceClaimStatus"] = {
+        "resourceClaimName": "old",
+        "requestMappings": [],
+    }
     here.state.upsert_pod(pod_tree)
     decisions = here.run()
     assert not decisions.binds
@@ -197,17 +291,22 @@ def test_the_example_of_the_documentation():
         else:
             here.state.upsert_other(tree["kind"], tree)
     (bind,) = here.run().binds
-    assert (bind.node, bind.pod) == ("n1", "default/plain") and len(bind.implied["allocation"]["devices"]["results"]) == 2
+    assert (bind.node, bind.pod) == ("n1", "default/plain") and len(
+        bind.implied["allocation"]["devices"]["results"]
+    ) == 2
 
 
-# ------------------------------------------------------------------------------------------------- claims in the way
+# -------------------------------------------------------------------------------- claims in the way
 
 
 def on(node: str, *users: str) -> dict[str, Any]:
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
     result = {"request": "req", "driver": "gpu.example.com", "pool": node, "device": "gpu-0"}
     return {
-        "allocation": {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]}},
+        "allocation": {
+            "devices": {"results": [result]},
+            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+        },
         "reservedFor": [{"resource": "pods", "name": user, "uid": user} for user in users],
     }
 

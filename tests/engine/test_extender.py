@@ -14,13 +14,22 @@ from hekla.engine.model.resources import ResourceSpace
 from hekla.engine.plugins.placement.extender import Extender, ExtenderArguments
 from hekla.engine.world import World, policy
 
-CASES = Path(__file__).parents[2].parent / "shared" / "conformance" / "cases" / "plugins" / "extender"
+CASES = (
+    Path(__file__).parents[2].parent / "shared" / "conformance" / "cases" / "plugins" / "extender"
+)
 
 
-def world(answers: Mapping[str, Any], **arguments: Any) -> tuple[World, list[tuple[str, Any, float]]]:
+def world(
+    answers: Mapping[str, Any], **arguments: Any
+) -> tuple[World, list[tuple[str, Any, float]]]:
     named = {f"extender.{name}": value for name, value in arguments.items()}
     named["extender.urlPrefix"] = "http://server/"
-    here = World(policy(plugins=["gang", "predicates", {"name": "extender", "arguments": named}], actions="enqueue, allocate"))
+    here = World(
+        policy(
+            plugins=["gang", "predicates", {"name": "extender", "arguments": named}],
+            actions="enqueue, allocate",
+        )
+    )
     here.nodes("n1", "n2", cpu=4)
     asked: list[tuple[str, Any, float]] = []
 
@@ -57,14 +66,18 @@ def test_its_words_are_the_reason() -> None:
 
 
 def test_it_scores_nodes() -> None:
-    here, _ = world({"prioritize": {"nodeScore": {"n1": 1.0, "n2": 7.5}}}, prioritizeVerb="prioritize")
+    here, _ = world(
+        {"prioritize": {"nodeScore": {"n1": 1.0, "n2": 7.5}}}, prioritizeVerb="prioritize"
+    )
     here.job("a", cpu=1)
     assert here.run().nodes_of("a") == {"n2"}
 
 
 @pytest.mark.parametrize(("ignorable", "bound"), [(True, 1), (False, 0)])
 def test_no_answer_is_no_unless_that_is_ignored(ignorable: bool, bound: int) -> None:
-    here, _ = world({"predicate": OSError("connection refused")}, predicateVerb="predicate", ignorable=ignorable)
+    here, _ = world(
+        {"predicate": OSError("connection refused")}, predicateVerb="predicate", ignorable=ignorable
+    )
     here.job("a", cpu=1)
     assert len(here.run().binds) == bound
 
@@ -77,7 +90,9 @@ def test_without_anybody_to_ask_the_answer_is_no() -> None:
 
 
 def test_pods_without_a_managed_resource_are_not_asked_about() -> None:
-    here, asked = world({"predicate": only_n2}, predicateVerb="predicate", managedResources=["nvidia.com/gpu"])
+    here, asked = world(
+        {"predicate": only_n2}, predicateVerb="predicate", managedResources=["nvidia.com/gpu"]
+    )
     here.job("a", cpu=1)
     assert here.run().nodes_of("a") == {"n1"}
     assert asked == []
@@ -112,13 +127,24 @@ def test_recorded_mentions() -> None:
             given = case["input"]
             if not given["managedResources"]:
                 continue  # Without a list the original does not come as far as this.
-            containers = given.get("containers") or [{"name": "c", "resources": {"requests": given.get("resources") or {}}}]
-            pods = PodClasses(ResourceSpace(), TermTable()).intern("default", {}, {}, {"containers": containers})
+            containers = given.get("containers") or [
+                {"name": "c", "resources": {"requests": given.get("resources") or {}}}
+            ]
+            pods = PodClasses(ResourceSpace(), TermTable()).intern(
+                "default", {}, {}, {"containers": containers}
+            )
             plugin = Extender(ExtenderArguments(managed=given["managedResources"]), {})
             assert plugin.interested(pods) == case["expect"]["expected"], case["name"]
 
 
-@pytest.mark.parametrize("answer", [OSError("connection refused"), {"nodeScore": None}, {"nodeScore": {"n1": 1.0}, "errorMessage": "no"}])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        OSError("connection refused"),
+        {"nodeScore": None},
+        {"nodeScore": {"n1": 1.0}, "errorMessage": "no"},
+    ],
+)
 @pytest.mark.parametrize("cpu", [1, None])
 def test_without_its_scores_no_node_is_chosen(answer: Any, cpu: int | None) -> None:
     here, _ = world({"prioritize": answer}, prioritizeVerb="prioritize")
@@ -136,7 +162,9 @@ def test_where_nobody_else_will_do_its_scores_are_not_needed() -> None:
 
 
 def test_silence_about_scores_may_be_ignored() -> None:
-    here, _ = world({"prioritize": OSError("connection refused")}, prioritizeVerb="prioritize", ignorable=True)
+    here, _ = world(
+        {"prioritize": OSError("connection refused")}, prioritizeVerb="prioritize", ignorable=True
+    )
     here.job("a", cpu=1)
     assert len(here.run().binds) == 1
 
@@ -152,7 +180,11 @@ def test_nobody_is_evicted_on_nodes_that_it_could_not_score() -> None:
 
 
 def test_it_hears_of_each_pod() -> None:
-    here, asked = world({"allocate": {}, "deallocate": {}}, allocateFuncVerb="allocate", deallocateFuncVerb="deallocate")
+    here, asked = world(
+        {"allocate": {}, "deallocate": {}},
+        allocateFuncVerb="allocate",
+        deallocateFuncVerb="deallocate",
+    )
     here.job("a", pods=3, cpu=1)
     here.job("large", pods=9, cpu=1)
     here.run()
@@ -179,7 +211,12 @@ def test_it_is_asked_about_each_pod(role: str) -> None:
 
 def test_what_refused_a_pod_is_not_asked_about_others_of_its_role() -> None:
     def only_first(body: Mapping[str, Any]) -> Any:
-        return {"status": "no" if body["task"]["Name"].endswith("0") and body["node"]["Name"] == "n1" else "", "code": 2}
+        return {
+            "status": "no"
+            if body["task"]["Name"].endswith("0") and body["node"]["Name"] == "n1"
+            else "",
+            "code": 2,
+        }
 
     here, _ = world({"predicate": only_first}, predicateVerb="predicate")
     here.job("a", pods=2, cpu=1, role="worker")

@@ -1,4 +1,5 @@
-"""Jobs on a tree of three tiers: s0 to s3 of two nodes each, s4 over s0 and s1, s5 over s2 and s3, s6 over all.  A node has 8 cpus."""
+"""Jobs on a tree of three tiers: s0 to s3 of two nodes each, s4 over s0 and s1, s5 over s2 and s3,
+s6 over all.  A node has 8 cpus."""
 
 from __future__ import annotations
 
@@ -9,17 +10,35 @@ import pytest
 from hekla.engine.model.hypernodes import ROOT, tree_of
 from hekla.engine.world import World, policy
 
-PLUGINS = ["priority", "gang", "conformance", "predicates", "proportion", "nodeorder", "binpack", "network-topology-aware"]
+PLUGINS = [
+    "priority",
+    "gang",
+    "conformance",
+    "predicates",
+    "proportion",
+    "nodeorder",
+    "binpack",
+    "network-topology-aware",
+]
 NODES = [f"n{number}" for number in range(8)]
 
 
-def hyper(here: World, name: str, tier: int, *members: Any, kind: str = "Node", tier_name: str = "") -> None:
+def hyper(
+    here: World, name: str, tier: int, *members: Any, kind: str = "Node", tier_name: str = ""
+) -> None:
     """Members are names, or selectors as the API writes them."""
     chosen = [{"exactMatch": {"name": one}} if isinstance(one, str) else one for one in members]
-    here.state.upsert_other("HyperNode", {
-        "metadata": {"name": name},
-        "spec": {"tier": tier, "tierName": tier_name, "members": [{"type": kind, "selector": one} for one in chosen]},
-    })  # fmt: skip
+    here.state.upsert_other(
+        "HyperNode",
+        {
+            "metadata": {"name": name},
+            "spec": {
+                "tier": tier,
+                "tierName": tier_name,
+                "members": [{"type": kind, "selector": one} for one in chosen],
+            },
+        },
+    )
 
 
 def cluster(**used: Any) -> World:
@@ -39,10 +58,22 @@ def cluster(**used: Any) -> World:
 
 
 def wanted(mode: str, tier: int | None = None, **more: Any) -> dict[str, Any]:
-    return {"networkTopology": {"mode": mode, **({} if tier is None else {"highestTierAllowed": tier}), **more}}
+    return {
+        "networkTopology": {
+            "mode": mode,
+            **({} if tier is None else {"highestTierAllowed": tier}),
+            **more,
+        }
+    }
 
 
-def parts(size: int, mode: str, tier: int | None = None, minimum: int | None = None, job: dict[str, Any] | None = None) -> dict[str, Any]:
+def parts(
+    size: int,
+    mode: str,
+    tier: int | None = None,
+    minimum: int | None = None,
+    job: dict[str, Any] | None = None,
+) -> dict[str, Any]:
     """Partitions by label `part`, of this size."""
     one = {"name": "part", "subGroupSize": size, "matchLabelKeys": ["part"], **wanted(mode, tier)}
     if minimum is not None:
@@ -50,10 +81,24 @@ def parts(size: int, mode: str, tier: int | None = None, minimum: int | None = N
     return {"subGroupPolicy": [one], **(job or {})}
 
 
-def job(here: World, pods: int, cpu: int, group: dict[str, Any], *, minimum: int | None = None, size: int = 0, name: str = "train") -> None:
+def job(
+    here: World,
+    pods: int,
+    cpu: int,
+    group: dict[str, Any],
+    *,
+    minimum: int | None = None,
+    size: int = 0,
+    name: str = "train",
+) -> None:
     here.job(name, pods=0, min_available=pods if minimum is None else minimum, group=group)
     for number in range(pods):
-        here.pod(f"{name}-{number}", job=name, cpu=cpu, labels={"part": f"p{number // size}"} if size else {})
+        here.pod(
+            f"{name}-{number}",
+            job=name,
+            cpu=cpu,
+            labels={"part": f"p{number // size}"} if size else {},
+        )
 
 
 def nodes(here: World, name: str = "train") -> list[str]:
@@ -72,7 +117,7 @@ def by_part(here: World, size: int) -> list[set[str]]:
     return [found[part] for part in sorted(found)]
 
 
-# ------------------------------------------------------------------------------------------------- the job in one domain
+# ---------------------------------------------------------------------------- the job in one domain
 
 
 @pytest.mark.scenario("plugins-placement", 57)
@@ -85,7 +130,8 @@ def test_the_fuller_domain_that_fits_is_taken():
 
 @pytest.mark.scenario("plugins-placement", 58)
 def test_a_domain_without_room_is_left_out():
-    """Two pods of 4 fill what s1 has left, so it is the fullest; where only the emptier rest has room it is s2."""
+    """Two pods of 4 fill what s1 has left, so it is the fullest; where only the emptier rest has
+    room it is s2."""
     here = cluster(n2=6, n3=6, n4=1)
     job(here, 2, 4, wanted("hard", 1))
     assert {domain(node) for node in nodes(here)} == {"s2"}
@@ -142,7 +188,7 @@ def test_soft_takes_the_nearest_domain_that_holds_it():
     assert nodes(here) == ["n5", "n7"]
 
 
-# ------------------------------------------------------------------------------------------------- partitions
+# --------------------------------------------------------------------------------------- partitions
 
 
 @pytest.mark.scenario("plugins-placement", 64)
@@ -161,10 +207,15 @@ def test_partitions_of_a_job_that_stays_in_one_domain():
 
 @pytest.mark.scenario("plugins-placement", 65)
 def test_partitions_in_domains_under_one_switch():
-    here = cluster(n0=4, n2=4, rest=3)  # one pod a node, so a partition a domain; s4 is the fuller switch
+    here = cluster(
+        n0=4, n2=4, rest=3
+    )  # one pod a node, so a partition a domain; s4 is the fuller switch
     job(here, 4, 3, parts(2, "hard", 1, job=wanted("hard", 2)), size=2)
     found = by_part(here, 2)
-    assert all(len(one) == 1 for one in found) and {name for one in found for name in one} == {"s0", "s1"}
+    assert all(len(one) == 1 for one in found) and {name for one in found for name in one} == {
+        "s0",
+        "s1",
+    }
     full = cluster(rest=6)
     job(full, 2, 4, parts(1, "hard", 1, job=wanted("hard", 2)), size=1)
     assert nodes(full) == []
@@ -213,7 +264,11 @@ def test_hard_partitions_of_a_job_that_may_go_far(whole):
     here = cluster(n0=5, n4=5, n2=8, n3=8, n6=8, n7=8)
     job(here, 4, 3, parts(2, "hard", 1, job=whole), size=2)
     found = by_part(here, 2)
-    assert len(found) == 2 and all(len(one) == 1 for one in found) and {name for one in found for name in one} == {"s0", "s2"}
+    assert (
+        len(found) == 2
+        and all(len(one) == 1 for one in found)
+        and {name for one in found for name in one} == {"s0", "s2"}
+    )
     each = cluster(rest=2)
     job(each, 3, 4, parts(1, "hard", 1, job=whole), size=1)
     assert len(nodes(each)) == 3
@@ -234,7 +289,14 @@ def test_so_many_partitions_must_be_whole():
 @pytest.mark.parametrize(("minimum", "partitions"), [(6, 2), (4, 4)])
 def test_what_one_domain_cannot_hold_waits(minimum, partitions):
     here = cluster()
-    job(here, 12, 3, parts(2, "hard", 1, minimum=partitions, job=wanted("hard", 1)), size=2, minimum=minimum)
+    job(
+        here,
+        12,
+        3,
+        parts(2, "hard", 1, minimum=partitions, job=wanted("hard", 1)),
+        size=2,
+        minimum=minimum,
+    )
     assert nodes(here) == []
 
 
@@ -250,10 +312,14 @@ def test_only_the_partition_that_was_lost_is_placed_again():
         here.state.remove_pod(here.pods.pop(f"default/train-{number}"))
         here.pod(f"train-{number + 4}", job="train", cpu=3, labels={"part": "p0"})
     decisions = here.run()
-    assert {domain(bind.node) for bind in decisions.binds} == before[0] and len(decisions.binds) == 2 and not decisions.evictions
+    assert (
+        {domain(bind.node) for bind in decisions.binds} == before[0]
+        and len(decisions.binds) == 2
+        and not decisions.evictions
+    )
 
 
-# ------------------------------------------------------------------------------------------------- the tree
+# ----------------------------------------------------------------------------------------- the tree
 
 
 @pytest.mark.scenario("plugins-placement", 50)
@@ -265,13 +331,21 @@ def test_members_by_name_pattern_and_label():
     hyper(here, "exact", 1, "node-0", "nowhere")
     hyper(here, "pattern", 1, {"regexMatch": {"pattern": "node-[01]"}})
     hyper(here, "broken", 1, {"regexMatch": {"pattern": "node-["}})
-    operators = {"in": ("In", ["ib"]), "not-in": ("NotIn", ["ib"]), "exists": ("Exists", None), "absent": ("DoesNotExist", None)}
+    operators = {
+        "in": ("In", ["ib"]),
+        "not-in": ("NotIn", ["ib"]),
+        "exists": ("Exists", None),
+        "absent": ("DoesNotExist", None),
+    }
     for name, (operator, values) in operators.items():
         expression = {"key": "net", "operator": operator, **({"values": values} if values else {})}
         hyper(here, name, 1, {"labelMatch": {"matchExpressions": [expression]}})
     hyper(here, "empty", 1, {"labelMatch": {}})
     tree = tree_of(here.state)
-    found = {name: {here.state.nodes.names[row] for row in one.rows} for name, one in tree.by_name.items()}
+    found = {
+        name: {here.state.nodes.names[row] for row in one.rows}
+        for name, one in tree.by_name.items()
+    }
     assert found["exact"] == {"node-0"}
     assert found["pattern"] == {"node-0", "node-1", "my-node-1-b"}
     assert found["in"] == {"fast"} and "fast" not in found["not-in"] and "slow" in found["not-in"]
@@ -307,11 +381,17 @@ def test_a_domain_moves_to_another_parent():
     hyper(here, "s4", 2, "s0", kind="HyperNode")
     hyper(here, "s5", 2, "s1", "s2", "s3", kind="HyperNode")
     tree = tree_of(here.state)
-    assert set(tree.by_name["s4"].rows) == {0, 1} and set(tree.by_name["s5"].rows) == set(range(2, 8))
+    assert set(tree.by_name["s4"].rows) == {0, 1} and set(tree.by_name["s5"].rows) == set(
+        range(2, 8)
+    )
     assert set(tree.by_name["s6"].rows) == set(range(8))
     hyper(here, "s6", 7, "s4", "s5", kind="HyperNode")
     moved = tree_of(here.state)
-    assert moved.tier_of("s6") == 7 and moved.tiers == [1, 2, 7, 8] and set(moved.by_name["s6"].rows) == set(range(8))
+    assert (
+        moved.tier_of("s6") == 7
+        and moved.tiers == [1, 2, 7, 8]
+        and set(moved.by_name["s6"].rows) == set(range(8))
+    )
 
 
 @pytest.mark.scenario("plugins-placement", 54)
@@ -322,15 +402,24 @@ def test_nodes_come_and_go_under_a_pattern():
     hyper(here, "top", 2, "leaf", kind="HyperNode")
     assert len(tree_of(here.state).by_name["top"].rows) == 1
     here.nodes("rack-2", "other")
-    assert {here.state.nodes.names[row] for row in tree_of(here.state).by_name["top"].rows} == {"rack-1", "rack-2"}
+    assert {here.state.nodes.names[row] for row in tree_of(here.state).by_name["top"].rows} == {
+        "rack-1",
+        "rack-2",
+    }
     here.state.remove_node("rack-1")
-    assert {here.state.nodes.names[row] for row in tree_of(here.state).by_name["top"].rows} == {"rack-2"}
+    assert {here.state.nodes.names[row] for row in tree_of(here.state).by_name["top"].rows} == {
+        "rack-2"
+    }
 
 
 @pytest.mark.scenario("plugins-placement", 55)
 def test_the_closest_domain_of_two():
     tree = tree_of(cluster().state)
-    assert tree.common("s0", "s1") == "s4" and tree.common("s0", "s2") == "s6" and tree.common("", "s0") == "s0"
+    assert (
+        tree.common("s0", "s1") == "s4"
+        and tree.common("s0", "s2") == "s6"
+        and tree.common("", "s0") == "s0"
+    )
     assert tree.tier_of(ROOT) == 4 and tree.by_name["s6"].parent == ROOT
     assert tree.common("unknown", "unknown") == "unknown"
 
@@ -346,4 +435,6 @@ def test_a_tier_name_that_nobody_has_is_no_constraint():
     broken = cluster()
     hyper(broken, "s0", 1, "s4", kind="HyperNode")
     job(broken, 2, 1, wanted("soft"))
-    assert len(nodes(broken)) == 2, "a circle holds nobody back who does not need it (decision 0067)"
+    assert len(nodes(broken)) == 2, (
+        "a circle holds nobody back who does not need it (decision 0067)"
+    )

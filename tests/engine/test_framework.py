@@ -1,4 +1,5 @@
-"""What sessions and statements do: phases, votes, domains as a cycle understands them, undoing.  Reference: scheduler-core 10.10."""
+"""What sessions and statements do: phases, votes, domains as a cycle understands them, undoing.
+Reference: scheduler-core 10.10."""
 
 from __future__ import annotations
 
@@ -25,8 +26,12 @@ def core(number: int) -> pytest.MarkDecorator:
     return pytest.mark.scenario("scheduler-core", number)
 
 
-def world(*plugins: type[Plugin], more: tuple[Any, ...] = ("gang",), actions: str = "allocate") -> World:
-    return World(policy(plugins=[*more, *(one.name for one in plugins)], actions=actions, custom=plugins))
+def world(
+    *plugins: type[Plugin], more: tuple[Any, ...] = ("gang",), actions: str = "allocate"
+) -> World:
+    return World(
+        policy(plugins=[*more, *(one.name for one in plugins)], actions=actions, custom=plugins)
+    )
 
 
 def opened(here: World) -> Session:
@@ -43,8 +48,12 @@ def pod(here: World, name: str, *, node: str = "", phase: str = "", leaving: boo
 # phases
 
 LEAVES, LEAVES_NOWHERE, RUNS, WAITS, DONE = (
-    {"node": "n1", "leaving": True}, {"leaving": True}, {"node": "n1"}, {}, {"node": "n1", "phase": "Succeeded"},
-)  # fmt: skip
+    {"node": "n1", "leaving": True},
+    {"leaving": True},
+    {"node": "n1"},
+    {},
+    {"node": "n1", "phase": "Succeeded"},
+)
 
 
 @core(102)
@@ -88,7 +97,11 @@ class Victim(Plugin):
 
 
 def naming(own: str, *names: str, vote: int = 1) -> type[Plugin]:
-    return type(own, (Victim,), {"name": own, "names": frozenset(names), "vote": vote, "__module__": __name__})
+    return type(
+        own,
+        (Victim,),
+        {"name": own, "names": frozenset(names), "vote": vote, "__module__": __name__},
+    )
 
 
 def asked(*tiers: list[type[Plugin]]) -> tuple[Session, list[str]]:
@@ -101,7 +114,10 @@ def asked(*tiers: list[type[Plugin]]) -> tuple[Session, list[str]]:
         pod(here, name, node="n1")
     session = opened(here)
     candidates = [here.state.tasks[f"default/{name}"] for name in ("a", "b", "c")]
-    return session, [task.name for task in session.evictable("gangpreempt", here.state.jobs["default/claimer"], candidates)]
+    return session, [
+        task.name
+        for task in session.evictable("gangpreempt", here.state.jobs["default/claimer"], candidates)
+    ]
 
 
 @core(103)
@@ -172,7 +188,10 @@ def test_nodes_that_no_eviction_can_help_are_left_out_for_that_task_alone() -> N
     here.job("picky", priority="high", cpu=2, spec={"nodeSelector": {"disk": "fast"}})
     here.job("other", priority="high", cpu=2)
     here.run()
-    assert {one.pod.split("/")[1].split("-")[0]: one.node for one in here.decisions.pipelined} == {"picky": "n2", "other": "n1"}
+    assert {one.pod.split("/")[1].split("-")[0]: one.node for one in here.decisions.pipelined} == {
+        "picky": "n2",
+        "other": "n1",
+    }
 
 
 # topology as a cycle understands it
@@ -189,7 +208,11 @@ def settled(group: dict[str, Any]) -> Job:
 
 def tiers(job: Job) -> tuple[tuple[str, int | None] | None, list[tuple[str, int | None] | None]]:
     def of(group: Group) -> tuple[str, int | None] | None:
-        return None if group.effective is None else (group.effective.mode, group.effective.highest_tier)
+        return (
+            None
+            if group.effective is None
+            else (group.effective.mode, group.effective.highest_tier)
+        )
 
     return of(job), [of(job.sub_jobs[uid]) for uid in sorted(job.sub_jobs) if uid != job.key]
 
@@ -214,8 +237,9 @@ def test_names_of_tiers_become_tiers(wish: dict[str, Any], tier: int | None) -> 
     stated = wish["networkTopology"]
     assert job.topology is not None
     assert (job.topology.highest_tier, job.topology.highest_tier_name) == (
-        stated.get("highestTierAllowed"), stated.get("highestTierName", ""),
-    )  # fmt: skip
+        stated.get("highestTierAllowed"),
+        stated.get("highestTierName", ""),
+    )
 
 
 @core(107)
@@ -230,7 +254,9 @@ def test_names_of_tiers_become_tiers(wish: dict[str, Any], tier: int | None) -> 
         ({}, [{}], (None, [None])),
     ],
 )
-def test_soft_is_hard_at_the_widest_tier(own: dict[str, Any], parts: list[dict[str, Any]], after: Any) -> None:
+def test_soft_is_hard_at_the_widest_tier(
+    own: dict[str, Any], parts: list[dict[str, Any]], after: Any
+) -> None:
     policies = [sub(name, part) for name, part in zip("xy", parts, strict=False)]
     assert tiers(settled({**own, "subGroupPolicy": policies})) == after
 
@@ -287,7 +313,9 @@ def test_a_statement_knows_whether_it_evicts() -> None:
     merged.merge(statement)
     merged.merge(session.statement())
     merged.merge(other)
-    assert [one.tasks for one in merged.operations if not isinstance(one, str) and hasattr(one, "tasks")] == [[first], [second]]
+    assert [
+        one.tasks for one in merged.operations if not isinstance(one, str) and hasattr(one, "tasks")
+    ] == [[first], [second]]
     assert (len(statement.operations), len(other.operations)) == (0, 0)
     merged.discard()
     runs = session.statement()
@@ -358,7 +386,10 @@ def test_of_equal_jobs_the_lower_pod_goes_first(claimer_known: bool) -> None:
     if not claimer_known:
         claimer.job = None
     victims = [here.state.tasks[f"default/{name}-task-0"] for name in ("young", "old")]
-    assert [task.name for task in in_order(session, victims, claimer)] == ["old-task-0", "young-task-0"]
+    assert [task.name for task in in_order(session, victims, claimer)] == [
+        "old-task-0",
+        "young-task-0",
+    ]
 
 
 # what a queue holds
@@ -368,18 +399,40 @@ def test_of_equal_jobs_the_lower_pod_goes_first(claimer_known: bool) -> None:
 def test_a_claim_of_two_pods_is_counted_once() -> None:
     here = device_world()
     claim = here.state.others["ResourceClaim"]["default/gpu"]
-    exactly = {**claim["spec"]["devices"]["requests"][0]["exactly"], "count": 1, "capacity": {"requests": {"memory": "8Gi"}}}
-    here.state.upsert_other("ResourceClaim", {
-        **claim, "spec": {"devices": {"requests": [{"name": "one", "exactly": exactly}]}},
-        "status": {
-            "allocation": {"devices": {"results": [
-                {"request": "one", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"},
-            ]}},
-            "reservedFor": [],
+    exactly = {
+        **claim["spec"]["devices"]["requests"][0]["exactly"],
+        "count": 1,
+        "capacity": {"requests": {"memory": "8Gi"}},
+    }
+    here.state.upsert_other(
+        "ResourceClaim",
+        {
+            **claim,
+            "spec": {"devices": {"requests": [{"name": "one", "exactly": exactly}]}},
+            "status": {
+                "allocation": {
+                    "devices": {
+                        "results": [
+                            {
+                                "request": "one",
+                                "driver": "gpu.example.com",
+                                "pool": "n1",
+                                "device": "gpu-0",
+                            },
+                        ]
+                    }
+                },
+                "reservedFor": [],
+            },
         },
-    })  # fmt: skip
+    )
     for name in ("a", "b"):
-        here.job(name, cpu=1, on=["n1"], spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]})
+        here.job(
+            name,
+            cpu=1,
+            on=["n1"],
+            spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]},
+        )
     (queue,) = [one for one in here.run("backfill").queues if one.name == "default"]
     assert queue.allocated["deviceclass/gpu.example.com"] == "1"
     assert queue.allocated["memory.deviceclass/gpu.example.com"] == "8Gi"
@@ -392,17 +445,28 @@ def test_a_claim_of_two_pods_is_counted_once() -> None:
 def test_a_plain_policy_has_every_flag_but_two() -> None:
     made = read_policy({"actions": "allocate", "tiers": [{"plugins": [{"name": "gang"}]}]})
     flags = made.tiers[0][0].flags
-    assert sorted(name for name, on in flags.items() if not on) == ["enableHierarchy", "enabledClusterOrder"]
+    assert sorted(name for name, on in flags.items() if not on) == [
+        "enableHierarchy",
+        "enabledClusterOrder",
+    ]
 
 
 @core(114)
 def test_arguments_are_of_their_type_or_refused() -> None:
     def arguments(**given: Any) -> Any:
-        return read_policy({"actions": "preempt", "configurations": [
-            {"name": "preempt", "arguments": given}, {"name": "preempt", "arguments": {"minCandidateNodesAbsolute": 9}},
-        ]}).configurations["preempt"]  # fmt: skip
+        return read_policy(
+            {
+                "actions": "preempt",
+                "configurations": [
+                    {"name": "preempt", "arguments": given},
+                    {"name": "preempt", "arguments": {"minCandidateNodesAbsolute": 9}},
+                ],
+            }
+        ).configurations["preempt"]
 
-    assert arguments(enableTopologyAwarePreemption="true") == {"enableTopologyAwarePreemption": True}
+    assert arguments(enableTopologyAwarePreemption="true") == {
+        "enableTopologyAwarePreemption": True
+    }
     for wrong in ("", "7", None, 1.5):
         with pytest.raises(PolicyError, match="a whole number"):
             arguments(minCandidateNodesAbsolute=wrong)
@@ -413,7 +477,13 @@ def test_a_filter_is_named_for_whom_it_refused() -> None:
         name = "never"
 
         def filters(self) -> Any:
-            yield Filter("never", "not today", Code.UNSCHEDULABLE, Depends.STATIC, lambda pods, nodes, task: nodes.table.ready & False)
+            yield Filter(
+                "never",
+                "not today",
+                Code.UNSCHEDULABLE,
+                Depends.STATIC,
+                lambda pods, nodes, task: nodes.table.ready & False,
+            )
 
     here = world(Never)
     here.nodes("n1", cpu=1)

@@ -51,8 +51,21 @@ def test_the_minimum_starts_and_the_rest_waits(world: World) -> None:
 @pytest.mark.scenario("scheduler-core", 6)
 def test_a_role_that_fits_nowhere_does_not_stop_the_other(world: World) -> None:
     world.nodes("n1", cpu=2, labels={"nodeRole": "worker"})
-    world.job("mixed", pods=1, min_available=1, cpu=1, role="master", spec={"nodeSelector": {"nodeRole": "master"}})
-    world.pod("mixed-worker-0", job="mixed", cpu=1, role="worker", spec={"nodeSelector": {"nodeRole": "worker"}})
+    world.job(
+        "mixed",
+        pods=1,
+        min_available=1,
+        cpu=1,
+        role="master",
+        spec={"nodeSelector": {"nodeRole": "master"}},
+    )
+    world.pod(
+        "mixed-worker-0",
+        job="mixed",
+        cpu=1,
+        role="worker",
+        spec={"nodeSelector": {"nodeRole": "worker"}},
+    )
 
     assert world.run().bound() == {"default/mixed-worker-0": "n1"}
 
@@ -62,10 +75,23 @@ def test_surplus_tasks_that_fail_do_not_block_the_minimum_of_each_role(world: Wo
     world.nodes("n1", cpu=1, labels={"nodeRole": "master"})
     world.nodes("n2", cpu=1, labels={"nodeRole": "worker"})
     roles = {"minTaskMember": {"master": 1, "worker": 1}}
-    world.job("mixed", pods=2, min_available=2, cpu=1, role="master", group=roles,
-              spec={"nodeSelector": {"nodeRole": "master"}})  # fmt: skip
+    world.job(
+        "mixed",
+        pods=2,
+        min_available=2,
+        cpu=1,
+        role="master",
+        group=roles,
+        spec={"nodeSelector": {"nodeRole": "master"}},
+    )
     for number in range(2):
-        world.pod(f"mixed-worker-{number}", job="mixed", cpu=1, role="worker", spec={"nodeSelector": {"nodeRole": "worker"}})
+        world.pod(
+            f"mixed-worker-{number}",
+            job="mixed",
+            cpu=1,
+            role="worker",
+            spec={"nodeSelector": {"nodeRole": "worker"}},
+        )
 
     assert world.run().bound() == {"default/mixed-master-0": "n1", "default/mixed-worker-0": "n2"}
 
@@ -75,10 +101,23 @@ def test_a_role_minimum_out_of_reach_binds_nothing(world: World) -> None:
     world.nodes("n1", cpu=1, labels={"nodeRole": "master"})
     world.nodes("n2", cpu=2, labels={"nodeRole": "worker"})
     roles = {"minTaskMember": {"master": 2, "worker": 0}}
-    world.job("mixed", pods=2, min_available=2, cpu=1, role="master", group=roles,
-              spec={"nodeSelector": {"nodeRole": "master"}})  # fmt: skip
+    world.job(
+        "mixed",
+        pods=2,
+        min_available=2,
+        cpu=1,
+        role="master",
+        group=roles,
+        spec={"nodeSelector": {"nodeRole": "master"}},
+    )
     for number in range(2):
-        world.pod(f"mixed-worker-{number}", job="mixed", cpu=1, role="worker", spec={"nodeSelector": {"nodeRole": "worker"}})
+        world.pod(
+            f"mixed-worker-{number}",
+            job="mixed",
+            cpu=1,
+            role="worker",
+            spec={"nodeSelector": {"nodeRole": "worker"}},
+        )
 
     assert world.run().binds == []
 
@@ -117,7 +156,11 @@ def test_a_blocked_queue_does_not_block_others(world: World) -> None:
 def test_sub_groups_without_topology_start_together() -> None:
     world = World(policy(plugins=["gang", "predicates"], actions="allocate"))
     world.nodes("n1", "n2", cpu=1)
-    groups = {"subGroupPolicy": [{"name": "task", "matchLabelKeys": ["group"], "subGroupSize": 1, "minSubGroups": 2}]}
+    groups = {
+        "subGroupPolicy": [
+            {"name": "task", "matchLabelKeys": ["group"], "subGroupSize": 1, "minSubGroups": 2}
+        ]
+    }
     world.job("parts", pods=0, min_available=2, group=groups)
     for number in range(2):
         world.pod(f"parts-{number}", job="parts", cpu=1, labels={"group": str(number)})
@@ -165,7 +208,10 @@ def test_pods_of_a_failed_gang_say_that_they_could_have_started(plain: World) ->
         "Schedulable",
         "Pod default/pair-task-0 can possibly be assigned to n1, once minAvailable is satisfied",
     )
-    assert said["default/pair-task-1"] == ("Unschedulable", "0/1 nodes are unavailable: 1 Insufficient cpu.")
+    assert said["default/pair-task-1"] == (
+        "Unschedulable",
+        "0/1 nodes are unavailable: 1 Insufficient cpu.",
+    )
 
 
 def test_the_group_carries_the_condition_and_the_event_once(plain: World) -> None:
@@ -201,7 +247,9 @@ def test_a_bind_holds_its_room_until_it_is_seen(world: World) -> None:
     world.nodes("n1", cpu=1)
     world.job("one", cpu=1)
     world.run()
-    world.state.upsert_pod(world.pods["default/one-task-0"])  # The pod as it was before the bind, late.
+    world.state.upsert_pod(
+        world.pods["default/one-task-0"]
+    )  # The pod as it was before the bind, late.
     world.job("two", cpu=1)
 
     assert world.run().binds == []

@@ -1,4 +1,5 @@
-"""gangpreempt and gangreclaim: the domains they look at, the bundles they break, the plans they make.  Reference: scheduler-core 10.9."""
+"""gangpreempt and gangreclaim: the domains they look at, the bundles they break, the plans they
+make.  Reference: scheduler-core 10.9."""
 
 from __future__ import annotations
 
@@ -26,9 +27,18 @@ def core(number: int) -> pytest.MarkDecorator:
 PLUGINS = ["priority", "gang", "conformance", "predicates"]
 
 
-def world(plugins: list[Any] | None = None, custom: tuple[type[Plugin], ...] = (), **arguments: Any) -> World:
+def world(
+    plugins: list[Any] | None = None, custom: tuple[type[Plugin], ...] = (), **arguments: Any
+) -> World:
     settings = [{"name": "gangpreempt", "arguments": arguments}]
-    made = World(policy(plugins=plugins or PLUGINS, actions="gangpreempt", configurations=settings, custom=custom))
+    made = World(
+        policy(
+            plugins=plugins or PLUGINS,
+            actions="gangpreempt",
+            configurations=settings,
+            custom=custom,
+        )
+    )
     made.priority_class("low", 1)
     made.priority_class("high", 100)
     return made
@@ -60,7 +70,9 @@ def test_how_many_domains_are_looked_at(given: int, used: int) -> None:
 def test_whole_bundles_may_be_forbidden() -> None:
     here = world(allowWholeBundle=False)
     assert here.policy.configurations["gangpreempt"]["allowWholeBundle"] is False
-    assert default_policy().configurations.get("gangpreempt", {}).get("allowWholeBundle", True) is True
+    assert (
+        default_policy().configurations.get("gangpreempt", {}).get("allowWholeBundle", True) is True
+    )
 
 
 @core(87)
@@ -108,7 +120,13 @@ def test_safe_bundles_go_first_whatever_their_jobs() -> None:
     here.job("low", priority="low", cpu=1, on=["n1"])
     here.job("high", priority="high", cpu=1, on=["n1"])
     session = opened(here)
-    order = in_order(session, [bundle(here, "low"), bundle(here, "high", safe=True)], job_of(here, "claimer"), NEED, False)
+    order = in_order(
+        session,
+        [bundle(here, "low"), bundle(here, "high", safe=True)],
+        job_of(here, "claimer"),
+        NEED,
+        False,
+    )
     assert [one.job.name for one in order] == ["high", "low"]
 
 
@@ -120,7 +138,9 @@ def test_of_equal_jobs_the_one_that_loses_less() -> None:
     here.job("four", pods=4, cpu=1, on=["n1"] * 4)
     here.job("two", pods=2, cpu=1, on=["n1"] * 2)
     session = opened(here)
-    order = in_order(session, [bundle(here, "four"), bundle(here, "two")], job_of(here, "claimer"), NEED, False)
+    order = in_order(
+        session, [bundle(here, "four"), bundle(here, "two")], job_of(here, "claimer"), NEED, False
+    )
     assert [one.job.name for one in order] == ["two", "four"]
 
 
@@ -132,7 +152,9 @@ def test_the_order_of_jobs_decides_before_what_is_lost() -> None:
     here.job("high", pods=2, priority="high", cpu=1, on=["n1"] * 2)
     here.job("low", pods=4, priority="low", cpu=1, on=["n1"] * 4)
     session = opened(here)
-    order = in_order(session, [bundle(here, "high"), bundle(here, "low")], job_of(here, "claimer"), NEED, False)
+    order = in_order(
+        session, [bundle(here, "high"), bundle(here, "low")], job_of(here, "claimer"), NEED, False
+    )
     assert [one.job.name for one in order] == ["low", "high"]
 
 
@@ -147,7 +169,9 @@ def test_the_order_of_queues_decides_before_what_is_lost() -> None:
     here.job("two", pods=2, cpu=1, on=["n1"] * 2, queue="ten")
     here.job("four", pods=4, cpu=1, on=["n1"] * 4, queue="five")
     session = opened(here)
-    order = in_order(session, [bundle(here, "two"), bundle(here, "four")], job_of(here, "claimer"), NEED, True)
+    order = in_order(
+        session, [bundle(here, "two"), bundle(here, "four")], job_of(here, "claimer"), NEED, True
+    )
     assert [one.job.name for one in order] == ["four", "two"]
 
 
@@ -159,12 +183,17 @@ def test_equals_by_their_uid() -> None:
     for name in ("b", "a"):
         here.job(name, cpu=1, on=["n1"])
     session = opened(here)
-    order = in_order(session, [bundle(here, "b"), bundle(here, "a")], job_of(here, "claimer"), NEED, False)
+    order = in_order(
+        session, [bundle(here, "b"), bundle(here, "a")], job_of(here, "claimer"), NEED, False
+    )
     assert [one.job.name for one in order] == ["a", "b"]
 
 
 def parts(job: Job, tasks: list[Task] | None = None) -> list[tuple[bool, list[str]]]:
-    return [(one.safe, [task.name for task in one.tasks]) for one in bundles_of(job, tasks or list(job.tasks.values()))]
+    return [
+        (one.safe, [task.name for task in one.tasks])
+        for one in bundles_of(job, tasks or list(job.tasks.values()))
+    ]
 
 
 @core(95)
@@ -172,17 +201,41 @@ def test_roles_and_groups_are_both_kept() -> None:
     here = world()
     here.nodes("n1", cpu=20)
     policies = [
-        {"name": "master", "matchLabelKeys": ["m"], "minSubGroups": 1}, {"name": "worker", "matchLabelKeys": ["w"], "minSubGroups": 2,
-                                                                         "subGroupSize": 2},
-    ]  # fmt: skip
-    here.job("both", pods=0, min_available=6, group={"subGroupPolicy": policies, "minTaskMember": {"worker": 5, "master": 1}})
+        {"name": "master", "matchLabelKeys": ["m"], "minSubGroups": 1},
+        {"name": "worker", "matchLabelKeys": ["w"], "minSubGroups": 2, "subGroupSize": 2},
+    ]
+    here.job(
+        "both",
+        pods=0,
+        min_available=6,
+        group={"subGroupPolicy": policies, "minTaskMember": {"worker": 5, "master": 1}},
+    )
     for name in ("m1", "m2"):
-        here.pod(name, job="both", role="master", node="n1", cpu=1, labels={"m": name}, spec={"priority": int(name[1])})
+        here.pod(
+            name,
+            job="both",
+            role="master",
+            node="n1",
+            cpu=1,
+            labels={"m": name},
+            spec={"priority": int(name[1])},
+        )
     for name in ("w1a", "w1b", "w2a", "w2b", "w2c"):
-        here.pod(name, job="both", role="worker", node="n1", cpu=1, labels={"w": name[1]}, spec={"priority": 5})
+        here.pod(
+            name,
+            job="both",
+            role="worker",
+            node="n1",
+            cpu=1,
+            labels={"w": name[1]},
+            spec={"priority": 5},
+        )
     here.state.refresh()
     job = job_of(here, "both")
-    assert parts(job, [job.tasks["default/m1"], job.tasks["default/w1a"]]) == [(True, ["m1"]), (False, ["w1a"])]
+    assert parts(job, [job.tasks["default/m1"], job.tasks["default/w1a"]]) == [
+        (True, ["m1"]),
+        (False, ["w1a"]),
+    ]
 
 
 @core(96)
@@ -195,7 +248,10 @@ def test_a_group_that_is_broken_already_can_be_spared() -> None:
         here.pod(name, job="job", node="n1", cpu=1, labels={"pair": name[0]}, spec={"priority": 1})
     here.state.refresh()
     job = job_of(here, "job")
-    assert parts(job, [job.tasks[f"default/{name}"] for name in ("a1", "b1", "c1")]) == [(True, ["c1"]), (False, ["a1", "b1"])]
+    assert parts(job, [job.tasks[f"default/{name}"] for name in ("a1", "b1", "c1")]) == [
+        (True, ["c1"]),
+        (False, ["a1", "b1"]),
+    ]
 
 
 # demand and plans
@@ -279,7 +335,10 @@ def test_a_plan_that_fails_leaves_everything_as_it_was() -> None:
     before = here.state.nodes.used.copy()
     decisions = here.run()
     assert decisions.evictions == []
-    victim, claimer = here.state.tasks["default/low-task-0"], here.state.tasks["default/claimer-task-0"]
+    victim, claimer = (
+        here.state.tasks["default/low-task-0"],
+        here.state.tasks["default/claimer-task-0"],
+    )
     assert (victim.status, here.state.nodes.names[victim.row]) == (Status.RUNNING, "n1")
     assert (claimer.status, claimer.row) == (Status.PENDING, -1)
     assert np.array_equal(here.state.nodes.used, before)
@@ -309,7 +368,8 @@ def test_where_only_nodes_that_will_be_free_fit_one_of_them() -> None:
 @core(101)
 @pytest.mark.parametrize("nominated", ["n2", "n3", "gone"])
 def test_a_nominated_node_is_no_short_cut(nominated: str) -> None:
-    """n2 is outside of the domain, n3 too small, the other does not exist; n1 has more room left than n4."""
+    """n2 is outside of the domain, n3 too small, the other does not exist; n1 has more room left
+    than n4."""
     here = world([*PLUGINS, "nodeorder"])
     here.nodes("n1", cpu=8)
     here.nodes("n2", "n4", cpu=4)

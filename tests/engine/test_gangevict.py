@@ -17,7 +17,11 @@ from tests.engine.test_topology import hard, hyper
 
 def world(plugins: list | None = None, **arguments: object) -> World:
     listed = plugins or ["priority", "gang", "conformance", "predicates", "network-topology-aware"]
-    settings = [{"name": name, "arguments": arguments} for name in ("gangpreempt", "gangreclaim")] if arguments else []
+    settings = (
+        [{"name": name, "arguments": arguments} for name in ("gangpreempt", "gangreclaim")]
+        if arguments
+        else []
+    )
     here = World(policy(plugins=listed, configurations=settings))
     here.priority_class("high", 100)
     here.priority_class("low", 1)
@@ -35,7 +39,9 @@ def opened(here: World) -> Session:
 def parts(here: World, name: str) -> list[tuple[bool, list[str]]]:
     here.state.refresh()
     job = here.state.jobs[f"default/{name}"]
-    return [(one.safe, [task.name for task in one.tasks]) for one in bundles_of(job, job.tasks.values())]
+    return [
+        (one.safe, [task.name for task in one.tasks]) for one in bundles_of(job, job.tasks.values())
+    ]
 
 
 def test_a_gang_is_promised_room_as_a_whole() -> None:
@@ -85,7 +91,12 @@ def test_arguments() -> None:
     here = world(maxDomains=3, allowWholeBundle=False)
     assert opened(here).argument("gangpreempt", "maxDomains", 8) == 3
     with pytest.raises(PolicyError, match="maxDomain"):
-        read_policy({"actions": "gangpreempt", "configurations": [{"name": "gangpreempt", "arguments": {"maxDomain": 3}}]})
+        read_policy(
+            {
+                "actions": "gangpreempt",
+                "configurations": [{"name": "gangpreempt", "arguments": {"maxDomain": 3}}],
+            }
+        )
 
 
 @pytest.mark.scenario("scheduler-core", 88)
@@ -163,7 +174,11 @@ def test_what_costs_less_for_what_it_frees_goes_first() -> None:
     here.state.refresh()
     need = {"cpu": 1000.0, "memory": 0.0, PODS: 1.0}
     small, large = (
-        Bundle(here.state.jobs[f"default/{name}"], [next(iter(here.state.jobs[f"default/{name}"].tasks.values()))], False)
+        Bundle(
+            here.state.jobs[f"default/{name}"],
+            [next(iter(here.state.jobs[f"default/{name}"].tasks.values()))],
+            False,
+        )
         for name in ("two", "four")
     )
     assert small.worth(need) > large.worth(need)
@@ -177,11 +192,16 @@ def test_a_group_of_pairs_can_spare_as_many_as_it_has_too_many() -> None:
     here.job("job", pods=0, min_available=4, group={"subGroupPolicy": policies})
     for number in range(6):
         labels = {"pair": str(number // 2)}
-        here.pod(f"job-w-{number}", job="job", node="n1", cpu=1, labels=labels, spec={"priority": number})
+        here.pod(
+            f"job-w-{number}", job="job", node="n1", cpu=1, labels=labels, spec={"priority": number}
+        )
     here.state.refresh()
     job = here.state.jobs["default/job"]
     one_each = [task for task in job.tasks.values() if int(task.name[-1]) % 2 == 0]
-    assert [(one.safe, len(one.tasks)) for one in bundles_of(job, one_each)] == [(True, 1), (False, 2)]
+    assert [(one.safe, len(one.tasks)) for one in bundles_of(job, one_each)] == [
+        (True, 1),
+        (False, 2),
+    ]
 
 
 @pytest.mark.scenario("scheduler-core", 97)

@@ -1,4 +1,5 @@
-"""PodGroups and their sub-groups as objects come and change.  Reference: scheduler-core 10.11, 10.13."""
+"""PodGroups and their sub-groups as objects come and change.  Reference: scheduler-core 10.11,
+10.13."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ def world() -> World:
     ("roles", "total"),
     [({"a": 1, "b": 2}, 3), ({"a": 2}, 2), ({"a": 1, "b": 5}, 6), ({"c": 4}, 4), ({}, 0)],
 )
-def test_minimums_by_role_are_replaced_as_a_whole(world: World, roles: dict[str, int], total: int) -> None:
+def test_minimums_by_role_are_replaced_as_a_whole(
+    world: World, roles: dict[str, int], total: int
+) -> None:
     world.job("job", pods=0, min_available=6, group={"minTaskMember": {"a": 3}})
     world.job("job", pods=0, min_available=6, group={"minTaskMember": roles})
     job = world.state.jobs["default/job"]
@@ -57,7 +60,10 @@ def test_a_sub_group_without_a_size_needs_one(world: World) -> None:
 
 
 @core(132)
-@pytest.mark.parametrize(("mode", "tier", "is_hard"), [("hard", 1, True), ("hard", None, False), ("soft", 1, False), ("", 1, False)])
+@pytest.mark.parametrize(
+    ("mode", "tier", "is_hard"),
+    [("hard", 1, True), ("hard", None, False), ("soft", 1, False), ("", 1, False)],
+)
 def test_hard_takes_a_mode_and_a_tier(mode: str, tier: int | None, is_hard: bool) -> None:
     assert Topology(mode, tier, "").hard is is_hard
 
@@ -73,7 +79,9 @@ def test_hard_takes_a_mode_and_a_tier(mode: str, tier: int | None, is_hard: bool
         (read(labelSelector={}), {"k": "v"}, ["v"]), (read(matchLabelKeys=[]), {"k": "v"}, None),
     ],
 )  # fmt: skip
-def test_which_pods_a_policy_takes(stated: SubGroupPolicy, labels: dict[str, str], values: list[str] | None) -> None:
+def test_which_pods_a_policy_takes(
+    stated: SubGroupPolicy, labels: dict[str, str], values: list[str] | None
+) -> None:
     assert stated.match(labels) == values
 
 
@@ -90,7 +98,13 @@ def test_who_no_policy_takes_is_in_the_default_one(world: World) -> None:
 def test_what_a_sub_group_counts(world: World) -> None:
     policies = [{"name": "p", "matchLabelKeys": ["k"], "subGroupSize": 3}]
     world.job("job", pods=0, min_available=0, group={"subGroupPolicy": policies})
-    kinds = (("best", None, "", ""), ("asks", 1, "", ""), ("gone", 1, "n1", "Failed"), ("lost", 1, "n1", "Unknown"), ("runs", 1, "n1", ""))
+    kinds = (
+        ("best", None, "", ""),
+        ("asks", 1, "", ""),
+        ("gone", 1, "n1", "Failed"),
+        ("lost", 1, "n1", "Unknown"),
+        ("runs", 1, "n1", ""),
+    )
     for name, cpu, node, phase in kinds:
         world.pod(name, job="job", cpu=cpu, node=node, phase=phase, labels={"k": "1"})
     world.pod("waits", job="job", cpu=1, labels={"k": "1"})
@@ -105,14 +119,24 @@ def test_what_a_sub_group_counts(world: World) -> None:
 # claims of devices
 
 
-def claim(world: World, name: str, count: int | None = 1, capacity: dict[str, str] | None = None, **more: Any) -> None:
+def claim(
+    world: World,
+    name: str,
+    count: int | None = 1,
+    capacity: dict[str, str] | None = None,
+    **more: Any,
+) -> None:
     exactly = {"deviceClassName": "gpu.com", **({} if count is None else {"count": count}), **more}
     if capacity:
         exactly["capacity"] = {"requests": capacity}
     request = {"name": "r", "exactly": exactly}
-    world.state.upsert_other("ResourceClaim", {
-        "metadata": {"name": name, "namespace": "default", "uid": name}, "spec": {"devices": {"requests": [request]}},
-    })  # fmt: skip
+    world.state.upsert_other(
+        "ResourceClaim",
+        {
+            "metadata": {"name": name, "namespace": "default", "uid": name},
+            "spec": {"devices": {"requests": [request]}},
+        },
+    )
 
 
 def using(*claims: str) -> dict[str, Any]:
@@ -146,7 +170,9 @@ def test_without_roles_the_first_by_name(world: World) -> None:
 @core(134)
 def test_an_absurd_minimum_costs_nothing(world: World) -> None:
     claim(world, "one")
-    world.job("job", pods=0, min_available=2**31 - 1, group={"minTaskMember": {"worker": 2**31 - 1}})
+    world.job(
+        "job", pods=0, min_available=2**31 - 1, group={"minTaskMember": {"worker": 2**31 - 1}}
+    )
     world.pod("job-worker-0", job="job", role="worker", cpu=1, spec=using("one"))
     began = time.process_time()
     assert least(world)[0] == 2**31 - 1
@@ -158,20 +184,39 @@ def test_claims_of_one_class_add_up(world: World) -> None:
     claim(world, "two", 2)
     claim(world, "none", None)
     claim(world, "all", 1, allocationMode="All")
-    world.state.upsert_other("ResourceClaim", {
-        "metadata": {"name": "either", "namespace": "default", "uid": "either"},
-        "spec": {"devices": {"requests": [{"name": "r", "firstAvailable": [{"name": "a", "deviceClassName": "gpu.com", "count": 7}]}]}},
-    })  # fmt: skip
+    world.state.upsert_other(
+        "ResourceClaim",
+        {
+            "metadata": {"name": "either", "namespace": "default", "uid": "either"},
+            "spec": {
+                "devices": {
+                    "requests": [
+                        {
+                            "name": "r",
+                            "firstAvailable": [
+                                {"name": "a", "deviceClassName": "gpu.com", "count": 7}
+                            ],
+                        }
+                    ]
+                }
+            },
+        },
+    )
     world.pod("user", cpu=1, spec=using("two", "none", "all", "either"))
     got = claims_of(world.state, world.state.tasks["default/user"])
-    assert {name: claimed["gpu.com"].count for name, claimed in got.items()} == {"default/two": 2, "default/none": 1}
+    assert {name: claimed["gpu.com"].count for name, claimed in got.items()} == {
+        "default/two": 2,
+        "default/none": 1,
+    }
 
 
 @core(157)
 def test_capacity_is_multiplied_by_the_count(world: World) -> None:
     claim(world, "two", 2, {"memory": "8Gi"})
     world.pod("user", cpu=1, spec=using("two"))
-    assert claims_of(world.state, world.state.tasks["default/user"])["default/two"]["gpu.com"].capacity == {"memory": 16 * 2**30}
+    assert claims_of(world.state, world.state.tasks["default/user"])["default/two"][
+        "gpu.com"
+    ].capacity == {"memory": 16 * 2**30}
 
 
 # what a cycle must not change
@@ -183,7 +228,10 @@ def test_a_cycle_does_not_rewrite_what_a_group_wishes(world: World) -> None:
     stated = {"networkTopology": {"mode": "soft", "highestTierName": "rack"}}
     world.job("job", cpu=1, group=stated)
     world.run()
-    assert world.groups["default/job"]["spec"]["networkTopology"] == {"mode": "soft", "highestTierName": "rack"}
+    assert world.groups["default/job"]["spec"]["networkTopology"] == {
+        "mode": "soft",
+        "highestTierName": "rack",
+    }
     job = world.state.jobs["default/job"]
     assert job.topology is not None and job.effective is not None
     assert (job.topology.mode, job.effective.mode) == ("soft", "hard")
@@ -203,11 +251,23 @@ def test_annotations_of_a_bind_are_the_task_s_own(world: World) -> None:
 @core(138)
 @pytest.mark.parametrize("noted", ["", "null", "{}", "[]", "GPU-0,oops"])
 def test_devices_that_say_nothing_stop_nothing(noted: str) -> None:
-    here = World(policy(plugins=["gang", "predicates", {"name": "deviceshare", "arguments": {"deviceshare.VGPUEnable": True}}]))
+    here = World(
+        policy(
+            plugins=[
+                "gang",
+                "predicates",
+                {"name": "deviceshare", "arguments": {"deviceshare.VGPUEnable": True}},
+            ]
+        )
+    )
     here.nodes("n1", cpu=8, annotations={"volcano.sh/node-vgpu-register": noted})
     here.job("plain", cpu=1)
     one = {"volcano.sh/vgpu-number": "1"}
-    here.job("wants", cpu=1, spec={"containers": [{"name": "m", "resources": {"limits": one, "requests": one}}]})
+    here.job(
+        "wants",
+        cpu=1,
+        spec={"containers": [{"name": "m", "resources": {"limits": one, "requests": one}}]},
+    )
     decisions = here.run()
     assert set(decisions.bound()) == {"default/plain-task-0"}
 
@@ -250,7 +310,9 @@ def order_of(world: World) -> list[str]:
 
 
 @core(152)
-@pytest.mark.parametrize(("gone", "rest"), [("n1", ["n2", "n3"]), ("n2", ["n1", "n3"]), ("n3", ["n1", "n2"])])
+@pytest.mark.parametrize(
+    ("gone", "rest"), [("n1", ["n2", "n3"]), ("n2", ["n1", "n3"]), ("n3", ["n1", "n2"])]
+)
 def test_nodes_keep_their_order(world: World, gone: str, rest: list[str]) -> None:
     world.nodes("n2", "n3", cpu=1)
     assert order_of(world) == ["n1", "n2", "n3"]
@@ -263,21 +325,40 @@ def test_nodes_keep_their_order(world: World, gone: str, rest: list[str]) -> Non
 
 @core(156)
 def test_a_pod_may_come_before_its_volume_claim(world: World) -> None:
-    world.job("job", cpu=1, spec={"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]})
+    world.job(
+        "job",
+        cpu=1,
+        spec={"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]},
+    )
     assert world.run().binds == []
-    world.state.upsert_other("PersistentVolume", {
-        "metadata": {"name": "disk"}, "spec": {"claimRef": {"namespace": "default", "name": "data", "uid": "u"}},
-    })  # fmt: skip
-    world.state.upsert_other("PersistentVolumeClaim", {
-        "metadata": {"name": "data", "namespace": "default", "uid": "u", "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
-        "spec": {"volumeName": "disk"}, "status": {"phase": "Bound"},
-    })  # fmt: skip
+    world.state.upsert_other(
+        "PersistentVolume",
+        {
+            "metadata": {"name": "disk"},
+            "spec": {"claimRef": {"namespace": "default", "name": "data", "uid": "u"}},
+        },
+    )
+    world.state.upsert_other(
+        "PersistentVolumeClaim",
+        {
+            "metadata": {
+                "name": "data",
+                "namespace": "default",
+                "uid": "u",
+                "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+            },
+            "spec": {"volumeName": "disk"},
+            "status": {"phase": "Bound"},
+        },
+    )
     assert len(world.run().binds) == 1
 
 
 @core(156)
 def test_a_pod_may_come_before_its_claim_of_a_template(world: World) -> None:
-    world.job("job", cpu=1, spec={"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}]})
+    world.job(
+        "job", cpu=1, spec={"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}]}
+    )
     assert world.run().binds == []
     assert "default/job-task-0" in world.state.tasks
 

@@ -1,4 +1,5 @@
-"""A search for victims that failed is not made again for a pod like that one: every cycle decides what it would with each search made."""
+"""A search for victims that failed is not made again for a pod like that one: every cycle decides
+what it would with each search made."""
 
 from __future__ import annotations
 
@@ -41,14 +42,23 @@ class Heir(Alike):
 
 POLICIES: dict[str, tuple[list[list[Any]], str]] = {
     "chart": (
-        [["priority", "gang", "conformance"], ["overcommit", "drf", "predicates", "proportion", "nodeorder", "binpack"]],
+        [
+            ["priority", "gang", "conformance"],
+            ["overcommit", "drf", "predicates", "proportion", "nodeorder", "binpack"],
+        ],
         "enqueue, allocate, preempt, reclaim, backfill",
     ),
     "capacity": (
-        [["priority", "gang", "conformance", "pdb"], ["drf", "predicates", "capacity", "nodeorder"]],
+        [
+            ["priority", "gang", "conformance", "pdb"],
+            ["drf", "predicates", "capacity", "nodeorder"],
+        ],
         "allocate, preempt, reclaim",
     ),
-    "drf": ([["gang", {"name": "drf", "enableHierarchy": True}, "predicates"]], "allocate, preempt, reclaim"),
+    "drf": (
+        [["gang", {"name": "drf", "enableHierarchy": True}, "predicates"]],
+        "allocate, preempt, reclaim",
+    ),
     "without gang": ([["priority", "cdp", "predicates", "tdm"]], "allocate, preempt, reclaim"),
 }
 
@@ -56,32 +66,53 @@ POLICIES: dict[str, tuple[list[list[Any]], str]] = {
 def world_of(name: str, kind: type[Plugin], aware: bool = False) -> World:
     tiers, actions = POLICIES[name]
     configurations = [{"name": "preempt", "arguments": {"enableTopologyAwarePreemption": aware}}]
-    made = policy(tiers=[[*tiers[0], "onlooker"], *tiers[1:]], actions=actions, configurations=configurations, custom=[kind])
+    made = policy(
+        tiers=[[*tiers[0], "onlooker"], *tiers[1:]],
+        actions=actions,
+        configurations=configurations,
+        custom=[kind],
+    )
     return World(made, default_queue=False)
 
 
 def begin(world: World, draw: random.Random) -> None:
     for name in ("default", "other"):
         deserved = {"cpu": draw.randint(1, 6)} if draw.random() < 0.7 else {}
-        world.queue(name, weight=draw.randint(1, 3), reclaimable=draw.random() < 0.8, deserved=deserved)
+        world.queue(
+            name, weight=draw.randint(1, 3), reclaimable=draw.random() < 0.8, deserved=deserved
+        )
     for name, value in (("low", 1), ("high", 100)):
         world.priority_class(name, value)
     for number in range(draw.randint(1, 4)):
-        world.nodes(f"n{number}", cpu=draw.randint(1, 5), pods=draw.choice([3, 20]), labels={"zone": draw.choice("ab")})
+        world.nodes(
+            f"n{number}",
+            cpu=draw.randint(1, 5),
+            pods=draw.choice([3, 20]),
+            labels={"zone": draw.choice("ab")},
+        )
 
 
 def step(world: World, draw: random.Random, number: int) -> None:
     kind = draw.randrange(6)
     if kind < 3:
         like = {
-            "cpu": draw.choice([1, 1, 2, 3, None]), "queue": draw.choice(["default", "other"]),
+            "cpu": draw.choice([1, 1, 2, 3, None]),
+            "queue": draw.choice(["default", "other"]),
             "priority": draw.choice(["", "low", "high"]),
-            "preemptable": draw.choice([True, True, False]), "labels": {"app": draw.choice("ab")},
-            "spec": draw.choice([{}, {}, zone(), apart(), {"preemptionPolicy": "Never"}]), "port": draw.choice([0, 0, 80]),
-        }  # fmt: skip
+            "preemptable": draw.choice([True, True, False]),
+            "labels": {"app": draw.choice("ab")},
+            "spec": draw.choice([{}, {}, zone(), apart(), {"preemptionPolicy": "Never"}]),
+            "port": draw.choice([0, 0, 80]),
+        }
         for at in range(draw.randint(1, 6)):
             pods = draw.choice([1, 1, 1, 3])
-            world.job(f"job{number}-{at}", pods=pods, min_available=draw.randint(1, pods), phase="Inqueue", **like)
+            world.job(
+                f"job{number}-{at}",
+                pods=pods,
+                min_available=draw.randint(1, pods),
+                phase="Inqueue",
+                **like,
+            )
     elif kind == 3:
         for key in [key for key in world.pods if draw.random() < 0.2]:
             del world.pods[key]
@@ -96,13 +127,18 @@ def step(world: World, draw: random.Random, number: int) -> None:
 def said(decisions: Decisions) -> dict[str, Any]:
     """All that was decided, but for how many victims the node looked at last had."""
     metrics = [one for one in decisions.metrics if one[0] != "pod_preemption_victims"]
-    return {name: metrics if name == "metrics" else getattr(decisions, name) for name in decisions.__struct_fields__}
+    return {
+        name: metrics if name == "metrics" else getattr(decisions, name)
+        for name in decisions.__struct_fields__
+    }
 
 
 @pytest.mark.parametrize("name", POLICIES)
 @settings(max_examples=120, deadline=None)
 @given(seed=st.integers(0, 10**9), length=st.integers(3, 20), aware=st.booleans())
-def test_claims_that_are_alike_decide_as_if_each_had_searched(name: str, seed: int, length: int, aware: bool) -> None:
+def test_claims_that_are_alike_decide_as_if_each_had_searched(
+    name: str, seed: int, length: int, aware: bool
+) -> None:
     both = [world_of(name, kind, aware) for kind in (Each, Alike)]
     draws = [random.Random(seed), random.Random(seed)]
     for world, draw in zip(both, draws):
@@ -118,7 +154,9 @@ def test_claims_that_are_alike_decide_as_if_each_had_searched(name: str, seed: i
     assert tables(both[0]) == tables(both[1])
 
 
-def test_a_full_cluster_is_searched_once_for_many_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_cluster_is_searched_once_for_many_that_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     searched: list[str] = []
     plain = _Preemption._plain
 

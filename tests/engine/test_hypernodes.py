@@ -18,13 +18,20 @@ def core(number: int) -> pytest.MarkDecorator:
 
 @pytest.fixture
 def world() -> World:
-    return World(policy(plugins=["gang", "predicates", "network-topology-aware"], actions="allocate"))
+    return World(
+        policy(plugins=["gang", "predicates", "network-topology-aware"], actions="allocate")
+    )
 
 
 LEVELS = [
-    ("s0", 1, ("n0", "n1"), "Node"), ("s1", 1, ("n2", "n3"), "Node"), ("s2", 1, ("n4", "n5"), "Node"), ("s3", 1, ("n6", "n7"), "Node"),
-    ("s4", 2, ("s0", "s1"), "HyperNode"), ("s5", 2, ("s2", "s3"), "HyperNode"), ("s6", 3, ("s4", "s5"), "HyperNode"),
-]  # fmt: skip
+    ("s0", 1, ("n0", "n1"), "Node"),
+    ("s1", 1, ("n2", "n3"), "Node"),
+    ("s2", 1, ("n4", "n5"), "Node"),
+    ("s3", 1, ("n6", "n7"), "Node"),
+    ("s4", 2, ("s0", "s1"), "HyperNode"),
+    ("s5", 2, ("s2", "s3"), "HyperNode"),
+    ("s6", 3, ("s4", "s5"), "HyperNode"),
+]
 
 
 def build(world: World, levels: Any = LEVELS) -> HyperTree:
@@ -54,7 +61,9 @@ def test_the_order_in_which_they_come_does_not_matter(world: World, order: tuple
     assert nodes(world, "s4") == some(0, 1, 2, 3)
     assert nodes(world, "s6") == some(*range(8))
     assert [parent(world, name) for name in ("s0", "s4", "s6")] == ["s4", "s6", ROOT]
-    assert {name: one.tier for name, one in tree.by_name.items() if name != ROOT} == {name: tier for name, tier, *_ in LEVELS}
+    assert {name: one.tier for name, one in tree.by_name.items() if name != ROOT} == {
+        name: tier for name, tier, *_ in LEVELS
+    }
     assert not tree.left_out
 
 
@@ -80,24 +89,37 @@ def test_another_tier_moves_it(world: World) -> None:
 def test_other_members_change_all_above(world: World) -> None:
     build(world)
     hyper(world, "s0", 1, "n0")
-    assert (nodes(world, "s0"), nodes(world, "s4"), nodes(world, "s6")) == (some(0), some(0, 2, 3), some(0, *range(2, 8)))
+    assert (nodes(world, "s0"), nodes(world, "s4"), nodes(world, "s6")) == (
+        some(0),
+        some(0, 2, 3),
+        some(0, *range(2, 8)),
+    )
 
 
 def select(world: World, name: str, tier: int, **selector: Any) -> None:
     member = {"type": "Node", "selector": selector}
-    world.state.upsert_other("HyperNode", {"metadata": {"name": name}, "spec": {"tier": tier, "members": [member]}})
+    world.state.upsert_other(
+        "HyperNode", {"metadata": {"name": name}, "spec": {"tier": tier, "members": [member]}}
+    )
 
 
 @core(140)
 @core(144)
-@pytest.mark.parametrize("selector", [{"regexMatch": {"pattern": "^r.*"}}, {"labelMatch": {"matchLabels": {"rack": "r"}}}])
+@pytest.mark.parametrize(
+    "selector",
+    [{"regexMatch": {"pattern": "^r.*"}}, {"labelMatch": {"matchLabels": {"rack": "r"}}}],
+)
 def test_patterns_and_labels_follow_the_nodes(world: World, selector: dict[str, Any]) -> None:
     build(world)
     select(world, "wild", 1, **selector)
     hyper(world, "above", 2, "wild", kind="HyperNode")
     assert nodes(world, "wild") == set()
     world.nodes("r1", "r2", cpu=2, labels={"rack": "r"})
-    assert (nodes(world, "wild"), nodes(world, "above"), nodes(world, "s0")) == ({"r1", "r2"}, {"r1", "r2"}, some(0, 1))
+    assert (nodes(world, "wild"), nodes(world, "above"), nodes(world, "s0")) == (
+        {"r1", "r2"},
+        {"r1", "r2"},
+        some(0, 1),
+    )
     world.state.remove_node("r1")
     assert (nodes(world, "wild"), nodes(world, "above")) == ({"r2"}, {"r2"})
     if "labelMatch" in selector:
@@ -111,16 +133,25 @@ def test_a_circle_is_left_out_and_the_rest_works(world: World) -> None:
     build(world)
     hyper(world, "s0", 1, "s6", kind="HyperNode")
     tree = tree_of(world.state)
-    assert tree.left_out.keys() == {"s0", "s4", "s6"} and all("cyclic" in why for why in tree.left_out.values())
-    assert {kind for kind, _ in world.state.rejected} == {"HyperNode"} and len(world.state.rejected) == 3, "each is told"
-    assert tree.by_name.keys() == {"s1", "s2", "s3", "s5", ROOT} and parent(world, "s1") == parent(world, "s5") == ROOT
+    assert tree.left_out.keys() == {"s0", "s4", "s6"} and all(
+        "cyclic" in why for why in tree.left_out.values()
+    )
+    assert {kind for kind, _ in world.state.rejected} == {"HyperNode"} and len(
+        world.state.rejected
+    ) == 3, "each is told"
+    assert (
+        tree.by_name.keys() == {"s1", "s2", "s3", "s5", ROOT}
+        and parent(world, "s1") == parent(world, "s5") == ROOT
+    )
     world.job("near", pods=2, cpu=2, group=hard(1))
     world.job("wide", pods=4, cpu=2, group=hard(2))
     world.job("plain", cpu=1)
     assert len(world.run().bound()) == 7
     world.job("far", pods=4, cpu=2, group=hard(3))
     assert not world.run().bound()
-    assert "HyperNode s0 and 2 more cannot be used as written: cyclic dependency" in world.why("far")
+    assert "HyperNode s0 and 2 more cannot be used as written: cyclic dependency" in world.why(
+        "far"
+    )
 
 
 @core(141)
@@ -134,7 +165,9 @@ def test_a_circle_can_be_broken(world: World) -> None:
 
 
 @pytest.mark.parametrize("named", [("s1",), ("s0", "s1", "s2")])
-def test_hypernodes_that_name_each_other_or_themselves(world: World, named: tuple[str, ...]) -> None:
+def test_hypernodes_that_name_each_other_or_themselves(
+    world: World, named: tuple[str, ...]
+) -> None:
     """Soft jobs too were held back by it."""
     build(world)
     for name, other in zip(named, (*named[1:], named[0]), strict=True):
@@ -193,7 +226,11 @@ def test_without_the_top_there_are_two_trees(world: World) -> None:
 def test_a_domain_that_lost_its_members(world: World) -> None:
     build(world)
     hyper(world, "s3", 1)
-    assert (nodes(world, "s3"), nodes(world, "s5"), nodes(world, "s6")) == (set(), some(4, 5), some(*range(6)))
+    assert (nodes(world, "s3"), nodes(world, "s5"), nodes(world, "s6")) == (
+        set(),
+        some(4, 5),
+        some(*range(6)),
+    )
 
 
 @core(143)
@@ -201,7 +238,11 @@ def test_a_domain_that_moved(world: World) -> None:
     build(world)
     hyper(world, "s5", 2, "s3", kind="HyperNode")
     hyper(world, "s4", 2, "s0", "s1", "s2", kind="HyperNode")
-    assert (nodes(world, "s4"), nodes(world, "s5"), parent(world, "s2")) == (some(*range(6)), some(6, 7), "s4")
+    assert (nodes(world, "s4"), nodes(world, "s5"), parent(world, "s2")) == (
+        some(*range(6)),
+        some(6, 7),
+        "s4",
+    )
 
 
 @core(145)

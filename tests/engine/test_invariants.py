@@ -1,4 +1,5 @@
-"""What holds in every cluster: nothing overfull, gangs whole or absent, and tables that are what the objects say."""
+"""What holds in every cluster: nothing overfull, gangs whole or absent, and tables that are what
+the objects say."""
 
 from __future__ import annotations
 
@@ -29,14 +30,26 @@ def step(world: World, draw: random.Random, number: int) -> None:
     if kind < 3:
         pods = draw.randint(1, 5)
         world.job(
-            f"job{number}", pods=pods, min_available=draw.randint(0, pods), queue=draw.choice(["default", "other", "third"]),
-            phase=draw.choice(["Pending", "Inqueue"]), priority=draw.choice(["", "high"]),
-            min_resources=draw.choice([None, {"cpu": pods}]), cpu=draw.choice([None, 0.5, 1, 2]),
-            port=draw.choice([0, 0, 0, 80]), labels={"app": draw.choice("ab")},
-            spec=draw.choice([{}, {}, {"nodeSelector": {"zone": "a"}}, apart()]), preemptable=draw.choice([None, True]),
-        )  # fmt: skip
+            f"job{number}",
+            pods=pods,
+            min_available=draw.randint(0, pods),
+            queue=draw.choice(["default", "other", "third"]),
+            phase=draw.choice(["Pending", "Inqueue"]),
+            priority=draw.choice(["", "high"]),
+            min_resources=draw.choice([None, {"cpu": pods}]),
+            cpu=draw.choice([None, 0.5, 1, 2]),
+            port=draw.choice([0, 0, 0, 80]),
+            labels={"app": draw.choice("ab")},
+            spec=draw.choice([{}, {}, {"nodeSelector": {"zone": "a"}}, apart()]),
+            preemptable=draw.choice([None, True]),
+        )
     elif kind == 3:
-        world.nodes(f"n{draw.randrange(6)}", cpu=draw.randint(1, 6), pods=6, labels={"zone": draw.choice("ab")})
+        world.nodes(
+            f"n{draw.randrange(6)}",
+            cpu=draw.randint(1, 6),
+            pods=6,
+            labels={"zone": draw.choice("ab")},
+        )
     elif kind == 4:
         world.state.remove_node(f"n{draw.randrange(6)}")
         world.gone.add(f"n{number}")  # type: ignore[attr-defined]
@@ -64,21 +77,29 @@ def step(world: World, draw: random.Random, number: int) -> None:
 
 def apart() -> dict[str, Any]:
     term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "b"}}}
-    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    return {
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    }
 
 
 def check(world: World) -> None:
     decisions, state = world.decisions, world.state
     assert decisions.problems == []
     # A best-effort pod takes no room, and may go to a node that has shrunk below what it holds.
-    rows = {state.nodes.rows[bind.node] for bind in decisions.binds if not state.tasks[bind.pod].best_effort}
+    rows = {
+        state.nodes.rows[bind.node]
+        for bind in decisions.binds
+        if not state.tasks[bind.pod].best_effort
+    }
     for row in rows:
         assert (state.nodes.used[:, row] <= state.nodes.allocatable[:, row] + 0.1).all()
     for key in {bind.job for bind in decisions.binds}:
         job = state.jobs[key]
         held = job.counts.of(*READY) + job.counts.pending_best_effort
         assert held >= job.min_available or job.counts.statuses[Status.RELEASING]
-    assert not any(task.status in (Status.ALLOCATED, Status.PIPELINED) for task in state.tasks.values())
+    assert not any(
+        task.status in (Status.ALLOCATED, Status.PIPELINED) for task in state.tasks.values()
+    )
 
 
 def same_as_fresh(world: World) -> None:
@@ -107,14 +128,23 @@ def same_as_fresh(world: World) -> None:
         assert world.state.nodes.pods[other] == fresh.nodes.pods[row]
     for name, queue in fresh.queues.items():
         for sums in ("allocated", "request", "inqueue", "elastic"):
-            assert nonzero(getattr(queue, sums)) == nonzero(getattr(world.state.queues[name], sums)), (name, sums)
+            assert nonzero(getattr(queue, sums)) == nonzero(
+                getattr(world.state.queues[name], sums)
+            ), (name, sums)
     assert nonzero(fresh.reserved) == nonzero(world.state.reserved)
     for key, term in fresh.terms.terms.items():
         other_term = world.state.terms.terms[key]
         for name, row in present.items():
             counts = (other_term.matched, other_term.anti)
-            mine_counts = [int(one[world.state.nodes.rows[name]]) if world.state.nodes.rows[name] < len(one) else 0 for one in counts]
-            theirs_counts = [int(one[row]) if row < len(one) else 0 for one in (term.matched, term.anti)]
+            mine_counts = [
+                int(one[world.state.nodes.rows[name]])
+                if world.state.nodes.rows[name] < len(one)
+                else 0
+                for one in counts
+            ]
+            theirs_counts = [
+                int(one[row]) if row < len(one) else 0 for one in (term.matched, term.anti)
+            ]
             assert mine_counts == theirs_counts, (key, name)
 
 
@@ -157,9 +187,14 @@ def test_a_steady_cluster_comes_to_rest(seed: int) -> None:
     for number in range(12):
         pods = draw.randint(1, 5)
         world.job(
-            f"job{number}", pods=pods, min_available=draw.randint(1, pods), queue=draw.choice(["default", "other", "third"]),
-            priority=draw.choice(["", "high"]), cpu=1, preemptable=True,
-        )  # fmt: skip
+            f"job{number}",
+            pods=pods,
+            min_available=draw.randint(1, pods),
+            queue=draw.choice(["default", "other", "third"]),
+            priority=draw.choice(["", "high"]),
+            cpu=1,
+            preemptable=True,
+        )
     for _ in range(60):
         world.now += 2
         decisions = world.run()

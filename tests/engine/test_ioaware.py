@@ -11,7 +11,15 @@ from tests.engine.test_topology import hyper
 
 
 def world(*nodes: str, cpu: int = 2) -> World:
-    here = World(policy(plugins=["gang", "predicates", {"name": "io-aware", "arguments": {"io-aware.weight": 10}}]))
+    here = World(
+        policy(
+            plugins=[
+                "gang",
+                "predicates",
+                {"name": "io-aware", "arguments": {"io-aware.weight": 10}},
+            ]
+        )
+    )
     here.nodes(*nodes, cpu=cpu)
     return here
 
@@ -21,7 +29,10 @@ def train(here: World, workers: int, **notes: str) -> dict[str, str]:
     here.pod("train-ps-0", job="train", role="ps", cpu=1)
     for number in range(workers):
         here.pod(f"train-worker-{number}", job="train", role="worker", cpu=1)
-    return {pod.removeprefix("default/train-"): node for pod, node in here.run("allocate").bound().items()}
+    return {
+        pod.removeprefix("default/train-"): node
+        for pod, node in here.run("allocate").bound().items()
+    }
 
 
 def test_a_worker_goes_to_its_parameter_server() -> None:

@@ -11,14 +11,19 @@ PLUGINS = ["priority", "gang", "drf", "predicates", "nodeorder"]
 
 def world(order: str, actions: str = "enqueue, allocate, backfill") -> World:
     made = World(policy(plugins=PLUGINS, actions=actions), default_queue=False)
-    made.state.upsert_queue({
-        "metadata": {"name": "default", "annotations": {"hekla.io/job-order": order}}, "status": {"state": "Open"},
-    })  # fmt: skip
+    made.state.upsert_queue(
+        {
+            "metadata": {"name": "default", "annotations": {"hekla.io/job-order": order}},
+            "status": {"state": "Open"},
+        }
+    )
     made.priority_class("high", 100)
     return made
 
 
-@pytest.mark.parametrize(("order", "first"), [("fifo", "early"), ("strict-fifo", "early"), ("priority", "late")])
+@pytest.mark.parametrize(
+    ("order", "first"), [("fifo", "early"), ("strict-fifo", "early"), ("priority", "late")]
+)
 def test_which_of_two_jobs_gets_the_one_place(order: str, first: str):
     made = world(order)
     made.nodes("n1", cpu=1)
@@ -95,10 +100,13 @@ def test_strict_fifo_holds_for_a_job_without_pods_yet_and_for_best_effort_pods()
 
 def test_strict_fifo_lets_nobody_in_before_an_earlier_one():
     made = World(policy(plugins=["gang", "proportion", "predicates"]), default_queue=False)
-    made.state.upsert_queue({
-        "metadata": {"name": "default", "annotations": {"hekla.io/job-order": "strict-fifo"}},
-        "spec": {"weight": 1, "capability": {"cpu": "2"}}, "status": {"state": "Open"},
-    })  # fmt: skip
+    made.state.upsert_queue(
+        {
+            "metadata": {"name": "default", "annotations": {"hekla.io/job-order": "strict-fifo"}},
+            "spec": {"weight": 1, "capability": {"cpu": "2"}},
+            "status": {"state": "Open"},
+        }
+    )
     made.nodes("n1", cpu=8)
     made.job("large", pods=0, min_available=1, phase="Pending", min_resources={"cpu": 4})
     made.job("small", pods=0, min_available=1, phase="Pending", min_resources={"cpu": 1})
@@ -120,7 +128,8 @@ def test_strict_fifo_does_not_preempt_past_an_earlier_job():
 
 
 def test_strict_fifo_promises_no_room_past_an_earlier_job():
-    """The second phase of preempt, which takes what room there is, promises none that the one in front is to have."""
+    """The second phase of preempt, which takes what room there is, promises none that the one in
+    front is to have."""
     made = world("strict-fifo", "enqueue, allocate, preempt")
     made.nodes("n1", cpu=2)
     made.job("early", pods=1, cpu=4)

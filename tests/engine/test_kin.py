@@ -1,4 +1,5 @@
-"""Pods that state no spread constraints are spread among their kin: who they are, how they count, and that a gang is placed by it."""
+"""Pods that state no spread constraints are spread among their kin: who they are, how they count,
+and that a gang is placed by it."""
 
 from __future__ import annotations
 
@@ -18,19 +19,37 @@ from hekla.engine.world import World, policy
 
 ZONE = "topology.kubernetes.io/zone"
 WEB = {"app": "web"}
-OTHER_SCORES = ("leastrequested", "balancedresource", "nodeaffinity", "podaffinity", "tainttoleration", "imagelocality")
+OTHER_SCORES = (
+    "leastrequested",
+    "balancedresource",
+    "nodeaffinity",
+    "podaffinity",
+    "tainttoleration",
+    "imagelocality",
+)
 
 
 def spreading(**arguments: Any) -> World:
     """A world whose nodes are scored by nothing but spread."""
     chosen = {f"{name}.weight": 0 for name in OTHER_SCORES} | {"podtopologyspread.weight": 1}
-    return World(policy(plugins=["gang", "predicates", {"name": "nodeorder", "arguments": {**chosen, **arguments}}], actions="allocate"))
+    return World(
+        policy(
+            plugins=[
+                "gang",
+                "predicates",
+                {"name": "nodeorder", "arguments": {**chosen, **arguments}},
+            ],
+            actions="allocate",
+        )
+    )
 
 
 def scores(here: World, pod: str) -> dict[str, float]:
     session = open_session(here.state, hooks_of(here.state, here.policy), here.now)
     nodes = here.state.nodes
-    total = placer_of(session).total(session, here.state.tasks[f"default/{pod}"], np.arange(len(nodes)))
+    total = placer_of(session).total(
+        session, here.state.tasks[f"default/{pod}"], np.arange(len(nodes))
+    )
     return dict(zip(nodes.names, total.tolist()))
 
 
@@ -46,7 +65,10 @@ def by_hand(host: tuple[int, ...], zone: tuple[int | None, ...], zones: int) -> 
     """The page's formula: counts on each node and in its zone, None where it is in no zone."""
     raw = [
         math.floor(
-            on * math.log(len(host) + 2) + 2 + (around * math.log(zones + 2) + 4 if around is not None else 0) + 0.5,
+            on * math.log(len(host) + 2)
+            + 2
+            + (around * math.log(zones + 2) + 4 if around is not None else 0)
+            + 0.5,
         )
         for on, around in zip(host, zone)
     ]
@@ -81,10 +103,17 @@ def test_of_an_owner_only_the_controller_of_the_right_group_counts() -> None:
     here = spreading()
     three_nodes(here)
     here.selector("ReplicaSet", "web", WEB)
-    for number, reference in enumerate((
-        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "controller": False},
-        {"apiVersion": "example.com/v1", "kind": "ReplicaSet", "name": "web", "controller": True},
-    )):  # fmt: skip
+    for number, reference in enumerate(
+        (
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "controller": False},
+            {
+                "apiVersion": "example.com/v1",
+                "kind": "ReplicaSet",
+                "name": "web",
+                "controller": True,
+            },
+        )
+    ):
         here.pod(f"new{number}", labels=WEB)
         tree = here.pods[f"default/new{number}"]
         tree["metadata"]["ownerReferences"] = [reference]
@@ -142,7 +171,11 @@ def test_pods_where_the_new_one_could_not_be_do_not_count_for_the_zone() -> None
 
 
 def test_constraints_of_its_own_or_a_weight_of_nothing_end_it() -> None:
-    own = {"topologySpreadConstraints": [{"topologyKey": "rack", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}]}
+    own = {
+        "topologySpreadConstraints": [
+            {"topologyKey": "rack", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+        ]
+    }
     for weight, spec in ((1, own), (0, {})):
         here = spreading(**{"podtopologyspread.weight": weight})
         three_nodes(here)
@@ -157,7 +190,11 @@ def test_a_selector_that_cannot_be_read_is_told_and_selects_nobody() -> None:
     meta = {"name": "web", "namespace": "default"}
     here.state.upsert_other("Service", {"metadata": meta, "spec": {"selector": {"app": 5}}})
     here.state.upsert_other(
-        "ReplicaSet", {"metadata": meta, "spec": {"selector": {"matchExpressions": [{"key": "app", "operator": "Near"}]}}}
+        "ReplicaSet",
+        {
+            "metadata": meta,
+            "spec": {"selector": {"matchExpressions": [{"key": "app", "operator": "Near"}]}},
+        },
     )
     assert set(here.state.rejected) == {("Service", "default/web"), ("ReplicaSet", "default/web")}
     here.pod("new", labels=WEB, owner="ReplicaSet/web")
@@ -173,7 +210,7 @@ def test_a_gang_behind_a_service_is_spread_over_zones() -> None:
     assert Counter(here.run().bound().values()) == {"b1": 2, "a1": 2, "a2": 1, "a3": 1}
 
 
-# ------------------------------------------------------------------------------------------------- many at once
+# ------------------------------------------------------------------------------------- many at once
 
 SIZES = st.tuples(st.integers(1, 8), st.integers(1, 16))
 PLACES = st.sampled_from([{}, {ZONE: "a"}, {ZONE: "b"}, {ZONE: "c"}, {ZONE: "a", "disk": "ssd"}])
@@ -184,22 +221,46 @@ PLUGINS = st.sampled_from([
     ["predicates", {"name": "nodeorder", "arguments": {"podtopologyspread.weight": 7, "leastrequested.weight": 0}}, "binpack"],
     ["predicates", {"name": "nodeorder", "arguments": {"podtopologyspread.weight": -2, "tainttoleration.weight": 9}}],
 ])  # fmt: skip
-PREFERENCE = {"weight": 7, "preference": {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}}
-PREFERS = {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [PREFERENCE]}}}
-PODS = st.fixed_dictionaries({
-    "cpu": st.sampled_from([0.25, 0.5, 1, 2]), "memory": st.sampled_from(["1Gi", "3Gi"]), "port": st.sampled_from([0, 0, 9000]),
-    "spec": st.sampled_from([{}, PREFERS, {"nodeSelector": {"disk": "ssd"}}]),
-})  # fmt: skip
+PREFERENCE = {
+    "weight": 7,
+    "preference": {"matchExpressions": [{"key": "disk", "operator": "Exists"}]},
+}
+PREFERS = {
+    "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [PREFERENCE]}}
+}
+PODS = st.fixed_dictionaries(
+    {
+        "cpu": st.sampled_from([0.25, 0.5, 1, 2]),
+        "memory": st.sampled_from(["1Gi", "3Gi"]),
+        "port": st.sampled_from([0, 0, 9000]),
+        "spec": st.sampled_from([{}, PREFERS, {"nodeSelector": {"disk": "ssd"}}]),
+    }
+)
 
 
-def build(nodes: list, plugins: list, pods: int, pod: dict, seed: int, selected: dict[str, str]) -> World:
+def build(
+    nodes: list, plugins: list, pods: int, pod: dict, seed: int, selected: dict[str, str]
+) -> World:
     world = World(policy(plugins=["gang", *plugins], actions="allocate"))
     world.policy = type(world.policy)(world.policy.actions, world.policy.tiers, {}, {}, seed)
     world.selector("Service", "all", selected)
     for number, ((cpu, memory), used, labels, soft) in enumerate(nodes):
-        world.nodes(f"n{number}", cpu=cpu, memory=f"{memory}Gi", pods=9, labels=labels, taints=["later=:PreferNoSchedule"] if soft else [])
+        world.nodes(
+            f"n{number}",
+            cpu=cpu,
+            memory=f"{memory}Gi",
+            pods=9,
+            labels=labels,
+            taints=["later=:PreferNoSchedule"] if soft else [],
+        )
         for held in range(min(used, cpu)):
-            world.pod(f"held-{number}-{held}", job="held", node=f"n{number}", cpu=1, labels=WEB if held % 2 else {})
+            world.pod(
+                f"held-{number}-{held}",
+                job="held",
+                node=f"n{number}",
+                cpu=1,
+                labels=WEB if held % 2 else {},
+            )
     world.job("held", pods=0)
     world.job("many", pods=pods, min_available=1, labels={**WEB, "job": "many"}, **pod)
     return world
@@ -215,21 +276,36 @@ def bound(world: World, *, at_once: bool) -> dict[str, str]:
 
 @settings(max_examples=300, deadline=None)
 @given(
-    nodes=NODES, plugins=PLUGINS, pods=st.integers(2, 25), pod=PODS, seed=st.integers(0, 2),
+    nodes=NODES,
+    plugins=PLUGINS,
+    pods=st.integers(2, 25),
+    pod=PODS,
+    seed=st.integers(0, 2),
     selected=st.sampled_from([WEB, {"job": "many"}, {"job": "many", **WEB}]),
-)  # fmt: skip
-def test_many_at_once_are_spread_as_one_at_a_time(nodes: list, plugins: list, pods: int, pod: dict, seed: int, selected: dict) -> None:
+)
+def test_many_at_once_are_spread_as_one_at_a_time(
+    nodes: list, plugins: list, pods: int, pod: dict, seed: int, selected: dict
+) -> None:
     plain = bound(build(nodes, plugins, pods, pod, seed, selected), at_once=False)
     assert bound(build(nodes, plugins, pods, pod, seed, selected), at_once=True) == plain
 
 
-# ------------------------------------------------------------------------------------------------- who is whose kin
+# --------------------------------------------------------------------------------- who is whose kin
 
-LABELS = st.fixed_dictionaries({}, optional={"app": st.sampled_from("ab"), "job": st.sampled_from("xyz"), "colour": st.sampled_from("rg")})
+LABELS = st.fixed_dictionaries(
+    {},
+    optional={
+        "app": st.sampled_from("ab"),
+        "job": st.sampled_from("xyz"),
+        "colour": st.sampled_from("rg"),
+    },
+)
 OWNER_KINDS = ("ReplicaSet", "StatefulSet", "ReplicationController")
 
 
-def expected_kin(world: World, selectors: dict[tuple[str, str], dict[str, str]], tree: dict[str, Any]) -> dict[str, int] | None:
+def expected_kin(
+    world: World, selectors: dict[tuple[str, str], dict[str, str]], tree: dict[str, Any]
+) -> dict[str, int] | None:
     """Node -> pods that count, worked out from the objects; None for a pod without kin."""
     labels, namespace = tree["metadata"]["labels"], tree["metadata"]["namespace"]
     wanted: set[tuple[str, str]] = set()
@@ -243,28 +319,49 @@ def expected_kin(world: World, selectors: dict[tuple[str, str], dict[str, str]],
     alive = (
         one
         for key, one in world.pods.items()
-        if key in world.state.tasks and "deletionTimestamp" not in one["metadata"] and one["status"]["phase"] in ("Pending", "Running")
+        if key in world.state.tasks
+        and "deletionTimestamp" not in one["metadata"]
+        and one["status"]["phase"] in ("Pending", "Running")
     )
-    return dict(Counter(
-        one["spec"]["nodeName"] for one in alive
-        if one["metadata"]["namespace"] == "default" and one["spec"]["nodeName"] and wanted <= one["metadata"]["labels"].items()
-    ))  # fmt: skip
+    return dict(
+        Counter(
+            one["spec"]["nodeName"]
+            for one in alive
+            if one["metadata"]["namespace"] == "default"
+            and one["spec"]["nodeName"]
+            and wanted <= one["metadata"]["labels"].items()
+        )
+    )
 
 
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 10**9), length=st.integers(5, 60))
 def test_kin_are_those_that_the_objects_say_and_where_they_are(seed: int, length: int) -> None:
-    world, draw = World(policy(plugins=["gang", "predicates", "nodeorder"], actions="allocate")), random.Random(seed)
+    world, draw = (
+        World(policy(plugins=["gang", "predicates", "nodeorder"], actions="allocate")),
+        random.Random(seed),
+    )
     world.state._tidy_at = 3
     world.nodes("n0", "n1", cpu=8)
     selectors: dict[tuple[str, str], dict[str, str]] = {}
     for number in range(length):
         kind = draw.randrange(7)
-        labels = {key: draw.choice(values) for key, values in (("app", "ab"), ("job", "xy"), ("colour", "rg")) if draw.random() < 0.7}
+        labels = {
+            key: draw.choice(values)
+            for key, values in (("app", "ab"), ("job", "xy"), ("colour", "rg"))
+            if draw.random() < 0.7
+        }
         if kind < 2:
             owner = f"{draw.choice(OWNER_KINDS)}/{draw.choice('mn')}" if draw.random() < 0.4 else ""
             node = draw.choice(["", "", "n0", "n1", "late"])
-            world.pod(f"p{number}", labels=labels, owner=owner, node=node, cpu="100m", scheduler="default-scheduler")
+            world.pod(
+                f"p{number}",
+                labels=labels,
+                owner=owner,
+                node=node,
+                cpu="100m",
+                scheduler="default-scheduler",
+            )
         elif kind == 2:
             chosen = (draw.choice(["Service", *OWNER_KINDS]), draw.choice("mn"))
             selector = draw.choice([labels, labels, None])
@@ -291,5 +388,7 @@ def test_kin_are_those_that_the_objects_say_and_where_they_are(seed: int, length
     names = world.state.nodes.names
     for key, task in world.state.tasks.items():
         kin = task.labels.kin
-        found = None if kin is None else {names[row]: count for row, count in (kin.rows or {}).items()}
+        found = (
+            None if kin is None else {names[row]: count for row, count in (kin.rows or {}).items()}
+        )
         assert found == expected_kin(world, selectors, world.pods[key]), key

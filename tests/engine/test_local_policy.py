@@ -1,4 +1,5 @@
-"""What the policy of `hekla up` does with pods of different priorities: as Kubernetes' own scheduler, and gangs stay whole."""
+"""What the policy of `hekla up` does with pods of different priorities: as Kubernetes' own
+scheduler, and gangs stay whole."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ from hekla.engine.policies import read_policy
 from hekla.engine.world import World
 from tests.engine.trees import hard, hyper
 
-POLICY = read_policy(yaml.safe_load(Path(hekla.local.cluster.__file__).with_name("policy.yaml").read_text()))
+POLICY = read_policy(
+    yaml.safe_load(Path(hekla.local.cluster.__file__).with_name("policy.yaml").read_text())
+)
 CLASSES = {"low": 10, "mid": 100, "high": 1000}
 
 
@@ -25,7 +28,9 @@ def world(cpu: int = 2) -> World:
     return made
 
 
-def lone(made: World, name: str, priority: str, *, node: str = "", cpu: int = 1, **more: Any) -> None:
+def lone(
+    made: World, name: str, priority: str, *, node: str = "", cpu: int = 1, **more: Any
+) -> None:
     spec = {"priority": CLASSES[priority], "priorityClassName": priority, **more.pop("spec", {})}
     made.pod(name, node=node, cpu=cpu, scheduler="default-scheduler", spec=spec, **more)
 
@@ -41,7 +46,9 @@ def test_the_lowest_goes_and_the_claimer_is_promised_its_node() -> None:
     lone(made, "m", "mid", node="n1")
     lone(made, "h", "high")
     assert evicted(made) == {"l"}
-    assert [(one.pod, one.nominated_node) for one in made.decisions.conditions] == [("default/h", "n1")]
+    assert [(one.pod, one.nominated_node) for one in made.decisions.conditions] == [
+        ("default/h", "n1")
+    ]
     made.settle()
     made.run()
     assert [(one.pod, one.node) for one in made.decisions.binds] == [("default/h", "n1")]
@@ -63,17 +70,22 @@ def test_a_budget_spares_the_lower_and_nobody_higher_goes_for_it() -> None:
     lone(made, "l", "low", node="n1", labels={"app": "kept"})
     lone(made, "h", "high", node="n1")
     lone(made, "m", "mid")
-    made.state.upsert_other("PodDisruptionBudget", {
-        "metadata": {"name": "kept", "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"app": "kept"}}},
-        "status": {"disruptionsAllowed": 0},
-    })  # fmt: skip
+    made.state.upsert_other(
+        "PodDisruptionBudget",
+        {
+            "metadata": {"name": "kept", "namespace": "default"},
+            "spec": {"selector": {"matchLabels": {"app": "kept"}}},
+            "status": {"disruptionsAllowed": 0},
+        },
+    )
     assert evicted(made) == set()
 
 
 def test_a_gang_stays_whole_and_gives_what_is_beyond_its_minimum() -> None:
     made = world(cpu=3)
-    made.job("gang", pods=3, min_available=2, cpu=1, on=["n1"] * 3, priority="low", spec={"priority": 10})
+    made.job(
+        "gang", pods=3, min_available=2, cpu=1, on=["n1"] * 3, priority="low", spec={"priority": 10}
+    )
     lone(made, "first", "high")
     lone(made, "second", "high")
     assert len(evicted(made)) == 1
@@ -85,7 +97,16 @@ def test_a_gang_stays_whole_and_gives_what_is_beyond_its_minimum() -> None:
 def test_not_across_queues() -> None:
     made = world()
     made.queue("other")
-    made.job("theirs", pods=2, min_available=1, cpu=1, on=["n1"] * 2, queue="other", priority="low", spec={"priority": 10})
+    made.job(
+        "theirs",
+        pods=2,
+        min_available=1,
+        cpu=1,
+        on=["n1"] * 2,
+        queue="other",
+        priority="low",
+        spec={"priority": 10},
+    )
     lone(made, "h", "high")
     made.run()
     assert {one.reason for one in made.decisions.evictions} <= {"reclaim"}
@@ -100,7 +121,8 @@ def test_a_critical_pod_takes_room() -> None:
 
 
 def test_three_of_which_two_make_room() -> None:
-    """As Kubernetes' spec over ReplicaSets: what is lowest goes first, and no more of it than it takes."""
+    """As Kubernetes' spec over ReplicaSets: what is lowest goes first, and no more of it than it
+    takes."""
     made = world(cpu=10)
     lone(made, "p1", "low", node="n1", cpu=2)
     lone(made, "p2", "mid", node="n1", cpu=3)

@@ -25,23 +25,48 @@ WORDS = [
     "disruptionsAllowed",
 ]  # fmt: skip
 VALUE = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["", "x", "-1", "1.5.5", "[", "n1", "HyperNode"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=5),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.sampled_from(["", "x", "-1", "1.5.5", "[", "n1", "HyperNode"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=5)
+    ),
     max_leaves=12,
 )
 PLUGINS = [
-    "priority", "gang", "conformance", "pdb", "overcommit", "drf", "predicates", "proportion", "nodeorder", "binpack", "resourcequota",
-    "network-topology-aware", "numa-aware",
-]  # fmt: skip
+    "priority",
+    "gang",
+    "conformance",
+    "pdb",
+    "overcommit",
+    "drf",
+    "predicates",
+    "proportion",
+    "nodeorder",
+    "binpack",
+    "resourcequota",
+    "network-topology-aware",
+    "numa-aware",
+]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(kind=st.sampled_from(KINDS), spec=VALUE, status=VALUE, extra=VALUE)
-def test_no_object_of_a_lesser_kind_stops_a_cycle(kind: str, spec: Any, status: Any, extra: Any) -> None:
+def test_no_object_of_a_lesser_kind_stops_a_cycle(
+    kind: str, spec: Any, status: Any, extra: Any
+) -> None:
     here = World(policy(plugins=PLUGINS, actions="enqueue, allocate, backfill, preempt, reclaim"))
     here.state.shard = Shard("soft", "odd")
     here.nodes("n1", cpu=4)
-    tree = {"metadata": {"name": "odd", "namespace": "default", "uid": "odd"}, "spec": spec, "status": status}
+    tree = {
+        "metadata": {"name": "odd", "namespace": "default", "uid": "odd"},
+        "spec": spec,
+        "status": status,
+    }
     here.state.upsert_other(kind, tree | (extra if isinstance(extra, dict) else {}))
     here.job("fine", cpu=1)
     decisions = here.run()
@@ -49,9 +74,19 @@ def test_no_object_of_a_lesser_kind_stops_a_cycle(kind: str, spec: Any, status: 
     assert [one for one in decisions.problems if "broke off" in one] == []
 
 
-@pytest.mark.parametrize("spec", [{"tier": "high"}, {"tier": 1, "members": "all"}, "nothing", {"tier": 1, "members": [{"selector": 3}]}])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"tier": "high"},
+        {"tier": 1, "members": "all"},
+        "nothing",
+        {"tier": 1, "members": [{"selector": 3}]},
+    ],
+)
 def test_a_domain_that_cannot_be_read_is_left_out_and_told(spec: Any) -> None:
-    here = World(policy(plugins=["gang", "predicates", "network-topology-aware"], actions="allocate"))
+    here = World(
+        policy(plugins=["gang", "predicates", "network-topology-aware"], actions="allocate")
+    )
     here.nodes("n1", "n2", cpu=4)
     hyper(here, "fine", 1, "n1")
     here.state.upsert_other("HyperNode", {"metadata": {"name": "odd"}, "spec": spec})
@@ -64,7 +99,9 @@ def test_a_domain_that_cannot_be_read_is_left_out_and_told(spec: Any) -> None:
 
 
 def test_a_circle_of_domains_is_told_on_all_of_them() -> None:
-    here = World(policy(plugins=["gang", "predicates", "network-topology-aware"], actions="allocate"))
+    here = World(
+        policy(plugins=["gang", "predicates", "network-topology-aware"], actions="allocate")
+    )
     here.nodes("n1", cpu=4)
     hyper(here, "a", 1, "b", kind="HyperNode")
     hyper(here, "b", 2, "a", kind="HyperNode")
@@ -78,7 +115,12 @@ def test_a_circle_of_domains_is_told_on_all_of_them() -> None:
 
 
 def test_queues_in_a_circle_stop_nobody_else() -> None:
-    here = World(policy(plugins=["gang", "predicates", {"name": "capacity", "enableHierarchy": True}], actions="enqueue, allocate"))
+    here = World(
+        policy(
+            plugins=["gang", "predicates", {"name": "capacity", "enableHierarchy": True}],
+            actions="enqueue, allocate",
+        )
+    )
     here.queue("root")
     here.queue("a", parent="b")
     here.queue("b", parent="a")

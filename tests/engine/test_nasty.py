@@ -1,4 +1,5 @@
-"""Objects as no API server would give them out: any one of them, or several, and the cycle goes on and places who is well."""
+"""Objects as no API server would give them out: any one of them, or several, and the cycle goes on
+and places who is well."""
 
 from __future__ import annotations
 
@@ -13,12 +14,36 @@ from hypothesis import strategies as st
 from hekla.engine.world import World, policy
 from tests.engine.nasty import OBJECTS
 
-TYPED = {"Pod": "pod", "Node": "node", "PodGroup": "pod_group", "Queue": "queue", "PriorityClass": "priority_class"}
-WORDS = ["", "x", "-1", "1e999", "9" * 400, "1Ei", "NaN", "1.5.5", "[", "a/b", "2026-99-99T00:00:00Z", "Always", "0.0.0.0", "\x00"]
+TYPED = {
+    "Pod": "pod",
+    "Node": "node",
+    "PodGroup": "pod_group",
+    "Queue": "queue",
+    "PriorityClass": "priority_class",
+}
+WORDS = [
+    "",
+    "x",
+    "-1",
+    "1e999",
+    "9" * 400,
+    "1Ei",
+    "NaN",
+    "1.5.5",
+    "[",
+    "a/b",
+    "2026-99-99T00:00:00Z",
+    "Always",
+    "0.0.0.0",
+    "\x00",
+]
 VALUE = st.one_of(
-    st.none(), st.booleans(), st.sampled_from([0, -1, 2**31, 2**63, 10**30, -(10**30), 1.5, -0.0]), st.sampled_from(WORDS),
+    st.none(),
+    st.booleans(),
+    st.sampled_from([0, -1, 2**31, 2**63, 10**30, -(10**30), 1.5, -0.0]),
+    st.sampled_from(WORDS),
     st.sampled_from([[], {}, [None], [[]], {"": None}, {"a": {"b": 1}}]),
-)  # fmt: skip
+)
 PLUGINS = [
     "priority", "gang", "conformance", "sla", "drf", "predicates", "nodeorder", "binpack", "numa-aware", "network-topology-aware",
     "task-topology", "resourcequota", "pdb", "overcommit", "cdp", "usage",
@@ -31,7 +56,13 @@ ACTIONS = "enqueue, allocate, backfill, preempt, reclaim, gangpreempt, gangrecla
 def places(tree: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Every place in a tree."""
     yield at
-    listed = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    listed = (
+        tree.items()
+        if isinstance(tree, dict)
+        else enumerate(tree)
+        if isinstance(tree, list)
+        else ()
+    )
     for name, value in listed:
         yield from places(value, (*at, name))
 
@@ -73,7 +104,9 @@ def test_whatever_objects_say_the_cycle_goes_on(share: str, data: st.DataObject)
             here.state.bind_failed(bind.pod)
 
 
-def test_a_plugin_that_cannot_be_opened_decides_nothing_and_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plugin_that_cannot_be_opened_decides_nothing_and_stops_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from hekla.engine.plugins.placement.tasktopology import TaskTopology
 
     def broken(self: TaskTopology, session: object) -> None:
@@ -85,6 +118,8 @@ def test_a_plugin_that_cannot_be_opened_decides_nothing_and_stops_nobody(monkeyp
     with monkeypatch.context() as patch:
         patch.setattr(TaskTopology, "open", broken)
         decisions = here.run()
-        assert decisions.binds == [] and any("opening of plugin task-topology broke off" in one for one in decisions.problems)
+        assert decisions.binds == [] and any(
+            "opening of plugin task-topology broke off" in one for one in decisions.problems
+        )
     here.job("b", cpu=1)
     assert len(here.run().binds) == 2

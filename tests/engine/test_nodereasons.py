@@ -6,7 +6,12 @@ from hekla.engine.world import World, policy
 
 
 def world(actions: str = "enqueue, allocate", *plugins: str) -> World:
-    return World(policy(plugins=[*(plugins or ("priority", "gang", "conformance", "predicates"))], actions=actions))
+    return World(
+        policy(
+            plugins=[*(plugins or ("priority", "gang", "conformance", "predicates"))],
+            actions=actions,
+        )
+    )
 
 
 def test_a_full_node_that_the_pod_may_not_use_anyway_is_no_reason_to_wait():
@@ -45,7 +50,10 @@ def test_what_no_node_has_is_not_called_a_lack_of_free_ones():
 
     made.run()
 
-    assert "2 nodes: 2 have no nvidia.com/gpu. It starts when 1 more node has cpu=1 nvidia.com/gpu=1 free" in made.why("train")
+    assert (
+        "2 nodes: 2 have no nvidia.com/gpu. It starts when 1 more node has cpu=1 nvidia.com/gpu=1 free"
+        in made.why("train")
+    )
 
 
 def test_pods_of_several_kinds_are_told_apart():
@@ -57,7 +65,9 @@ def test_pods_of_several_kinds_are_told_apart():
 
     made.run()
 
-    assert made.why("parts").startswith("parts needs 2 pods, those of role w of cpu=40; 1 fits. 1 node: 1 lacks cpu")
+    assert made.why("parts").startswith(
+        "parts needs 2 pods, those of role w of cpu=40; 1 fits. 1 node: 1 lacks cpu"
+    )
 
 
 def test_own_pods_with_a_host_port_are_not_in_the_way_of_the_others():
@@ -88,7 +98,12 @@ def test_a_host_port_that_is_taken():
 def test_a_claim_that_is_not_there_is_said_once():
     made = world("enqueue, allocate, preempt")
     made.nodes("n1", "n2", cpu=4)
-    made.job("train", pods=1, cpu=1, spec={"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "nosuch"}}]})
+    made.job(
+        "train",
+        pods=1,
+        cpu=1,
+        spec={"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "nosuch"}}]},
+    )
 
     made.run()
 
@@ -130,7 +145,16 @@ def test_as_many_reasons_as_a_reader_takes_in_and_no_longer_than_an_event():
     made.run()
 
     assert made.why("train").count("has the taint") == 6
-    assert "34 for other reasons. It starts once 1 more node with cpu=1 free loses its taint." in made.why("train")
-    made.job("long", pods=1, cpu=1, queue="default", spec={"nodeSelector": {f"label-{at}": "y" * 60 for at in range(40)}})
+    assert (
+        "34 for other reasons. It starts once 1 more node with cpu=1 free loses its taint."
+        in made.why("train")
+    )
+    made.job(
+        "long",
+        pods=1,
+        cpu=1,
+        queue="default",
+        spec={"nodeSelector": {f"label-{at}": "y" * 60 for at in range(40)}},
+    )
     made.run()
     assert len(made.why("long")) <= 1024

@@ -1,4 +1,5 @@
-"""A sub-job that an eviction made room for goes there at once, or the nomination is void.  Reference: scheduler-core 10.5."""
+"""A sub-job that an eviction made room for goes there at once, or the nomination is void.
+Reference: scheduler-core 10.5."""
 
 from __future__ import annotations
 
@@ -22,12 +23,21 @@ def core(number: int) -> pytest.MarkDecorator:
 class Nomination:
     """A job of two pods in tree A whose sub-job was nominated to a domain."""
 
-    def __init__(self, domain: str = "s0", nodes: tuple[str, str] = ("s0-n1", "s0-n2"), *, cpu: int = 2, plugins: list[Any] | None = None,
-                 topology: bool = True) -> None:  # fmt: skip
+    def __init__(
+        self,
+        domain: str = "s0",
+        nodes: tuple[str, str] = ("s0-n1", "s0-n2"),
+        *,
+        cpu: int = 2,
+        plugins: list[Any] | None = None,
+        topology: bool = True,
+    ) -> None:
         self.world = tree_a(plugins)
         hyper(self.world, "empty", 1, "nobody")
         self.world.job("pair", pods=2, cpu=cpu, group=hard(1) if topology else None)
-        self.session: Session = open_session(self.world.state, hooks_of(self.world.state, self.world.policy), self.world.now)
+        self.session: Session = open_session(
+            self.world.state, hooks_of(self.world.state, self.world.policy), self.world.now
+        )
         self.job = self.world.state.jobs["default/pair"]
         self.sub_job: SubJob = self.job.default_sub_job()
         self.sub_job.nominated_domain = domain
@@ -41,7 +51,9 @@ class Nomination:
     def served(self) -> tuple[bool, int]:
         """Whether the nomination was followed, and how many tasks are left to be placed."""
         left = worksheet(self.session, self.job).tasks[self.sub_job.uid]
-        statement = allocate_nominated(self.session, self.session.queue_of(self.job), self.sub_job, left)
+        statement = allocate_nominated(
+            self.session, self.session.queue_of(self.job), self.sub_job, left
+        )
         if statement is not None:
             assert len(statement.operations) == 2
         return statement is not None, len(left)
@@ -128,14 +140,19 @@ def test_a_placement_that_fails_undoes_the_rest() -> None:
 def test_a_job_without_topology_follows_its_nomination_too() -> None:
     one = Nomination("s1", ("s1-n4", "s1-n3"), topology=False)
     Allocate().run(one.session)
-    assert close_session(one.session).bound() == {"default/pair-task-0": "s1-n4", "default/pair-task-1": "s1-n3"}
+    assert close_session(one.session).bound() == {
+        "default/pair-task-0": "s1-n4",
+        "default/pair-task-1": "s1-n3",
+    }
     assert not one.sub_job.nominated_domain
 
 
 @core(57)
 def test_with_nothing_to_place_only_the_domain_is_forgotten() -> None:
     one = Nomination("empty")
-    statement = allocate_nominated(one.session, one.session.queue_of(one.job), one.sub_job, [one.tasks[0]])
+    statement = allocate_nominated(
+        one.session, one.session.queue_of(one.job), one.sub_job, [one.tasks[0]]
+    )
     assert statement is None
     assert not one.sub_job.nominated_domain
     assert one.tasks[1].nominated == "s0-n2"

@@ -12,31 +12,49 @@ from hekla.engine.model.annotations import NUMA_POLICY as POLICY
 from hekla.engine.model.numa import Cpu, CpuTopology, Hint, cpu_set, merged
 from hekla.engine.world import World, policy
 
-CASES = Path(__file__).parents[2].parent / "shared" / "conformance" / "cases" / "plugins" / "numaaware"
+CASES = (
+    Path(__file__).parents[2].parent / "shared" / "conformance" / "cases" / "plugins" / "numaaware"
+)
 recorded = pytest.mark.skipif(not CASES.exists(), reason="the recorded cases are not here")
 
 
-def world(numa: dict[str, str], *, how: str = "single-numa-node", nodes: int = 2, per_node: int = 4) -> World:
+def world(
+    numa: dict[str, str], *, how: str = "single-numa-node", nodes: int = 2, per_node: int = 4
+) -> World:
     """Nodes by name, with the CPUs that are still free."""
-    here = World(policy(plugins=["gang", "predicates", {"name": "numa-aware", "arguments": {"weight": 1}}]))
+    here = World(
+        policy(plugins=["gang", "predicates", {"name": "numa-aware", "arguments": {"weight": 1}}])
+    )
     for name, free in numa.items():
         here.nodes(name, cpu=nodes * per_node)
         report(here, name, free, how=how, nodes=nodes, per_node=per_node)
     return here
 
 
-def report(here: World, name: str, free: str, *pods: str, how: str = "single-numa-node", nodes: int = 2, per_node: int = 4) -> None:
-    here.state.upsert_other("Numatopology", {
-        "metadata": {"name": name},
-        "spec": {
-            "policies": {"CPUManagerPolicy": "static", "TopologyManagerPolicy": how},
-            "numares": {"cpu": {"allocatable": free}},
-            "cpuDetail": {
-                str(cpu): {"numa": cpu // per_node, "socket": cpu // per_node, "core": cpu // 2} for cpu in range(nodes * per_node)
+def report(
+    here: World,
+    name: str,
+    free: str,
+    *pods: str,
+    how: str = "single-numa-node",
+    nodes: int = 2,
+    per_node: int = 4,
+) -> None:
+    here.state.upsert_other(
+        "Numatopology",
+        {
+            "metadata": {"name": name},
+            "spec": {
+                "policies": {"CPUManagerPolicy": "static", "TopologyManagerPolicy": how},
+                "numares": {"cpu": {"allocatable": free}},
+                "cpuDetail": {
+                    str(cpu): {"numa": cpu // per_node, "socket": cpu // per_node, "core": cpu // 2}
+                    for cpu in range(nodes * per_node)
+                },
+                "podAllocations": [{"namespace": "default", "name": one} for one in pods],
             },
-            "podAllocations": [{"namespace": "default", "name": one} for one in pods],
         },
-    })  # fmt: skip
+    )
 
 
 def guaranteed(here: World, name: str, cpu: Any, how: str = "single-numa-node") -> None:
@@ -55,7 +73,9 @@ def test_the_policy_must_be_the_nodes() -> None:
     here = world({"n1": "0-7"}, how="restricted")
     guaranteed(here, "a", 2)
     here.run("allocate")
-    assert "task topology policy[single-numa-node] is different with node[restricted]" in refusal(here, "a")
+    assert "task topology policy[single-numa-node] is different with node[restricted]" in refusal(
+        here, "a"
+    )
 
 
 @pytest.mark.scenario("plugins-placement", 46)
@@ -124,48 +144,65 @@ def test_sets_of_cpus() -> None:
     assert cpu_set("") == set()
 
 
-# ------------------------------------------------------------------------------------------------- worked examples
+# ---------------------------------------------------------------------------------- worked examples
 
 
 def hint(tree: dict[str, Any]) -> Hint:
-    return Hint(frozenset(tree["NUMANodeAffinity"]) if tree["NUMANodeAffinity"] is not None else None, tree.get("Preferred", False))
+    return Hint(
+        frozenset(tree["NUMANodeAffinity"]) if tree["NUMANodeAffinity"] is not None else None,
+        tree.get("Preferred", False),
+    )
 
 
 @recorded
 @pytest.mark.parametrize("name", ["best_effort", "restricted", "single_numa_node", "none"])
 def test_recorded_merging(name: str) -> None:
     for case in json.loads((CASES / "policy" / f"Test_{name}_predicate.json").read_text()):
-        providers = [[hint(one) for one in hints] for given in case["input"]["providersHints"] for hints in given.values()]
+        providers = [
+            [hint(one) for one in hints]
+            for given in case["input"]["providersHints"]
+            for hints in given.values()
+        ]
         found, _ = merged(name.replace("_", "-"), providers, case["context"]["numa_nodes"])
         assert found == hint(case["expect"]["expect"]), case["name"]
 
 
 def topology(case: dict[str, Any]) -> CpuTopology:
     given = case["context"]["cpus"].items()
-    return CpuTopology({int(number): Cpu(at["numa_node"], at["socket"], at["core"]) for number, at in given})
+    return CpuTopology(
+        {int(number): Cpu(at["numa_node"], at["socket"], at["core"]) for number, at in given}
+    )
 
 
 @recorded
 def test_recorded_hints_and_assignments() -> None:
-    for case in json.loads((CASES / "provider" / "cpumanager" / "Test_GetTopologyHints.json").read_text()):
+    for case in json.loads(
+        (CASES / "provider" / "cpumanager" / "Test_GetTopologyHints.json").read_text()
+    ):
         request = float(case["input"]["container"]["resources"]["requests"]["cpu"])
         found = topology(case).hints(request, frozenset(case["input"]["resNumaSets"]["cpu"]), 0)
         assert (found or []) == [hint(one) for one in case["expect"]["expect"] or ()], case["name"]
     for case in json.loads((CASES / "provider" / "cpumanager" / "Test_Allocate.json").read_text()):
         request = int(case["input"]["container"]["resources"]["requests"]["cpu"])
         free = frozenset(case["input"]["resNumaSets"]["cpu"])
-        assert topology(case).allocate(request, free, 0, hint(case["input"]["bestHit"])) == set(case["expect"]["expect"]), case["name"]
+        assert topology(case).allocate(request, free, 0, hint(case["input"]["bestHit"])) == set(
+            case["expect"]["expect"]
+        ), case["name"]
 
 
 @pytest.mark.scenario("scheduler-core", 137)
 def test_cpus_stay_promised_until_the_node_reports_the_pod() -> None:
-    """One NUMA node of four CPUs: two pods of two fill it, although the node still reports all four as free."""
+    """One NUMA node of four CPUs: two pods of two fill it, although the node still reports all four
+    as free."""
     here = world({"n1": "0-3"}, nodes=1)
     for name in ("a", "b", "c"):
         guaranteed(here, name, 2)
         here.run("allocate")
         here.settle()
-    assert {key for key, task in here.state.tasks.items() if task.row >= 0} == {"default/a-task-0", "default/b-task-0"}
+    assert {key for key, task in here.state.tasks.items() if task.row >= 0} == {
+        "default/a-task-0",
+        "default/b-task-0",
+    }
     report(here, "n1", "2-3", "a-task-0", nodes=1)
     here.state.remove_pod("default/b-task-0")
     here.pods.pop("default/b-task-0")

@@ -16,7 +16,11 @@ from hekla.engine.placement.placer import Placer
 from hekla.engine.world import World, policy
 
 SIZES = st.tuples(st.integers(1, 8), st.integers(1, 16))
-NODES = st.lists(st.tuples(SIZES, st.integers(0, 3), st.sampled_from(["", "soft", "zone=a", "zone=b"])), min_size=1, max_size=7)
+NODES = st.lists(
+    st.tuples(SIZES, st.integers(0, 3), st.sampled_from(["", "soft", "zone=a", "zone=b"])),
+    min_size=1,
+    max_size=7,
+)
 SCORES = st.sampled_from([
     ["predicates", "nodeorder"],
     ["predicates", "binpack"],
@@ -26,29 +30,61 @@ SCORES = st.sampled_from([
 ])  # fmt: skip
 
 
-def build(nodes: list, plugins: list, pods: int, request: tuple[float, int], seed: int, **more: Any) -> World:
+def build(
+    nodes: list, plugins: list, pods: int, request: tuple[float, int], seed: int, **more: Any
+) -> World:
     world = World(policy(plugins=["gang", *plugins], actions="allocate"))
     world.policy = type(world.policy)(world.policy.actions, world.policy.tiers, {}, {}, seed)
     for number, ((cpu, memory), used, kind) in enumerate(nodes):
         labels = dict([kind.split("=")]) if "=" in kind else {}
         taints = ["later=:PreferNoSchedule"] if kind == "soft" else []
-        world.nodes(f"n{number}", cpu=cpu, memory=f"{memory}Gi", pods=6, labels=labels, taints=taints)
+        world.nodes(
+            f"n{number}", cpu=cpu, memory=f"{memory}Gi", pods=6, labels=labels, taints=taints
+        )
         for held in range(min(used, cpu)):
             world.pod(f"held-{number}-{held}", job="held", node=f"n{number}", cpu=1)
     world.job("held", pods=0)
-    prefers = {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
-        {"weight": 7, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}},
-        {"weight": 3, "preference": {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}},
-    ]}}}  # fmt: skip
-    world.job("many", pods=pods, min_available=1, cpu=request[0], memory=f"{request[1]}Gi", **{"spec": prefers, **more})
+    prefers = {
+        "affinity": {
+            "nodeAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {
+                        "weight": 7,
+                        "preference": {
+                            "matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]
+                        },
+                    },
+                    {
+                        "weight": 3,
+                        "preference": {"matchExpressions": [{"key": "zone", "operator": "Exists"}]},
+                    },
+                ]
+            }
+        }
+    }
+    world.job(
+        "many",
+        pods=pods,
+        min_available=1,
+        cpu=request[0],
+        memory=f"{request[1]}Gi",
+        **{"spec": prefers, **more},
+    )
     return world
 
 
 STEPS = st.sampled_from([(1, 1), (3, 2), (merge.AT_ONCE, merge.HARDLY_MORE)])
 
 
-def bound(world: World, *, merged: bool, stepped: bool, steps: tuple[int, int] = (merge.AT_ONCE, merge.HARDLY_MORE)) -> dict[str, str]:
-    """What is bound when classes may be merged or stepped through; the plain way asks every filter and score before each pod.
+def bound(
+    world: World,
+    *,
+    merged: bool,
+    stepped: bool,
+    steps: tuple[int, int] = (merge.AT_ONCE, merge.HARDLY_MORE),
+) -> dict[str, str]:
+    """What is bound when classes may be merged or stepped through; the plain way asks every filter
+    and score before each pod.
 
     `steps`: how many levels a merge computes together, at most and at least.
     """
@@ -70,10 +106,22 @@ REQUESTS = st.tuples(st.sampled_from([0.25, 0.5, 1, 2]), st.integers(1, 3))
 
 
 @settings(max_examples=300, deadline=None)
-@given(nodes=NODES, plugins=SCORES, pods=st.integers(1, 20), request=REQUESTS, seed=st.integers(0, 2), steps=STEPS)
-def test_many_at_once_equals_one_at_a_time(nodes: list, plugins: list, pods: int, request: tuple, seed: int, steps: tuple) -> None:
+@given(
+    nodes=NODES,
+    plugins=SCORES,
+    pods=st.integers(1, 20),
+    request=REQUESTS,
+    seed=st.integers(0, 2),
+    steps=STEPS,
+)
+def test_many_at_once_equals_one_at_a_time(
+    nodes: list, plugins: list, pods: int, request: tuple, seed: int, steps: tuple
+) -> None:
     plain = bound(build(nodes, plugins, pods, request, seed), merged=False, stepped=False)
-    assert bound(build(nodes, plugins, pods, request, seed), merged=True, stepped=True, steps=steps) == plain
+    assert (
+        bound(build(nodes, plugins, pods, request, seed), merged=True, stepped=True, steps=steps)
+        == plain
+    )
     assert bound(build(nodes, plugins, pods, request, seed), merged=False, stepped=True) == plain
 
 
@@ -81,36 +129,75 @@ KIN = {"matchLabels": {"kin": "yes"}}
 
 
 def spread(when: str, skew: int) -> dict:
-    return {"topologySpreadConstraints": [{"topologyKey": "zone", "maxSkew": skew, "whenUnsatisfiable": when, "labelSelector": KIN}]}
+    return {
+        "topologySpreadConstraints": [
+            {
+                "topologyKey": "zone",
+                "maxSkew": skew,
+                "whenUnsatisfiable": when,
+                "labelSelector": KIN,
+            }
+        ]
+    }
 
 
 def affinity(kind: str, key: str, weight: int) -> dict:
     term = {"topologyKey": key, "labelSelector": KIN}
     if weight:
-        return {"affinity": {kind: {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": weight, "podAffinityTerm": term}]}}}
+        return {
+            "affinity": {
+                kind: {
+                    "preferredDuringSchedulingIgnoredDuringExecution": [
+                        {"weight": weight, "podAffinityTerm": term}
+                    ]
+                }
+            }
+        }
     return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
 
 
 TOGETHER = st.one_of(
     st.builds(spread, st.sampled_from(["DoNotSchedule", "ScheduleAnyway"]), st.integers(1, 3)),
-    st.builds(affinity, st.sampled_from(["podAffinity", "podAntiAffinity"]), st.sampled_from(["zone", "kubernetes.io/hostname"]),
-              st.sampled_from([0, 5, 60])),
-)  # fmt: skip
+    st.builds(
+        affinity,
+        st.sampled_from(["podAffinity", "podAntiAffinity"]),
+        st.sampled_from(["zone", "kubernetes.io/hostname"]),
+        st.sampled_from([0, 5, 60]),
+    ),
+)
 
 
 @settings(max_examples=300, deadline=None)
-@given(nodes=NODES, plugins=SCORES, pods=st.integers(2, 20), request=REQUESTS, seed=st.integers(0, 2), terms=TOGETHER, ports=st.booleans())
+@given(
+    nodes=NODES,
+    plugins=SCORES,
+    pods=st.integers(2, 20),
+    request=REQUESTS,
+    seed=st.integers(0, 2),
+    terms=TOGETHER,
+    ports=st.booleans(),
+)
 def test_stepping_equals_asking_every_time(
     nodes: list, plugins: list, pods: int, request: tuple, seed: int, terms: dict, ports: bool
 ) -> None:
     more = {"spec": terms, "labels": {"kin": "yes"}, "port": 9000 if ports else 0}
     plain = bound(build(nodes, plugins, pods, request, seed, **more), merged=True, stepped=False)
-    assert bound(build(nodes, plugins, pods, request, seed, **more), merged=True, stepped=True) == plain
+    assert (
+        bound(build(nodes, plugins, pods, request, seed, **more), merged=True, stepped=True)
+        == plain
+    )
 
 
 @settings(max_examples=150, deadline=None)
-@given(nodes=NODES, plugins=SCORES, pods=st.integers(1, 25), request=st.tuples(st.sampled_from([0.5, 1, 3]), st.integers(1, 6)))
-def test_a_node_never_holds_more_than_it_has(nodes: list, plugins: list, pods: int, request: tuple) -> None:
+@given(
+    nodes=NODES,
+    plugins=SCORES,
+    pods=st.integers(1, 25),
+    request=st.tuples(st.sampled_from([0.5, 1, 3]), st.integers(1, 6)),
+)
+def test_a_node_never_holds_more_than_it_has(
+    nodes: list, plugins: list, pods: int, request: tuple
+) -> None:
     world = build(nodes, plugins, pods, request, 0)
     before = (world.state.nodes.used > world.state.nodes.allocatable).any(axis=0)
 

@@ -1,4 +1,5 @@
-"""Rules of the placement plugins that no example of another file tells: orders, what is skipped, what is undone."""
+"""Rules of the placement plugins that no example of another file tells: orders, what is skipped,
+what is undone."""
 
 from __future__ import annotations
 
@@ -29,29 +30,66 @@ def opened(here: World) -> Session:
 
 
 def predicates(here: World) -> Predicates:
-    found = next(plugin for plugin in hooks_of(here.state, here.policy).plugins if plugin.name == "predicates")
+    found = next(
+        plugin
+        for plugin in hooks_of(here.state, here.policy).plugins
+        if plugin.name == "predicates"
+    )
     assert isinstance(found, Predicates)
     return found
 
 
 @pytest.mark.scenario("plugins-placement", 9)
 def test_nobody_is_evicted_where_a_stronger_pod_keeps_others_away():
-    """The pod that cannot be evicted has anti-affinity to the claimer: evicting the weak one does not help."""
-    here = World(policy(
-        plugins=["priority", "gang", "conformance", "predicates"], actions="allocate, preempt",
-        configurations=[{"name": "preempt", "arguments": {"enableTopologyAwarePreemption": True}}],
-    ))  # fmt: skip
+    """The pod that cannot be evicted has anti-affinity to the claimer: evicting the weak one does
+    not help."""
+    here = World(
+        policy(
+            plugins=["priority", "gang", "conformance", "predicates"],
+            actions="allocate, preempt",
+            configurations=[
+                {"name": "preempt", "arguments": {"enableTopologyAwarePreemption": True}}
+            ],
+        )
+    )
     here.nodes("n1", cpu=2, labels={"kubernetes.io/hostname": "n1"})
     for name, value in (("high", 100), ("middle", 50), ("low", 1)):
         here.priority_class(name, value)
-    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "claimer"}}}
-    avoids = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
-    here.job("strong", pods=1, on=["n1"], phase="Running", priority="high", cpu=1, spec={**avoids, "priority": 100})
-    here.job("weak", pods=1, min_available=0, on=["n1"], phase="Running", priority="low", cpu=1, spec={"priority": 1}, preemptable=True)
-    here.job("claim", pods=1, priority="middle", cpu=1, labels={"app": "claimer"}, spec={"priority": 50})
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"app": "claimer"}},
+    }
+    avoids = {
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    }
+    here.job(
+        "strong",
+        pods=1,
+        on=["n1"],
+        phase="Running",
+        priority="high",
+        cpu=1,
+        spec={**avoids, "priority": 100},
+    )
+    here.job(
+        "weak",
+        pods=1,
+        min_available=0,
+        on=["n1"],
+        phase="Running",
+        priority="low",
+        cpu=1,
+        spec={"priority": 1},
+        preemptable=True,
+    )
+    here.job(
+        "claim", pods=1, priority="middle", cpu=1, labels={"app": "claimer"}, spec={"priority": 50}
+    )
     assert here.run().evictions == [] and here.decisions.binds == []
     here.state.remove_pod("default/strong-task-0")
-    here.job("other", pods=1, on=["n1"], phase="Running", priority="high", cpu=1, spec={"priority": 100})
+    here.job(
+        "other", pods=1, on=["n1"], phase="Running", priority="high", cpu=1, spec={"priority": 100}
+    )
     assert [one.pod for one in here.run().evictions] == ["default/weak-task-0"]
 
 
@@ -64,19 +102,39 @@ def test_filters_speak_in_their_order():
     here.run()
     names = [one.name for one in predicates(here).filters()]
     kept = list(dict.fromkeys(names))
-    assert kept[:5] == ["PodNumber", "NodeUnschedulable", "NodeAffinity", "TaintToleration", "NodePorts"]
-    later = ["NodeVolumeLimits", "VolumeZone", "PodTopologySpread", "VolumeBinding", "DynamicResources"]
+    assert kept[:5] == [
+        "PodNumber",
+        "NodeUnschedulable",
+        "NodeAffinity",
+        "TaintToleration",
+        "NodePorts",
+    ]
+    later = [
+        "NodeVolumeLimits",
+        "VolumeZone",
+        "PodTopologySpread",
+        "VolumeBinding",
+        "DynamicResources",
+    ]
     assert [name for name in kept if name in later] == later
     session = opened(here)
-    errors = placer_of(session).explain(session, here.state.tasks["default/asks-task-0"], room=False)
+    errors = placer_of(session).explain(
+        session, here.state.tasks["default/asks-task-0"], room=False
+    )
     assert [reason.text for reason in errors.reasons] == [
-        "node(s) pod number exceeded", "node(s) didn't have free ports for the requested pod ports",
-    ]  # fmt: skip
+        "node(s) pod number exceeded",
+        "node(s) didn't have free ports for the requested pod ports",
+    ]
     # What evictions cannot help with ends the questions about a node.
     here.nodes("n1", cpu=8, pods=1, unschedulable=True)
     session = opened(here)
-    errors = placer_of(session).explain(session, here.state.tasks["default/asks-task-0"], room=False)
-    assert [reason.text for reason in errors.reasons] == ["node(s) pod number exceeded", "node(s) were unschedulable"]
+    errors = placer_of(session).explain(
+        session, here.state.tasks["default/asks-task-0"], room=False
+    )
+    assert [reason.text for reason in errors.reasons] == [
+        "node(s) pod number exceeded",
+        "node(s) were unschedulable",
+    ]
 
 
 @pytest.mark.scenario("plugins-placement", 11)
@@ -93,7 +151,9 @@ def test_a_filter_that_does_not_concern_a_pod_is_not_asked():
     concerned = {name for name, mask in answers.items() if mask is not None}
     assert concerned == {"PodNumber", "NodeUnschedulable", "TaintToleration"}
     errors = placer_of(session).explain(session, task)
-    assert [(reason.text, reason.count) for reason in errors.reasons] == [("node(s) had untolerated taint(s)", 1)]
+    assert [(reason.text, reason.count) for reason in errors.reasons] == [
+        ("node(s) had untolerated taint(s)", 1)
+    ]
 
 
 def claiming() -> World:
@@ -132,7 +192,11 @@ def test_volumes_are_promised_before_devices_and_given_back_after_them(monkeypat
     statement.allocate(here.state.tasks["default/one-0"], 0)
     statement.discard()
     assert order == ["promise volumes", "promise claims", "withdraw claims", "withdraw volumes"]
-    assert not here.state.volumes.promises and not here.state.claims.promises and not here.state.claims.usage.held
+    assert (
+        not here.state.volumes.promises
+        and not here.state.claims.promises
+        and not here.state.claims.usage.held
+    )
 
 
 @pytest.mark.scenario("plugins-placement", 12)
@@ -144,7 +208,10 @@ def test_a_placement_whose_devices_are_not_to_be_had_leaves_nothing_behind():
     with pytest.raises(ValueError, match="cannot be had"):
         statement.allocate(here.state.tasks["default/one-0"], 0)
     assert not here.state.volumes.promises and not here.state.claims.promises
-    assert here.state.tasks["default/one-0"].status is Status.PENDING and here.state.nodes.used.sum() == 0
+    assert (
+        here.state.tasks["default/one-0"].status is Status.PENDING
+        and here.state.nodes.used.sum() == 0
+    )
 
 
 @pytest.mark.scenario("plugins-placement", 13)
@@ -169,15 +236,26 @@ def test_who_scores_and_who_does_not():
     task = here.state.tasks["default/ranked-0"]
     # 8 for the first choice and 7 for the second, on a scale where the best has 100.
     assert placer_of(session).total(session, task, rows).tolist() == [87.0, 100.0]
-    assert own[0].raw(here.state.tasks["default/plain-0"].pods, NodeView(here.state.nodes), here.state.tasks["default/plain-0"]) is None
-    assert placer_of(session).total(session, here.state.tasks["default/plain-0"], rows).tolist() == [0.0, 0.0]
+    assert (
+        own[0].raw(
+            here.state.tasks["default/plain-0"].pods,
+            NodeView(here.state.nodes),
+            here.state.tasks["default/plain-0"],
+        )
+        is None
+    )
+    assert placer_of(session).total(
+        session, here.state.tasks["default/plain-0"], rows
+    ).tolist() == [0.0, 0.0]
 
 
 @pytest.mark.scenario("plugins-placement", 14)
 @pytest.mark.parametrize(("stated", "seconds"), [(3, 3), (-5, 10), (None, 10), (0, 0)])
 def test_how_long_devices_are_searched(stated, seconds):
     arguments = {} if stated is None else {"dynamicresources.filterTimeoutSeconds": stated}
-    here = World(policy(plugins=[{"name": "predicates", "arguments": arguments}], actions="allocate"))
+    here = World(
+        policy(plugins=[{"name": "predicates", "arguments": arguments}], actions="allocate")
+    )
     opened(here)
     assert here.state.claims.limit == seconds * STEPS_A_SECOND
 
@@ -202,7 +280,12 @@ def test_what_a_device_writes_on_a_pod_is_kept_once_and_taken_off_alone():
 
 @pytest.mark.scenario("plugins-placement", 19)
 def test_a_job_as_large_as_the_full_cluster_waits_and_evicts_nobody():
-    here = World(policy(plugins=["priority", "gang", "conformance", "drf", "predicates"], actions="enqueue, allocate, preempt"))
+    here = World(
+        policy(
+            plugins=["priority", "gang", "conformance", "drf", "predicates"],
+            actions="enqueue, allocate, preempt",
+        )
+    )
     here.nodes("n1", "n2", cpu=2)
     here.job("first", pods=4, cpu=1)
     assert len(here.run().binds) == 4
@@ -219,12 +302,27 @@ def test_a_pod_that_wants_another_node_than_its_volume_waits(wish):
     volumes.storage(here, "local")
     volumes.volume(here, "pv", node="n1")
     volumes.claim(here, "data", bound="pv")
-    term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n2"]}]}
-    spec: dict[str, Any] = {"nodeSelector": {"kubernetes.io/hostname": "n2"}} if wish == "selector" else {
-        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
-    }  # fmt: skip
+    term = {
+        "matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n2"]}]
+    }
+    spec: dict[str, Any] = (
+        {"nodeSelector": {"kubernetes.io/hostname": "n2"}}
+        if wish == "selector"
+        else {
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}
+                }
+            }
+        }
+    )
     here.job("one", pods=0, min_available=1)
-    here.pod("one-task-0", job="one", cpu=1, spec={"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}], **spec})
+    here.pod(
+        "one-task-0",
+        job="one",
+        cpu=1,
+        spec={"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}], **spec},
+    )
     assert here.run().binds == []
     assert "didn't match PersistentVolume's node affinity" in volumes.refusal(here, "one")
 
@@ -237,17 +335,28 @@ def test_pods_with_volumes_of_their_own_apart_or_together(apart):
     for node in ("n1", "n2", "n3"):
         for number in range(3):
             volumes.volume(here, f"pv-{node}-{number}", node=node)
-    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "db"}}}
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"app": "db"}},
+    }
     kind = "podAntiAffinity" if apart else "podAffinity"
     affinity = {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     here.job("db", pods=0, min_available=3)
     for number in range(3):
         volumes.claim(here, f"data-{number}")
         mounts = [{"name": "d", "persistentVolumeClaim": {"claimName": f"data-{number}"}}]
-        here.pod(f"db-{number}", job="db", cpu=1, labels={"app": "db"}, spec={"volumes": mounts, "affinity": affinity})
+        here.pod(
+            f"db-{number}",
+            job="db",
+            cpu=1,
+            labels={"app": "db"},
+            spec={"volumes": mounts, "affinity": affinity},
+        )
     decided = here.run().binds
     assert len(decided) == 3 and len({bind.node for bind in decided}) == (3 if apart else 1)
-    assert all(volume.startswith(f"pv-{bind.node}") for bind in decided for volume in bind.volumes.values())
+    assert all(
+        volume.startswith(f"pv-{bind.node}") for bind in decided for volume in bind.volumes.values()
+    )
     assert len({volume for bind in decided for volume in bind.volumes.values()}) == 3
 
 
@@ -255,7 +364,10 @@ def test_pods_with_volumes_of_their_own_apart_or_together(apart):
 @pytest.mark.parametrize(
     ("annotations", "group"),
     [
-        ({"scheduling.k8s.io/group-name": "a", "scheduling.volcano.sh/group-name": "b"}, "default/a"),
+        (
+            {"scheduling.k8s.io/group-name": "a", "scheduling.volcano.sh/group-name": "b"},
+            "default/a",
+        ),
         ({"scheduling.volcano.sh/group-name": "b"}, "default/b"),
         ({}, ""),
     ],
@@ -271,7 +383,11 @@ def test_no_card_is_a_lack_and_a_wrong_request_is_a_mistake():
     here = cards.world(AscendHAMiVNPUEnable=True)
     cards.configure(here)
     listed = '[{"id": "npu-0", "count": 7, "devmem": 21527, "devcore": 8, "type": "Ascend310P"}]'
-    here.nodes("n1", annotations={"hami.io/node-register-Ascend310P": listed}, **{"huawei.com/Ascend310P": 7})
+    here.nodes(
+        "n1",
+        annotations={"hami.io/node-register-Ascend310P": listed},
+        **{"huawei.com/Ascend310P": 7},
+    )
     cards.pod(here, "full", {"huawei.com/Ascend310P": 1, "huawei.com/Ascend310P-memory": 21527})
     assert len(here.run().binds) == 1
     here.settle()
@@ -288,14 +404,28 @@ def test_no_card_is_a_lack_and_a_wrong_request_is_a_mistake():
                     codes[name] = one.code, one.reason
     assert codes == {
         "lack": (Code.UNSCHEDULABLE, ascend.REFUSAL),
-        "wrong": (Code.UNRESOLVABLE, "vNPU does not support partial memory allocation when requesting multiple devices"),
+        "wrong": (
+            Code.UNRESOLVABLE,
+            "vNPU does not support partial memory allocation when requesting multiple devices",
+        ),
     }
 
 
 def sized_tree(**arguments: Any) -> World:
-    """s0 over s1 and s2, these over s3, s4 and s5, s6, of two nodes each: 2c/4G, 4c/4G, 2c/8G, 4c/8G."""
-    here = World(policy(plugins=["gang", {"name": "network-topology-aware", "arguments": arguments}], actions="allocate"))
-    for name, cpu, memory in (("s3", 2, "4Gi"), ("s4", 4, "4Gi"), ("s5", 2, "8Gi"), ("s6", 4, "8Gi")):
+    """s0 over s1 and s2, these over s3, s4 and s5, s6, of two nodes each: 2c/4G, 4c/4G, 2c/8G,
+    4c/8G."""
+    here = World(
+        policy(
+            plugins=["gang", {"name": "network-topology-aware", "arguments": arguments}],
+            actions="allocate",
+        )
+    )
+    for name, cpu, memory in (
+        ("s3", 2, "4Gi"),
+        ("s4", 4, "4Gi"),
+        ("s5", 2, "8Gi"),
+        ("s6", 4, "8Gi"),
+    ):
         nodes = [f"{name}-{number}" for number in range(2)]
         here.nodes(*nodes, cpu=cpu, memory=memory)
         _hyper(here, name, 1, "Node", nodes)
@@ -307,7 +437,9 @@ def sized_tree(**arguments: Any) -> World:
 
 def _hyper(here: World, name: str, tier: int, kind: str, members: list[str]) -> None:
     chosen = [{"type": kind, "selector": {"exactMatch": {"name": one}}} for one in members]
-    here.state.upsert_other("HyperNode", {"metadata": {"name": name}, "spec": {"tier": tier, "members": chosen}})
+    here.state.upsert_other(
+        "HyperNode", {"metadata": {"name": name}, "spec": {"tier": tier, "members": chosen}}
+    )
 
 
 @pytest.mark.scenario("plugins-placement", 72)
@@ -319,8 +451,14 @@ def test_domains_by_how_full_they_would_be():
     sub_job = next(iter(here.state.jobs["default/pair"].sub_jobs.values()))
     found = plugin.hyper_node_order(sub_job, ["s0", "s1", "s2", "s3", "s4", "s5", "s6"])
     assert {name: round(score, 1) for name, score in found.items()} == {
-        "s0": 25.0, "s1": 58.3, "s2": 45.8, "s3": 0.0, "s4": 100.0, "s5": 0.0, "s6": 75.0,
-    }  # fmt: skip
+        "s0": 25.0,
+        "s1": 58.3,
+        "s2": 45.8,
+        "s3": 0.0,
+        "s4": 100.0,
+        "s5": 0.0,
+        "s6": 75.0,
+    }
 
 
 @pytest.mark.scenario("plugins-placement", 72)
@@ -328,12 +466,17 @@ def test_a_pod_without_a_topology_goes_where_domains_are_fullest():
     here = sized_tree()
     here.job("plain", pods=1, cpu=2, memory="4Gi")
     session = opened(here)
-    total = placer_of(session).total(session, here.state.tasks["default/plain-task-0"], np.arange(8))
+    total = placer_of(session).total(
+        session, here.state.tasks["default/plain-task-0"], np.arange(8)
+    )
     assert [round(float(value), 1) for value in total[::2]] == [25.8, 21.6, 19.9, 15.7]
 
 
 @pytest.mark.scenario("plugins-placement", 72)
-@pytest.mark.parametrize(("most", "expected"), [(3, [["c", "d"], ["b"]]), (0, [["c", "d"], ["a", "b"]]), (8, [["c", "d"], ["a", "b"]])])
+@pytest.mark.parametrize(
+    ("most", "expected"),
+    [(3, [["c", "d"], ["b"]]), (0, [["c", "d"], ["a", "b"]]), (8, [["c", "d"], ["a", "b"]])],
+)
 def test_domains_to_evict_in_are_the_widest_first_and_not_too_many(most, expected):
     here = sized_tree(**{"hypernode.gradient.evict.max-hypernodes": most})
     assert opened(here).hooks.plugins[1]._widest([["a", "b"], ["c", "d"]]) == expected
@@ -357,11 +500,16 @@ def test_volumes_are_chosen_by_how_they_would_be_used():
         volumes.claim(here, "data", "4Gi")
         volumes.pod(here, "one", "data")
         session = opened(here)
-        total = placer_of(session).total(session, here.state.tasks["default/one-task-0"], np.arange(4))
+        total = placer_of(session).total(
+            session, here.state.tasks["default/one-task-0"], np.arange(4)
+        )
         assert total.tolist() == ([80.0, 40.0, 0.0, 0.0] if gate else [0.0, 0.0, 0.0, 0.0])
 
 
 def test_a_shape_that_is_no_line_is_refused():
-    for shape in ([{"utilization": 50, "score": 1}, {"utilization": 40, "score": 2}], [{"utilization": 0, "score": 11}]):
+    for shape in (
+        [{"utilization": 50, "score": 1}, {"utilization": 40, "score": 2}],
+        [{"utilization": 0, "score": 11}],
+    ):
         with pytest.raises(PolicyError, match="ascending order"):
             policy(plugins=[{"name": "predicates", "arguments": {"volumebinding.shape": shape}}])

@@ -26,9 +26,15 @@ def test_absent_flags_are_on_but_for_two() -> None:
 
 
 def test_wrong_names_are_answered_with_the_nearest() -> None:
-    assert problems(plugins({"name": "gnag"})) == ['plugin "gnag" does not exist; did you mean "gang"?']
-    assert problems({"actions": "enqueue, alocate"}) == ['action "alocate" does not exist; did you mean "allocate"?']
-    assert problems({"actions": "allocate", "teirs": []}) == ['key "teirs" does not exist; did you mean "tiers"?']
+    assert problems(plugins({"name": "gnag"})) == [
+        'plugin "gnag" does not exist; did you mean "gang"?'
+    ]
+    assert problems({"actions": "enqueue, alocate"}) == [
+        'action "alocate" does not exist; did you mean "allocate"?'
+    ]
+    assert problems({"actions": "allocate", "teirs": []}) == [
+        'key "teirs" does not exist; did you mean "tiers"?'
+    ]
     assert problems(plugins({"name": "gang", "enabledJobOrder": True})) == [
         'gang: key "enabledJobOrder" does not exist; did you mean "enableJobOrder"?'
     ]
@@ -41,9 +47,9 @@ def test_wrong_values_are_quoted() -> None:
     assert problems(plugins({"name": "binpack", "arguments": {"binpack.cpu": "three"}})) == [
         "binpack.cpu = 'three': expected `int`, got `str`"
     ]
-    assert problems(plugins({"name": "binpack", "arguments": {"binpack.resources.nvidia.com/gpu": -3}})) == [
-        "binpack: binpack.resources.nvidia.com/gpu = -3: a weight is a whole number from 0 up"
-    ]
+    assert problems(
+        plugins({"name": "binpack", "arguments": {"binpack.resources.nvidia.com/gpu": -3}})
+    ) == ["binpack: binpack.resources.nvidia.com/gpu = -3: a weight is a whole number from 0 up"]
     assert problems(plugins({"name": "overcommit", "arguments": {"overcommit-factor": 0.5}})) == [
         "overcommit: overcommit-factor = 0.5: a number from 1.0 up"
     ]
@@ -62,7 +68,10 @@ def test_drf_with_hierarchy_and_proportion_exclude_each_other_in_a_tier() -> Non
 @pytest.mark.scenario("scheduler-core", 15)
 def test_action_arguments() -> None:
     def read(arguments: dict) -> object:
-        tree = {"actions": "allocate", "configurations": [{"name": "allocate", "arguments": arguments}]}
+        tree = {
+            "actions": "allocate",
+            "configurations": [{"name": "allocate", "arguments": arguments}],
+        }
         return read_policy(tree).configurations["allocate"].get("predicateErrorCacheEnable", True)
 
     assert read({"predicateErrorCacheEnable": False}) is False

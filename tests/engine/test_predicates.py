@@ -16,7 +16,9 @@ def world() -> World:
 
 def anti(key: str = "kubernetes.io/hostname", **labels: str) -> dict:
     term = {"topologyKey": key, "labelSelector": {"matchLabels": labels}}
-    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    return {
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    }
 
 
 def near(key: str = "kubernetes.io/hostname", **labels: str) -> dict:
@@ -33,14 +35,20 @@ def test_a_host_port_is_taken_once_a_node(world: World) -> None:
     world.nodes("n1", "n2")
     world.job("web", pods=4, min_available=2, cpu=1, port=8080)
     assert sorted(world.run().bound().values()) == ["n1", "n2"]
-    assert message(world, "web-task-2") == ("0/2 nodes are unavailable: 2 node(s) didn't have free ports for the requested pod ports.")
+    assert message(world, "web-task-2") == (
+        "0/2 nodes are unavailable: 2 node(s) didn't have free ports for the requested pod ports."
+    )
 
 
 @pytest.mark.scenario("plugins-placement", 2)
 def test_node_affinity_by_name(world: World) -> None:
     world.nodes("n1", "n2", cpu=4)
     fields = [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": fields}]}}
+    required = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchFields": fields}]
+        }
+    }
     world.job("pinned", pods=4, cpu=1, spec={"affinity": {"nodeAffinity": required}})
     assert set(world.run().bound().values()) == {"n2"}
 
@@ -55,9 +63,14 @@ def test_the_first_pod_of_a_group_that_wants_itself_may_start_it(world: World) -
 @pytest.mark.scenario("plugins-placement", 4)
 def test_pods_that_avoid_each_other_go_to_different_nodes(world: World) -> None:
     world.nodes("n1", "n2", cpu=4)
-    world.job("apart", pods=3, min_available=2, cpu=1, labels={"app": "apart"}, spec=anti(app="apart"))
+    world.job(
+        "apart", pods=3, min_available=2, cpu=1, labels={"app": "apart"}, spec=anti(app="apart")
+    )
     assert sorted(world.run().bound().values()) == ["n1", "n2"]
-    assert message(world, "apart-task-2") == "0/2 nodes are unavailable: 2 node(s) didn't match pod anti-affinity rules."
+    assert (
+        message(world, "apart-task-2")
+        == "0/2 nodes are unavailable: 2 node(s) didn't match pod anti-affinity rules."
+    )
 
 
 def test_a_pod_that_avoids_others_is_avoided_by_them(world: World) -> None:
@@ -83,7 +96,10 @@ def test_taints_keep_away_whom_they_do_not_tolerate(world: World) -> None:
     world.job("plain", cpu=1)
     world.job("special", cpu=1, spec={"tolerations": tolerations})
     assert set(world.run().bound()) == {"default/special-task-0"}
-    assert message(world, "plain-task-0") == "0/1 nodes are unavailable: 1 node(s) had untolerated taint(s)."
+    assert (
+        message(world, "plain-task-0")
+        == "0/1 nodes are unavailable: 1 node(s) had untolerated taint(s)."
+    )
 
     world.nodes("n1")
 
@@ -95,17 +111,28 @@ def test_a_node_holds_so_many_pods(world: World) -> None:
     world.nodes("n1", pods=2)
     world.job("small", pods=3, min_available=1)
     assert len(world.run().binds) == 2
-    assert message(world, "small-task-2") == "0/1 nodes are unavailable: 1 node(s) pod number exceeded."
+    assert (
+        message(world, "small-task-2")
+        == "0/1 nodes are unavailable: 1 node(s) pod number exceeded."
+    )
 
 
 def test_spread_keeps_the_skew(world: World) -> None:
     for zone in ("a", "b", "c"):
         world.nodes(f"{zone}1", f"{zone}2", cpu=8, labels={"zone": zone})
     constraint = {
-        "topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule",
+        "topologyKey": "zone",
+        "maxSkew": 1,
+        "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"app": "even"}},
-    }  # fmt: skip
-    world.job("even", pods=9, cpu=1, labels={"app": "even"}, spec={"topologySpreadConstraints": [constraint]})
+    }
+    world.job(
+        "even",
+        pods=9,
+        cpu=1,
+        labels={"app": "even"},
+        spec={"topologySpreadConstraints": [constraint]},
+    )
     zones = Counter(node[0] for node in world.run().bound().values())
     assert zones == {"a": 3, "b": 3, "c": 3}
 
@@ -113,8 +140,15 @@ def test_spread_keeps_the_skew(world: World) -> None:
 def test_preferred_affinity_pulls(world: World) -> None:
     world.nodes("n1", "n2", "n3", cpu=8)
     world.pod("cache", node="n2", cpu=1, labels={"app": "cache"})
-    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "cache"}}}
-    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]}
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"app": "cache"}},
+    }
+    preferred = {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 100, "podAffinityTerm": term}
+        ]
+    }
     world.job("reader", cpu=1, spec={"affinity": {"podAffinity": preferred}})
     assert set(world.run().bound().values()) == {"n2"}
 

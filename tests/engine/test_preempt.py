@@ -21,8 +21,10 @@ TIER = [
     only("proportion", "Overused", "Allocatable", "QueueOrder"),
 ]  # fmt: skip
 AWARE = [
-    *TIER[:3], only("proportion", "Overused", "Allocatable", "QueueOrder", "Predicate"), only("predicates", "Preemptable", "Predicate"),
-]  # fmt: skip
+    *TIER[:3],
+    only("proportion", "Overused", "Allocatable", "QueueOrder", "Predicate"),
+    only("predicates", "Preemptable", "Predicate"),
+]
 
 
 def core(number: int) -> pytest.MarkDecorator:
@@ -34,9 +36,18 @@ def in_both_modes(test: Any) -> Any:
     return core(73)(pytest.mark.parametrize("aware", [False, True])(test))
 
 
-def world(aware: bool = False, plugins: list[Any] | None = None, custom: Iterable[type[Plugin]] = ()) -> World:
+def world(
+    aware: bool = False, plugins: list[Any] | None = None, custom: Iterable[type[Plugin]] = ()
+) -> World:
     settings = [{"name": "preempt", "arguments": {"enableTopologyAwarePreemption": aware}}]
-    made = World(policy(plugins=plugins or (AWARE if aware else TIER), actions="preempt", configurations=settings, custom=custom))
+    made = World(
+        policy(
+            plugins=plugins or (AWARE if aware else TIER),
+            actions="preempt",
+            configurations=settings,
+            custom=custom,
+        )
+    )
     made.priority_class("low", 10)
     made.priority_class("high", 100000)
     return made
@@ -63,7 +74,13 @@ def test_a_job_with_room_left_evicts_nobody(aware: bool) -> None:
 @core(62)
 @in_both_modes
 def test_a_job_that_has_its_minimum_evicts_nobody(aware: bool) -> None:
-    here = world(aware, [only("conformance", "Preemptable"), only("gang", "Preemptable", "JobPipelined", "JobStarving")])
+    here = world(
+        aware,
+        [
+            only("conformance", "Preemptable"),
+            only("gang", "Preemptable", "JobPipelined", "JobStarving"),
+        ],
+    )
     here.nodes("n1", cpu=2)
     here.job("one", pods=2, min_available=1, cpu=1, on=["n1"])
     here.job("two", pods=2, min_available=1, cpu=1, on=["n1"])
@@ -88,7 +105,9 @@ def test_one_of_two_may_be_preempted(aware: bool) -> None:
 def test_two_of_three_make_room(aware: bool) -> None:
     here = world(aware)
     here.nodes("n1", cpu=6)
-    here.job("low", pods=2, min_available=0, priority="low", cpu=1, on=["n1", "n1"], preemptable=True)
+    here.job(
+        "low", pods=2, min_available=0, priority="low", cpu=1, on=["n1", "n1"], preemptable=True
+    )
     here.pod("low-kept-0", job="low", node="n1", cpu=1, preemptable=False)
     here.job("high", priority="high", cpu=5)
     here.run()
@@ -128,7 +147,9 @@ def test_the_lowest_pod_of_those_that_may_be_preempted(aware: bool) -> None:
     here.job("low", pods=0, min_available=0, priority="low")
     here.pod("low-kept-0", job="low", node="n1", cpu=1, preemptable=False, spec={"priority": 10})
     here.pod("low-goes-0", job="low", node="n1", cpu=1, preemptable=True, spec={"priority": 10})
-    here.pod("low-proud-0", job="low", node="n1", cpu=1, preemptable=True, spec={"priority": 100000})
+    here.pod(
+        "low-proud-0", job="low", node="n1", cpu=1, preemptable=True, spec={"priority": 100000}
+    )
     here.job("high", priority="high", cpu=1, spec={"priority": 100000})
     here.run()
     assert evicted(here) == {"low-goes-0"}
@@ -209,7 +230,9 @@ def test_filters_are_asked_again_after_each_eviction() -> None:
             self.tasks = session.state.tasks
 
         def filters(self) -> Iterable[Filter]:
-            yield Filter("alone", "the node is shared", Code.UNSCHEDULABLE, Depends.CLUSTER, self.mask)
+            yield Filter(
+                "alone", "the node is shared", Code.UNSCHEDULABLE, Depends.CLUSTER, self.mask
+            )
 
         def mask(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Bools:
             free = self.tasks["default/low-task-0"].status is Status.RELEASING
@@ -229,11 +252,26 @@ def test_filters_are_asked_again_after_each_eviction() -> None:
 def test_only_the_pod_that_is_avoided_goes() -> None:
     here = world(aware=True)
     here.nodes("n1", cpu=2, pods=2)
-    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
-        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}},
-    ]}}  # fmt: skip
+    apart = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "topologyKey": "kubernetes.io/hostname",
+                    "labelSelector": {"matchLabels": {"app": "x"}},
+                },
+            ]
+        }
+    }
     here.job("quiet", min_available=0, priority="low", cpu=1, on=["n1"], preemptable=True)
-    here.job("avoided", min_available=0, priority="low", cpu=1, on=["n1"], preemptable=True, labels={"app": "x"})
+    here.job(
+        "avoided",
+        min_available=0,
+        priority="low",
+        cpu=1,
+        on=["n1"],
+        preemptable=True,
+        labels={"app": "x"},
+    )
     here.job("high", priority="high", cpu=1, labels={"app": "x"}, spec={"affinity": apart})
     here.run()
     assert evicted(here) == {"avoided-task-0"}
@@ -253,9 +291,18 @@ def test_a_queue_of_higher_priority_changes_nothing_within_another() -> None:
 
 
 def test_who_went_changes_who_goes_next() -> None:
-    """Of two jobs the one that holds more loses first, for as long as it holds more, not until it is gone."""
+    """Of two jobs the one that holds more loses first, for as long as it holds more, not until it
+    is gone."""
     equal = {"name": "gang", "enablePreemptable": False}
-    here = World(policy(tiers=[["priority", equal], [{"name": "drf", "enablePreemptable": False}, "predicates"]], actions="preempt"))
+    here = World(
+        policy(
+            tiers=[
+                ["priority", equal],
+                [{"name": "drf", "enablePreemptable": False}, "predicates"],
+            ],
+            actions="preempt",
+        )
+    )
     here.nodes("n1", cpu=5)
     here.priority_class("high", 100)
     here.job("a", pods=3, min_available=1, cpu=1, on=["n1"] * 3)

@@ -1,4 +1,5 @@
-"""What pods say whom their queue keeps out, what jobs say that nothing was tried for, and what those that run say no more."""
+"""What pods say whom their queue keeps out, what jobs say that nothing was tried for, and what
+those that run say no more."""
 
 from __future__ import annotations
 
@@ -11,7 +12,12 @@ from tests.engine.trees import hard, tree_a
 
 
 def world_of(quota: str = "proportion", **queue: Any) -> World:
-    world = World(policy(tiers=[["priority", "gang"], ["predicates", quota]], actions="enqueue, allocate, backfill"))
+    world = World(
+        policy(
+            tiers=[["priority", "gang"], ["predicates", quota]],
+            actions="enqueue, allocate, backfill",
+        )
+    )
     world.nodes("n1", cpu=4)
     world.queue("small", **queue)
     return world
@@ -19,7 +25,11 @@ def world_of(quota: str = "proportion", **queue: Any) -> World:
 
 def said(world: World, job: str) -> dict[str, str]:
     """What the pods of a job say in PodScheduled=False: reason to message."""
-    return {one.reason: one.message for one in world.decisions.conditions if one.pod.startswith(f"default/{job}-")}
+    return {
+        one.reason: one.message
+        for one in world.decisions.conditions
+        if one.pod.startswith(f"default/{job}-")
+    }
 
 
 @pytest.mark.parametrize("quota", ["proportion", "capacity"])
@@ -28,7 +38,9 @@ def test_whom_only_the_capability_of_the_queue_keeps_out_asks_for_no_nodes(quota
     world.job("holds", cpu=1, queue="small", on=["n1"])
     world.job("more", cpu=1, queue="small")
     world.run()
-    assert said(world, "more") == {"QueueLimited": "Queue small has reached its capability of cpu; more nodes would not help."}
+    assert said(world, "more") == {
+        "QueueLimited": "Queue small has reached its capability of cpu; more nodes would not help."
+    }
     assert world.why("more").startswith("more: queue small may not take another cpu=1 now")
 
 
@@ -53,7 +65,9 @@ def test_nor_one_whose_queue_is_closed() -> None:
     world = world_of(state="Closed")
     world.job("late", cpu=1, queue="small")
     world.run()
-    assert said(world, "late") == {"QueueLimited": "Queue small is not open but Closed; more nodes would not help."}
+    assert said(world, "late") == {
+        "QueueLimited": "Queue small is not open but Closed; more nodes would not help."
+    }
 
 
 @pytest.mark.parametrize("quota", ["proportion", "capacity"])
@@ -82,12 +96,17 @@ def test_without_its_queue_or_its_group_a_pod_asks_for_no_nodes() -> None:
 
 
 def test_a_job_that_runs_says_no_more_that_it_could_not() -> None:
-    world = World(policy(plugins=["priority", "gang", "predicates"], actions="enqueue, allocate, backfill"))
+    world = World(
+        policy(plugins=["priority", "gang", "predicates"], actions="enqueue, allocate, backfill")
+    )
     world.nodes("n1", cpu=1)
     world.job("train", pods=2, cpu=1)
     world.run()
     job = world.state.jobs["default/train"]
-    assert [one["type"] for one in job.conditions if one["status"] == "True"] == ["Unschedulable", "Waiting"]
+    assert [one["type"] for one in job.conditions if one["status"] == "True"] == [
+        "Unschedulable",
+        "Waiting",
+    ]
     world.nodes("n2", cpu=1)
     world.run()
     world.settle()

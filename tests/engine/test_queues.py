@@ -16,12 +16,17 @@ from hekla.engine.world import World, policy
 def accounts(queues: list[tuple[int, int, int]], total: int) -> list[Account]:
     return [
         Account(
-            queue=Queue(f"q{number}", weight=weight), weight=weight, guarantee={"cpu": float(guarantee), "memory": 0.0},
-            real_capability={"cpu": float(total), "memory": 0.0}, request={"cpu": float(request), "memory": 0.0},
-            inqueue={}, elastic={}, allocated={"cpu": 0.0, "memory": 0.0},
+            queue=Queue(f"q{number}", weight=weight),
+            weight=weight,
+            guarantee={"cpu": float(guarantee), "memory": 0.0},
+            real_capability={"cpu": float(total), "memory": 0.0},
+            request={"cpu": float(request), "memory": 0.0},
+            inqueue={},
+            elastic={},
+            allocated={"cpu": 0.0, "memory": 0.0},
         )
         for number, (weight, request, guarantee) in enumerate(queues)
-    ]  # fmt: skip
+    ]
 
 
 def test_one_to_two() -> None:
@@ -56,7 +61,11 @@ def exact(queues: list[tuple[int, int]], left: Fraction) -> list[Fraction]:
     open_queues = set(range(len(queues)))
     while open_queues and left > 0:
         weight = sum(queues[number][0] for number in open_queues)
-        full = {number for number in open_queues if given_out[number] + left * queues[number][0] / weight >= queues[number][1]}
+        full = {
+            number
+            for number in open_queues
+            if given_out[number] + left * queues[number][0] / weight >= queues[number][1]
+        }
         if not full:
             for number in open_queues:
                 given_out[number] += left * queues[number][0] / weight
@@ -71,7 +80,9 @@ def exact(queues: list[tuple[int, int]], left: Fraction) -> list[Fraction]:
 
 
 def test_two_busy_queues_settle_by_their_weights() -> None:
-    world = World(policy(plugins=["gang", "drf", "predicates", "proportion", "nodeorder"], actions="allocate"))
+    world = World(
+        policy(plugins=["gang", "drf", "predicates", "proportion", "nodeorder"], actions="allocate")
+    )
     world.queue("one", weight=1)
     world.queue("two", weight=2)
     world.nodes("n1", cpu=6)
@@ -95,7 +106,9 @@ def test_a_job_larger_than_its_queue_stays_out_and_says_why() -> None:
 
     assert world.phase("big") == "Pending"
     (event,) = [one for one in decisions.events if one.type == "Normal"]
-    assert event.message == "queue resource quota insufficient: insufficient cpu, insufficient memory"
+    assert (
+        event.message == "queue resource quota insufficient: insufficient cpu, insufficient memory"
+    )
     numbers = "its minimum takes cpu=8, 1 is left, its minimum takes memory=8Gi, 1Gi is left"
     remedy = "It would not enter even if all else ended; it enters once the capability of queue c1 grows by cpu=7 memory=7Gi."
     assert world.why("big") == f"big waits to enter queue c1: {event.message} ({numbers}). {remedy}"
@@ -140,7 +153,12 @@ def test_a_job_of_a_queue_that_does_not_exist_is_not_looked_at() -> None:
 
 @pytest.mark.scenario("scheduler-core", 12)
 def test_the_queue_with_the_smaller_share_goes_first() -> None:
-    plugins = ["drf", {"name": "proportion", "enabledAllocatable": False}, "predicates", "nodeorder"]
+    plugins = [
+        "drf",
+        {"name": "proportion", "enabledAllocatable": False},
+        "predicates",
+        "nodeorder",
+    ]
     world = World(policy(plugins=plugins, actions="allocate"))
     world.queue("q-1")
     world.queue("q-2")
@@ -153,7 +171,9 @@ def test_the_queue_with_the_smaller_share_goes_first() -> None:
 
 
 def test_the_higher_priority_goes_first() -> None:
-    world = World(policy(tiers=[["priority", "gang"], ["predicates", "nodeorder"]], actions="allocate"))
+    world = World(
+        policy(tiers=[["priority", "gang"], ["predicates", "nodeorder"]], actions="allocate")
+    )
     world.priority_class("high", 1000)
     world.nodes("n1", cpu=1)
     world.job("low", cpu=1)

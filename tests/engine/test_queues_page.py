@@ -15,14 +15,19 @@ from tests.engine.fairness.stage import play, running
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "queues"
-SHIPPED: list[Any] = [["priority", {"name": "gang", "enablePreemptable": False}, "conformance"], ["predicates", "proportion", "nodeorder"]]
+SHIPPED: list[Any] = [
+    ["priority", {"name": "gang", "enablePreemptable": False}, "conformance"],
+    ["predicates", "proportion", "nodeorder"],
+]
 
 
 def test_the_page_shows_the_examples() -> None:
     page = (ROOT / "docs" / "queues.md").read_text()
     (block,) = re.findall(r"```yaml\n(.*?)```", page, re.S)
     assert block in (EXAMPLES / "weights.yaml").read_text()
-    assert set(re.findall(r"\(\.\./examples/queues/([\w.]+)\)", page)) == {path.name for path in EXAMPLES.iterdir()}
+    assert set(re.findall(r"\(\.\./examples/queues/([\w.]+)\)", page)) == {
+        path.name for path in EXAMPLES.iterdir()
+    }
 
 
 def queues(world: World, name: str) -> None:
@@ -72,7 +77,9 @@ def test_a_tree_lends_and_takes_back() -> None:
     queues(world, "tree.yaml")
     submitted(world, "training", 24)
     play(world)
-    assert held(world, "training") == [18], "research may hold 20, and 2 of them are kept for notebooks"
+    assert held(world, "training") == [18], (
+        "research may hold 20, and 2 of them are kept for notebooks"
+    )
     submitted(world, "production", 24)
     play(world)
     assert held(world, "training", "production") == [10, 12], "and 2 are still kept"

@@ -138,7 +138,9 @@ def test_a_task_that_never_preempts_does_not_stop_the_next() -> None:
     for number, may in enumerate((True, False, False, False)):
         here.pod(f"holder-task-{number}", job="holder", node="n1", cpu=1, preemptable=may)
     here.job("claimer", pods=0, min_available=2, queue="q2")
-    here.pod("claimer-never-0", job="claimer", cpu=1, spec={"preemptionPolicy": "Never", "priority": 10})
+    here.pod(
+        "claimer-never-0", job="claimer", cpu=1, spec={"preemptionPolicy": "Never", "priority": 10}
+    )
     here.pod("claimer-takes-0", job="claimer", cpu=1, spec={"priority": 5})
     here.run()
     assert evicted(here) == ["holder-task-0"]

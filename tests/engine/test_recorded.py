@@ -33,9 +33,14 @@ def significant(of: Amounts) -> Amounts:
 
 def test_what_pods_ask_for() -> None:
     for case in rows("scheduler/api/TestGetPodResourceRequest"):
-        if case["input"]["pod"]["spec"].get("resources") and not case["input"]["podLevelResourcesEnabled"]:
+        if (
+            case["input"]["pod"]["spec"].get("resources")
+            and not case["input"]["podLevelResourcesEnabled"]
+        ):
             continue  # The gate is on here, as in current Kubernetes.
-        assert request(case["input"]["pod"]) == significant(amounts(case["expect"]["expectedResource"])), case["name"]
+        assert request(case["input"]["pod"]) == significant(
+            amounts(case["expect"]["expectedResource"])
+        ), case["name"]
 
 
 def test_what_fits_into_what() -> None:
@@ -51,8 +56,12 @@ def test_the_smaller_of_two() -> None:
         ("TestMinDimensionResourceInfinity", resources.minimum_present),
     ):
         for case in rows(f"scheduler/api/{name}"):
-            found = smaller(amounts(case["input"]["resource1"]), amounts(case["input"]["resource2"]))
-            assert significant(found) == significant(amounts(case["expect"]["expected"])), case["id"]
+            found = smaller(
+                amounts(case["input"]["resource1"]), amounts(case["input"]["resource2"])
+            )
+            assert significant(found) == significant(amounts(case["expect"]["expected"])), case[
+                "id"
+            ]
 
 
 def test_what_is_left() -> None:
@@ -64,7 +73,9 @@ def test_what_is_left() -> None:
 
 def test_the_larger_of_two() -> None:
     for case in rows("scheduler/api/TestSetMaxResource"):
-        found = resources.maximum(amounts(case["input"]["resource1"]), amounts(case["input"]["resource2"]))
+        found = resources.maximum(
+            amounts(case["input"]["resource1"]), amounts(case["input"]["resource2"])
+        )
         assert significant(found) == significant(amounts(case["expect"]["expected"])), case["id"]
 
 
@@ -73,20 +84,33 @@ def test_only_dimensions_that_are_asked_for_are_compared() -> None:
         left, right = amounts(case["input"]["resource1"]), amounts(case["input"]["resource2"])
         asked = amounts(case["input"]["req"]) if case["input"]["req"] is not None else left
         found = resources.exceeding(left, right, asked)
-        assert (found, not found) == (case["expect"]["expectedResourceNames"], case["expect"]["expectedFlag"]), case["id"]
+        assert (found, not found) == (
+            case["expect"]["expectedResourceNames"],
+            case["expect"]["expectedFlag"],
+        ), case["id"]
     for case in rows("scheduler/api/TestGreaterPartlyWithDimension"):
         left, right, asked = (amounts(case["input"][key] or {}) for key in ("r", "rr", "req"))
-        assert bool(resources.exceeding(left, right, asked)) == case["expect"]["wantBool"], case["id"]
+        assert bool(resources.exceeding(left, right, asked)) == case["expect"]["wantBool"], case[
+            "id"
+        ]
     for case in rows("scheduler/api/TestGreaterPartlyWithRelevantDimensions"):
         left, asked = amounts(case["input"]["r"]), amounts(case["input"]["req"])
-        right = {name: value for name, value in amounts(case["input"]["rr"]).items() if value or name not in (CPU, MEMORY)}
-        assert resources.exceeds_relevant(left, right, asked) == case["expect"]["wantBool"], case["id"]
+        right = {
+            name: value
+            for name, value in amounts(case["input"]["rr"]).items()
+            if value or name not in (CPU, MEMORY)
+        }
+        assert resources.exceeds_relevant(left, right, asked) == case["expect"]["wantBool"], case[
+            "id"
+        ]
 
 
 def test_one_dimension_that_still_fits_is_enough() -> None:
     for case in rows("scheduler/api/TestLessEqualPartlyWithDimensionZeroFiltered"):
         left, right, asked = (amounts(case["input"][key]) for key in ("r", "rr", "req"))
-        assert resources.less_equal_partly(left, right, asked) == case["expect"]["wantBool"], case["id"]
+        assert resources.less_equal_partly(left, right, asked) == case["expect"]["wantBool"], case[
+            "id"
+        ]
 
 
 def test_what_pods_hold_while_they_are_resized() -> None:
@@ -108,7 +132,9 @@ def test_what_is_left_on_a_node(table: str) -> None:
         if "updated" in asked:
             state.upsert_node(asked["updated"])
         row = state.nodes.rows[asked["node"]["metadata"]["name"]]
-        assert significant(state.nodes.idle_of(row)) == significant(amounts(case["expect"]["expected"]["Idle"])), case["id"]
+        assert significant(state.nodes.idle_of(row)) == significant(
+            amounts(case["expect"]["expected"]["Idle"])
+        ), case["id"]
 
 
 def test_a_pod_counts_as_one() -> None:

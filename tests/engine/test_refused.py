@@ -1,4 +1,5 @@
-"""Nodes that refused a pod of a role: who is asked again, and what is said.  Reference: scheduler-core 6.0.3."""
+"""Nodes that refused a pod of a role: who is asked again, and what is said.  Reference:
+scheduler-core 6.0.3."""
 
 from __future__ import annotations
 
@@ -7,7 +8,11 @@ from hekla.engine.world import World, policy
 
 def made(pods: int, least: int, **arguments: bool) -> World:
     settings = [{"name": "allocate", "arguments": arguments}] if arguments else []
-    world = World(policy(plugins=["priority", "gang", "predicates"], actions="allocate", configurations=settings))
+    world = World(
+        policy(
+            plugins=["priority", "gang", "predicates"], actions="allocate", configurations=settings
+        )
+    )
     world.nodes("n1", cpu=2)
     world.nodes("n2", cpu=3)
     world.job("train", pods=0, min_available=least)
@@ -36,11 +41,17 @@ def test_each_pod_that_is_skipped_is_called_by_its_own_name() -> None:
     assert [one.pod for one in decided.binds] == ["default/train-m-0"]
     said = {one.pod: one.message for one in decided.conditions}
     for number in (2, 3):
-        assert said[f"default/train-w-{number}"] == f"Task train-w-{number} with role spec w has already predicated failed, skip"
+        assert (
+            said[f"default/train-w-{number}"]
+            == f"Task train-w-{number} with role spec w has already predicated failed, skip"
+        )
 
 
 def test_switched_off_each_pod_asks_for_itself() -> None:
-    assert {one.node for one in made(2, 2, predicateErrorCacheEnable=False).run().binds} == {"n1", "n2"}
+    assert {one.node for one in made(2, 2, predicateErrorCacheEnable=False).run().binds} == {
+        "n1",
+        "n2",
+    }
 
 
 def test_an_attempt_ends_with_the_gang() -> None:

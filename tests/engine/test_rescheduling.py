@@ -20,7 +20,12 @@ from hekla.engine.world import World, policy
 def world(**params: dict[str, int]) -> World:
     strategies = [{"name": "lowNodeUtilization", "params": params}]
     arguments = {"interval": "5m", "metricsPeriod": "10m", "strategies": strategies}
-    here = World(policy(plugins=["gang", "usage", {"name": "rescheduling", "arguments": arguments}], actions="shuffle"))
+    here = World(
+        policy(
+            plugins=["gang", "usage", {"name": "rescheduling", "arguments": arguments}],
+            actions="shuffle",
+        )
+    )
     here.nodes("busy", "idle", cpu=10)
     here.job("old", pods=4, min_available=0, cpu=2, on=["busy"] * 4)
     measure(here, busy=90, idle=5)
@@ -30,7 +35,11 @@ def world(**params: dict[str, int]) -> World:
 
 def measure(here: World, **percent: float) -> None:
     here.state.others["NodeUsage"] = {
-        name: {"cpu_usage_avg_percent": {"10m": value}, "memory_usage_avg_percent": {"10m": 10.0}, "metrics_age_seconds": 0}
+        name: {
+            "cpu_usage_avg_percent": {"10m": value},
+            "memory_usage_avg_percent": {"10m": 10.0},
+            "metrics_age_seconds": 0,
+        }
         for name, value in percent.items()
     }
     here.state.version += 1
@@ -67,18 +76,28 @@ def test_nobody_moves_where_all_are_busy_or_all_are_idle() -> None:
 
 def test_the_least_important_go_first_and_the_marked_stay() -> None:
     here = world(**LIMITS)
-    here.pod("dear", node="busy", cpu=1, spec={"priority": 100}, job="old", annotations={"volcano.sh/task-priority": "-9"})
+    here.pod(
+        "dear",
+        node="busy",
+        cpu=1,
+        spec={"priority": 100},
+        job="old",
+        annotations={"volcano.sh/task-priority": "-9"},
+    )
     here.pod("cheap", node="busy", cpu=3, spec={"priority": -5}, job="old")
     here.pod("marked", node="busy", cpu=1, spec={"priority": -9}, job="old", preemptable=False)
     here.now += 301
-    assert [one.pod for one in here.run().evictions] == ["default/cheap", "default/old-task-0"], "60 % is not below the target"
+    assert [one.pod for one in here.run().evictions] == ["default/cheap", "default/old-task-0"], (
+        "60 % is not below the target"
+    )
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "scheduler" / "rescheduling.md"
 
 
 def of_the_page(plugins: Sequence[str] = ()) -> World:
-    """The page's policy, less what is not among `plugins` where they are named: two nodes, the first of them busy with six pods."""
+    """The page's policy, less what is not among `plugins` where they are named: two nodes, the
+    first of them busy with six pods."""
     (block,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     tree = yaml.safe_load(block)
     for tier in tree["tiers"]:
@@ -116,7 +135,8 @@ def test_the_example_of_the_page_moves_pods_for_good() -> None:
 
 
 def test_nobody_is_evicted_who_would_come_back_to_the_same_node() -> None:
-    """Without a plugin that looks at real usage the first node with room is taken, which is the busy one."""
+    """Without a plugin that looks at real usage the first node with room is taken, which is the
+    busy one."""
     here = of_the_page(["gang", "predicates", "rescheduling"])
     assert not any(rounds(here))
     assert on(here, "hot") == 6
@@ -134,21 +154,36 @@ def test_nobody_moves_from_one_busy_node_to_another() -> None:
 def test_a_pod_that_belongs_to_its_node_stays() -> None:
     here = of_the_page()
     for number in range(6):
-        here.pod(f"six-task-{number}", node="hot", cpu=2, job="six", spec={"nodeSelector": {"kubernetes.io/hostname": "hot"}})
+        here.pod(
+            f"six-task-{number}",
+            node="hot",
+            cpu=2,
+            job="six",
+            spec={"nodeSelector": {"kubernetes.io/hostname": "hot"}},
+        )
     assert not any(rounds(here))
 
 
 def test_what_was_tried_leaves_no_trace() -> None:
     here = of_the_page()
     nodes = here.state.nodes
-    before = nodes.used.copy(), nodes.releasing.copy(), nodes.pipelined.copy(), dict(here.state.jobs["default/six"].allocated)
+    before = (
+        nodes.used.copy(),
+        nodes.releasing.copy(),
+        nodes.pipelined.copy(),
+        dict(here.state.jobs["default/six"].allocated),
+    )
     here.now += 601
     policy_of_nobody = here.run("enqueue")
     assert policy_of_nobody.evictions == []
     session = open_session(here.state, hooks_of(here.state, here.policy), here.now + 601)
     running = list(here.state.tasks.values())
     assert session.victim_tasks(running)
-    assert (nodes.used == before[0]).all() and (nodes.releasing == before[1]).all() and (nodes.pipelined == before[2]).all()
+    assert (
+        (nodes.used == before[0]).all()
+        and (nodes.releasing == before[1]).all()
+        and (nodes.pipelined == before[2]).all()
+    )
     assert {task.status for task in running} == {Status.RUNNING}
     assert here.state.jobs["default/six"].allocated == before[3]
 
@@ -165,7 +200,10 @@ def test_strategies_are_checked() -> None:
 
 
 def test_an_interval_that_cannot_be_read_is_five_minutes_where_nothing_is_refused() -> None:
-    tree = {"actions": "shuffle", "tiers": [{"plugins": [{"name": "rescheduling", "arguments": {"interval": "often"}}]}]}
+    tree = {
+        "actions": "shuffle",
+        "tiers": [{"plugins": [{"name": "rescheduling", "arguments": {"interval": "often"}}]}],
+    }
     with pytest.raises(PolicyError, match="often"):
         read_policy(tree)
     (option,) = read_policy(tree, strict=False).tiers[0]

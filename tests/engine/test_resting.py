@@ -1,4 +1,5 @@
-"""What comes back as it was written, and what waits for its moment, is not looked at again: every cycle decides what it would have."""
+"""What comes back as it was written, and what waits for its moment, is not looked at again: every
+cycle decides what it would have."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from tests.engine.test_singles import POLICIES, queues, step, tables
 
 
 def looks_at_all(patch: pytest.MonkeyPatch) -> None:
-    """From here on every echo is a change, no job rests, and a pod that goes on leaves its place and comes again."""
+    """From here on every echo is a change, no job rests, and a pod that goes on leaves its place
+    and comes again."""
     patch.setattr(engine_state.State, "_goes_on", lambda *_: False)
     patch.setattr(engine_state.State, "_comes_on", lambda *_: False)
     patch.setattr(engine_state, "says_as_sent", lambda status, job: False)
@@ -30,21 +32,29 @@ def looks_at_all(patch: pytest.MonkeyPatch) -> None:
 
 
 def said(world: World) -> list[Any]:
-    """What a cycle decided, but for explanations and metrics of jobs of which neither has changed, and for the number of the cycle."""
+    """What a cycle decided, but for explanations and metrics of jobs of which neither has changed,
+    and for the number of the cycle."""
     made = world.decisions
-    groups = [msgspec.structs.replace(one, conditions=without_cycle(one.conditions)) for one in made.pod_groups]
+    groups = [
+        msgspec.structs.replace(one, conditions=without_cycle(one.conditions))
+        for one in made.pod_groups
+    ]
     told: list[list[Any]] = [made.pipelined, groups, made.conditions, made.queues, made.events]
     return [made.binds, made.evictions, made.gates, *(sorted(one, key=str) for one in told)]
 
 
 def without_cycle(conditions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{name: value for name, value in one.items() if name != "transitionID"} for one in conditions]
+    return [
+        {name: value for name, value in one.items() if name != "transitionID"} for one in conditions
+    ]
 
 
 @pytest.mark.parametrize("name", POLICIES)
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**9), length=st.integers(3, 20))
-def test_cycles_that_let_jobs_rest_decide_what_those_do_that_look_at_all(name: str, seed: int, length: int) -> None:
+def test_cycles_that_let_jobs_rest_decide_what_those_do_that_look_at_all(
+    name: str, seed: int, length: int
+) -> None:
     tiers, actions = POLICIES[name]
     worlds = [World(policy(tiers=tiers, actions=actions), default_queue=False) for _ in range(2)]
     draws = [random.Random(seed), random.Random(seed)]
@@ -55,7 +65,15 @@ def test_cycles_that_let_jobs_rest_decide_what_those_do_that_look_at_all(name: s
                 looks_at_all(patch)
             queues(world, draw)
             world.priority_class("high", 100)
-            world.nodes("n0", "n1", "big", cpu=draw.choice([9, 40, 150]), pods=150, memory="64Gi", labels={"zone": "a"})
+            world.nodes(
+                "n0",
+                "n1",
+                "big",
+                cpu=draw.choice([9, 40, 150]),
+                pods=150,
+                memory="64Gi",
+                labels={"zone": "a"},
+            )
             for number in range(length):
                 step(world, draw, number)
                 heard.append(said(world))
@@ -77,25 +95,59 @@ def of_pods(state: engine_state.State) -> list[Any]:
     """All that the state has of its pods, in its order."""
     found: list[Any] = []
     for task in state.tasks.values():
-        own = {name: getattr(task, name) for name in Task.__slots__ if name not in ("job", "subjob", "pods", "labels", "stated")}
-        found.append((own, task.pods.number, task.labels.labels, task.job and task.job.key, task.subjob and task.subjob.uid))
+        own = {
+            name: getattr(task, name)
+            for name in Task.__slots__
+            if name not in ("job", "subjob", "pods", "labels", "stated")
+        }
+        found.append(
+            (
+                own,
+                task.pods.number,
+                task.labels.labels,
+                task.job and task.job.key,
+                task.subjob and task.subjob.uid,
+            )
+        )
     for job in state.jobs.values():
-        found.append((job.key, list(job.tasks), {status: list(some) for status, some in job.counts.statuses.items()}, job.counts.roles))
+        found.append(
+            (
+                job.key,
+                list(job.tasks),
+                {status: list(some) for status, some in job.counts.statuses.items()},
+                job.counts.roles,
+            )
+        )
     nodes = state.nodes
-    columns = [getattr(nodes, name).tolist() for name in ("used", "releasing", "requested", "nonzero", "pods")]
-    return [*found, columns, [list(held) for held in nodes.tasks], state.rejected, list(state.unreported), state.version]
+    columns = [
+        getattr(nodes, name).tolist()
+        for name in ("used", "releasing", "requested", "nonzero", "pods")
+    ]
+    return [
+        *found,
+        columns,
+        [list(held) for held in nodes.tasks],
+        state.rejected,
+        list(state.unreported),
+        state.version,
+    ]
 
 
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
-def test_a_pod_of_which_the_status_alone_changed_is_what_it_would_be_read_as(data: st.DataObject) -> None:
+def test_a_pod_of_which_the_status_alone_changed_is_what_it_would_be_read_as(
+    data: st.DataObject,
+) -> None:
     tree = copy.deepcopy(OBJECTS["Pod"])
     del tree["spec"]["schedulingGates"]
     tree["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimTemplateName": "t"}]
     if data.draw(st.integers(0, 3)):
         del tree["spec"]["resourceClaims"]
     if data.draw(st.integers(0, 3)):
-        tree["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2"}}
+        tree["spec"]["containers"][0]["resources"] = {
+            "requests": {"cpu": "1", "memory": "1Gi"},
+            "limits": {"cpu": "2"},
+        }
     states = engine_state.State(), engine_state.State()
     tree["spec"]["nodeName"] = "n1"
     steps = [spoiled(tree, ("spec", "nodeName"), ""), tree]
@@ -105,9 +157,17 @@ def test_a_pod_of_which_the_status_alone_changed_is_what_it_would_be_read_as(dat
             tree["status"] |= {
                 "phase": data.draw(st.sampled_from(["Pending", "Running", "Running", "Succeeded"])),
                 "startTime": data.draw(st.sampled_from([None, "2026-01-01T00:00:07Z"])),
-                "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:08Z"}],
+                "conditions": [
+                    {
+                        "type": "PodScheduled",
+                        "status": "True",
+                        "lastTransitionTime": "2026-01-01T00:00:08Z",
+                    }
+                ],
                 "nominatedNodeName": data.draw(st.sampled_from(["", "n1", "n2"])),
-                "resourceClaimStatuses": data.draw(st.sampled_from([[], [{"name": "c", "resourceClaimName": "made"}]])),
+                "resourceClaimStatuses": data.draw(
+                    st.sampled_from([[], [{"name": "c", "resourceClaimName": "made"}]])
+                ),
             }
             steps.append(tree)
         else:
@@ -117,13 +177,20 @@ def test_a_pod_of_which_the_status_alone_changed_is_what_it_would_be_read_as(dat
                 spoiled(tree, ("metadata", "deletionTimestamp"), "2026-01-01T00:00:09Z"),
                 spoiled(tree, ("spec", "nodeName"), "n2"),
             ]
-            steps += [changed[max(0, data.draw(st.integers(-3, 2)))], *data.draw(st.sampled_from([[], [tree]]))]
+            steps += [
+                changed[max(0, data.draw(st.integers(-3, 2)))],
+                *data.draw(st.sampled_from([[], [tree]])),
+            ]
     for thorough, state in zip((True, False), states):
         with pytest.MonkeyPatch.context() as patch:
             if thorough:
                 patch.setattr(engine_state.State, "_comes_on", lambda *_: False)
-            state.upsert_node({"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "9", "pods": "9"}}})
-            state.upsert_pod_group({"metadata": {"name": "pg", "namespace": "default"}, "spec": {"minMember": 1}})
+            state.upsert_node(
+                {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "9", "pods": "9"}}}
+            )
+            state.upsert_pod_group(
+                {"metadata": {"name": "pg", "namespace": "default"}, "spec": {"minMember": 1}}
+            )
             for one in steps:
                 state.upsert_pod(copy.deepcopy(one))
     assert repr(of_pods(states[0])) == repr(of_pods(states[1]))
@@ -160,7 +227,9 @@ def test_the_echo_of_a_status_changes_nothing() -> None:
     version = state.version
     echo = {**group, "metadata": {**group["metadata"], "resourceVersion": "7"}}
     state.upsert_pod_group(echo)
-    state.upsert_pod_group({**echo, "metadata": {**echo["metadata"], "annotations": {EXPLANATION: "{}"}}})
+    state.upsert_pod_group(
+        {**echo, "metadata": {**echo["metadata"], "annotations": {EXPLANATION: "{}"}}}
+    )
     assert (state.version, state.dirty) == (version, {})
     job = state.jobs["default/train"]
     assert job.conditions == group["status"]["conditions"]
@@ -168,7 +237,10 @@ def test_the_echo_of_a_status_changes_nothing() -> None:
         {**echo, "status": {**echo["status"], "running": 5}},
         {**echo, "status": {**echo["status"], "phase": "Pending"}},
         {**echo, "spec": {**echo["spec"], "minMember": 3}},
-        {**echo, "metadata": {**echo["metadata"], "annotations": {"volcano.sh/preemptable": "true"}}},
+        {
+            **echo,
+            "metadata": {**echo["metadata"], "annotations": {"volcano.sh/preemptable": "true"}},
+        },
     ):
         state.upsert_pod_group(changed)
         assert list(state.dirty) == ["default/train"]
@@ -187,7 +259,9 @@ def test_a_group_that_left_and_came_again_is_read_whole() -> None:
     assert list(state.dirty) == ["default/train"]
 
 
-def test_a_count_that_waits_for_its_second_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_count_that_waits_for_its_second_is_looked_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = World(policy())
     world.nodes("n1", cpu=8)
     world.job("train", pods=2, min_available=1, cpu=1)

@@ -1,4 +1,5 @@
-"""Scores and filters of resource-strategy-fit, binpack, nodegroup and usage, by the numbers of the reference's examples."""
+"""Scores and filters of resource-strategy-fit, binpack, nodegroup and usage, by the numbers of the
+reference's examples."""
 
 from __future__ import annotations
 
@@ -13,7 +14,13 @@ import pytest
 from hekla.engine.cycle import hooks_of, open_session
 from hekla.engine.framework.policy import PolicyError
 from hekla.engine.placement.placer import placer_of
-from hekla.engine.plugins.placement.usage import Estimator, Thresholds, UsageArguments, estimate, sound
+from hekla.engine.plugins.placement.usage import (
+    Estimator,
+    Thresholds,
+    UsageArguments,
+    estimate,
+    sound,
+)
 from hekla.engine.policies import read_policy
 from hekla.engine.world import World, policy
 
@@ -21,7 +28,11 @@ A10, T4, GPU = "nvidia.com/a10", "nvidia.com/t4", "nvidia.com/gpu"
 
 
 def world(plugin: str, arguments: Any = None, **flags: bool) -> World:
-    return World(policy(plugins=[{"name": plugin, "arguments": arguments or {}, **flags}], actions="allocate"))
+    return World(
+        policy(
+            plugins=[{"name": plugin, "arguments": arguments or {}, **flags}], actions="allocate"
+        )
+    )
 
 
 def scores(here: World, name: str) -> dict[str, float]:
@@ -47,16 +58,28 @@ def verdicts(here: World, name: str) -> dict[str, str]:
 
 def pod(here: World, name: str, annotations: dict[str, str] | None = None, **amounts: Any) -> None:
     here.job(f"job-{name}", pods=0, min_available=1)
-    requests = {key.replace("a10", A10).replace("t4", T4).replace("gpu", GPU): str(value) for key, value in amounts.items()}
-    here.pod(name, job=f"job-{name}", spec={"containers": [{"name": "c", "resources": {"requests": requests}}]}, annotations=annotations)
+    requests = {
+        key.replace("a10", A10).replace("t4", T4).replace("gpu", GPU): str(value)
+        for key, value in amounts.items()
+    }
+    here.pod(
+        name,
+        job=f"job-{name}",
+        spec={"containers": [{"name": "c", "resources": {"requests": requests}}]},
+        annotations=annotations,
+    )
 
 
-# ------------------------------------------------------------------------------------------------- resource-strategy-fit
+# ---------------------------------------------------------------------------- resource-strategy-fit
 
 
 def strategy(**kinds: tuple[str, int]) -> dict[str, Any]:
     names = {"Most": "MostAllocated", "Least": "LeastAllocated"}
-    return {"resources": {key: {"type": names[kind], "weight": weight} for key, (kind, weight) in kinds.items()}}
+    return {
+        "resources": {
+            key: {"type": names[kind], "weight": weight} for key, (kind, weight) in kinds.items()
+        }
+    }
 
 
 @pytest.mark.scenario("plugins-placement", 24)
@@ -67,13 +90,31 @@ def strategy(**kinds: tuple[str, int]) -> dict[str, Any]:
         (strategy(cpu=("Least", 1), memory=("Least", 1)), (400, 400), (100, 100), (200, 200), 250),
         (strategy(cpu=("Most", 1), memory=("Most", 1)), (500, 500), (100, 100), (200, 200), 600),
         (strategy(cpu=("Most", 1), memory=("Most", 1)), (400, 400), (100, 100), (200, 200), 750),
-        (strategy(cpu=("Least", 2), memory=("Most", 1)), (500, 500), (100, 100), (200, 200), 466.667),
-        (strategy(cpu=("Least", 1), memory=("Most", 2)), (500, 500), (100, 100), (200, 200), 533.333),
+        (
+            strategy(cpu=("Least", 2), memory=("Most", 1)),
+            (500, 500),
+            (100, 100),
+            (200, 200),
+            466.667,
+        ),
+        (
+            strategy(cpu=("Least", 1), memory=("Most", 2)),
+            (500, 500),
+            (100, 100),
+            (200, 200),
+            533.333,
+        ),
         (strategy(cpu=("Most", 1), memory=("Most", 1)), (500, 500), (0, 100), (200, 200), 600),
         (strategy(cpu=("Least", 1), memory=("Most", 2)), (0, 400), (100, 100), (0, 200), 500),
         (strategy(memory=("Most", 2)), (500, 500), (100, 100), (200, 200), 600),
         (strategy(cpu=("Least", 3), memory=("Most", 1)), (500, 500), (100, 100), (200, 200), 450),
-        ({"resourceStrategyFitWeight": 20, **strategy(cpu=("Least", 5), memory=("Least", 5))}, (500, 500), (100, 100), (200, 200), 800),
+        (
+            {"resourceStrategyFitWeight": 20, **strategy(cpu=("Least", 5), memory=("Least", 5))},
+            (500, 500),
+            (100, 100),
+            (200, 200),
+            800,
+        ),
         (strategy(cpu=("Least", 1), memory=("Least", 1)), (500, 500), (100, 100), (500, 500), 0),
         (strategy(cpu=("Least", 1), memory=("Least", 1)), (500, 500), (0, 0), (200, 200), 0),
         ({}, (500, 500), (100, 100), (200, 200), 400),
@@ -114,8 +155,13 @@ def test_a_pod_may_state_its_own_strategy(kind, weights, expected):
 
 
 def scarce(sra: dict[str, Any] | None, weight: int = 8) -> World:
-    arguments: dict[str, Any] = {"resourceStrategyFitWeight": weight, "resources": {
-        T4: {"type": "MostAllocated", "weight": 3}, "cpu": {"type": "LeastAllocated", "weight": 1}}}  # fmt: skip
+    arguments: dict[str, Any] = {
+        "resourceStrategyFitWeight": weight,
+        "resources": {
+            T4: {"type": "MostAllocated", "weight": 3},
+            "cpu": {"type": "LeastAllocated", "weight": 1},
+        },
+    }
     if sra is not None:
         arguments["sra"] = sra
     here = world("resource-strategy-fit", arguments)
@@ -143,20 +189,31 @@ def test_fit_and_scarce_resources_together():
 
 @pytest.mark.scenario("plugins-placement", 24)
 def test_scarce_resources_alone():
-    both = {"enable": True, "resources": f"{T4}, {A10}", "weight": 5, "resourceWeight": {T4: 2, A10: 3}}
+    both = {
+        "enable": True,
+        "resources": f"{T4}, {A10}",
+        "weight": 5,
+        "resourceWeight": {T4: 2, A10: 3},
+    }
     here = scarce(both, weight=0)
     assert list(scores(here, "p1").values()) == [500, 300, 200, 0]
     assert list(scores(here, "p2").values()) == [0, 300, 0, 0]
     assert list(scores(here, "p3").values()) == [0, 0, 200, 0]
     assert list(scores(here, "p4").values()) == [0, 0, 0, 0]
-    one = scarce({"enable": True, "resources": T4, "weight": 5, "resourceWeight": {T4: 2}}, weight=0)
+    one = scarce(
+        {"enable": True, "resources": T4, "weight": 5, "resourceWeight": {T4: 2}}, weight=0
+    )
     assert list(scores(one, "p1").values()) == [500, 0, 500, 0] and scores(one, "p3")["n3"] == 500
     off = scarce({"resources": T4, "weight": 5}, weight=0)
     assert not any(scores(off, "p1").values())
 
 
 def proportional(rate: float, cpu: int, memory: str, gpus: int) -> World:
-    section = {"enable": True, "resources": GPU, "resourceProportion": {f"{GPU}.cpu": rate, f"{GPU}.memory": rate}}
+    section = {
+        "enable": True,
+        "resources": GPU,
+        "resourceProportion": {f"{GPU}.cpu": rate, f"{GPU}.memory": rate},
+    }
     here = world("resource-strategy-fit", {"proportional": section})
     here.nodes("n1", cpu=cpu, memory=memory, gpu=gpus)
     return here
@@ -181,7 +238,7 @@ def test_cpu_and_memory_stay_beside_idle_devices():
     assert verdicts(design, "second")["n1"] == refused
 
 
-# ------------------------------------------------------------------------------------------------- nodegroup
+# ---------------------------------------------------------------------------------------- nodegroup
 
 IN = "DuringSchedulingIgnoredDuringExecution"
 
@@ -189,39 +246,68 @@ IN = "DuringSchedulingIgnoredDuringExecution"
 def affinity(required=(), preferred=(), anti_required=(), anti_preferred=()) -> dict[str, Any]:
     return {
         "nodeGroupAffinity": {f"required{IN}": list(required), f"preferred{IN}": list(preferred)},
-        "nodeGroupAntiAffinity": {f"required{IN}": list(anti_required), f"preferred{IN}": list(anti_preferred)},
+        "nodeGroupAntiAffinity": {
+            f"required{IN}": list(anti_required),
+            f"preferred{IN}": list(anti_preferred),
+        },
     }
 
 
-def grouped(arguments: Any = None, *, stated: Any = None, limits: str = "", parent: str = "", **flags: bool) -> World:
+def grouped(
+    arguments: Any = None, *, stated: Any = None, limits: str = "", parent: str = "", **flags: bool
+) -> World:
     """Nodes n1 to n4 of groups 1 to 4, n5 of none; a queue `q` with this affinity."""
     here = world("nodegroup", arguments, **flags)
     for number in range(1, 5):
-        here.nodes(f"n{number}", cpu=8, memory="64Gi", labels={"volcano.sh/nodegroup-name": f"group{number}"})
+        here.nodes(
+            f"n{number}",
+            cpu=8,
+            memory="64Gi",
+            labels={"volcano.sh/nodegroup-name": f"group{number}"},
+        )
     here.nodes("n5", cpu=8, memory="64Gi")
     spec: dict[str, Any] = {"affinity": stated} if stated is not None else {}
-    here.state.upsert_queue({
-        "metadata": {"name": "q", "annotations": {"volcano.sh/nodegroup-resource-limits": limits} if limits else {}},
-        "spec": {**spec, **({"parent": parent} if parent else {})}, "status": {"state": "Open"},
-    })  # fmt: skip
+    here.state.upsert_queue(
+        {
+            "metadata": {
+                "name": "q",
+                "annotations": {"volcano.sh/nodegroup-resource-limits": limits} if limits else {},
+            },
+            "spec": {**spec, **({"parent": parent} if parent else {})},
+            "status": {"state": "Open"},
+        }
+    )
     return here
 
 
 def member(here: World, name: str, *, cpu: int = 1, memory: str = "1Gi", on: str = "") -> None:
-    here.job(f"job-{name}", pods=0, min_available=1, queue="q", phase="Running" if on else "Inqueue")
+    here.job(
+        f"job-{name}", pods=0, min_available=1, queue="q", phase="Running" if on else "Inqueue"
+    )
     here.pod(name, job=f"job-{name}", cpu=cpu, memory=memory, node=on)
 
 
 UNLABELLED, UNSTATED = "node group label not found", "node group affinity not specified"
-UNSATISFIED, EXCEEDED = "node does not satisfy the node group affinity", "node group resource limit exceeded"
+UNSATISFIED, EXCEEDED = (
+    "node does not satisfy the node group affinity",
+    "node group resource limit exceeded",
+)
 
 
 @pytest.mark.scenario("plugins-placement", 26)
 def test_groups_of_a_queue():
-    here = grouped(stated=affinity(["group1", "group3"], ["group3"], ["group2", "group4"], ["group4"]))
+    here = grouped(
+        stated=affinity(["group1", "group3"], ["group3"], ["group2", "group4"], ["group4"])
+    )
     member(here, "p")
     assert scores(here, "p") == {"n1": 100, "n2": 0, "n3": 150, "n4": -1, "n5": 0}
-    assert verdicts(here, "p") == {"n1": "", "n2": UNSATISFIED, "n3": "", "n4": "", "n5": UNLABELLED}
+    assert verdicts(here, "p") == {
+        "n1": "",
+        "n2": UNSATISFIED,
+        "n3": "",
+        "n4": "",
+        "n5": UNLABELLED,
+    }
     other = grouped(stated=affinity(["group1"], ["group3"], (), ["group4"]))
     member(other, "p")
     assert [scores(other, "p")[node] for node in ("n1", "n3", "n4")] == [100, 50, -1]
@@ -235,7 +321,10 @@ def test_groups_of_a_queue():
 def test_a_queue_that_says_nothing(stated):
     strict = grouped(stated=stated)
     member(strict, "p")
-    assert verdicts(strict, "p") == {**dict.fromkeys(["n1", "n2", "n3", "n4"], UNSTATED), "n5": UNLABELLED}
+    assert verdicts(strict, "p") == {
+        **dict.fromkeys(["n1", "n2", "n3", "n4"], UNSTATED),
+        "n5": UNLABELLED,
+    }
     loose = grouped({"strict": False}, stated=stated)
     member(loose, "p")
     assert verdicts(loose, "p") == {**dict.fromkeys(["n1", "n2", "n3", "n4"], UNSTATED), "n5": ""}
@@ -286,22 +375,34 @@ def test_limits_that_cannot_be_read_close_every_node():
 def test_what_is_placed_in_a_cycle_counts_in_it():
     here = World(policy(plugins=["gang", "predicates", "nodegroup"], actions="allocate"))
     here.nodes("n1", cpu=8, labels={"volcano.sh/nodegroup-name": "group1"})
-    here.state.upsert_queue({
-        "metadata": {"name": "q", "annotations": {"volcano.sh/nodegroup-resource-limits": '{"group1": {"cpu": "3"}}'}},
-        "spec": {"affinity": affinity(["group1"])}, "status": {"state": "Open"},
-    })  # fmt: skip
+    here.state.upsert_queue(
+        {
+            "metadata": {
+                "name": "q",
+                "annotations": {"volcano.sh/nodegroup-resource-limits": '{"group1": {"cpu": "3"}}'},
+            },
+            "spec": {"affinity": affinity(["group1"])},
+            "status": {"state": "Open"},
+        }
+    )
     member(here, "first", cpu=2)
     member(here, "second", cpu=2)
     assert list(here.run().bound()) == ["default/first"]
     assert EXCEEDED in here.why("job-second")
 
 
-# ------------------------------------------------------------------------------------------------- usage
+# -------------------------------------------------------------------------------------------- usage
 
 
 def loaded(here: World, name: str, cpu: float, memory: float, age: float | None = 0.0) -> None:
-    usage = {"metadata": {"name": name}, "cpu_usage_avg_percent": {"10m": cpu}, "memory_usage_avg_percent": {"10m": memory}}
-    here.state.upsert_other("NodeUsage", {**usage, **({} if age is None else {"time": here.now - age})})
+    usage = {
+        "metadata": {"name": name},
+        "cpu_usage_avg_percent": {"10m": cpu},
+        "memory_usage_avg_percent": {"10m": memory},
+    }
+    here.state.upsert_other(
+        "NodeUsage", {**usage, **({} if age is None else {"time": here.now - age})}
+    )
 
 
 CPU_HIGH = "the CPU load of the node exceeds the upper limit."
@@ -331,7 +432,10 @@ def test_nodes_that_are_loaded_are_left_alone(cpu, memory, age, verdict, score):
 
 
 def read(arguments: dict[str, Any]) -> UsageArguments:
-    tree = {"actions": "allocate", "tiers": [{"plugins": [{"name": "usage", "arguments": arguments}]}]}
+    tree = {
+        "actions": "allocate",
+        "tiers": [{"plugins": [{"name": "usage", "arguments": arguments}]}],
+    }
     found = read_policy(tree, strict=False).tiers[0][0].arguments
     with pytest.raises(PolicyError):
         read_policy(tree)
@@ -340,22 +444,44 @@ def read(arguments: dict[str, Any]) -> UsageArguments:
 
 @pytest.mark.scenario("plugins-placement", 31)
 def test_arguments_of_the_wrong_kind_leave_the_defaults():
-    """A policy file with them is refused; whoever takes them all the same has the defaults, field by field."""
-    found = read({"usage.weight": "7", "cpu.weight": "7", "memory.weight": "7", "thresholds": {"cpu": "9", "mem": 70}})
-    assert (found.weight, found.cpu, found.memory) == (5, 1, 1) and found.thresholds == Thresholds(80, 70)
+    """A policy file with them is refused; whoever takes them all the same has the defaults, field
+    by field."""
+    found = read(
+        {
+            "usage.weight": "7",
+            "cpu.weight": "7",
+            "memory.weight": "7",
+            "thresholds": {"cpu": "9", "mem": 70},
+        }
+    )
+    assert (found.weight, found.cpu, found.memory) == (5, 1, 1) and found.thresholds == Thresholds(
+        80, 70
+    )
 
 
 @pytest.mark.scenario("plugins-placement", 31)
 def test_arguments_out_of_range_leave_the_defaults():
-    here = world("usage", {
-        "usage.weight": -1, "cpu.weight": -1, "memory.weight": -1, "thresholds": {"cpu": -1, "mem": 101},
-        "estimator": {"risk_factor": 0.5, "request_ratio": 2.0, "be_cpu": "-1", "be_mem": 300},
-    })  # fmt: skip
+    here = world(
+        "usage",
+        {
+            "usage.weight": -1,
+            "cpu.weight": -1,
+            "memory.weight": -1,
+            "thresholds": {"cpu": -1, "mem": 101},
+            "estimator": {"risk_factor": 0.5, "request_ratio": 2.0, "be_cpu": "-1", "be_mem": 300},
+        },
+    )
     plugin = hooks_of(here.state, here.policy).plugins[0]
     assert (plugin.weight, plugin.weights, plugin.limits) == (5, (1, 1), (80, 80))
     assert plugin.estimator == Estimator(be_mem=300)
-    assert estimate(sound(Estimator(be_cpu="500m", be_mem="300Mi")), {}, {}, True, 1.0) == (500.0, 300.0 * 2**20)
-    assert estimate(sound(Estimator(be_cpu=500, be_mem=200)), {}, {}, True, 1.0) == (500.0, 200.0 * 2**20)
+    assert estimate(sound(Estimator(be_cpu="500m", be_mem="300Mi")), {}, {}, True, 1.0) == (
+        500.0,
+        300.0 * 2**20,
+    )
+    assert estimate(sound(Estimator(be_cpu=500, be_mem=200)), {}, {}, True, 1.0) == (
+        500.0,
+        200.0 * 2**20,
+    )
     assert estimate(sound(Estimator(be_cpu="many")), {}, {}, True, 1.2)[0] == 300.0
 
 
@@ -392,32 +518,53 @@ def test_the_idler_node_is_better(weights, cpu, memory, expected):
     ],
 )
 def test_what_a_pod_will_use(asked, limit, stated, factor, expected):
-    assert estimate(Estimator(**stated), {"cpu": asked}, {"cpu": limit}, False, factor)[0] == expected
+    assert (
+        estimate(Estimator(**stated), {"cpu": asked}, {"cpu": limit}, False, factor)[0] == expected
+    )
 
 
 @pytest.mark.scenario("plugins-placement", 33)
 def test_pods_that_the_measurement_cannot_show_yet_are_counted():
     """Window 5 minutes: bound pods and young ones count, old ones are in the measurement already."""
     tree = {
-        "actions": "allocate", "metrics": {"type": "prometheus", "interval": "5m"},
-        "tiers": [{"plugins": [{"name": "usage", "arguments": {
-            "usage.weight": 1, "memory.weight": 0, "estimator": {"request_ratio": 1.0},
-        }}]}],
-    }  # fmt: skip
+        "actions": "allocate",
+        "metrics": {"type": "prometheus", "interval": "5m"},
+        "tiers": [
+            {
+                "plugins": [
+                    {
+                        "name": "usage",
+                        "arguments": {
+                            "usage.weight": 1,
+                            "memory.weight": 0,
+                            "estimator": {"request_ratio": 1.0},
+                        },
+                    }
+                ]
+            }
+        ],
+    }
     here = World(read_policy(tree))
     here.nodes("n1", cpu=10)
     loaded(here, "n1", 0, 0)
-    for name, phase, started in (("bound", "Pending", None), ("young", "Running", 299), ("old", "Running", 300), ("done", "Succeeded", 1)):
+    for name, phase, started in (
+        ("bound", "Pending", None),
+        ("young", "Running", 299),
+        ("old", "Running", 300),
+        ("done", "Succeeded", 1),
+    ):
         here.job(f"job-{name}", pods=0, min_available=1, phase="Running")
         here.pod(name, job=f"job-{name}", cpu=1, node="n1", phase=phase)
         if started is not None:
-            here.pods[f"default/{name}"]["status"]["startTime"] = datetime.fromtimestamp(here.now - started, UTC).isoformat()
+            here.pods[f"default/{name}"]["status"]["startTime"] = datetime.fromtimestamp(
+                here.now - started, UTC
+            ).isoformat()
             here.state.upsert_pod(here.pods[f"default/{name}"])
     pod(here, "p", cpu=1)
     assert scores(here, "p") == {"n1": 80.0}  # two of ten cpus
 
 
-# ------------------------------------------------------------------------------------------------- recorded rows
+# ------------------------------------------------------------------------------------ recorded rows
 
 CASES = Path(__file__).parents[2].parent / "shared" / "conformance" / "cases" / "plugins"
 recorded = pytest.mark.skipif(not CASES.exists(), reason="the recorded cases are not here")
@@ -425,7 +572,11 @@ recorded = pytest.mark.skipif(not CASES.exists(), reason="the recorded cases are
 
 def rows(name: str) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
     path = CASES / f"{name}.json"
-    return [(one["name"], one["input"], one["expect"]) for one in json.loads(path.read_text())] if path.exists() else []
+    return (
+        [(one["name"], one["input"], one["expect"]) for one in json.loads(path.read_text())]
+        if path.exists()
+        else []
+    )
 
 
 @recorded
@@ -435,28 +586,48 @@ def test_recorded_limits_of_pods():
         here.pod(f"p{number}", spec=given["pod"]["spec"])
         pods = here.state.tasks[f"default/p{number}"].pods
         found = {
-            "expectedCPUReq": pods.request.amounts["cpu"], "expectedMemReq": pods.request.amounts["memory"],
-            "expectedCPULim": pods.limits["cpu"], "expectedMemLim": pods.limits["memory"],
-        }  # fmt: skip
-        assert {key: found[key] for key in expected if key in found} == {key: expected[key] for key in expected if key in found}, name
+            "expectedCPUReq": pods.request.amounts["cpu"],
+            "expectedMemReq": pods.request.amounts["memory"],
+            "expectedCPULim": pods.limits["cpu"],
+            "expectedMemLim": pods.limits["memory"],
+        }
+        assert {key: found[key] for key in expected if key in found} == {
+            key: expected[key] for key in expected if key in found
+        }, name
 
 
 @recorded
 def test_recorded_estimates():
     for name, given, expected in rows("usage/TestEstimatePodResource"):
         stated = Estimator(request_ratio=given["requestWeight"], burst_ratio=given["burstWeight"])
-        found = estimate(stated, {"cpu": given["request"]}, {"cpu": given["limit"]}, False, given["appliedRiskFactor"])[0]
+        found = estimate(
+            stated,
+            {"cpu": given["request"]},
+            {"cpu": given["limit"]},
+            False,
+            given["appliedRiskFactor"],
+        )[0]
         assert found == pytest.approx(expected["expected"]), name
     for name, given, expected in rows("usage/TestEstimateBestEffortResource"):
         if given["configuredValue"] >= 0:
-            found = estimate(sound(Estimator(be_cpu=int(given["configuredValue"]))), {}, {}, True, given["appliedRiskFactor"])[0]
+            found = estimate(
+                sound(Estimator(be_cpu=int(given["configuredValue"]))),
+                {},
+                {},
+                True,
+                given["appliedRiskFactor"],
+            )[0]
             assert found == pytest.approx(expected["expected"]), name
 
 
 @recorded
 def test_recorded_scores_of_load():
     for name, given, expected in rows("usage/TestCalcNodeScore"):
-        weights = {"usage.weight": given["usageWeight"], "cpu.weight": given["cpuWeight"], "memory.weight": given["memWeight"]}
+        weights = {
+            "usage.weight": given["usageWeight"],
+            "cpu.weight": given["cpuWeight"],
+            "memory.weight": given["memWeight"],
+        }
         here = world("usage", weights)
         here.nodes("n1", cpu=8)
         loaded(here, "n1", 100 * given["cpuComp"], 100 * given["memComp"])
@@ -467,18 +638,39 @@ def test_recorded_scores_of_load():
 @recorded
 def test_recorded_fits_by_strategy():
     for name, given, expected in rows("resource-strategy-fit/TestScore"):
-        arguments, node, task = given["args"]["weight"], given["args"]["node"], given["args"]["task"]
-        kinds = {key: {"type": one["Type"], "weight": one["Weight"]} for key, one in arguments["Resources"].items()}
-        here = world("resource-strategy-fit", {"resourceStrategyFitWeight": arguments["Weight"], "resources": kinds})
-        room, used, asked = node.get("Allocatable") or {}, node.get("Used") or {}, task.get("Resreq") or {}
+        arguments, node, task = (
+            given["args"]["weight"],
+            given["args"]["node"],
+            given["args"]["task"],
+        )
+        kinds = {
+            key: {"type": one["Type"], "weight": one["Weight"]}
+            for key, one in arguments["Resources"].items()
+        }
+        here = world(
+            "resource-strategy-fit",
+            {"resourceStrategyFitWeight": arguments["Weight"], "resources": kinds},
+        )
+        room, used, asked = (
+            node.get("Allocatable") or {},
+            node.get("Used") or {},
+            task.get("Resreq") or {},
+        )
         here.nodes("n1", cpu=f"{room.get('MilliCPU', 0)}m", memory=room.get("Memory", 0))
-        here.job("there", pods=1, on=["n1"], phase="Running", cpu=f"{used.get('MilliCPU', 0)}m", memory=used.get("Memory", 0))
+        here.job(
+            "there",
+            pods=1,
+            on=["n1"],
+            phase="Running",
+            cpu=f"{used.get('MilliCPU', 0)}m",
+            memory=used.get("Memory", 0),
+        )
         notes = ((task.get("Pod") or {}).get("metadata") or {}).get("annotations")
         pod(here, "p", notes, cpu=f"{asked.get('MilliCPU', 0)}m", memory=asked.get("Memory", 0))
         assert scores(here, "p")["n1"] == pytest.approx(expected["want"], abs=1e-3), name
 
 
-# ------------------------------------------------------------------------------------------------- binpack, nodeorder
+# ------------------------------------------------------------------------------- binpack, nodeorder
 
 
 @pytest.mark.parametrize(("arguments", "expected"), [
@@ -504,23 +696,42 @@ def test_binpack_by_its_example(arguments, expected):
 
 def test_weights_that_are_below_nothing_count_one_where_they_are_let_through():
     arguments = {
-        "binpack.cpu": -5, "binpack.resources": f"{GPU}, example.com/foo", f"binpack.resources.{GPU}": 7,
+        "binpack.cpu": -5,
+        "binpack.resources": f"{GPU}, example.com/foo",
+        f"binpack.resources.{GPU}": 7,
         "binpack.resources.example.com/foo": -3,
-    }  # fmt: skip
-    tree = {"actions": "allocate", "tiers": [{"plugins": [{"name": "binpack", "arguments": arguments}]}]}
+    }
+    tree = {
+        "actions": "allocate",
+        "tiers": [{"plugins": [{"name": "binpack", "arguments": arguments}]}],
+    }
     here = World(read_policy(tree, strict=False))
-    assert hooks_of(here.state, here.policy).plugins[0].weights == {GPU: 7, "example.com/foo": 1, "cpu": 1, "memory": 1}
+    assert hooks_of(here.state, here.policy).plugins[0].weights == {
+        GPU: 7,
+        "example.com/foo": 1,
+        "cpu": 1,
+        "memory": 1,
+    }
 
 
-ONLY = {"leastrequested": 0, "balancedresource": 0, "nodeaffinity": 0, "podaffinity": 0, "tainttoleration": 0, "podtopologyspread": 0,
-        "imagelocality": 0}  # fmt: skip
+ONLY = {
+    "leastrequested": 0,
+    "balancedresource": 0,
+    "nodeaffinity": 0,
+    "podaffinity": 0,
+    "tainttoleration": 0,
+    "podtopologyspread": 0,
+    "imagelocality": 0,
+}
 
 
 def ordered(only: str) -> World:
     return world("nodeorder", {f"{name}.weight": int(name == only) for name in {**ONLY, only: 1}})
 
 
-@pytest.mark.parametrize(("only", "expected"), [("leastrequested", (62, 81)), ("mostrequested", (37, 18))])
+@pytest.mark.parametrize(
+    ("only", "expected"), [("leastrequested", (62, 81)), ("mostrequested", (37, 18))]
+)
 def test_load_by_the_example(only, expected):
     here = ordered(only)
     here.nodes("n1", cpu=2, memory="4Gi")
@@ -558,8 +769,26 @@ def test_spread_by_the_example():
     here = ordered("podtopologyspread")
     for name, many in (("a", 3), ("b", 1), ("c", 0)):
         here.nodes(name, labels={"zone": name})
-        here.job(f"there-{name}", pods=many, on=[name] * many, phase="Running", labels={"app": "web"}, cpu="10m")
-    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": {"app": "web"}}}
+        here.job(
+            f"there-{name}",
+            pods=many,
+            on=[name] * many,
+            phase="Running",
+            labels={"app": "web"},
+            cpu="10m",
+        )
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "zone",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
     here.job("one", pods=0, min_available=1)
-    here.pod("p", job="one", cpu=1, labels={"app": "web"}, spec={"topologySpreadConstraints": [spread], "containers": []})
+    here.pod(
+        "p",
+        job="one",
+        cpu=1,
+        labels={"app": "web"},
+        spec={"topologySpreadConstraints": [spread], "containers": []},
+    )
     assert tuple(scores(here, "p").values()) == (0, 60, 100)

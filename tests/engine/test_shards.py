@@ -16,8 +16,11 @@ from hekla.engine.world import World, policy
 
 ALLOCATE = ["gang", "predicates", {"name": "nodeorder", "arguments": {"leastrequested.weight": 1}}]
 TIER = [
-    "conformance", {"name": "gang", "enableJobPipelined": False}, {"name": "priority", "enableReclaimable": False}, "predicates",
-]  # fmt: skip
+    "conformance",
+    {"name": "gang", "enableJobPipelined": False},
+    {"name": "priority", "enableReclaimable": False},
+    "predicates",
+]
 
 
 def world(mode: str, plugins: list[Any], actions: str = "allocate") -> World:
@@ -28,11 +31,22 @@ def world(mode: str, plugins: list[Any], actions: str = "allocate") -> World:
     return here
 
 
-def shard(here: World, name: str = "volcano", *, desired: Sequence[str] = (), used: Sequence[str] = (), add: Sequence[str] = ()) -> None:
-    here.state.upsert_other("NodeShard", {
-        "metadata": {"name": name, "uid": f"shard-{name}"}, "spec": {"nodesDesired": list(desired)},
-        "status": {"nodesInUse": list(used), "nodesToAdd": list(add)},
-    })  # fmt: skip
+def shard(
+    here: World,
+    name: str = "volcano",
+    *,
+    desired: Sequence[str] = (),
+    used: Sequence[str] = (),
+    add: Sequence[str] = (),
+) -> None:
+    here.state.upsert_other(
+        "NodeShard",
+        {
+            "metadata": {"name": name, "uid": f"shard-{name}"},
+            "spec": {"nodesDesired": list(desired)},
+            "status": {"nodesInUse": list(used), "nodesToAdd": list(add)},
+        },
+    )
 
 
 @pytest.mark.scenario("scheduler-core", 19)
@@ -76,11 +90,16 @@ def test_who_waits_is_told_of_the_shard() -> None:
     here.job("big", cpu=2)
     here.run()
     (condition,) = [one for one in here.decisions.conditions if one.pod == "default/big-task-0"]
-    assert condition.message == "0/2 nodes are unavailable: 1 Insufficient cpu, 1 node isn't in scheduler node shard."
+    assert (
+        condition.message
+        == "0/2 nodes are unavailable: 1 Insufficient cpu, 1 node isn't in scheduler node shard."
+    )
 
 
 @pytest.mark.scenario("scheduler-core", 59)
-@pytest.mark.parametrize(("mode", "outside", "cpu"), [("hard", "n3", 20), ("soft", "n3", 20), ("soft", "n0", 4)])
+@pytest.mark.parametrize(
+    ("mode", "outside", "cpu"), [("hard", "n3", 20), ("soft", "n3", 20), ("soft", "n0", 4)]
+)
 def test_backfill_keeps_to_the_shard(mode: str, outside: str, cpu: int) -> None:
     here = world(mode, ALLOCATE, "backfill")
     here.nodes(outside, cpu=cpu)
@@ -122,7 +141,9 @@ def test_what_others_use_is_waited_for() -> None:
     shard(here, desired=["1", "2", "3", "4"])
     shard(here, "second", used=["2"])
     shard(here, "third", used=["3", "4"])
-    assert here.run().shards == [ShardStatus("volcano", "shard-volcano", ["1"], ["2", "3", "4"], [])]
+    assert here.run().shards == [
+        ShardStatus("volcano", "shard-volcano", ["1"], ["2", "3", "4"], [])
+    ]
 
 
 @pytest.mark.scenario("scheduler-core", 158)
@@ -152,7 +173,9 @@ def test_a_shard_that_goes_leaves_the_nodes_as_they_are() -> None:
     decisions = here.run()
     assert decisions.shards == []
     assert decisions.nodes_of("one") == {"n1"}
-    assert decisions.problems == ["NodeShard volcano does not exist; the nodes in use are still the 1 of before"]
+    assert decisions.problems == [
+        "NodeShard volcano does not exist; the nodes in use are still the 1 of before"
+    ]
 
 
 @pytest.mark.scenario("scheduler-core", 158)

@@ -1,4 +1,5 @@
-"""Jobs of one pod in a row: every cycle decides what it decides by the long way, and leaves the same tables."""
+"""Jobs of one pod in a row: every cycle decides what it decides by the long way, and leaves the
+same tables."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from hekla.engine.world import World, policy
 
 
 class LongWay(Plugin):
-    """Says nothing, but might look at nodes: so every placement is written into the table before the next."""
+    """Says nothing, but might look at nodes: so every placement is written into the table before
+    the next."""
 
     name = "long-way"
 
@@ -53,25 +55,47 @@ class StumblingShort(Stumbling):
 
 POLICIES: dict[str, tuple[list[list[Any]], str]] = {
     "chart": (
-        [["priority", "gang", "conformance"], ["overcommit", "drf", "predicates", "proportion", "nodeorder", "binpack"]],
+        [
+            ["priority", "gang", "conformance"],
+            ["overcommit", "drf", "predicates", "proportion", "nodeorder", "binpack"],
+        ],
         "enqueue, allocate, backfill",
     ),
     "evicting": (
-        [["priority", "gang", "conformance"], ["drf", "predicates", "capacity", "nodeorder", "pdb"]],
+        [
+            ["priority", "gang", "conformance"],
+            ["drf", "predicates", "capacity", "nodeorder", "pdb"],
+        ],
         "enqueue, allocate, backfill, preempt, reclaim",
     ),
-    "without gang": ([[{"name": "drf", "enableHierarchy": True}, "predicates", "binpack"]], "allocate, backfill"),
+    "without gang": (
+        [[{"name": "drf", "enableHierarchy": True}, "predicates", "binpack"]],
+        "allocate, backfill",
+    ),
     "sla": (
-        [["priority", "gang", {"name": "sla", "arguments": {"sla-waiting-time": "3s"}}], ["proportion", "predicates"]],
+        [
+            ["priority", "gang", {"name": "sla", "arguments": {"sla-waiting-time": "3s"}}],
+            ["proportion", "predicates"],
+        ],
         "enqueue, allocate",
     ),
 }
 QUEUES = ("default", "other", "third")
 
 
-def pair(tiers: list[list[Any]], actions: str, long: type[Plugin] = LongWay, short: type[Plugin] = ShortWay) -> tuple[World, World]:
+def pair(
+    tiers: list[list[Any]],
+    actions: str,
+    long: type[Plugin] = LongWay,
+    short: type[Plugin] = ShortWay,
+) -> tuple[World, World]:
     """Two worlds of one policy: by the long way, and by the short one."""
-    made = tuple(World(policy(tiers=[*tiers, [long.name]], actions=actions, custom=[kind]), default_queue=False) for kind in (long, short))
+    made = tuple(
+        World(
+            policy(tiers=[*tiers, [long.name]], actions=actions, custom=[kind]), default_queue=False
+        )
+        for kind in (long, short)
+    )
     return made[0], made[1]
 
 
@@ -80,11 +104,20 @@ def queues(world: World, draw: random.Random) -> None:
         spec: dict[str, Any] = {"weight": draw.randint(1, 3), "priority": draw.choice([0, 0, 1])}
         if draw.random() < 0.3:
             spec["capability"] = {"cpu": draw.randint(1, 60)}
-        annotations = {"volcano.sh/hierarchy": f"root/{name}", "volcano.sh/hierarchy-weights": f"1/{draw.randint(1, 3)}"}
+        annotations = {
+            "volcano.sh/hierarchy": f"root/{name}",
+            "volcano.sh/hierarchy-weights": f"1/{draw.randint(1, 3)}",
+        }
         if draw.random() < 0.2:
             annotations["hekla.io/job-order"] = draw.choice(["strict-fifo", "fifo", "fair-share"])
         state = "Closed" if draw.random() < 0.1 else "Open"
-        world.state.upsert_queue({"metadata": {"name": name, "annotations": annotations}, "spec": spec, "status": {"state": state}})
+        world.state.upsert_queue(
+            {
+                "metadata": {"name": name, "annotations": annotations},
+                "spec": spec,
+                "status": {"state": state},
+            }
+        )
 
 
 def step(world: World, draw: random.Random, number: int) -> None:
@@ -92,22 +125,35 @@ def step(world: World, draw: random.Random, number: int) -> None:
     if kind < 4:
         few = draw.random() < 0.2
         labels = {"app": draw.choice("aab"), **draw.choice([{}, {"own": str(number)}])}
-        like = {"cpu": draw.choice([None, 0.5, 2]) if few else 1, "spec": zone() if few else {}, "labels": labels}
+        like = {
+            "cpu": draw.choice([None, 0.5, 2]) if few else 1,
+            "spec": zone() if few else {},
+            "labels": labels,
+        }
         lanes = draw.sample(QUEUES, draw.randint(1, 3))
         odd = draw.choice([0.0, 0.0, 0.1])  # Most are alike: only then is there a short way.
         for at in range(draw.choice([1, 4, 12, 30])):
             pods = 3 if draw.random() < odd else 1
             world.job(
-                f"job{number}-{at}", pods=pods, min_available=draw.choice([0, 2]) if draw.random() < odd else pods,
-                queue=draw.choice(lanes), phase=draw.choice(["Pending", "Inqueue"]), priority="high" if draw.random() < odd else "",
-                min_resources=draw.choice([None, {"cpu": pods}]), port=80 if draw.random() < odd else 0,
-                preemptable=True if draw.random() < odd else None, **like,
-            )  # fmt: skip
+                f"job{number}-{at}",
+                pods=pods,
+                min_available=draw.choice([0, 2]) if draw.random() < odd else pods,
+                queue=draw.choice(lanes),
+                phase=draw.choice(["Pending", "Inqueue"]),
+                priority="high" if draw.random() < odd else "",
+                min_resources=draw.choice([None, {"cpu": pods}]),
+                port=80 if draw.random() < odd else 0,
+                preemptable=True if draw.random() < odd else None,
+                **like,
+            )
             if draw.random() < odd:
                 world.pod(f"later{number}-{at}", job=f"job{number}-{at}", cpu=1, spec=gated())
     elif kind == 4:
         names = (f"n{draw.randrange(9)}" for _ in range(3))
-        labels = {"zone": draw.choice("ab"), **draw.choice([{}, {"topology.kubernetes.io/zone": draw.choice("ab")}])}
+        labels = {
+            "zone": draw.choice("ab"),
+            **draw.choice([{}, {"topology.kubernetes.io/zone": draw.choice("ab")}]),
+        }
         world.nodes(*names, cpu=draw.randint(1, 30), pods=draw.randint(2, 40), labels=labels)
     elif kind == 5:
         world.state.remove_node(f"n{draw.randrange(9)}")
@@ -118,7 +164,9 @@ def step(world: World, draw: random.Random, number: int) -> None:
     elif kind == 7:
         for tree in list(world.pods.values()):
             if tree["spec"]["nodeName"] and draw.random() < 0.5:
-                tree["status"]["phase"] = draw.choice(["Running", "Succeeded", "Succeeded", "Failed"])
+                tree["status"]["phase"] = draw.choice(
+                    ["Running", "Succeeded", "Succeeded", "Failed"]
+                )
                 world.state.upsert_pod(tree)
     elif kind == 8 and draw.random() < 0.2:
         world.pod(f"apart{number}", job=f"alone{number}", cpu=1, labels={"app": "b"}, spec=apart())
@@ -144,7 +192,9 @@ def zone() -> dict[str, Any]:
 
 def apart() -> dict[str, Any]:
     term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "b"}}}
-    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    return {
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    }
 
 
 def gated() -> dict[str, Any]:
@@ -155,25 +205,50 @@ def tables(world: World) -> Any:
     """What a cycle leaves behind."""
     state = world.state
     nodes = state.nodes
-    columns = {name: getattr(nodes, name).tolist() for name in ("used", "releasing", "pipelined", "requested", "nonzero", "pods")}
+    columns = {
+        name: getattr(nodes, name).tolist()
+        for name in ("used", "releasing", "pipelined", "requested", "nonzero", "pods")
+    }
     jobs = {
-        job.key: (job.phase, job.allocated, job.conditions, job.fit_message, sorted(job.fit_errors), job.contribution, [
-            (task.key, task.status, task.row, task.last, task.condition) for task in job.tasks.values()
-        ])
+        job.key: (
+            job.phase,
+            job.allocated,
+            job.conditions,
+            job.fit_message,
+            sorted(job.fit_errors),
+            job.contribution,
+            [
+                (task.key, task.status, task.row, task.last, task.condition)
+                for task in job.tasks.values()
+            ],
+        )
         for job in state.jobs.values()
-    }  # fmt: skip
-    sums = {queue.name: (queue.allocated, queue.request, queue.inqueue, queue.elastic, queue.jobs) for queue in state.queues.values()}
+    }
+    sums = {
+        queue.name: (queue.allocated, queue.request, queue.inqueue, queue.elastic, queue.jobs)
+        for queue in state.queues.values()
+    }
     held = [list(tasks) for tasks in nodes.tasks]
     return columns, jobs, sums, held, nodes.ports, list(state.active), state.reserved
 
 
-def compare(name: str, seed: int, length: int, long: type[Plugin] = LongWay, short: type[Plugin] = ShortWay) -> None:
+def compare(
+    name: str, seed: int, length: int, long: type[Plugin] = LongWay, short: type[Plugin] = ShortWay
+) -> None:
     worlds = pair(*POLICIES[name], long, short)
     draws = [random.Random(seed), random.Random(seed)]
     for world, draw in zip(worlds, draws):
         queues(world, draw)
         world.priority_class("high", 100)
-        world.nodes("n0", "n1", "big", cpu=draw.choice([9, 40, 150]), pods=150, memory="64Gi", labels={"zone": "a"})
+        world.nodes(
+            "n0",
+            "n1",
+            "big",
+            cpu=draw.choice([9, 40, 150]),
+            pods=150,
+            memory="64Gi",
+            labels={"zone": "a"},
+        )
     for number in range(length):
         for world, draw in zip(worlds, draws):
             step(world, draw, number)
@@ -194,18 +269,31 @@ def forget(self: Placer, nodes: NodeTable) -> None:
 @pytest.mark.parametrize("name", POLICIES)
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10**9), length=st.integers(3, 25))
-def test_nodes_that_are_known_from_the_last_cycle_are_those_that_would_be_chosen(name: str, seed: int, length: int) -> None:
+def test_nodes_that_are_known_from_the_last_cycle_are_those_that_would_be_chosen(
+    name: str, seed: int, length: int
+) -> None:
     tiers, actions = POLICIES[name]
     found = []
     for thorough in (True, False):
-        draw, world = random.Random(seed), World(policy(tiers=tiers, actions=actions), default_queue=False)
+        draw, world = (
+            random.Random(seed),
+            World(policy(tiers=tiers, actions=actions), default_queue=False),
+        )
         decided = []
         with pytest.MonkeyPatch.context() as patch:
             if thorough:
                 patch.setattr(Placer, "begin_cycle", forget)
             queues(world, draw)
             world.priority_class("high", 100)
-            world.nodes("n0", "n1", "big", cpu=draw.choice([9, 40, 150]), pods=150, memory="64Gi", labels={"zone": "a"})
+            world.nodes(
+                "n0",
+                "n1",
+                "big",
+                cpu=draw.choice([9, 40, 150]),
+                pods=150,
+                memory="64Gi",
+                labels={"zone": "a"},
+            )
             for number in range(length):
                 if draw.random() < 0.5:
                     step(world, draw, number)
@@ -221,7 +309,9 @@ def test_nodes_that_are_known_from_the_last_cycle_are_those_that_would_be_chosen
     assert found[0] == found[1]
 
 
-def test_a_burst_of_jobs_is_placed_by_what_one_cycle_has_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_burst_of_jobs_is_placed_by_what_one_cycle_has_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = World(policy())
     world.nodes("n1", "n2", "n3", cpu=150, pods=150)
     asked: list[int] = []
@@ -245,7 +335,12 @@ class Moody(Plugin):
 
     def scores(self) -> Iterator[Score]:
         yield Score(
-            "moody", 1000.0, Depends.NODE_ROW, lambda pods, nodes, task: 100.0 * (nodes.take(np.arange(len(nodes.table))) == self.liked)
+            "moody",
+            1000.0,
+            Depends.NODE_ROW,
+            lambda pods, nodes, task: (
+                100.0 * (nodes.take(np.arange(len(nodes.table))) == self.liked)
+            ),
         )
 
 
@@ -262,7 +357,9 @@ CHANGES: dict[str, Callable[[World], Any]] = {
 
 @pytest.mark.parametrize("moody", [False, True])
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_happens_between_two_cycles_counts(monkeypatch: pytest.MonkeyPatch, change: str, moody: bool) -> None:
+def test_what_happens_between_two_cycles_counts(
+    monkeypatch: pytest.MonkeyPatch, change: str, moody: bool
+) -> None:
     found = []
     for thorough in (False, True):
         if thorough:
@@ -304,7 +401,9 @@ def test_a_plugin_that_fails_leaves_the_same_behind_on_both_ways(seed: int, leng
 @pytest.mark.parametrize("name", POLICIES)
 @settings(max_examples=500, deadline=None)
 @given(seed=SEEDS, length=LENGTHS)
-def test_the_short_way_decides_what_the_long_way_does_in_thousands_of_clusters(name: str, seed: int, length: int) -> None:
+def test_the_short_way_decides_what_the_long_way_does_in_thousands_of_clusters(
+    name: str, seed: int, length: int
+) -> None:
     compare(name, seed, length)
 
 

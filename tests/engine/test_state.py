@@ -12,14 +12,34 @@ from hekla.engine.world import World, policy
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(
-        st.sampled_from(["metadata", "name", "spec", "status", "containers", "resources", "requests", "cpu", "affinity",
-                         "allocatable", "minMember", "nodeName", "annotations", "tolerations", "podAntiAffinity"]),
-        inner, max_size=5,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "metadata",
+                    "name",
+                    "spec",
+                    "status",
+                    "containers",
+                    "resources",
+                    "requests",
+                    "cpu",
+                    "affinity",
+                    "allocatable",
+                    "minMember",
+                    "nodeName",
+                    "annotations",
+                    "tolerations",
+                    "podAntiAffinity",
+                ]
+            ),
+            inner,
+            max_size=5,
+        )
     ),
     max_leaves=20,
-)  # fmt: skip
+)
 
 
 @settings(max_examples=200, deadline=None)
@@ -29,9 +49,13 @@ def test_no_object_raises(tree: dict) -> None:
     world.nodes("n1")
     tree = {**tree, "metadata": {"name": "odd", "namespace": "default"}}
     for upsert in (
-        world.state.upsert_pod, world.state.upsert_node, world.state.upsert_pod_group, world.state.upsert_queue,
-        world.state.upsert_priority_class, world.state.upsert_namespace,
-    ):  # fmt: skip
+        world.state.upsert_pod,
+        world.state.upsert_node,
+        world.state.upsert_pod_group,
+        world.state.upsert_queue,
+        world.state.upsert_priority_class,
+        world.state.upsert_namespace,
+    ):
         upsert(tree)
     world.job("fine", cpu=1)
     assert "default/fine-task-0" in world.run().bound()
@@ -108,7 +132,10 @@ def request(containers: list, inits: list) -> dict:
         return {**one, "restartPolicy": restart} if restart else one
 
     state = State()
-    spec = {"containers": [made(*one) for one in containers], "initContainers": [made(*one) for one in inits]}
+    spec = {
+        "containers": [made(*one) for one in containers],
+        "initContainers": [made(*one) for one in inits],
+    }
     return dict(state.read_task({"metadata": {"name": "p"}, "spec": spec}).request.amounts)
 
 
@@ -133,7 +160,9 @@ def test_a_lone_pod_of_the_default_scheduler_is_a_job_of_its_own() -> None:
 
 def test_unassigned_pods_of_other_schedulers_are_not_seen() -> None:
     state = State(scheduler_names=["volcano"])
-    state.upsert_pod({"metadata": {"name": "x"}, "spec": {"schedulerName": "other", "containers": []}})
+    state.upsert_pod(
+        {"metadata": {"name": "x"}, "spec": {"schedulerName": "other", "containers": []}}
+    )
     assert state.tasks == {}
 
 
@@ -161,7 +190,13 @@ def test_the_same_events_give_the_same_decisions() -> None:
         world = World(policy())
         world.nodes(*(f"n{number}" for number in range(20)), cpu=4)
         for number in range(10):
-            world.job(f"job{number}", pods=number % 5 + 1, cpu=1, phase="Pending", min_resources={"cpu": 1})
+            world.job(
+                f"job{number}",
+                pods=number % 5 + 1,
+                cpu=1,
+                phase="Pending",
+                min_resources={"cpu": 1},
+            )
         return world.run().binds
 
     assert decide() == decide()
@@ -172,7 +207,9 @@ def test_nodes_that_come_and_go_leave_no_rows_behind() -> None:
     world.nodes("stays", cpu=4, labels={"zone": "a"})
     world.job("held", cpu=1, on=["stays"])
     apart = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "x"}}}
-    spec = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}}
+    spec = {
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    }
     for number in range(300):
         world.nodes(f"passing-{number}", cpu=4)
         world.state.remove_node(f"passing-{number}")
@@ -215,7 +252,10 @@ def test_other_objects_stay_when_their_owner_lets_go_of_them() -> None:
     state.upsert_other("HyperNode", tree)
     tree["metadata"].pop("labels")
     tree.pop("spec")
-    assert state.others["HyperNode"]["h1"] == {"metadata": {"name": "h1", "labels": {"a": "b"}}, "spec": {"tier": 1}}
+    assert state.others["HyperNode"]["h1"] == {
+        "metadata": {"name": "h1", "labels": {"a": "b"}},
+        "spec": {"tier": 1},
+    }
 
 
 def test_a_class_that_is_the_default_no_longer_gives_nobody_its_priority() -> None:

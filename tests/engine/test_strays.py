@@ -16,7 +16,12 @@ def world() -> World:
 
 
 def waiting(made: World, job: str) -> list[dict[str, Any]]:
-    return [one for group in made.decisions.pod_groups if group.key == f"default/{job}" for one in group.conditions]
+    return [
+        one
+        for group in made.decisions.pod_groups
+        if group.key == f"default/{job}"
+        for one in group.conditions
+    ]
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Inqueue"])
@@ -29,9 +34,15 @@ def test_a_group_whose_queue_does_not_exist_names_the_nearest_until_it_does(phas
 
     text = 'train names queue reserch, which does not exist; did you mean "research"? It is looked at once there is such a queue.'
     assert made.why("train") == text
-    assert [(one["type"], one["reason"], one["message"]) for one in waiting(made, "train")] == [("Waiting", "Queue", text)]
-    assert [(one.pod, one.reason, one.message) for one in made.decisions.conditions] == [("default/train-task-0", "QueueNotFound", text)]
-    assert ("PodGroup", "Waiting", text) in {(one.kind, one.reason, one.message) for one in made.decisions.events}
+    assert [(one["type"], one["reason"], one["message"]) for one in waiting(made, "train")] == [
+        ("Waiting", "Queue", text)
+    ]
+    assert [(one.pod, one.reason, one.message) for one in made.decisions.conditions] == [
+        ("default/train-task-0", "QueueNotFound", text)
+    ]
+    assert ("PodGroup", "Waiting", text) in {
+        (one.kind, one.reason, one.message) for one in made.decisions.events
+    }
     made.settle()
     assert made.run().empty, "once for the same words"
 
@@ -40,7 +51,9 @@ def test_a_group_whose_queue_does_not_exist_names_the_nearest_until_it_does(phas
     made.settle()
     made.run()
     made.settle()
-    assert "Waiting" not in {one["type"] for one in made.groups["default/train"]["status"]["conditions"]}
+    assert "Waiting" not in {
+        one["type"] for one in made.groups["default/train"]["status"]["conditions"]
+    }
 
 
 def test_a_pod_whose_group_does_not_come_is_told_after_a_while():
@@ -51,7 +64,10 @@ def test_a_pod_whose_group_does_not_come_is_told_after_a_while():
 
     made.now += 6
     (condition,) = made.run().conditions
-    assert condition.message == "PodGroup nobody does not exist in namespace default. The pod is looked at once it does."
+    assert (
+        condition.message
+        == "PodGroup nobody does not exist in namespace default. The pod is looked at once it does."
+    )
 
     made.job("nobody", pods=0, min_available=1)
     assert len(made.run().binds) == 1
@@ -80,7 +96,12 @@ def test_a_queue_that_cannot_be_understood_is_not_called_missing():
 
 def test_a_group_that_cannot_be_understood_is_not_called_missing():
     made = world()
-    made.state.upsert_pod_group({"metadata": {"name": "odd", "namespace": "default"}, "spec": {"minResources": {"cpu": "much"}}})
+    made.state.upsert_pod_group(
+        {
+            "metadata": {"name": "odd", "namespace": "default"},
+            "spec": {"minResources": {"cpu": "much"}},
+        }
+    )
     made.pod("train", job="odd", cpu=1)
 
     (condition,) = made.run().conditions

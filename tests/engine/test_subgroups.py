@@ -1,4 +1,5 @@
-"""Jobs in sub-groups: each near to itself, enough of each kind, all within the job's own domain.  Reference: scheduler-core 10.4."""
+"""Jobs in sub-groups: each near to itself, enough of each kind, all within the job's own domain.
+Reference: scheduler-core 10.4."""
 
 from __future__ import annotations
 
@@ -16,8 +17,16 @@ def core(number: int) -> pytest.MarkDecorator:
     return pytest.mark.scenario("scheduler-core", number)
 
 
-def parts(name: str = "parts", *, size: int | None = None, least: int | None = None, role: str = "", **topology: Any) -> dict[str, Any]:
-    """A policy that makes a sub-group of the pods with one value of the label; `role` picks the pods by another label."""
+def parts(
+    name: str = "parts",
+    *,
+    size: int | None = None,
+    least: int | None = None,
+    role: str = "",
+    **topology: Any,
+) -> dict[str, Any]:
+    """A policy that makes a sub-group of the pods with one value of the label; `role` picks the
+    pods by another label."""
     made: dict[str, Any] = {"name": name, "matchLabelKeys": [KEY], **topology}
     if size is not None:
         made["subGroupSize"] = size
@@ -28,15 +37,38 @@ def parts(name: str = "parts", *, size: int | None = None, least: int | None = N
     return made
 
 
-def job(world: World, minimum: int, policies: list[dict[str, Any]], topology: dict[str, Any] | None = None) -> None:
-    world.job("job", pods=0, min_available=minimum, group={**(topology or {}), "subGroupPolicy": policies})
+def job(
+    world: World,
+    minimum: int,
+    policies: list[dict[str, Any]],
+    topology: dict[str, Any] | None = None,
+) -> None:
+    world.job(
+        "job", pods=0, min_available=minimum, group={**(topology or {}), "subGroupPolicy": policies}
+    )
 
 
-def pods(world: World, group: str, count: int = 1, *, role: str = "", on: tuple[str, ...] = (), cpu: int = 2, **more: Any) -> None:
+def pods(
+    world: World,
+    group: str,
+    count: int = 1,
+    *,
+    role: str = "",
+    on: tuple[str, ...] = (),
+    cpu: int = 2,
+    **more: Any,
+) -> None:
     labels = {KEY: group, **({"role": role} if role else {})}
     for number in range(count):
         node = on[number] if number < len(on) else ""
-        world.pod(f"job-{role or 'p'}{group}-{number}", job="job", cpu=cpu, labels=labels, node=node, **more)
+        world.pod(
+            f"job-{role or 'p'}{group}-{number}",
+            job="job",
+            cpu=cpu,
+            labels=labels,
+            node=node,
+            **more,
+        )
 
 
 def count(world: World) -> int:
@@ -104,7 +136,15 @@ def test_a_pair_takes_the_rack_of_two_and_a_single_the_other() -> None:
     world.nodes("s0-n1", "s0-n2", "s1-n3", cpu=2)
     hyper(world, "s0", 1, "s0-n1", "s0-n2")
     hyper(world, "s1", 1, "s1-n3")
-    job(world, 3, [parts("masters", size=2, role="master", **hard(1)), parts("workers", size=1, role="worker", **hard(1))], SOFT)
+    job(
+        world,
+        3,
+        [
+            parts("masters", size=2, role="master", **hard(1)),
+            parts("workers", size=1, role="worker", **hard(1)),
+        ],
+        SOFT,
+    )
     pods(world, "0", 2, role="master")
     pods(world, "0", 1, role="worker")
     assert count(world) == 3
@@ -152,7 +192,15 @@ def test_a_group_whose_switch_is_full_waits() -> None:
 @core(41)
 def test_a_single_pod_takes_the_rack_of_one() -> None:
     world = three_racks((2, 1))
-    job(world, 3, [parts("one", size=1, role="master", **hard(1)), parts("two", size=2, role="worker", **hard(1))], hard(2))
+    job(
+        world,
+        3,
+        [
+            parts("one", size=1, role="master", **hard(1)),
+            parts("two", size=2, role="worker", **hard(1)),
+        ],
+        hard(2),
+    )
     pods(world, "0", 1, role="master")
     pods(world, "0", 2, role="worker")
     assert count(world) == 3
@@ -169,7 +217,9 @@ def test_a_group_whose_rack_is_full_needs_a_higher_tier(tier: int, binds: int) -
 
 
 @core(42)
-@pytest.mark.parametrize(("on", "binds"), [(("s3-n1", "s3-n2", "s4-n1"), 1), (("s3-n1", "s3-n2", "s4-n1", "s4-n2"), 0)])
+@pytest.mark.parametrize(
+    ("on", "binds"), [(("s3-n1", "s3-n2", "s4-n1"), 1), (("s3-n1", "s3-n2", "s4-n1", "s4-n2"), 0)]
+)
 def test_a_group_stays_below_its_switch(on: tuple[str, ...], binds: int) -> None:
     world = tree_b(SUB_GROUPS)
     job(world, len(on), [parts(size=len(on), **hard(2))], hard(3))
@@ -188,9 +238,15 @@ def test_without_higher_domains_the_whole_cluster_is_the_next_tier() -> None:
 @core(44)
 def test_enough_groups_of_each_kind() -> None:
     world = three_racks((2, 2, 1))
-    job(world, 5, [
-        parts("task1", size=1, least=1, role="one", **hard(1)), parts("task2", size=2, least=2, role="two", **hard(1)),
-    ], hard(2))  # fmt: skip
+    job(
+        world,
+        5,
+        [
+            parts("task1", size=1, least=1, role="one", **hard(1)),
+            parts("task2", size=2, least=2, role="two", **hard(1)),
+        ],
+        hard(2),
+    )
     pods(world, "0", 1, role="one")
     pods(world, "0", 2, role="two")
     pods(world, "1", 2, role="two")
@@ -201,9 +257,15 @@ def test_enough_groups_of_each_kind() -> None:
 @core(45)
 def test_one_whole_pair_rather_than_two_halves() -> None:
     world = three_racks((2, 1))
-    job(world, 3, [
-        parts("task1", size=1, least=1, role="one", **hard(1)), parts("task2", size=2, least=1, role="two", **hard(1)),
-    ], hard(2))  # fmt: skip
+    job(
+        world,
+        3,
+        [
+            parts("task1", size=1, least=1, role="one", **hard(1)),
+            parts("task2", size=2, least=1, role="two", **hard(1)),
+        ],
+        hard(2),
+    )
     pods(world, "0", 1, role="one")
     pods(world, "0", 2, role="two")
     pods(world, "1", 2, role="two")
@@ -216,9 +278,15 @@ def test_one_whole_pair_rather_than_two_halves() -> None:
 @core(46)
 def test_two_of_four_singles_and_a_pair() -> None:
     world = three_racks((2, 2))
-    job(world, 3, [
-        parts("task1", size=1, least=2, role="one", **hard(1)), parts("task2", size=2, least=1, role="two", **hard(1)),
-    ], hard(2))  # fmt: skip
+    job(
+        world,
+        3,
+        [
+            parts("task1", size=1, least=2, role="one", **hard(1)),
+            parts("task2", size=2, least=1, role="two", **hard(1)),
+        ],
+        hard(2),
+    )
     for number in range(4):
         pods(world, str(number), 1, role="one")
     pods(world, "0", 2, role="two")
@@ -229,9 +297,15 @@ def test_two_of_four_singles_and_a_pair() -> None:
 @core(47)
 def test_enough_groups_but_not_enough_pods() -> None:
     world = three_racks((2, 1))
-    job(world, 5, [
-        parts("task1", size=1, least=1, role="one", **hard(1)), parts("task2", size=2, least=1, role="two", **hard(1)),
-    ], hard(2))  # fmt: skip
+    job(
+        world,
+        5,
+        [
+            parts("task1", size=1, least=1, role="one", **hard(1)),
+            parts("task2", size=2, least=1, role="two", **hard(1)),
+        ],
+        hard(2),
+    )
     pods(world, "0", 1, role="one")
     pods(world, "0", 2, role="two")
     pods(world, "1", 2, role="two")
@@ -241,9 +315,15 @@ def test_enough_groups_but_not_enough_pods() -> None:
 @core(48)
 def test_enough_pods_but_not_enough_groups() -> None:
     world = three_racks((2, 1))
-    job(world, 3, [
-        parts("task1", size=1, least=1, role="one", **hard(1)), parts("task2", size=2, least=2, role="two", **hard(1)),
-    ], hard(2))  # fmt: skip
+    job(
+        world,
+        3,
+        [
+            parts("task1", size=1, least=1, role="one", **hard(1)),
+            parts("task2", size=2, least=2, role="two", **hard(1)),
+        ],
+        hard(2),
+    )
     pods(world, "0", 1, role="one")
     pods(world, "0", 2, role="two")
     pods(world, "1", 2, role="two")
@@ -274,9 +354,15 @@ def test_two_groups_get_their_second_halves() -> None:
 @core(49)
 def test_a_pending_pair_beside_running_singles() -> None:
     world = tree_a(SUB_GROUPS)
-    job(world, 4, [
-        parts("masters", size=1, least=2, role="master", **hard(1)), parts("workers", size=2, least=1, role="worker", **hard(2)),
-    ], hard(2))  # fmt: skip
+    job(
+        world,
+        4,
+        [
+            parts("masters", size=1, least=2, role="master", **hard(1)),
+            parts("workers", size=2, least=1, role="worker", **hard(2)),
+        ],
+        hard(2),
+    )
     pods(world, "0", 1, role="master", on=("s0-n1",))
     pods(world, "1", 1, role="master", on=("s1-n3",))
     pods(world, "0", 2, role="worker")

@@ -1,4 +1,5 @@
-"""What jobs add to their queues: the same whether it is worked out for each or once for all that are alike."""
+"""What jobs add to their queues: the same whether it is worked out for each or once for all that
+are alike."""
 
 from __future__ import annotations
 
@@ -16,7 +17,10 @@ from hekla.engine.world import World, policy
 def check(world: World) -> None:
     state = world.state
     state.refresh()
-    sums = {name: {"request": {}, "allocated": {}, "inqueue": {}, "elastic": {}} for name in state.queues}
+    sums = {
+        name: {"request": {}, "allocated": {}, "inqueue": {}, "elastic": {}}
+        for name in state.queues
+    }
     reserved: dict[str, float] = {}
     for job in state.jobs.values():
         if job.contribution is None:
@@ -28,7 +32,9 @@ def check(world: World) -> None:
     assert positive(state.reserved) == positive(reserved)
     for name, kinds in sums.items():
         queue = state.queues[name]
-        assert queue.jobs == sum(job.contribution is not None and job.queue == name for job in state.jobs.values())
+        assert queue.jobs == sum(
+            job.contribution is not None and job.queue == name for job in state.jobs.values()
+        )
         for kind, total in kinds.items():
             assert positive(getattr(queue, kind)) == positive(total), (name, kind)
 
@@ -50,11 +56,16 @@ def test_sums_are_what_all_jobs_add(seed: int, length: int) -> None:
         if kind < 3:
             for at in range(draw.choice([1, 6])):
                 world.job(
-                    f"job{number}-{at}", pods=draw.choice([0, 1, 1, 1, 2]), min_available=draw.choice([0, 1, 2]),
-                    cpu=draw.choice([1, 1, 2]), queue=draw.choice(["left", "right"]), phase=draw.choice(["Pending", "Inqueue", "Running"]),
-                    min_resources=draw.choice([None, {"cpu": 1}, {"cpu": 2, "nvidia.com/gpu": 1}]), on=draw.choice([[], [], ["n1"]]),
+                    f"job{number}-{at}",
+                    pods=draw.choice([0, 1, 1, 1, 2]),
+                    min_available=draw.choice([0, 1, 2]),
+                    cpu=draw.choice([1, 1, 2]),
+                    queue=draw.choice(["left", "right"]),
+                    phase=draw.choice(["Pending", "Inqueue", "Running"]),
+                    min_resources=draw.choice([None, {"cpu": 1}, {"cpu": 2, "nvidia.com/gpu": 1}]),
+                    on=draw.choice([[], [], ["n1"]]),
                     spec=draw.choice([{}, {}, {}, {"schedulingGates": [{"name": "later"}]}]),
-                )  # fmt: skip
+                )
         elif kind == 3:
             name = draw.choice(["left", "right"])
             world.state.remove_queue(name)
@@ -85,9 +96,15 @@ def test_a_queue_made_anew_between_two_cycles_counts_what_its_jobs_hold() -> Non
 
 
 @given(
-    st.dictionaries(st.sampled_from(["cpu", "memory", "pods", "a/b"]), st.integers(0, 5).map(float)),
-    st.dictionaries(st.sampled_from(["cpu", "memory", "pods", "a/b"]), st.integers(0, 5).map(float)),
-    st.dictionaries(st.sampled_from(["cpu", "memory", "pods", "a/b"]), st.integers(0, 5).map(float)),
+    st.dictionaries(
+        st.sampled_from(["cpu", "memory", "pods", "a/b"]), st.integers(0, 5).map(float)
+    ),
+    st.dictionaries(
+        st.sampled_from(["cpu", "memory", "pods", "a/b"]), st.integers(0, 5).map(float)
+    ),
+    st.dictionaries(
+        st.sampled_from(["cpu", "memory", "pods", "a/b"]), st.integers(0, 5).map(float)
+    ),
 )
 def test_whether_something_is_exceeded_is_whether_there_is_a_list_of_it(
     most: dict[str, float], asked: dict[str, float], held: dict[str, float]
@@ -99,7 +116,10 @@ def test_whether_something_is_exceeded_is_whether_there_is_a_list_of_it(
 
 @given(st.lists(st.integers(0, 5)), st.lists(st.one_of(st.none(), st.integers(0, 5))))
 def test_a_line_serves_in_the_order_of_a_heap(first: list[int], then: list[int | None]) -> None:
-    heap, line = (kind(lambda item: item[0], [(key, number) for number, key in enumerate(first)]) for kind in (Heap, Line))
+    heap, line = (
+        kind(lambda item: item[0], [(key, number) for number, key in enumerate(first)])
+        for kind in (Heap, Line)
+    )
     for number, key in enumerate(then):
         if key is not None:
             heap.push((key, -number))

@@ -11,16 +11,33 @@ from tests.engine.test_claims import DRIVER, claim, pod, request, slice_of, worl
 
 
 def rule(here: World, selector: Any, effect: str = "NoSchedule") -> None:
-    here.state.upsert_other("DeviceTaintRule", {
-        "metadata": {"name": "rule"}, "spec": {"deviceSelector": selector, "taint": {"key": "broken", "value": "yes", "effect": effect}},
-    })  # fmt: skip
+    here.state.upsert_other(
+        "DeviceTaintRule",
+        {
+            "metadata": {"name": "rule"},
+            "spec": {
+                "deviceSelector": selector,
+                "taint": {"key": "broken", "value": "yes", "effect": effect},
+            },
+        },
+    )
 
 
-@pytest.mark.parametrize(("selector", "node"), [
-    ({"driver": DRIVER, "pool": "n1"}, "n2"), ({"pool": "n2"}, "n1"), ({"device": "gpu-1"}, "n2"), ({}, None),
-    (None, "n1"), ({"driver": "other.example.com"}, "n1"), ({"driver": DRIVER, "pool": "n1", "device": "gpu-9"}, "n1"),
-])  # fmt: skip
-def test_a_rule_keeps_pods_from_the_devices_that_it_selects(selector: Any, node: str | None) -> None:
+@pytest.mark.parametrize(
+    ("selector", "node"),
+    [
+        ({"driver": DRIVER, "pool": "n1"}, "n2"),
+        ({"pool": "n2"}, "n1"),
+        ({"device": "gpu-1"}, "n2"),
+        ({}, None),
+        (None, "n1"),
+        ({"driver": "other.example.com"}, "n1"),
+        ({"driver": DRIVER, "pool": "n1", "device": "gpu-9"}, "n1"),
+    ],
+)
+def test_a_rule_keeps_pods_from_the_devices_that_it_selects(
+    selector: Any, node: str | None
+) -> None:
     here = world("n1", "n2")
     slice_of(here, "n1", "gpu-1")
     slice_of(here, "n2", "gpu-2")
@@ -53,6 +70,14 @@ def test_who_tolerates_the_taint_of_a_rule_gets_the_device() -> None:
     here = world("n1")
     slice_of(here, "n1", "gpu-0")
     rule(here, {"driver": DRIVER})
-    claim(here, "tough", request(tolerations=[{"key": "broken", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}]))
+    claim(
+        here,
+        "tough",
+        request(
+            tolerations=[
+                {"key": "broken", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}
+            ]
+        ),
+    )
     pod(here, "one", "tough")
     assert here.run().binds

@@ -11,11 +11,26 @@ from hekla.engine.model.annotations import AFFINITY, ANTI_AFFINITY, TASK_ORDER
 from hekla.engine.plugins.placement.tasktopology import read
 from hekla.engine.world import World, policy
 
-CASES = Path(__file__).parents[2].parent / "shared" / "conformance" / "cases" / "plugins" / "task-topology"
+CASES = (
+    Path(__file__).parents[2].parent
+    / "shared"
+    / "conformance"
+    / "cases"
+    / "plugins"
+    / "task-topology"
+)
 
 
 def world(**notes: str) -> World:
-    here = World(policy(plugins=["gang", "predicates", {"name": "task-topology", "arguments": {"task-topology.weight": 10}}]))
+    here = World(
+        policy(
+            plugins=[
+                "gang",
+                "predicates",
+                {"name": "task-topology", "arguments": {"task-topology.weight": 10}},
+            ]
+        )
+    )
     here.nodes("n1", "n2", cpu=4)
     here.job("train", pods=0, min_available=4, annotations=notes)
     for role in ("ps", "worker"):
@@ -25,7 +40,10 @@ def world(**notes: str) -> World:
 
 
 def nodes(here: World) -> dict[str, str]:
-    return {pod.removeprefix("default/train-"): node for pod, node in here.run("allocate").bound().items()}
+    return {
+        pod.removeprefix("default/train-"): node
+        for pod, node in here.run("allocate").bound().items()
+    }
 
 
 def test_roles_that_like_each_other_share_a_node() -> None:
@@ -73,5 +91,7 @@ def test_recorded_annotations() -> None:
         wanted = expect["topology"]
         if wanted is not None:
             assert [list(group) for group in found.affinity] == (wanted.get("Affinity") or [])
-            assert [list(group) for group in found.anti_affinity] == (wanted.get("AntiAffinity") or [])
+            assert [list(group) for group in found.anti_affinity] == (
+                wanted.get("AntiAffinity") or []
+            )
             assert list(found.order) == (wanted.get("TaskOrder") or [])

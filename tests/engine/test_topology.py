@@ -8,20 +8,30 @@ from hekla.engine.model.hypernodes import tree_of
 from hekla.engine.world import World, policy
 
 
-def hyper(world: World, name: str, tier: int, *members: str, kind: str = "Node", tier_name: str = "") -> None:
-    world.state.upsert_other("HyperNode", {
-        "metadata": {"name": name},
-        "spec": {
-            "tier": tier, "tierName": tier_name,
-            "members": [{"type": kind, "selector": {"exactMatch": {"name": one}}} for one in members],
+def hyper(
+    world: World, name: str, tier: int, *members: str, kind: str = "Node", tier_name: str = ""
+) -> None:
+    world.state.upsert_other(
+        "HyperNode",
+        {
+            "metadata": {"name": name},
+            "spec": {
+                "tier": tier,
+                "tierName": tier_name,
+                "members": [
+                    {"type": kind, "selector": {"exactMatch": {"name": one}}} for one in members
+                ],
+            },
         },
-    })  # fmt: skip
+    )
 
 
 @pytest.fixture
 def racks() -> World:
     """Two racks of two nodes under one switch; a pod fills a node."""
-    world = World(policy(plugins=["gang", "predicates", "network-topology-aware"], actions="allocate"))
+    world = World(
+        policy(plugins=["gang", "predicates", "network-topology-aware"], actions="allocate")
+    )
     world.nodes("s0-n1", "s0-n2", "s1-n3", "s1-n4", cpu=2)
     hyper(world, "s0", 1, "s0-n1", "s0-n2")
     hyper(world, "s1", 1, "s1-n3", "s1-n4")
@@ -76,7 +86,12 @@ def test_it_grows_within_its_switch(racks: World) -> None:
 
 @pytest.mark.scenario("scheduler-core", 31)
 def test_a_tier_by_name(racks: World) -> None:
-    racks.job("named", pods=3, cpu=2, group={"networkTopology": {"mode": "hard", "highestTierName": "switch"}})
+    racks.job(
+        "named",
+        pods=3,
+        cpu=2,
+        group={"networkTopology": {"mode": "hard", "highestTierName": "switch"}},
+    )
     assert len(racks.run().binds) == 3
 
 
@@ -84,12 +99,17 @@ def test_a_tier_by_name(racks: World) -> None:
 def test_each_sub_group_in_a_rack_of_its_own(racks: World) -> None:
     def policy_of(name: str, size: int) -> dict:
         return {
-            "name": name, "subGroupSize": size, "matchLabelKeys": [name],
+            "name": name,
+            "subGroupSize": size,
+            "matchLabelKeys": [name],
             "networkTopology": {"mode": "hard", "highestTierAllowed": 1},
-        }  # fmt: skip
+        }
 
     racks.state.remove_node("s1-n4")
-    group = {"subGroupPolicy": [policy_of("master", 2), policy_of("worker", 1)], "networkTopology": {"mode": "soft"}}
+    group = {
+        "subGroupPolicy": [policy_of("master", 2), policy_of("worker", 1)],
+        "networkTopology": {"mode": "soft"},
+    }
     racks.job("parts", pods=0, min_available=3, group=group)
     for number in range(2):
         racks.pod(f"parts-m-{number}", job="parts", cpu=2, labels={"master": "a"})
@@ -106,7 +126,11 @@ def test_a_cycle_holds_back_only_what_needs_it(racks: World) -> None:
         racks.job(name, pods=2, cpu=2, group=hard(1))
     racks.run()
     assert racks_of(racks) == {"s1"} and len(racks.decisions.binds) == 2
-    waits = next(name for name in ("pair", "other") if f"default/{name}-task-0" not in racks.decisions.bound())
+    waits = next(
+        name
+        for name in ("pair", "other")
+        if f"default/{name}-task-0" not in racks.decisions.bound()
+    )
     assert "cyclic dependency detected" in racks.why(waits)
     hyper(racks, "s0", 1, "s0-n1", "s0-n2")
     assert len(racks.run().binds) == 2 and racks_of(racks) == {"s0"}
@@ -138,7 +162,8 @@ def test_where_the_whole_cluster_is_searched_no_domain_is_named(racks: World) ->
 
 
 def test_pods_beyond_the_minimum_are_placed_alike_whether_others_wait_or_not() -> None:
-    """Each is a turn of its own: with a tier that does not exist nothing keeps it near the one before."""
+    """Each is a turn of its own: with a tier that does not exist nothing keeps it near the one
+    before."""
     for others in (0, 1):
         world = World(policy(plugins=["predicates", "network-topology-aware"], actions="allocate"))
         world.nodes("s0-n1", "s1-n3", "s0-n2", cpu=1)
@@ -148,4 +173,7 @@ def test_pods_beyond_the_minimum_are_placed_alike_whether_others_wait_or_not() -
         world.job("wide", pods=2, min_available=1, cpu=1, group=topology)
         for number in range(others):
             world.job(f"other-{number}", cpu=8)
-        assert world.run().bound() == {"default/wide-task-0": "s0-n1", "default/wide-task-1": "s1-n3"}
+        assert world.run().bound() == {
+            "default/wide-task-0": "s0-n1",
+            "default/wide-task-1": "s1-n3",
+        }

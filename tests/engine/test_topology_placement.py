@@ -83,7 +83,9 @@ def test_hard_a_pair_within_one_rack(minimum: int) -> None:
 @pytest.mark.parametrize("minimum", [2, 3])
 def test_hard_it_grows_as_far_as_its_tier(tier: int, binds: int, minimum: int) -> None:
     world = tree_a()
-    world.job("grown", pods=3, min_available=minimum, cpu=2, on=["s0-n1", "s0-n2"], group=hard(tier))
+    world.job(
+        "grown", pods=3, min_available=minimum, cpu=2, on=["s0-n1", "s0-n2"], group=hard(tier)
+    )
     assert count(world) == binds
 
 

@@ -1,4 +1,5 @@
-"""Fields that only a plugin gives a meaning: who asks for one that no plugin of the policy answers is told, once."""
+"""Fields that only a plugin gives a meaning: who asks for one that no plugin of the policy answers
+is told, once."""
 
 from __future__ import annotations
 
@@ -25,7 +26,11 @@ def told(made: World) -> list[str]:
 
 
 def conditions(made: World, job: str) -> list[str]:
-    return [one["message"] for one in made.state.jobs[f"default/{job}"].conditions if one["type"] == "Ignored"]
+    return [
+        one["message"]
+        for one in made.state.jobs[f"default/{job}"].conditions
+        if one["type"] == "Ignored"
+    ]
 
 
 def test_a_hard_topology_without_the_plugin_is_said_to_be_ignored() -> None:
@@ -71,7 +76,9 @@ def test_annotations_of_a_group(annotation: str, plugin: str) -> None:
     made = world()
     made.job("asks", cpu=1, annotations={annotation: "1h"})
     made.run()
-    assert told(made) == [f"The scheduler ignores {annotation} (plugin {plugin}): its policy has no plugin for it."]
+    assert told(made) == [
+        f"The scheduler ignores {annotation} (plugin {plugin}): its policy has no plugin for it."
+    ]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +93,9 @@ def test_annotations_of_pods(annotation: str, plugin: str) -> None:
     made.job("asks", pods=0, min_available=1)
     made.pod("p", job="asks", cpu=1, annotations={annotation: "1h"})
     made.run()
-    assert told(made) == [f"The scheduler ignores {annotation} (plugin {plugin}): its policy has no plugin for it."]
+    assert told(made) == [
+        f"The scheduler ignores {annotation} (plugin {plugin}): its policy has no plugin for it."
+    ]
 
 
 def test_shared_cards_and_two_things_at_once() -> None:
@@ -104,13 +113,18 @@ def test_a_minimum_without_gang() -> None:
     made.nodes("n1", cpu=8)
     made.job("gang", pods=2, cpu=1)
     made.run()
-    assert told(made) == ["The scheduler ignores minMember (plugin gang): its policy has no plugin for it."]
+    assert told(made) == [
+        "The scheduler ignores minMember (plugin gang): its policy has no plugin for it."
+    ]
 
 
 def test_queues_and_budgets() -> None:
     made = world(actions="allocate, reclaim")
     made.queue("named", deserved={"cpu": 1})
-    made.state.upsert_other("PodDisruptionBudget", {"metadata": {"name": "kept", "namespace": "default"}, "spec": {}, "status": {}})
+    made.state.upsert_other(
+        "PodDisruptionBudget",
+        {"metadata": {"name": "kept", "namespace": "default"}, "spec": {}, "status": {}},
+    )
     for expected in (
         [
             "The scheduler ignores spec.deserved (plugin capacity): its policy has no plugin for it.",

@@ -18,33 +18,63 @@ def world(*nodes: str, **labels: str) -> World:
     return here
 
 
-def storage(here: World, name: str, *, wait: bool = True, provisioner: str = volumes.NO_PROVISIONER, **more: Any) -> None:
+def storage(
+    here: World,
+    name: str,
+    *,
+    wait: bool = True,
+    provisioner: str = volumes.NO_PROVISIONER,
+    **more: Any,
+) -> None:
     mode = volumes.WAIT if wait else "Immediate"
-    here.state.upsert_other("StorageClass", {
-        "metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": mode, **more,
-    })  # fmt: skip
+    here.state.upsert_other(
+        "StorageClass",
+        {"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": mode, **more},
+    )
 
 
-def volume(here: World, name: str, size: str = "1Gi", *, node: str = "", of: str = "local", **labels: str) -> None:
-    spec: dict[str, Any] = {"capacity": {"storage": size}, "storageClassName": of, "accessModes": ["ReadWriteOnce"]}
+def volume(
+    here: World, name: str, size: str = "1Gi", *, node: str = "", of: str = "local", **labels: str
+) -> None:
+    spec: dict[str, Any] = {
+        "capacity": {"storage": size},
+        "storageClassName": of,
+        "accessModes": ["ReadWriteOnce"],
+    }
     if node:
         term = {"matchExpressions": [{"key": HOST, "operator": "In", "values": [node]}]}
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
-    here.state.upsert_other("PersistentVolume", {
-        "metadata": {"name": name, "labels": {key.replace("__", "/").replace("_", "."): value for key, value in labels.items()}},
-        "spec": spec, "status": {"phase": "Available"},
-    })  # fmt: skip
-
-
-def claim(here: World, name: str, size: str = "1Gi", *, of: str = "local", bound: str = "", **meta: Any) -> None:
-    here.state.upsert_other("PersistentVolumeClaim", {
-        "metadata": {"name": name, "namespace": "default", **meta},
-        "spec": {
-            "storageClassName": of, "volumeName": bound, "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": size}},
+    here.state.upsert_other(
+        "PersistentVolume",
+        {
+            "metadata": {
+                "name": name,
+                "labels": {
+                    key.replace("__", "/").replace("_", "."): value for key, value in labels.items()
+                },
+            },
+            "spec": spec,
+            "status": {"phase": "Available"},
         },
-        "status": {"phase": "Bound" if bound else "Pending"},
-    })  # fmt: skip
+    )
+
+
+def claim(
+    here: World, name: str, size: str = "1Gi", *, of: str = "local", bound: str = "", **meta: Any
+) -> None:
+    here.state.upsert_other(
+        "PersistentVolumeClaim",
+        {
+            "metadata": {"name": name, "namespace": "default", **meta},
+            "spec": {
+                "storageClassName": of,
+                "volumeName": bound,
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": size}},
+            },
+            "status": {"phase": "Bound" if bound else "Pending"},
+        },
+    )
 
 
 def pod(here: World, name: str, *claims: str) -> None:
@@ -93,7 +123,10 @@ def test_a_volume_is_promised_once_even_within_a_cycle() -> None:
         claim(here, f"data-{name}")
         pod(here, name, f"data-{name}")
     binds = here.run().binds
-    assert {bind.volumes[f"default/data-{bind.pod.split('/')[1][0]}"] for bind in binds} == {"v1", "v2"}
+    assert {bind.volumes[f"default/data-{bind.pod.split('/')[1][0]}"] for bind in binds} == {
+        "v1",
+        "v2",
+    }
     assert len(binds) == 2
     (left,) = {"a", "b", "c"} - {bind.pod.split("/")[1][0] for bind in binds}
     assert volumes.NOT_FOUND in refusal(here, left)
@@ -157,11 +190,18 @@ def test_a_volume_is_provisioned_where_its_class_allows() -> None:
 def test_storage_that_runs_out_is_said() -> None:
     here = world("n1")
     storage(here, "fast", provisioner="csi.example")
-    here.state.upsert_other("CSIDriver", {"metadata": {"name": "csi.example"}, "spec": {"storageCapacity": True}})
-    here.state.upsert_other("CSIStorageCapacity", {
-        "metadata": {"name": "one", "namespace": "default"}, "storageClassName": "fast", "capacity": "5Gi",
-        "nodeTopology": {"matchLabels": {HOST: "n1"}},
-    })  # fmt: skip
+    here.state.upsert_other(
+        "CSIDriver", {"metadata": {"name": "csi.example"}, "spec": {"storageCapacity": True}}
+    )
+    here.state.upsert_other(
+        "CSIStorageCapacity",
+        {
+            "metadata": {"name": "one", "namespace": "default"},
+            "storageClassName": "fast",
+            "capacity": "5Gi",
+            "nodeTopology": {"matchLabels": {HOST: "n1"}},
+        },
+    )
     claim(here, "data", "6Gi", of="fast")
     pod(here, "a", "data")
     here.run()

@@ -1,4 +1,5 @@
-"""The two trees of domains that the reference's topology scenarios are told about; a pod of 2 cpu fills a node."""
+"""The two trees of domains that the reference's topology scenarios are told about; a pod of 2 cpu
+fills a node."""
 
 from __future__ import annotations
 
@@ -13,26 +14,38 @@ PLUGINS = [
     only("network-topology-aware", "NodeOrder", "HyperNodeOrder", "HyperNodeGradient"),
 ]
 SUB_GROUPS = [
-    only("gang", "JobOrder", "JobReady", "JobPipelined", "JobStarving", "SubJobReady", "SubJobOrder"),
+    only(
+        "gang", "JobOrder", "JobReady", "JobPipelined", "JobStarving", "SubJobReady", "SubJobOrder"
+    ),
     *PLUGINS[1:],
-]  # fmt: skip
+]
 
 
-def hyper(world: World, name: str, tier: int, *members: str, kind: str = "Node", tier_name: str = "") -> None:
-    world.state.upsert_other("HyperNode", {
-        "metadata": {"name": name},
-        "spec": {
-            "tier": tier, "tierName": tier_name,
-            "members": [{"type": kind, "selector": {"exactMatch": {"name": one}}} for one in members],
+def hyper(
+    world: World, name: str, tier: int, *members: str, kind: str = "Node", tier_name: str = ""
+) -> None:
+    world.state.upsert_other(
+        "HyperNode",
+        {
+            "metadata": {"name": name},
+            "spec": {
+                "tier": tier,
+                "tierName": tier_name,
+                "members": [
+                    {"type": kind, "selector": {"exactMatch": {"name": one}}} for one in members
+                ],
+            },
         },
-    })  # fmt: skip
+    )
 
 
 def bare(plugins: list[Any] | None = None) -> World:
     return World(policy(plugins=plugins or PLUGINS, actions="allocate"))
 
 
-def tree_a(plugins: list[Any] | None = None, *, names: tuple[str, str] = ("", ""), top: bool = True) -> World:
+def tree_a(
+    plugins: list[Any] | None = None, *, names: tuple[str, str] = ("", ""), top: bool = True
+) -> World:
     """s0 = {s0-n1, s0-n2}, s1 = {s1-n3, s1-n4} at tier 1, s2 = {s0, s1} at tier 2."""
     world = bare(plugins)
     world.nodes("s0-n1", "s0-n2", "s1-n3", "s1-n4", cpu=2)
@@ -44,7 +57,8 @@ def tree_a(plugins: list[Any] | None = None, *, names: tuple[str, str] = ("", ""
 
 
 def tree_b(plugins: list[Any] | None = None) -> World:
-    """s0 (tier 3) = {s1, s2}, s1 = {s3, s4}, s2 = {s5, s6} (tier 2), s3 to s6 (tier 1) of two nodes each."""
+    """s0 (tier 3) = {s1, s2}, s1 = {s3, s4}, s2 = {s5, s6} (tier 2), s3 to s6 (tier 1) of two nodes
+    each."""
     world = bare(plugins)
     for number in range(3, 7):
         first, second = f"s{number}-n1", f"s{number}-n2"

@@ -1,4 +1,5 @@
-"""Runs the manifests of examples/frameworks on a local cluster, and gives what the programs printed."""
+"""Runs the manifests of examples/frameworks on a local cluster, and gives what the programs
+printed."""
 
 from __future__ import annotations
 
@@ -38,12 +39,17 @@ class Runs:
         self.kubeconfig = kubeconfig
         self.api = Api(kubeconfig)
 
-    def run(self, manifest: str, seconds: float, change: Callable[[Tree, Tree], None] | None = None) -> dict[str, str]:
-        """Applies a manifest, waits until its job is completed, and gives the logs of the pods that ended by themselves.
+    def run(
+        self, manifest: str, seconds: float, change: Callable[[Tree, Tree], None] | None = None
+    ) -> dict[str, str]:
+        """Applies a manifest, waits until its job is completed, and gives the logs of the pods that
+        ended by themselves.
 
         `change` may alter the ConfigMap and the Job first.
         """
-        documents = [tree for tree in yaml.safe_load_all((MANIFESTS / manifest).read_text()) if tree]
+        documents = [
+            tree for tree in yaml.safe_load_all((MANIFESTS / manifest).read_text()) if tree
+        ]
         if change is not None:
             change(documents[0], documents[-1])
         return self.complete(documents, seconds)
@@ -56,13 +62,17 @@ class Runs:
         name = job["metadata"]["name"]
         try:
             self._ends_well(name, seconds)
-            return {pod: self.log(pod) for pod, phase in self.pods(name).items() if phase == "Succeeded"}
+            return {
+                pod: self.log(pod) for pod, phase in self.pods(name).items() if phase == "Succeeded"
+            }
         finally:
             self._remove(name, [tree["metadata"]["name"] for tree in documents if tree is not job])
 
     def pods(self, job: str) -> dict[str, str]:
         """Phases by name."""
-        listed = self.api.get(f"{CORE}/pods", labelSelector=f"volcano.sh/job-name={job}").tree["items"]
+        listed = self.api.get(f"{CORE}/pods", labelSelector=f"volcano.sh/job-name={job}").tree[
+            "items"
+        ]
         return {pod["metadata"]["name"]: pod.get("status", {}).get("phase", "") for pod in listed}
 
     def log(self, pod: str) -> str:
@@ -78,15 +88,21 @@ class Runs:
         try:
             eventually(lambda: phase() in ENDED, seconds, every=0.2)
         except AssertionError:
-            pytest.fail(f"{name} is still {phase() or 'not begun'} after {seconds:.0f} s\n{self._said(name)}")
+            pytest.fail(
+                f"{name} is still {phase() or 'not begun'} after {seconds:.0f} s\n{self._said(name)}"
+            )
         assert phase() == "Completed", f"{name}: {status()}\n{self._said(name)}"
 
     def _said(self, job: str) -> str:
-        return "\n".join(f"--- {pod} ({phase})\n{self.log(pod)[-3000:]}" for pod, phase in self.pods(job).items())
+        return "\n".join(
+            f"--- {pod} ({phase})\n{self.log(pod)[-3000:]}" for pod, phase in self.pods(job).items()
+        )
 
     def _remove(self, job: str, config_maps: list[str]) -> None:
         self.api.delete(f"{JOBS}/{job}")
-        self.api.delete(f"{CORE}/pods", labelSelector=f"volcano.sh/job-name={job}", gracePeriodSeconds=0)
+        self.api.delete(
+            f"{CORE}/pods", labelSelector=f"volcano.sh/job-name={job}", gracePeriodSeconds=0
+        )
         for name in config_maps:
             self.api.delete(f"{CORE}/configmaps/{name}")
 

@@ -1,4 +1,5 @@
-"""Real distributed runs where pods have all that keeps them apart: networks, files and host names of their own."""
+"""Real distributed runs where pods have all that keeps them apart: networks, files and host names
+of their own."""
 
 from __future__ import annotations
 

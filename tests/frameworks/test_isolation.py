@@ -1,7 +1,8 @@
-"""The same runs with less between the pods: in the machine's network, as an ordinary user, and without namespaces at all.
+"""The same runs with less between the pods: in the machine's network, as an ordinary user, and
+without namespaces at all.
 
-What a pod does without its own network is made up for by a library that is compiled when the agent starts; without a C compiler
-most of these programs cannot find each other.
+What a pod does without its own network is made up for by a library that is compiled when the agent
+starts; without a C compiler most of these programs cannot find each other.
 """
 
 from __future__ import annotations
@@ -54,15 +55,24 @@ def test_mpi(runs: Runs, form: str) -> None:
     if form == "shared-network":
         needs_a_compiler()
         expected.mpi_computes_pi(runs)
-    expected.mpi_computes_pi(runs, "mpi-any-user.yaml", hosts=form != "none", change=_with_an_account if form == "user" else None)
+    expected.mpi_computes_pi(
+        runs,
+        "mpi-any-user.yaml",
+        hosts=form != "none",
+        change=_with_an_account if form == "user" else None,
+    )
 
 
 def _with_an_account(files: Tree, job: Tree) -> None:
     """ssh wants to find whom it logs in; this user has been made up by the test."""
-    files["data"]["passwd"] = f"root:x:0:0:root:/root:/bin/sh\nsomebody:x:{USER}:{USER}:somebody:/tmp:/bin/sh\n"
+    files["data"]["passwd"] = (
+        f"root:x:0:0:root:/root:/bin/sh\nsomebody:x:{USER}:{USER}:somebody:/tmp:/bin/sh\n"
+    )
     for task in job["spec"]["tasks"]:
         container = task["template"]["spec"]["containers"][0]
-        container["volumeMounts"].append({"name": "code", "mountPath": "/etc/passwd", "subPath": "passwd"})
+        container["volumeMounts"].append(
+            {"name": "code", "mountPath": "/etc/passwd", "subPath": "passwd"}
+        )
 
 
 @pytest.mark.parametrize(

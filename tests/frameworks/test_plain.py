@@ -1,4 +1,5 @@
-"""Runs that need nothing but Python: they tell in the default lane whether jobs of several processes work at all."""
+"""Runs that need nothing but Python: they tell in the default lane whether jobs of several
+processes work at all."""
 
 from __future__ import annotations
 
@@ -42,12 +43,22 @@ def test_workers_wait_for_a_master_that_is_slow(runs: Runs) -> None:
 
     def task(name: str, replicas: int, program: str) -> dict[str, Any]:
         container = {"name": "main", "image": "python:3", "command": ["python3", "-c", program]}
-        return {"name": name, "replicas": replicas, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+        return {
+            "name": name,
+            "replicas": replicas,
+            "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+        }
 
     plugins = {"svc": [], "pytorch": ["--wait-master-enabled=true", "--wait-master-timeout=60"]}
     job = {
-        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "slow"},
-        "spec": {"minAvailable": 3, "plugins": plugins, "policies": [{"event": "PodFailed", "action": "TerminateJob"}],
-                 "tasks": [task("master", 1, MASTER), task("worker", 2, WORKER)]},
-    }  # fmt: skip
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "slow"},
+        "spec": {
+            "minAvailable": 3,
+            "plugins": plugins,
+            "policies": [{"event": "PodFailed", "action": "TerminateJob"}],
+            "tasks": [task("master", 1, MASTER), task("worker", 2, WORKER)],
+        },
+    }
     assert runs.complete([job], 80)["slow-master-0"] == "met 1 2\n"

@@ -1,4 +1,5 @@
-"""An API server that does what a test tells it to: lists as set, watches as fed, failures as asked for."""
+"""An API server that does what a test tells it to: lists as set, watches as fed, failures as asked
+for."""
 
 from __future__ import annotations
 
@@ -21,13 +22,25 @@ def config_map(name: str, version: int, uid: str = "", **data: Any) -> dict[str,
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": "ns", "resourceVersion": str(version), "uid": uid or f"uid-{name}"},
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "resourceVersion": str(version),
+            "uid": uid or f"uid-{name}",
+        },
         "data": data,
     }
 
 
 def status(code: int, reason: str, message: str = "") -> dict[str, Any]:
-    return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message or reason}
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "code": code,
+        "reason": reason,
+        "message": message or reason,
+    }
 
 
 def expired() -> dict[str, Any]:
@@ -35,7 +48,8 @@ def expired() -> dict[str, Any]:
 
 
 class ScriptedApi:
-    """`objects` and `version` are what a list gives; `feed` and `hang_up` act on the watches that are open."""
+    """`objects` and `version` are what a list gives; `feed` and `hang_up` act on the watches that
+    are open."""
 
     def __init__(self) -> None:
         self.objects: list[dict[str, Any]] = []
@@ -62,7 +76,9 @@ class ScriptedApi:
         metadata: dict[str, Any] = {"resourceVersion": str(self.version)}
         if limit and start + limit < len(self.objects):
             metadata["continue"] = str(start + limit)
-        return answer(200, {"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": items})
+        return answer(
+            200, {"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": items}
+        )
 
     async def _watch(self, body: Body) -> None:
         release = self._release[id(body)] = asyncio.Event()
@@ -76,7 +92,11 @@ class ScriptedApi:
         self.opened.clear()
 
     def feed(self, *events: tuple[str, dict[str, Any]]) -> None:
-        self.feed_lines(b"".join(msgspec.json.encode({"type": type_, "object": obj}) + b"\n" for type_, obj in events))
+        self.feed_lines(
+            b"".join(
+                msgspec.json.encode({"type": type_, "object": obj}) + b"\n" for type_, obj in events
+            )
+        )
 
     def feed_lines(self, lines: bytes) -> None:
         for body in self.watches:
@@ -96,7 +116,11 @@ class ScriptedApi:
 
 
 def answer(code: int, tree: dict[str, Any], **headers: str) -> Response:
-    return Response(code, msgspec.json.encode(tree), headers={name.replace("_", "-"): value for name, value in headers.items()})
+    return Response(
+        code,
+        msgspec.json.encode(tree),
+        headers={name.replace("_", "-"): value for name, value in headers.items()},
+    )
 
 
 @asynccontextmanager

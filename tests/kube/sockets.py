@@ -1,4 +1,5 @@
-"""Small servers for the tests of the HTTP client: one that says exactly what a test writes down, and certificates for TLS."""
+"""Small servers for the tests of the HTTP client: one that says exactly what a test writes down,
+and certificates for TLS."""
 
 from __future__ import annotations
 
@@ -23,7 +24,14 @@ async def read_request(reader: asyncio.StreamReader) -> tuple[str, bytes]:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
     except (asyncio.IncompleteReadError, ConnectionError):
         return "", b""
-    length = next((int(line.split(":")[1]) for line in head.split("\r\n") if line.lower().startswith("content-length")), 0)
+    length = next(
+        (
+            int(line.split(":")[1])
+            for line in head.split("\r\n")
+            if line.lower().startswith("content-length")
+        ),
+        0,
+    )
     return head, await reader.readexactly(length)
 
 
@@ -48,7 +56,8 @@ async def scripted(script: Script, path: Path) -> AsyncIterator[Target]:
 
 @dataclass(frozen=True)
 class Certificates:
-    """A certificate authority, a server's certificate for 127.0.0.1 and `cluster.test`, and a client's; all as PEM files."""
+    """A certificate authority, a server's certificate for 127.0.0.1 and `cluster.test`, and a
+    client's; all as PEM files."""
 
     authority: Path
     server: Path
@@ -75,7 +84,11 @@ def make_certificates(directory: Path) -> Certificates:
     ca_key = ec.generate_private_key(ec.SECP256R1())
     ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
 
-    def certificate(name: x509.Name, key: ec.EllipticCurvePrivateKey, *extensions: tuple[x509.ExtensionType, bool]) -> bytes:
+    def certificate(
+        name: x509.Name,
+        key: ec.EllipticCurvePrivateKey,
+        *extensions: tuple[x509.ExtensionType, bool],
+    ) -> bytes:
         builder = (
             x509.CertificateBuilder(ca_name, name, key.public_key(), x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(hours=1))
@@ -91,13 +104,25 @@ def make_certificates(directory: Path) -> Certificates:
         return path
 
     def pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-        return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        return key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
 
-    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("cluster.test")])
-    server_key, client_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    names = x509.SubjectAlternativeName(
+        [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("cluster.test")]
+    )
+    server_key, client_key = (
+        ec.generate_private_key(ec.SECP256R1()),
+        ec.generate_private_key(ec.SECP256R1()),
+    )
     server_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "server")])
     client_name = x509.Name(
-        [x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:masters"), x509.NameAttribute(NameOID.COMMON_NAME, "alice")]
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:masters"),
+            x509.NameAttribute(NameOID.COMMON_NAME, "alice"),
+        ]
     )
     return Certificates(
         write("ca.crt", certificate(ca_name, ca_key, (x509.BasicConstraints(True, None), True))),

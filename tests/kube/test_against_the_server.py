@@ -1,4 +1,5 @@
-"""Client, cache, election and events against a real API server process, which is killed in the middle."""
+"""Client, cache, election and events against a real API server process, which is killed in the
+middle."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from hekla.kube.pace import Pace
 from tests.apiserver_process import ApiServerProcess
 
 PATIENT = Durations(lease=60.0, renew=50.0, retry=1.0)
-"""What happens when is told in virtual time (test_leader.py); here nothing may run out on a busy machine."""
+"""What happens when is told in virtual time (test_leader.py); here nothing may run out on a busy
+machine."""
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +62,9 @@ async def test_an_object_lives_and_dies(client: Client) -> None:
         await client.update(CONFIG_MAP, made)
     for type_, patch in (("merge", {"data": {"b": "m"}}), ("strategic", {"data": {"c": "s"}})):
         await client.patch(CONFIG_MAP, "life", patch, "default", type=type_)  # type: ignore[arg-type]
-    await client.patch(CONFIG_MAP, "life", [{"op": "remove", "path": "/data/a"}], "default", type="json")
+    await client.patch(
+        CONFIG_MAP, "life", [{"op": "remove", "path": "/data/a"}], "default", type="json"
+    )
     assert (await client.get(CONFIG_MAP, "life", "default")).data == {"b": "m", "c": "s"}
     with pytest.raises(errors.Conflict):
         await client.delete(CONFIG_MAP, "life", "default", uid="somebody-else")
@@ -76,22 +80,30 @@ async def test_invalid_objects_name_their_fields(client: Client) -> None:
 
 
 async def test_lists_come_in_pages_of_one_version(client: Client) -> None:
-    await asyncio.gather(*(client.create(CONFIG_MAP, config_map(f"page-{i:02}")) for i in range(23)))
+    await asyncio.gather(
+        *(client.create(CONFIG_MAP, config_map(f"page-{i:02}")) for i in range(23))
+    )
     listing = await client.list(CONFIG_MAP, "default", limit=5)
     names = [item.metadata.name for item in listing.items]
-    assert [name for name in names if name.startswith("page-")] == [f"page-{i:02}" for i in range(23)]
+    assert [name for name in names if name.startswith("page-")] == [
+        f"page-{i:02}" for i in range(23)
+    ]
     assert names == sorted(names)
     assert int(listing.resource_version) > 0
 
 
-async def test_through_https_with_the_certificates_of_the_kubeconfig(shared_apiserver: ApiServerProcess) -> None:
+async def test_through_https_with_the_certificates_of_the_kubeconfig(
+    shared_apiserver: ApiServerProcess,
+) -> None:
     connection = load(str(shared_apiserver.kubeconfig))
     assert connection.target.tls is not None
     async with Client(connection) as client:
         assert (await client.get(NAMESPACE, "default")).metadata.name == "default"
 
 
-async def test_a_cache_converges_when_the_server_is_killed_and_comes_back(apiserver: ApiServerProcess) -> None:
+async def test_a_cache_converges_when_the_server_is_killed_and_comes_back(
+    apiserver: ApiServerProcess,
+) -> None:
     async with Client(load(str(apiserver.internal_kubeconfig))) as client:
         for i in range(20):
             await client.create(CONFIG_MAP, config_map(f"c{i}"))
@@ -103,7 +115,9 @@ async def test_a_cache_converges_when_the_server_is_killed_and_comes_back(apiser
             elif old is not None:
                 del heard[old.metadata.name]
 
-        cache = Cache(client, CONFIG_MAP, namespace="default", fields="metadata.name!=kube-root-ca.crt")
+        cache = Cache(
+            client, CONFIG_MAP, namespace="default", fields="metadata.name!=kube-root-ca.crt"
+        )
         cache.on_change(listen)
         async with cache:
             assert len(cache) == len(heard) == 20
@@ -112,7 +126,9 @@ async def test_a_cache_converges_when_the_server_is_killed_and_comes_back(apiser
                 await client.delete(CONFIG_MAP, f"c{round_}", "default")
                 await client.patch(CONFIG_MAP, "c0", {"data": {"round": round_}}, "default")
                 await client.create(CONFIG_MAP, config_map(f"new{round_}"))
-                listing = await client.list(CONFIG_MAP, "default", fields="metadata.name!=kube-root-ca.crt")
+                listing = await client.list(
+                    CONFIG_MAP, "default", fields="metadata.name!=kube-root-ca.crt"
+                )
                 wanted = {item.metadata.name: item.data.get("round", "") for item in listing.items}
                 await until(lambda wanted=wanted: heard == wanted)  # type: ignore[misc]
                 assert {obj.metadata.name for obj in cache.all()} == set(wanted)
@@ -142,7 +158,9 @@ async def test_one_leads_and_another_takes_over(client: Client) -> None:
     assert len(lease.spec.renew_time) == len("2026-01-01T00:00:00.000000Z")
 
     first.cancel()
-    await until(lambda: log == ["one leads", "one stops", "two leads"])  # given back: no wait for the expiry
+    await until(
+        lambda: log == ["one leads", "one stops", "two leads"]
+    )  # given back: no wait for the expiry
     lease = await client.get(LEASE, "job", "default")
     assert (lease.spec.holder_identity, lease.spec.lease_transitions) == ("two", 1)
 
@@ -154,8 +172,15 @@ async def test_one_leads_and_another_takes_over(client: Client) -> None:
 
 
 async def test_a_lease_that_nobody_renews_is_taken_after_its_time(client: Client) -> None:
-    spec = {"holderIdentity": "dead", "leaseDurationSeconds": 1, "renewTime": "2999-01-01T00:00:00.000000Z", "leaseTransitions": 4}
-    await client.create(LEASE.untyped, {"metadata": {"name": "dead", "namespace": "default"}, "spec": spec})
+    spec = {
+        "holderIdentity": "dead",
+        "leaseDurationSeconds": 1,
+        "renewTime": "2999-01-01T00:00:00.000000Z",
+        "leaseTransitions": 4,
+    }
+    await client.create(
+        LEASE.untyped, {"metadata": {"name": "dead", "namespace": "default"}, "spec": spec}
+    )
     leading = asyncio.Event()
 
     async def lead() -> None:
@@ -164,7 +189,10 @@ async def test_a_lease_that_nobody_renews_is_taken_after_its_time(client: Client
     await LeaderElection(client, "dead", "default", holder="heir", durations=PATIENT).run(lead)
     assert leading.is_set()
     lease = await client.get(LEASE, "dead", "default")
-    assert (lease.spec.holder_identity, lease.spec.lease_transitions) == ("", 5)  # it worked to its end and gave it back
+    assert (lease.spec.holder_identity, lease.spec.lease_transitions) == (
+        "",
+        5,
+    )  # it worked to its end and gave it back
 
 
 async def test_events_are_counted_combined_and_throttled(client: Client) -> None:
@@ -172,7 +200,9 @@ async def test_events_are_counted_combined_and_throttled(client: Client) -> None
     recorder = Recorder(client, "tester")
 
     async def events() -> dict[str, int]:
-        listing = await client.list(EVENT, "default", fields=f"involvedObject.uid={subject.metadata.uid}")
+        listing = await client.list(
+            EVENT, "default", fields=f"involvedObject.uid={subject.metadata.uid}"
+        )
         return {event.message: event.count for event in listing.items}
 
     for _ in range(3):
@@ -186,7 +216,9 @@ async def test_events_are_counted_combined_and_throttled(client: Client) -> None
 
     seen = await events()
     assert seen["the same thing"] == 3
-    assert [message for message in seen if message.startswith("thing number")] == [f"thing number {i}" for i in range(10)]
+    assert [message for message in seen if message.startswith("thing number")] == [
+        f"thing number {i}" for i in range(10)
+    ]
     assert seen[f"{COMBINED}thing number 13"] == 4
     assert sum("flood" in message for message in seen) == 25 - 3 - 14
     assert recorder.dropped == 12
@@ -198,7 +230,9 @@ async def test_events_are_counted_combined_and_throttled(client: Client) -> None
     assert event.metadata.name.startswith("subject.")
 
 
-async def test_what_happens_again_while_its_event_is_made_is_counted(shared_apiserver: ApiServerProcess) -> None:
+async def test_what_happens_again_while_its_event_is_made_is_counted(
+    shared_apiserver: ApiServerProcess,
+) -> None:
     answer, made = asyncio.Event(), 0
 
     class Slow(Client):
@@ -216,7 +250,10 @@ async def test_what_happens_again_while_its_event_is_made_is_counted(shared_apis
             await asyncio.sleep(0)  # for another writer, which would make it too
         answer.set()
         await recorder.close()
-        assert [event.count for event in (await client.list(EVENT, "default", fields="reason=Anew")).items] == [3]
+        assert [
+            event.count
+            for event in (await client.list(EVENT, "default", fields="reason=Anew")).items
+        ] == [3]
         assert (made, recorder.dropped) == (1, 0)
 
 
@@ -231,9 +268,16 @@ async def test_events_leave_a_busy_server_to_others_and_come_later(client: Clien
     for subject in subjects:
         recorder.event(subject, "Normal", "Waits", "hello")
     await until(lambda: len(recorder._queue) <= len(subjects) - WRITERS and not recorder._writing)
-    assert WRITERS <= len((await client.list(EVENT, "default", fields="reason=Waits")).items) < len(subjects)
+    assert (
+        WRITERS
+        <= len((await client.list(EVENT, "default", fields="reason=Waits")).items)
+        < len(subjects)
+    )
     await recorder.close()
-    assert len((await client.list(EVENT, "default", fields="reason=Waits")).items) == len(subjects) and not recorder.dropped
+    assert (
+        len((await client.list(EVENT, "default", fields="reason=Waits")).items) == len(subjects)
+        and not recorder.dropped
+    )
 
 
 async def test_an_event_whose_object_has_expired_is_made_again(client: Client) -> None:
@@ -244,4 +288,6 @@ async def test_an_event_whose_object_has_expired_is_made_again(client: Client) -
     await client.delete_collection(EVENT, "default", fields="reason=Again")
     recorder.event(subject, "Normal", "Again", "hello")
     await recorder.close()
-    assert [event.count for event in (await client.list(EVENT, "default", fields="reason=Again")).items] == [2]
+    assert [
+        event.count for event in (await client.list(EVENT, "default", fields="reason=Again")).items
+    ] == [2]

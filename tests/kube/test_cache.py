@@ -1,4 +1,5 @@
-"""The cache against a server that does its worst: the cache converges, and its listeners hear every difference."""
+"""The cache against a server that does its worst: the cache converges, and its listeners hear every
+difference."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 class World:
     """A scripted server, a cache of its config maps, and what the cache's listener heard."""
 
-    def __init__(self, api: ScriptedApi, cache: Cache[ConfigMap], malformed: list[Malformed]) -> None:
+    def __init__(
+        self, api: ScriptedApi, cache: Cache[ConfigMap], malformed: list[Malformed]
+    ) -> None:
         self.api = api
         self.cache = cache
         self.malformed = malformed
@@ -69,7 +72,11 @@ async def a_world(tmp_path: Path, *objects: dict[str, Any], **options: Any) -> A
 async def test_what_is_there_and_what_changes(tmp_path: Path) -> None:
     async with a_world(tmp_path, config_map("a", 1), config_map("b", 2), page=1) as world:
         assert world.heard == ["+a@1", "+b@2"]
-        world.api.feed(("MODIFIED", config_map("a", 11)), ("ADDED", config_map("c", 12)), ("DELETED", config_map("b", 13)))
+        world.api.feed(
+            ("MODIFIED", config_map("a", 11)),
+            ("ADDED", config_map("c", 12)),
+            ("DELETED", config_map("b", 13)),
+        )
         await world.until(lambda: len(world.heard) == 5)
         assert world.heard[2:] == ["~a@11", "+c@12", "-b@13"]
         assert world.names() == ["a", "c"]
@@ -93,7 +100,9 @@ async def test_a_listener_may_ask_for_some_objects_only(tmp_path: Path) -> None:
         return (obj.data["team"],)
 
     red, blue = {"team": "red"}, {"team": "blue"}
-    async with a_world(tmp_path, {**config_map("a", 1), "data": red}, {**config_map("b", 2), "data": blue}) as world:
+    async with a_world(
+        tmp_path, {**config_map("a", 1), "data": red}, {**config_map("b", 2), "data": blue}
+    ) as world:
         heard: list[tuple[str, str | None, str | None]] = []
 
         def hear(who: str) -> Callable[[ConfigMap | None, ConfigMap | None], None]:
@@ -113,9 +122,16 @@ async def test_a_listener_may_ask_for_some_objects_only(tmp_path: Path) -> None:
         await world.until(lambda: len(world.heard) == 3)
         assert not heard and asked == ["c"]
 
-        world.api.feed(("MODIFIED", {**config_map("a", 12), "data": {"team": "green"}}), ("DELETED", {**config_map("a", 13), "data": blue}))
+        world.api.feed(
+            ("MODIFIED", {**config_map("a", 12), "data": {"team": "green"}}),
+            ("DELETED", {**config_map("a", 13), "data": blue}),
+        )
         await world.until(lambda: len(world.heard) == 5)
-        assert sorted(heard[:3]) == [("of both", "a", "a"), ("of green", "a", "a"), ("of red", "a", "a")]
+        assert sorted(heard[:3]) == [
+            ("of both", "a", "a"),
+            ("of green", "a", "a"),
+            ("of red", "a", "a"),
+        ]
         assert heard[3:] == []
 
 
@@ -133,11 +149,21 @@ async def test_the_watch_goes_on_from_where_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["event", "answer"])
 async def test_when_history_is_gone_the_difference_is_told(tmp_path: Path, how: str) -> None:
-    objects = [config_map("stays", 1), config_map("changes", 2), config_map("goes", 3), config_map("reborn", 4, uid="one")]
+    objects = [
+        config_map("stays", 1),
+        config_map("changes", 2),
+        config_map("goes", 3),
+        config_map("reborn", 4, uid="one"),
+    ]
     async with a_world(tmp_path, *objects) as world:
         world.heard.clear()
         reborn = config_map("reborn", 33, uid="two")
-        world.api.objects = [config_map("stays", 1), config_map("changes", 31), config_map("comes", 32), reborn]
+        world.api.objects = [
+            config_map("stays", 1),
+            config_map("changes", 31),
+            config_map("comes", 32),
+            reborn,
+        ]
         world.api.version = 50
         if how == "event":
             world.api.feed(("ERROR", expired()))
@@ -175,7 +201,9 @@ async def test_a_new_cluster_at_the_old_address(tmp_path: Path) -> None:
         assert world.heard[2:] == ["-old@500", "-older@900", "+new@3"]
 
 
-async def test_a_cache_does_not_queue_behind_the_work_that_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cache_does_not_queue_behind_the_work_that_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain, served = ScriptedApi.handle, 0
 
     async def slow(self: ScriptedApi, request: Request) -> Response | Stream:
@@ -188,7 +216,12 @@ async def test_a_cache_does_not_queue_behind_the_work_that_waits_for_it(tmp_path
 
     monkeypatch.setattr(ScriptedApi, "handle", slow)
     async with a_world(tmp_path) as world:
-        writes = [asyncio.ensure_future(world.cache._client.create(CONFIG_MAP, config_map(f"c{i}", 1), "ns")) for i in range(1000)]
+        writes = [
+            asyncio.ensure_future(
+                world.cache._client.create(CONFIG_MAP, config_map(f"c{i}", 1), "ns")
+            )
+            for i in range(1000)
+        ]
         await world.until(lambda: served > 0)
         world.api.break_off()
         await world.api.watching()
@@ -261,7 +294,9 @@ async def test_indexes_follow(tmp_path: Path) -> None:
 
         assert (by("red"), by("blue"), by("green")) == (["a", "b"], ["a"], [])
         assert [cache.count("color", color) for color in ("red", "blue", "green")] == [2, 1, 0]
-        world.api.feed(("MODIFIED", config_map("a", 11, colors="blue green")), ("DELETED", config_map("b", 12)))
+        world.api.feed(
+            ("MODIFIED", config_map("a", 11, colors="blue green")), ("DELETED", config_map("b", 12))
+        )
         await world.until(lambda: len(cache) == 1)
         assert (by("red"), by("blue"), by("green")) == ([], ["a"], ["a"])
         assert cache.by("color", "green")[0].metadata.resource_version == "11"

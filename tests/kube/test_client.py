@@ -53,11 +53,20 @@ async def test_what_each_call_sends(tmp_path: Path) -> None:
 
     async def handle(request: Request) -> Response:
         body = msgspec.json.decode(request.body) if request.body else None
-        seen.append((request.method, f"{request.path}?{request.query}", request.headers.get("content-type", ""), body))
+        seen.append(
+            (
+                request.method,
+                f"{request.path}?{request.query}",
+                request.headers.get("content-type", ""),
+                body,
+            )
+        )
         return answer(200, config_map("a", 5, color="red"))
 
     server = await serve(handle, unix=tmp_path / "s")
-    async with Client(Connection(Target(unix=str(tmp_path / "s"))), user_agent="hekla-test") as client:
+    async with Client(
+        Connection(Target(unix=str(tmp_path / "s"))), user_agent="hekla-test"
+    ) as client:
         got = await client.get(CONFIG_MAP, "a", "ns")
         assert (got.metadata.name, got.data) == ("a", {"color": "red"})
         made = ConfigMap(metadata=ObjectMeta(name="a", namespace="ns"), data={"x": "y"})
@@ -66,7 +75,9 @@ async def test_what_each_call_sends(tmp_path: Path) -> None:
         await client.update(CONFIG_MAP, got)
         await client.update_status(CONFIG_MAP, got)
         await client.patch(CONFIG_MAP, "a", {"data": {"x": None}}, "ns")
-        await client.patch(CONFIG_MAP, "a", [{"op": "test"}], "ns", type="json", subresource="status")
+        await client.patch(
+            CONFIG_MAP, "a", [{"op": "test"}], "ns", type="json", subresource="status"
+        )
         await client.patch(CONFIG_MAP, "a", {}, "ns", type="apply", field_manager="me", force=True)
         await client.delete(CONFIG_MAP, "a", "ns", grace=0, propagation="Background", uid="u")
         await client.delete(CONFIG_MAP, "a", "ns")
@@ -95,7 +106,11 @@ async def test_what_each_call_sends(tmp_path: Path) -> None:
         "metadata": {"name": "a", "namespace": "ns"},
         "data": {"x": "y"},
     }
-    assert seen[2][3] == {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "a-"}}
+    assert seen[2][3] == {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"generateName": "a-"},
+    }
     assert seen[8][3] == {
         "kind": "DeleteOptions",
         "apiVersion": "v1",
@@ -116,7 +131,9 @@ async def test_a_list_comes_in_pages(tmp_path: Path) -> None:
         assert {r.option("labelSelector") for r in api.requests} == {"a=b"}
 
 
-async def test_a_page_that_is_lost_costs_that_page_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_page_that_is_lost_costs_that_page_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hekla.kube.client.PAGE_DELAYS", (0.001, 0.002))
     async with scripted_api(tmp_path) as (api, client):
         api.objects = [config_map(f"c{i}", i) for i in range(5)]
@@ -177,10 +194,17 @@ async def test_a_malformed_object_hides_no_other(tmp_path: Path) -> None:
         (418, "Teapot", errors.ApiError),
     ],
 )
-async def test_refusals_are_told_apart_by_reason(tmp_path: Path, code: int, reason: str, kind: type[Exception]) -> None:
+async def test_refusals_are_told_apart_by_reason(
+    tmp_path: Path, code: int, reason: str, kind: type[Exception]
+) -> None:
     async with scripted_api(tmp_path) as (api, client):
         tree = status(code, reason, "the words of the server")
-        tree["details"] = {"name": "x", "causes": [{"reason": "FieldValueRequired", "message": "Required value", "field": "spec.a"}]}
+        tree["details"] = {
+            "name": "x",
+            "causes": [
+                {"reason": "FieldValueRequired", "message": "Required value", "field": "spec.a"}
+            ],
+        }
         api.refusals = [answer(code, tree)]
         with pytest.raises(errors.ApiError) as caught:
             await client.get(CONFIG_MAP, "x", "ns")
@@ -194,7 +218,10 @@ async def test_refusals_are_told_apart_by_reason(tmp_path: Path, code: int, reas
 
 async def test_an_answer_that_is_no_status(tmp_path: Path) -> None:
     async with scripted_api(tmp_path) as (api, client):
-        api.refusals = [Response(404, b"404 page not found\n", "text/plain"), Response(502, b"", "text/html")]
+        api.refusals = [
+            Response(404, b"404 page not found\n", "text/plain"),
+            Response(502, b"", "text/html"),
+        ]
         with pytest.raises(errors.NotFound, match="404 page not found"):
             await client.get(CONFIG_MAP, "x", "ns")
         with pytest.raises(errors.ServerError, match="502 without a reason"):
@@ -233,7 +260,9 @@ async def test_after_a_401_the_token_is_read_again(tmp_path: Path) -> None:
         return answer(401, status(401, "Unauthorized"))
 
     server = await serve(handle, unix=tmp_path / "s")
-    async with Client(Connection(Target(unix=str(tmp_path / "s")), TokenFile(tmp_path / "token"))) as client:
+    async with Client(
+        Connection(Target(unix=str(tmp_path / "s")), TokenFile(tmp_path / "token"))
+    ) as client:
         await client.get(CONFIG_MAP, "a", "ns")
         assert seen == ["Bearer old", "Bearer new"]
     await server.close(grace=0)
@@ -243,10 +272,16 @@ async def test_warnings_reach_whoever_wants_them(tmp_path: Path) -> None:
     heard: list[str] = []
 
     async def handle(request: Request) -> Response:
-        return Response(200, msgspec.json.encode(config_map("a", 1)), headers={"Warning": '299 - "unknown field \\"foo\\""'})
+        return Response(
+            200,
+            msgspec.json.encode(config_map("a", 1)),
+            headers={"Warning": '299 - "unknown field \\"foo\\""'},
+        )
 
     server = await serve(handle, unix=tmp_path / "s")
-    async with Client(Connection(Target(unix=str(tmp_path / "s"))), on_warning=heard.append) as client:
+    async with Client(
+        Connection(Target(unix=str(tmp_path / "s"))), on_warning=heard.append
+    ) as client:
         await client.get(CONFIG_MAP, "a", "ns")
     assert heard == ['unknown field "foo"']
     await server.close(grace=0)
@@ -256,8 +291,13 @@ async def test_events_of_a_watch_are_typed_and_errors_raised_in_order(tmp_path: 
     async with scripted_api(tmp_path) as (api, client):
         watch = await client.open_watch(CONFIG_MAP, "ns", resource_version="1", timeout=5)
         await api.watching()
-        api.feed(("ADDED", config_map("a", 2)), ("BOOKMARK", {"kind": "ConfigMap", "metadata": {"resourceVersion": "9"}}))
-        api.feed(("DELETED", config_map("a", 10)), ("ERROR", expired()), ("ADDED", config_map("b", 11)))
+        api.feed(
+            ("ADDED", config_map("a", 2)),
+            ("BOOKMARK", {"kind": "ConfigMap", "metadata": {"resourceVersion": "9"}}),
+        )
+        api.feed(
+            ("DELETED", config_map("a", 10)), ("ERROR", expired()), ("ADDED", config_map("b", 11))
+        )
         got: list[tuple[str, str]] = []
         with pytest.raises(errors.Expired, match="too old resource version"):
             while batch := await watch.batch():

@@ -27,7 +27,9 @@ def write(path: Path, **parts: Any) -> str:
     return str(path)
 
 
-def simple(path: Path, server: str = "http://one:8080", user: dict[str, Any] | None = None, **cluster: Any) -> str:
+def simple(
+    path: Path, server: str = "http://one:8080", user: dict[str, Any] | None = None, **cluster: Any
+) -> str:
     return write(
         path,
         clusters={"c": {"server": server, **cluster}},
@@ -46,7 +48,9 @@ def test_a_simple_file(tmp_path: Path) -> None:
 
 
 def test_a_unix_socket(tmp_path: Path) -> None:
-    connection = load(simple(tmp_path / "config", "unix:///run/hekla/api.sock"), environment=ENVIRONMENT)
+    connection = load(
+        simple(tmp_path / "config", "unix:///run/hekla/api.sock"), environment=ENVIRONMENT
+    )
     assert connection.target.unix == "/run/hekla/api.sock"
     assert connection.target.tls is None
 
@@ -57,7 +61,10 @@ def test_several_files_merge_and_the_first_to_name_something_wins(tmp_path: Path
         tmp_path / "b",
         clusters={"c": {"server": "https://two:6443/base/", "insecure-skip-tls-verify": True}},
         users={"u": {"token": "second"}},
-        contexts={"x": {"cluster": "c", "user": "u", "namespace": "team"}, "y": {"cluster": "c", "user": "u"}},
+        contexts={
+            "x": {"cluster": "c", "user": "u", "namespace": "team"},
+            "y": {"cluster": "c", "user": "u"},
+        },
         current="y",
     )
     environment = {"KUBECONFIG": f"{first}:/not/there:{second}:{first}"}
@@ -86,7 +93,10 @@ def test_master_replaces_the_server_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_with_no_configuration_at_all() -> None:
-    with pytest.raises(NoConfiguration, match="give --kubeconfig FILE, set KUBECONFIG, or start one with `hekla up`"):
+    with pytest.raises(
+        NoConfiguration,
+        match="give --kubeconfig FILE, set KUBECONFIG, or start one with `hekla up`",
+    ):
         load(environment=ENVIRONMENT)
     assert load(environment=ENVIRONMENT, default_server="http://localhost:8080").target.port == 8080
     assert load(environment={**ENVIRONMENT, "KUBERNETES_MASTER": "http://m:1"}).target.host == "m"
@@ -95,11 +105,18 @@ def test_with_no_configuration_at_all() -> None:
 def test_in_a_pod(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("mounted\n")
     (tmp_path / "namespace").write_text("team\n")
-    connection = from_pod({"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}, tmp_path)
+    connection = from_pod(
+        {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}, tmp_path
+    )
     assert str(connection.target) == "https://10.96.0.1:443"
     assert connection.namespace == "team"
-    beside = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "HEKLA_MOUNT_VAR_RUN_SECRETS_KUBERNETES_IO_SERVICEACCOUNT": str(tmp_path)}
-    assert load(environment={**beside, "HOME": str(tmp_path)}).namespace == "team", "a pod without a view of its own says where it is"
+    beside = {
+        "KUBERNETES_SERVICE_HOST": "10.96.0.1",
+        "HEKLA_MOUNT_VAR_RUN_SECRETS_KUBERNETES_IO_SERVICEACCOUNT": str(tmp_path),
+    }
+    assert load(environment={**beside, "HOME": str(tmp_path)}).namespace == "team", (
+        "a pod without a view of its own says where it is"
+    )
 
 
 async def test_a_token_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +137,12 @@ def plugin(tmp_path: Path, script: str, **extra: Any) -> Plugin:
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     spec = {"apiVersion": "client.authentication.k8s.io/v1", "command": "./plugin", **extra}
-    path = simple(tmp_path / "config", "https://one", user={"exec": spec}, **{"insecure-skip-tls-verify": True})
+    path = simple(
+        tmp_path / "config",
+        "https://one",
+        user={"exec": spec},
+        **{"insecure-skip-tls-verify": True},
+    )
     credentials = load(path, environment=ENVIRONMENT).credentials
     assert isinstance(credentials, Plugin)
     return credentials
@@ -149,7 +171,9 @@ async def test_a_plugin_is_run_once_until_its_answer_expires(tmp_path: Path) -> 
 
 
 async def test_a_plugin_whose_answer_has_expired_is_run_again(tmp_path: Path) -> None:
-    credentials = plugin(tmp_path, answer('{"token":"old","expirationTimestamp":"2001-01-01T00:00:00Z"}'))
+    credentials = plugin(
+        tmp_path, answer('{"token":"old","expirationTimestamp":"2001-01-01T00:00:00Z"}')
+    )
     await credentials.refresh()
     assert credentials.current() is None
 
@@ -176,9 +200,15 @@ async def test_a_plugin_that_fails(tmp_path: Path, script: str, message: str) ->
 async def test_a_plugin_that_is_not_installed_shows_the_hint(tmp_path: Path) -> None:
     from hekla.kube.connection.credentials import CredentialError
 
-    spec = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "no-such-program", "installHint": "brew install it"}
+    spec = {
+        "apiVersion": "client.authentication.k8s.io/v1beta1",
+        "command": "no-such-program",
+        "installHint": "brew install it",
+    }
     connection = load(simple(tmp_path / "config", user={"exec": spec}), environment=ENVIRONMENT)
-    with pytest.raises(CredentialError, match="not an executable that can be found\nbrew install it"):
+    with pytest.raises(
+        CredentialError, match="not an executable that can be found\nbrew install it"
+    ):
         await connection.credentials.refresh()
 
 
@@ -195,10 +225,17 @@ def test_proxies(tmp_path: Path) -> None:
     proxy = load(path, environment=ENVIRONMENT).target.proxy
     assert proxy is not None and (proxy.host, proxy.port) == ("proxy", 3128)
     plain = simple(tmp_path / "config", "https://one")
-    through = load(plain, environment={**ENVIRONMENT, "HTTPS_PROXY": "http://env:8080"}).target.proxy
+    through = load(
+        plain, environment={**ENVIRONMENT, "HTTPS_PROXY": "http://env:8080"}
+    ).target.proxy
     assert through is not None and through.host == "env"
-    with pytest.raises(ConfigError, match=r"clusters\[c\].cluster.proxy-url: .*'socks5' are not supported"):
-        load(simple(tmp_path / "config", "https://one", **{"proxy-url": "socks5://p"}), environment=ENVIRONMENT)
+    with pytest.raises(
+        ConfigError, match=r"clusters\[c\].cluster.proxy-url: .*'socks5' are not supported"
+    ):
+        load(
+            simple(tmp_path / "config", "https://one", **{"proxy-url": "socks5://p"}),
+            environment=ENVIRONMENT,
+        )
 
 
 def encoded(text: str) -> str:
@@ -208,28 +245,70 @@ def encoded(text: str) -> str:
 @pytest.mark.parametrize(
     ("server", "cluster", "user", "message"),
     [
-        ("ftp://x", {}, {}, r"clusters\[c\].cluster.server: 'ftp://x': expected https://, http:// or unix:///path"),
-        ("http://x:99999", {}, {}, r"clusters\[c\].cluster.server: 'http://x:99999': the port is not a number"),
+        (
+            "ftp://x",
+            {},
+            {},
+            r"clusters\[c\].cluster.server: 'ftp://x': expected https://, http:// or unix:///path",
+        ),
+        (
+            "http://x:99999",
+            {},
+            {},
+            r"clusters\[c\].cluster.server: 'http://x:99999': the port is not a number",
+        ),
         ("unix://relative", {}, {}, r"a socket is given as unix:///absolute/path"),
         ("", {}, {}, r"clusters\[c\].cluster.server: missing"),
         (7, {}, {}, r"clusters\[c\].cluster.server: expected text, found 7"),
-        ("https://x", {"certificate-authority-data": "***"}, {}, r"cluster.certificate-authority-data: not base64 of PEM text"),
-        ("https://x", {"insecure-skip-tls-verify": "yes"}, {}, r"insecure-skip-tls-verify: expected true or false, found 'yes'"),
+        (
+            "https://x",
+            {"certificate-authority-data": "***"},
+            {},
+            r"cluster.certificate-authority-data: not base64 of PEM text",
+        ),
+        (
+            "https://x",
+            {"insecure-skip-tls-verify": "yes"},
+            {},
+            r"insecure-skip-tls-verify: expected true or false, found 'yes'",
+        ),
         (
             "https://x",
             {"insecure-skip-tls-verify": True, "certificate-authority": "ca"},
             {},
             r"insecure-skip-tls-verify exclude each other",
         ),
-        ("https://x", {}, {"client-certificate-data": encoded("x")}, r"users\[u\].user.client-key: missing"),
+        (
+            "https://x",
+            {},
+            {"client-certificate-data": encoded("x")},
+            r"users\[u\].user.client-key: missing",
+        ),
         ("https://x", {}, {"token": "two words"}, r"users\[u\].user.token: a token has no blanks"),
-        ("https://x", {}, {"auth-provider": {"name": "gcp"}}, r"users\[u\].user.auth-provider: .* use an exec plugin"),
-        ("https://x", {}, {"exec": {"apiVersion": "v0", "command": "x"}}, r"user.exec.apiVersion: 'v0': expected client.auth"),
-        ("https://x", {}, {"exec": {"apiVersion": "client.authentication.k8s.io/v1"}}, r"user.exec.command: missing"),
+        (
+            "https://x",
+            {},
+            {"auth-provider": {"name": "gcp"}},
+            r"users\[u\].user.auth-provider: .* use an exec plugin",
+        ),
+        (
+            "https://x",
+            {},
+            {"exec": {"apiVersion": "v0", "command": "x"}},
+            r"user.exec.apiVersion: 'v0': expected client.auth",
+        ),
+        (
+            "https://x",
+            {},
+            {"exec": {"apiVersion": "client.authentication.k8s.io/v1"}},
+            r"user.exec.command: missing",
+        ),
         ("https://x", {}, {"as-groups": ["a"]}, r"users\[u\].user.as: missing"),
     ],
 )
-def test_errors_name_file_and_field(tmp_path: Path, server: Any, cluster: Any, user: Any, message: str) -> None:
+def test_errors_name_file_and_field(
+    tmp_path: Path, server: Any, cluster: Any, user: Any, message: str
+) -> None:
     path = simple(tmp_path / "config", server, user, **cluster)
     with pytest.raises(ConfigError, match=message) as caught:
         load(path, environment=ENVIRONMENT)
@@ -247,7 +326,10 @@ def test_errors_name_file_and_field(tmp_path: Path, server: Any, cluster: Any, u
         ("clusters: [{cluster: {}}]", r"clusters\[0\].name: missing"),
         ("users: [{name: u, user: text}]", r"users\[u\].user: expected a map, found 'text'"),
         ("current-context: gone", r'current-context "gone" is not among the contexts'),
-        ("contexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x", r'contexts\[x\].context.cluster: there is no cluster "c"'),
+        (
+            "contexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x",
+            r'contexts\[x\].context.cluster: there is no cluster "c"',
+        ),
         ("", None),
     ],
 )

@@ -45,11 +45,22 @@ async def running(controller: Controller, seconds: float) -> None:
 def test_a_reconcile_that_raises_is_tried_again_and_stops_no_other() -> None:
     async def story() -> None:
         controller = Notes()
-        controller.acts["bad"] = [ValueError("a bug"), Conflict(409, "Conflict", "changed"), asyncio.CancelledError(), None]
+        controller.acts["bad"] = [
+            ValueError("a bug"),
+            Conflict(409, "Conflict", "changed"),
+            asyncio.CancelledError(),
+            None,
+        ]
         controller.queue.add("bad")
         controller.queue.add("good")
         await running(controller, 10)
-        assert controller.seen == [("bad", 0), ("good", 0), ("bad", 0.005), ("bad", 0.015), ("bad", 0.035)]
+        assert controller.seen == [
+            ("bad", 0),
+            ("good", 0),
+            ("bad", 0.005),
+            ("bad", 0.015),
+            ("bad", 0.035),
+        ]
         assert controller.queue.failures("bad") == 0
 
     virtual_time.run(story())
@@ -83,14 +94,21 @@ async def test_changes_in_a_cache_become_keys(tmp_path: Path) -> None:
     async with scripted_api(tmp_path) as (api, client):
         api.objects = [config_map("a", 1, owner="x"), config_map("b", 2)]
         controller = Notes()
-        controller.enqueue(Cache(client, CONFIG_MAP), lambda obj: [obj.data["owner"]] if "owner" in obj.data else [])
+        controller.enqueue(
+            Cache(client, CONFIG_MAP),
+            lambda obj: [obj.data["owner"]] if "owner" in obj.data else [],
+        )
         task = asyncio.ensure_future(run([controller]))
         await api.watching()
         api.feed(("MODIFIED", config_map("a", 11, owner="y")))
         async with asyncio.timeout(20):
             while len(controller.seen) < 3:
                 await asyncio.sleep(0.001)
-        assert [key for key, _ in controller.seen] == ["x", "x", "y"]  # the owner that lost it looks, too
+        assert [key for key, _ in controller.seen] == [
+            "x",
+            "x",
+            "y",
+        ]  # the owner that lost it looks, too
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         for cache in controller.caches:

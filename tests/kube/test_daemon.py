@@ -49,7 +49,11 @@ def started(tmp_path: Path, *flags: str) -> Iterator[subprocess.Popen[str]]:
     root = str(Path(__file__).parents[2])
     environment = {**os.environ, "HOME": str(tmp_path), "KUBECONFIG": "", "PYTHONPATH": root}
     process = subprocess.Popen(
-        [sys.executable, str(script), *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        [sys.executable, str(script), *flags],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
     )
     try:
         yield process
@@ -69,8 +73,16 @@ def get(port: int, path: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("flags", "code", "output"),
     [
-        (["--kubeconfg=x"], 1, "hekla tester: unknown flag: --kubeconfg; did you mean --kubeconfig?\n"),
-        ([], 1, "no cluster is configured: give --kubeconfig FILE, set KUBECONFIG, or start one with `hekla up`"),
+        (
+            ["--kubeconfg=x"],
+            1,
+            "hekla tester: unknown flag: --kubeconfg; did you mean --kubeconfig?\n",
+        ),
+        (
+            [],
+            1,
+            "no cluster is configured: give --kubeconfig FILE, set KUBECONFIG, or start one with `hekla up`",
+        ),
         (["--kubeconfig=/not/there"], 1, "/not/there: no such kubeconfig file"),
         (["--version"], 0, ""),
         (["--help"], 0, ""),
@@ -90,14 +102,19 @@ def test_it_waits_for_the_server_and_says_so(tmp_path: Path) -> None:
         assert process.stderr is not None
         for line in process.stderr:
             if "waiting" in line:
-                assert re.match(r"W\d{4} [\d:.]{12} kube.daemon\] waiting for the API server, for 1 s now: unix://", line)
+                assert re.match(
+                    r"W\d{4} [\d:.]{12} kube.daemon\] waiting for the API server, for 1 s now: unix://",
+                    line,
+                )
                 assert "no such socket; the server is not running" in line
                 break
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 0
 
 
-def test_it_runs_answers_and_stops_on_a_signal(tmp_path: Path, shared_apiserver: ApiServerProcess) -> None:
+def test_it_runs_answers_and_stops_on_a_signal(
+    tmp_path: Path, shared_apiserver: ApiServerProcess
+) -> None:
     metrics, health = free_port(), free_port()
     flags = [
         f"--kubeconfig={shared_apiserver.internal_kubeconfig}",
@@ -113,7 +130,9 @@ def test_it_runs_answers_and_stops_on_a_signal(tmp_path: Path, shared_apiserver:
         assert get(health, "/readyz") == (503, "not warm yet")
         assert get(health, "/metrics")[0] == 404
         assert "process_start_time_seconds" in get(metrics, "/metrics")[1]
-        lease = shared_apiserver.request("GET", "/apis/coordination.k8s.io/v1/namespaces/default/leases/t")[1]
+        lease = shared_apiserver.request(
+            "GET", "/apis/coordination.k8s.io/v1/namespaces/default/leases/t"
+        )[1]
         assert b'"leaseDurationSeconds":15' in lease
 
         with started(tmp_path, *flags[:1], *flags[1:3]) as second:
@@ -126,13 +145,23 @@ def test_it_runs_answers_and_stops_on_a_signal(tmp_path: Path, shared_apiserver:
         assert process.returncode == 0
         assert out == "cleaned up\n"
         assert "tester has stopped (SIGTERM)" in error
-    lease = shared_apiserver.request("GET", "/apis/coordination.k8s.io/v1/namespaces/default/leases/t")[1]
+    lease = shared_apiserver.request(
+        "GET", "/apis/coordination.k8s.io/v1/namespaces/default/leases/t"
+    )[1]
     assert b'"leaseDurationSeconds":1,' in lease  # given back
 
 
-@pytest.mark.parametrize(("end", "code", "words"), [("fail", 1, "RuntimeError: a bug"), ("return", 0, "")])
-def test_how_it_ends(tmp_path: Path, shared_apiserver: ApiServerProcess, end: str, code: int, words: str) -> None:
-    flags = (f"--kubeconfig={shared_apiserver.internal_kubeconfig}", "--leader-elect=false", f"--end={end}")
+@pytest.mark.parametrize(
+    ("end", "code", "words"), [("fail", 1, "RuntimeError: a bug"), ("return", 0, "")]
+)
+def test_how_it_ends(
+    tmp_path: Path, shared_apiserver: ApiServerProcess, end: str, code: int, words: str
+) -> None:
+    flags = (
+        f"--kubeconfig={shared_apiserver.internal_kubeconfig}",
+        "--leader-elect=false",
+        f"--end={end}",
+    )
     with started(tmp_path, *flags) as process:
         _, error = process.communicate(timeout=60)
         assert process.returncode == code
@@ -143,5 +172,7 @@ def test_importing_is_quick() -> None:
     heavy = ("yaml", "cryptography", "prometheus_client", "uvloop", "numpy", "rich")
     modules = "hekla.kube.client, hekla.kube.connection.config, hekla.kube.daemon"
     code = f"import sys, {modules}; print([m for m in {heavy!r} if m in sys.modules])"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert out == "[]\n"

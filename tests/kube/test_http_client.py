@@ -43,11 +43,16 @@ async def test_many_requests_share_few_connections(socket: Path) -> None:
             most = max(most, running)
             await asyncio.sleep(0)
             running -= 1
-            writer.write(b"HTTP/1.1 201 Created\r\nX-Seen: yes\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            writer.write(
+                b"HTTP/1.1 201 Created\r\nX-Seen: yes\r\nContent-Length: %d\r\n\r\n" % len(body)
+                + body
+            )
 
     async with scripted(script, socket) as target:
         client = HttpClient(target, pool=4)
-        answers = await asyncio.gather(*(client.request("POST", f"/{i}", b"", b"body %d" % i) for i in range(100)))
+        answers = await asyncio.gather(
+            *(client.request("POST", f"/{i}", b"", b"body %d" % i) for i in range(100))
+        )
         await client.close()
 
     assert [answer.body for answer in answers] == [b"body %d" % i for i in range(100)]
@@ -76,7 +81,12 @@ async def test_what_is_sent(socket: Path) -> None:
 
     lines = seen[0][0].split("\r\n")
     assert lines[0] == "PATCH /api/v1/pods/a?x=1 HTTP/1.1"
-    assert set(lines[1:]) == {"Host: localhost", "Accept: application/json", "Content-Length: 2", ""}
+    assert set(lines[1:]) == {
+        "Host: localhost",
+        "Accept: application/json",
+        "Content-Length: 2",
+        "",
+    }
     assert seen[2][1] == big
 
 
@@ -104,10 +114,14 @@ async def test_answers_in_pieces_chunked_and_up_to_the_close(socket: Path) -> No
     assert bodies == [b"hello", b"foobar", b"", b"until the end"]
 
 
-async def test_a_kept_connection_that_died_is_replaced_for_what_may_be_repeated(socket: Path) -> None:
+async def test_a_kept_connection_that_died_is_replaced_for_what_may_be_repeated(
+    socket: Path,
+) -> None:
     requests: list[str] = []
 
-    async def one_answer_a_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def one_answer_a_connection(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         head, _ = await read_request(reader)
         requests.append(head.split(" ")[0])
         writer.write(OK)
@@ -146,9 +160,16 @@ async def test_waiting_requests_survive_a_failed_connection(socket: Path) -> Non
     async with scripted(script, socket) as target:
         client = HttpClient(target, pool=1)
         paths = ["/bad", "/good", "/bad", "/good"]
-        answers = await asyncio.gather(*(client.request("GET", path) for path in paths), return_exceptions=True)
+        answers = await asyncio.gather(
+            *(client.request("GET", path) for path in paths), return_exceptions=True
+        )
         await client.close()
-    assert [type(answer).__name__ for answer in answers] == ["TransportError", "Response", "TransportError", "Response"]
+    assert [type(answer).__name__ for answer in answers] == [
+        "TransportError",
+        "Response",
+        "TransportError",
+        "Response",
+    ]
 
 
 async def test_a_request_that_takes_too_long(socket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +206,9 @@ async def test_what_goes_first_waits_for_one_answer_only(socket: Path) -> None:
         client = HttpClient(target, pool=1)
         work = [asyncio.ensure_future(client.request("POST", f"/work{i}")) for i in range(3)]
         await asyncio.sleep(0)  # all of them wait now, but for the one that has the connection
-        first = [asyncio.ensure_future(client.request("GET", f"/first{i}", first=True)) for i in range(2)]
+        first = [
+            asyncio.ensure_future(client.request("GET", f"/first{i}", first=True)) for i in range(2)
+        ]
         await asyncio.sleep(0)
         first[0].cancel()
         go_on.set()
@@ -213,7 +236,9 @@ async def test_a_request_given_up_frees_its_place(socket: Path) -> None:
         await client.close()
 
 
-async def test_a_request_given_up_as_its_answer_comes_disturbs_nobody(socket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_given_up_as_its_answer_comes_disturbs_nobody(
+    socket: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while (await read_request(reader))[0]:
             writer.write(OK)
@@ -222,7 +247,8 @@ async def test_a_request_given_up_as_its_answer_comes_disturbs_nobody(socket: Pa
     complete = _Connection.on_message_complete
 
     def complete_and_cancel(connection: _Connection) -> None:
-        """The second request takes the connection before the first, cancelled with its answer there, runs again."""
+        """The second request takes the connection before the first, cancelled with its answer
+        there, runs again."""
         if len(tasks) == 1:
             tasks.append(asyncio.ensure_future(client.request("GET", "/second")))
             complete(connection)
@@ -338,19 +364,27 @@ async def test_tls_with_a_client_certificate(certificates: Certificates) -> None
     await careless.close()
 
     authority = TlsSource(Pem("ca", path=certificates.authority))
-    wrong_name = HttpClient(Target("127.0.0.1", server.port, tls=authority.context, server_name="elsewhere.test"))
+    wrong_name = HttpClient(
+        Target("127.0.0.1", server.port, tls=authority.context, server_name="elsewhere.test")
+    )
     with pytest.raises(TransportError, match="not trusted"):
         await wrong_name.request("GET", "/")
-    right_name = HttpClient(Target("127.0.0.1", server.port, tls=authority.context, server_name="cluster.test"))
+    right_name = HttpClient(
+        Target("127.0.0.1", server.port, tls=authority.context, server_name="cluster.test")
+    )
     assert (await right_name.request("GET", "/")).status == 200
     await right_name.close()
     await server.close()
 
 
-async def test_a_rotated_certificate_file_is_taken_up(certificates: Certificates, tmp_path: Path) -> None:
+async def test_a_rotated_certificate_file_is_taken_up(
+    certificates: Certificates, tmp_path: Path
+) -> None:
     copy = tmp_path / "client.crt"
     copy.write_bytes(certificates.client.read_bytes())
-    source = TlsSource(certificate=Pem("cert", path=copy), key=Pem("key", path=certificates.client_key))
+    source = TlsSource(
+        certificate=Pem("cert", path=copy), key=Pem("key", path=certificates.client_key)
+    )
     first = source.context()
     assert source.context() is first
     import os
@@ -427,7 +461,9 @@ def test_a_proxy_of_another_kind_is_refused() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_a_flaky_server_and_impatient_callers_leave_the_pool_whole(socket: Path, seed: int) -> None:
+async def test_a_flaky_server_and_impatient_callers_leave_the_pool_whole(
+    socket: Path, seed: int
+) -> None:
     draw = random.Random(seed)
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -447,7 +483,9 @@ async def test_a_flaky_server_and_impatient_callers_leave_the_pool_whole(socket:
             if fate < 0.3:
                 await asyncio.sleep(draw.random() * 0.003)
             close = b"Connection: close\r\n" if fate > 0.95 else b""
-            writer.write(b"HTTP/1.1 200 OK\r\n%bContent-Length: %d\r\n\r\n%b" % (close, len(body), body))
+            writer.write(
+                b"HTTP/1.1 200 OK\r\n%bContent-Length: %d\r\n\r\n%b" % (close, len(body), body)
+            )
             if close:
                 return
 

@@ -59,7 +59,13 @@ async def test_the_newest_text_keeps_the_place_of_the_oldest() -> None:
     await server.so_far()
     server.tell("c", "second")
     server.tell("a", "second")
-    assert await server.answer_all() == ["a: first", "b: first", "c: second", "d: first", "a: second"]
+    assert await server.answer_all() == [
+        "a: first",
+        "b: first",
+        "c: second",
+        "d: first",
+        "a: second",
+    ]
 
 
 async def test_what_has_nothing_to_tell_any_more_makes_room_for_the_next() -> None:

@@ -1,4 +1,5 @@
-"""Leader election by the clock, in virtual time: when a lease is renewed, taken, given back and lost."""
+"""Leader election by the clock, in virtual time: when a lease is renewed, taken, given back and
+lost."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ LEASE, RENEW, RETRY = 15.0, 10.0, 2.0
 
 
 class Leases:
-    """Keeps one lease as an API server does, and when it was written; `refuses` what there is no lease for."""
+    """Keeps one lease as an API server does, and when it was written; `refuses` what there is no
+    lease for."""
 
     def __init__(self) -> None:
         self.lease: dict[str, Any] | None = None
@@ -42,7 +44,10 @@ class Leases:
 
     def write(self, lease: dict[str, Any]) -> None:
         self.version += 1
-        self.lease = {**lease, "metadata": {**lease["metadata"], "resourceVersion": str(self.version)}}
+        self.lease = {
+            **lease,
+            "metadata": {**lease["metadata"], "resourceVersion": str(self.version)},
+        }
         self.written.append((round(now(), 3), self.spec["holderIdentity"]))
 
     async def handle(self, request: Request) -> Response:
@@ -75,7 +80,9 @@ class Story:
     def candidate(self, name: str, seconds: float = 10_000.0) -> asyncio.Task[None]:
         """One who works for so long when he leads."""
         loop, durations = asyncio.get_running_loop(), Durations(LEASE, RENEW, RETRY)
-        election = LeaderElection(self.client, "job", "ns", holder=name, durations=durations, clock=loop.time)
+        election = LeaderElection(
+            self.client, "job", "ns", holder=name, durations=durations, clock=loop.time
+        )
         return asyncio.ensure_future(election.run(lambda: self.lead(name, seconds)))
 
 
@@ -111,7 +118,10 @@ def test_a_lease_that_is_renewed_stays_with_its_leader_and_is_given_back(tmp_pat
             await asyncio.sleep(JITTER * RETRY)
             assert [what for _, what in made.log] == ["one leads", "one stops", "two leads"]
             assert made.log[1][0] == left and made.log[2][0] <= left + JITTER * RETRY
-            assert [holder for _, holder in made.leases.written if holder != "one"][:2] == ["", "two"]
+            assert [holder for _, holder in made.leases.written if holder != "one"][:2] == [
+                "",
+                "two",
+            ]
             assert made.leases.spec["leaseTransitions"] == 1
             await cancel(two)
 
@@ -119,23 +129,33 @@ def test_a_lease_that_is_renewed_stays_with_its_leader_and_is_given_back(tmp_pat
 
 
 def test_a_lease_that_nobody_renews_is_taken_after_its_time(tmp_path: Path) -> None:
-    """Counted from when it was first seen, whatever its dates say; the duration is that of the one who held it."""
+    """Counted from when it was first seen, whatever its dates say; the duration is that of the one
+    who held it."""
 
     async def told() -> None:
         async with story(tmp_path) as made:
-            spec = {"holderIdentity": "dead", "leaseDurationSeconds": 40, "renewTime": "2999-01-01T00:00:00.000000Z", "leaseTransitions": 4}
+            spec = {
+                "holderIdentity": "dead",
+                "leaseDurationSeconds": 40,
+                "renewTime": "2999-01-01T00:00:00.000000Z",
+                "leaseTransitions": 4,
+            }
             made.leases.write({"metadata": {"name": "job", "namespace": "ns"}, "spec": spec})
             await made.candidate("heir", seconds=5.0)
             (began, _), (ended, _) = made.log
             assert 40 < began <= 40 + JITTER * RETRY and ended == began + 5
             assert made.leases.spec["leaseTransitions"] == 5
-            assert made.leases.written[-1] == (ended, ""), "who has worked to the end gives the lease back"
+            assert made.leases.written[-1] == (ended, ""), (
+                "who has worked to the end gives the lease back"
+            )
 
     virtual_time.run(told())
 
 
 @pytest.mark.parametrize("gone", [True, False])
-def test_a_leader_that_cannot_renew_stops_before_another_may_lead(tmp_path: Path, gone: bool) -> None:
+def test_a_leader_that_cannot_renew_stops_before_another_may_lead(
+    tmp_path: Path, gone: bool
+) -> None:
     """Whether the server refuses or lets nobody in any more."""
 
     async def told() -> None:

@@ -38,7 +38,9 @@ async def test_every_address_is_one_port_of_both_families() -> None:
         await server.close()
 
 
-async def test_without_the_newer_family_it_is_the_older_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_the_newer_family_it_is_the_older_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A kernel may know IPv6 and not be allowed to use it."""
     made = socket.create_server
 

@@ -35,17 +35,32 @@ def test_a_line_says_how_bad_when_where_and_what(capsys: pytest.CaptureFixture[s
     set_up()
     logging.getLogger("hekla.kube.cache").warning("pods cannot be %s", "watched")
     logging.getLogger("hekla.kube.cache").debug("not shown")
-    assert re.fullmatch(r"W\d{4} \d\d:\d\d:\d\d\.\d{3} kube\.cache\] pods cannot be watched\n", capsys.readouterr().err)
+    assert re.fullmatch(
+        r"W\d{4} \d\d:\d\d:\d\d\.\d{3} kube\.cache\] pods cannot be watched\n",
+        capsys.readouterr().err,
+    )
 
 
 @pytest.mark.parametrize(
     ("verbosity", "shown"),
-    [("0", "info"), ("2", "verbose info"), ("4", "debug verbose info"), ("6", "trace debug verbose info")],
+    [
+        ("0", "info"),
+        ("2", "verbose info"),
+        ("4", "debug verbose info"),
+        ("6", "trace debug verbose info"),
+    ],
 )
-def test_more_verbosity_shows_more(capsys: pytest.CaptureFixture[str], verbosity: str, shown: str) -> None:
+def test_more_verbosity_shows_more(
+    capsys: pytest.CaptureFixture[str], verbosity: str, shown: str
+) -> None:
     set_up(f"-v={verbosity}", "--skip_headers")
     log = logging.getLogger("hekla.test")
-    for level, word in ((logs.TRACE, "trace"), (logging.DEBUG, "debug"), (logs.VERBOSE, "verbose"), (logging.INFO, "info")):
+    for level, word in (
+        (logs.TRACE, "trace"),
+        (logging.DEBUG, "debug"),
+        (logs.VERBOSE, "verbose"),
+        (logging.INFO, "info"),
+    ):
         log.log(level, word)
     assert capsys.readouterr().err.split() == shown.split()
 
@@ -64,7 +79,13 @@ def test_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logging.getLogger("hekla.test").info("to the file")
     assert (tmp_path / "tester.log").read_text() == "to the file\n"
     assert capsys.readouterr().err == ""
-    set_up("--logtostderr=false", "--alsologtostderr", f"--log_file={tmp_path}/other", "--stderrthreshold=ERROR", "--skip_headers")
+    set_up(
+        "--logtostderr=false",
+        "--alsologtostderr",
+        f"--log_file={tmp_path}/other",
+        "--stderrthreshold=ERROR",
+        "--skip_headers",
+    )
     logging.getLogger("hekla.test").info("only to the file")
     logging.getLogger("hekla.test").error("to both")
     assert (tmp_path / "other").read_text() == "only to the file\nto both\n"

@@ -1,4 +1,5 @@
-"""Twenty kills of the API server while twelve writers write: no cache goes astray, and nothing acknowledged is lost."""
+"""Twenty kills of the API server while twelve writers write: no cache goes astray, and nothing
+acknowledged is lost."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ WRITES = 50
 
 
 class Writer:
-    """Creates, changes and deletes its own config maps, and knows which the server has acknowledged."""
+    """Creates, changes and deletes its own config maps, and knows which the server has
+    acknowledged."""
 
     def __init__(self, client: Client, number: int) -> None:
         self.client = client

@@ -50,15 +50,24 @@ def test_intervals() -> None:
 @pytest.mark.scenario("controllers", 113)
 def test_zones() -> None:
     assert fires("0 10 * * *", "2026-01-01T10:00", "Pacific/Honolulu") == ["2026-01-01T20:00"]
-    assert fires("TZ=UTC 0 20 * * *", "2026-01-01T10:00", "Pacific/Honolulu") == ["2026-01-01T20:00"]
+    assert fires("TZ=UTC 0 20 * * *", "2026-01-01T10:00", "Pacific/Honolulu") == [
+        "2026-01-01T20:00"
+    ]
 
 
 def test_daylight_saving() -> None:
     spring = fires("30 2 * * *", "2026-03-28T00:00", "Europe/Berlin", 3)
-    assert spring == ["2026-03-28T01:30", "2026-03-30T00:30", "2026-03-31T00:30"], "02:30 does not exist on the 29th"
+    assert spring == ["2026-03-28T01:30", "2026-03-30T00:30", "2026-03-31T00:30"], (
+        "02:30 does not exist on the 29th"
+    )
     autumn = fires("30 2 * * *", "2026-10-24T12:00", "Europe/Berlin", 3)
-    assert autumn == ["2026-10-25T00:30", "2026-10-25T01:30", "2026-10-26T01:30"], "02:30 comes twice on the 25th"
-    assert fires("0 12 * * *", "2026-03-28T12:00", "Europe/Berlin", 2) == ["2026-03-29T10:00", "2026-03-30T10:00"]
+    assert autumn == ["2026-10-25T00:30", "2026-10-25T01:30", "2026-10-26T01:30"], (
+        "02:30 comes twice on the 25th"
+    )
+    assert fires("0 12 * * *", "2026-03-28T12:00", "Europe/Berlin", 2) == [
+        "2026-03-29T10:00",
+        "2026-03-30T10:00",
+    ]
 
 
 def test_what_never_comes() -> None:
@@ -67,7 +76,18 @@ def test_what_never_comes() -> None:
 
 @pytest.mark.scenario("controllers", 111)
 @pytest.mark.parametrize(
-    "text", ["", "* * * *", "60 * * * *", "* * * * 7", "*/0 * * * *", "5-1 * * * *", "@often", "@every soon", "x * * * *"]
+    "text",
+    [
+        "",
+        "* * * *",
+        "60 * * * *",
+        "* * * * 7",
+        "*/0 * * * *",
+        "5-1 * * * *",
+        "@often",
+        "@every soon",
+        "x * * * *",
+    ],
 )
 def test_what_is_no_schedule(text: str) -> None:
     with pytest.raises(ScheduleError):

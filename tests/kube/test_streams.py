@@ -1,4 +1,5 @@
-"""SPDY and WebSocket, frames in and events out: what is said arrives, and nothing that comes breaks more than its connection."""
+"""SPDY and WebSocket, frames in and events out: what is said arrives, and nothing that comes breaks
+more than its connection."""
 
 from __future__ import annotations
 
@@ -30,8 +31,10 @@ def test_a_conversation() -> None:
     client.send(stream, b"hello")
     client.send(stream, b"", end=True)
     assert server.feed(client.take()) == [
-        Opened(stream, {"streamtype": "error", "port": "80"}), Data(stream, b"hello"), Data(stream, b"", True)
-    ]  # fmt: skip
+        Opened(stream, {"streamtype": "error", "port": "80"}),
+        Data(stream, b"hello"),
+        Data(stream, b"", True),
+    ]
     server.reply(stream)
     server.send(stream, b"answer", end=True)
     server.leave()
@@ -60,9 +63,16 @@ def test_data_of_a_stream_that_is_over_resets_it_alone() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(some.lists(some.tuples(some.dictionaries(NAMES, NAMES, max_size=5), some.binary(max_size=70_000)), max_size=5),
-       some.lists(some.integers(0, 1 << 20), max_size=8))  # fmt: skip
-def test_whatever_is_said_arrives_however_it_is_cut(told: list[tuple[dict[str, str], bytes]], cuts: list[int]) -> None:
+@given(
+    some.lists(
+        some.tuples(some.dictionaries(NAMES, NAMES, max_size=5), some.binary(max_size=70_000)),
+        max_size=5,
+    ),
+    some.lists(some.integers(0, 1 << 20), max_size=8),
+)
+def test_whatever_is_said_arrives_however_it_is_cut(
+    told: list[tuple[dict[str, str], bytes]], cuts: list[int]
+) -> None:
     client, server = Session(server=False), Session(server=True)
     streams = {}
     for headers, data in told:
@@ -117,7 +127,10 @@ def test_a_websocket_joins_fragments_and_answers_pings() -> None:
     client.send(b"\x00" * 70_000)
     assert server.feed(client.take()) == [b"one", b"\x00" * 70_000]
     assert client.feed(server.take()) == []
-    first, last = bytes((0x02, 0x83)) + b"\0\0\0\0" + b"abc", bytes((0x80, 0x82)) + b"\0\0\0\0" + b"de"
+    first, last = (
+        bytes((0x02, 0x83)) + b"\0\0\0\0" + b"abc",
+        bytes((0x80, 0x82)) + b"\0\0\0\0" + b"de",
+    )
     assert server.feed(first) == []
     assert server.feed(last) == [b"abcde"]
     client.close()
@@ -139,5 +152,7 @@ def test_rubbish_ends_a_websocket(data: bytes) -> None:
 def test_the_handshake() -> None:
     # The key and answer of RFC 6455, section 1.3.
     assert websocket.accepts("dGhlIHNhbXBsZSBub25jZQ==") == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
-    headers = {name.lower(): value for name, value in websocket.request_headers(["v5", "v4"]).items()}
+    headers = {
+        name.lower(): value for name, value in websocket.request_headers(["v5", "v4"]).items()
+    }
     assert websocket.is_upgrade(headers) and websocket.offered(headers) == ["v5", "v4"]

@@ -1,4 +1,5 @@
-"""What a server does with requests that do not come to their end: it waits so long, and holds so much of them."""
+"""What a server does with requests that do not come to their end: it waits so long, and holds so
+much of them."""
 
 from __future__ import annotations
 
@@ -9,7 +10,15 @@ import pytest
 
 from hekla.kube.http import server as http
 from hekla.kube.http.message import Response
-from hekla.kube.http.server import HEAD_SECONDS, IDLE_SECONDS, MOST_LINGERING, WHOLE_SECONDS, Connection, Peer, Server
+from hekla.kube.http.server import (
+    HEAD_SECONDS,
+    IDLE_SECONDS,
+    MOST_LINGERING,
+    WHOLE_SECONDS,
+    Connection,
+    Peer,
+    Server,
+)
 
 HEAD = b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
 NOW = 1000.0
@@ -55,10 +64,16 @@ async def test_a_head_a_body_and_the_next_request_have_their_time(server: Server
     idle.data_received(HEAD % 1 + b"x")
     for connection in (silent, heading, sending, idle):
         assert not connection.overdue(NOW)  # the first look
-    late = {NOW + HEAD_SECONDS - 1: [], NOW + HEAD_SECONDS + 1: [silent, heading], NOW + WHOLE_SECONDS + 1: [silent, heading, sending],
-            NOW + IDLE_SECONDS + 1: [silent, heading, sending, idle]}  # fmt: skip
+    late = {
+        NOW + HEAD_SECONDS - 1: [],
+        NOW + HEAD_SECONDS + 1: [silent, heading],
+        NOW + WHOLE_SECONDS + 1: [silent, heading, sending],
+        NOW + IDLE_SECONDS + 1: [silent, heading, sending, idle],
+    }
     for now, wanted in late.items():
-        assert [connection for connection in (silent, heading, sending, idle) if connection.overdue(now)] == wanted
+        assert [
+            connection for connection in (silent, heading, sending, idle) if connection.overdue(now)
+        ] == wanted
     idle.data_received(HEAD % 1 + b"x")
     assert not idle.overdue(NOW + IDLE_SECONDS + 2)
 
@@ -73,7 +88,9 @@ async def test_one_that_comes_byte_by_byte_gets_no_more_time(server: Server) -> 
     assert wire.written.startswith(b"HTTP/1.1 408 ") and number > HEAD_SECONDS
 
 
-async def test_strangers_together_hold_no_more_than_a_budget(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_strangers_together_hold_no_more_than_a_budget(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(http, "MOST_HELD", 100_000)
     friend, friendly = connected(server, Peer(common_name="kubernetes-admin"))
     friend.data_received(HEAD % 50_000 + b"x" * 20_000)

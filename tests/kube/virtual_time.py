@@ -1,4 +1,5 @@
-"""An event loop whose clock jumps to the next timer when nothing else is to be done: delays are tested without waiting."""
+"""An event loop whose clock jumps to the next timer when nothing else is to be done: delays are
+tested without waiting."""
 
 from __future__ import annotations
 

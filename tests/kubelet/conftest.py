@@ -1,4 +1,5 @@
-"""What the agent's tests share: places to work in, and an end for every process that a test has left behind."""
+"""What the agent's tests share: places to work in, and an end for every process that a test has
+left behind."""
 
 from __future__ import annotations
 
@@ -30,5 +31,9 @@ def isolation() -> Isolation:
 def pods_have_networks(isolation: Isolation) -> None:
     """For what needs networks of pods; without them it is skipped, and says why there are none."""
     if not isolation.network:
-        why = next(finding.why_not for finding in isolation.findings if finding.name == "network of its own")
+        why = next(
+            finding.why_not
+            for finding in isolation.findings
+            if finding.name == "network of its own"
+        )
         pytest.skip(f"this machine gives pods no network of their own: {why}")

@@ -6,7 +6,9 @@ from hekla.api.kubernetes import core
 from hekla.local.kubelet.pods.admit import refusal, requests
 
 
-def pod(cpu: str = "", *, name: str = "p", inits: list[core.Container] | None = None, **spec: object) -> core.Pod:
+def pod(
+    cpu: str = "", *, name: str = "p", inits: list[core.Container] | None = None, **spec: object
+) -> core.Pod:
     wanted: dict[str, str | int | float] = {"cpu": cpu} if cpu else {}
     containers = [core.Container(name="c", resources=core.ResourceRequirements(requests=wanted))]
     return core.Pod(spec=core.PodSpec(containers=containers, init_containers=inits or [], **spec))  # type: ignore[arg-type]
@@ -19,14 +21,17 @@ def node(**labels: str) -> core.Node:
 
 
 def init(cpu: str, policy: str = "") -> core.Container:
-    return core.Container(name="i", restart_policy=policy, resources=core.ResourceRequirements(requests={"cpu": cpu}))
+    return core.Container(
+        name="i", restart_policy=policy, resources=core.ResourceRequirements(requests={"cpu": cpu})
+    )
 
 
 def test_room() -> None:
     assert refusal(pod("2"), node(), [pod("2")]) is None
     assert refusal(pod("2"), node(), [pod("2500m")]) == (
-        "OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu, requested: 2000, used: 2500, capacity: 4000",
-    )  # fmt: skip
+        "OutOfcpu",
+        "Pod was rejected: Node didn't have enough resource: cpu, requested: 2000, used: 2500, capacity: 4000",
+    )
     refused = refusal(pod(), node(), [pod(), pod(), pod()])
     assert refused is not None and refused[0] == "OutOfpods"
 

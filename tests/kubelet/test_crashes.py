@@ -1,4 +1,5 @@
-"""The agent and the API server killed with SIGKILL while jobs run: everything ends as it would have."""
+"""The agent and the API server killed with SIGKILL while jobs run: everything ends as it would
+have."""
 
 from __future__ import annotations
 
@@ -34,15 +35,20 @@ def aside(number: int) -> str:
 
 @pytest.mark.scenario("local-cluster", 144)
 @pytest.mark.parametrize("flags", [(), ("--isolation=none",)], ids=["isolated", "plain"])
-async def test_killed_again_and_again_no_container_runs_twice(tmp_path: Path, flags: tuple[str, ...]) -> None:
-    """Kill -9 of the agent at random moments: exit codes, logs and restart counts are as if nothing had happened."""
+async def test_killed_again_and_again_no_container_runs_twice(
+    tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    """Kill -9 of the agent at random moments: exit codes, logs and restart counts are as if nothing
+    had happened."""
     counts = tmp_path / "counts"
     counts.mkdir()
     random.seed(7)
     async with cluster(tmp_path, *flags) as live:
         for number in range(PODS):
             apart = {"annotations": {SPLIT: "true"}} if number % 2 else {}
-            await live.create(f"w{number}", "sh", "-c", worker_script(counts, number), metadata=apart)
+            await live.create(
+                f"w{number}", "sh", "-c", worker_script(counts, number), metadata=apart
+            )
         for _ in range(6):
             await asyncio.sleep(random.uniform(0.0, 0.6))
             live.agent.kill()
@@ -53,9 +59,15 @@ async def test_killed_again_and_again_no_container_runs_twice(tmp_path: Path, fl
             assert container(pod)["restartCount"] == 0
             out = [f"{number}-{line}" for line in range(LINES)]
             if number % 2:
-                assert (await live.log(f"w{number}", stream="Stderr")).splitlines() == [f"aside-{line}" for line in out]
-                assert sorted((await live.log(f"w{number}")).splitlines()) == sorted([*out, *(f"aside-{line}" for line in out)])
-            assert (await live.log(f"w{number}", stream="Stdout" if number % 2 else "All")).splitlines() == out
+                assert (await live.log(f"w{number}", stream="Stderr")).splitlines() == [
+                    f"aside-{line}" for line in out
+                ]
+                assert sorted((await live.log(f"w{number}")).splitlines()) == sorted(
+                    [*out, *(f"aside-{line}" for line in out)]
+                )
+            assert (
+                await live.log(f"w{number}", stream="Stdout" if number % 2 else "All")
+            ).splitlines() == out
             assert (counts / str(number)).read_text() == "begin\n", f"pod w{number} ran twice"
 
 
@@ -82,7 +94,9 @@ async def ended(slot: Slot) -> None:
 async def test_what_ended_while_no_agent_ran_is_found(tmp_path: Path) -> None:
     async with cluster(tmp_path) as live:
         gate = tmp_path / "gate"
-        await live.create("short", "sh", "-c", f"until [ -e {gate} ]; do sleep 0.05; done; echo done; exit 4")
+        await live.create(
+            "short", "sh", "-c", f"until [ -e {gate} ]; do sleep 0.05; done; echo done; exit 4"
+        )
         await live.create("long", "sh", "-c", "echo up; sleep 1000")
         await live.create("doomed", "sleep", "1000")
         await live.log_has("long", "up")
@@ -91,7 +105,11 @@ async def test_what_ended_while_no_agent_ran_is_found(tmp_path: Path) -> None:
         live.agent.kill()
         gate.touch()
         await live.client.delete(POD, "doomed", "default", grace=0)
-        uid = next(path.name for path in (live.agent.root / "pods").iterdir() if '"doomed"' in (path / "pod.json").read_text())
+        uid = next(
+            path.name
+            for path in (live.agent.root / "pods").iterdir()
+            if '"doomed"' in (path / "pod.json").read_text()
+        )
         await ended(PodDirectory(live.agent.root, uid_of_short).slot("c", 0))
         before = container(await live.pod("long"))
         live.agent.start()
@@ -104,7 +122,13 @@ async def test_what_ended_while_no_agent_ran_is_found(tmp_path: Path) -> None:
 
 async def test_a_grace_goes_on_where_the_killed_agent_left_it(tmp_path: Path) -> None:
     async with cluster(tmp_path) as live:
-        await live.create("deaf", "sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.2; done", terminationGracePeriodSeconds=16)
+        await live.create(
+            "deaf",
+            "sh",
+            "-c",
+            "trap '' TERM; echo up; while :; do sleep 0.2; done",
+            terminationGracePeriodSeconds=16,
+        )
         await live.log_has("deaf", "up")
         began = time.monotonic()
         await live.client.delete(POD, "deaf", "default")
@@ -112,40 +136,65 @@ async def test_a_grace_goes_on_where_the_killed_agent_left_it(tmp_path: Path) ->
         live.agent.kill()
         await asyncio.sleep(11.0)  # of the grace little is left, and much of it would begin anew
         live.agent.start()
-        while live.agent.log.read_text().count("ready: ") < 2:  # however long a busy machine takes for that
+        while (
+            live.agent.log.read_text().count("ready: ") < 2
+        ):  # however long a busy machine takes for that
             await asyncio.sleep(0.05)
         ready = time.monotonic()
         await live.gone("deaf")
-        assert time.monotonic() - began > 15, "not all of its 16 s were left to it"  # which end at a whole second
+        assert time.monotonic() - began > 15, (
+            "not all of its 16 s were left to it"
+        )  # which end at a whole second
         assert time.monotonic() - ready < 16.0, "its 16 s began anew"
 
 
 async def test_probes_go_on_where_the_killed_agent_left_them(tmp_path: Path) -> None:
-    """The next agent believes what they have found, so that services lose nobody, and goes on asking."""
+    """The next agent believes what they have found, so that services lose nobody, and goes on
+    asking."""
     fit, alive = tmp_path / "fit", tmp_path / "alive"
     for file in (fit, alive):
         file.touch()
     probes = {
-        name: {"exec": {"command": ["test", "-e", str(file)]}, "periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 10}
+        name: {
+            "exec": {"command": ["test", "-e", str(file)]},
+            "periodSeconds": 1,
+            "failureThreshold": 1,
+            "timeoutSeconds": 10,
+        }
         for name, file in (("startupProbe", fit), ("readinessProbe", fit), ("livenessProbe", alive))
     }
     async with cluster(tmp_path) as live:
         await live.create("asked", "sleep", "1000", restartPolicy="Always", c=probes)
-        before = await live.until("asked", lambda pod: pod and condition(pod, "Ready").get("status") == "True")
+        before = await live.until(
+            "asked", lambda pod: pod and condition(pod, "Ready").get("status") == "True"
+        )
         live.agent.kill()
         live.agent.start()
         await live.create("after", "true")
         until = await live.phase("after", "Succeeded")
         fit.unlink()
-        changes = live.client.watch(POD, "default", resource_version=version(before), fields="metadata.name=asked", timeout=int(PATIENCE))
-        unready = await anext(change.object async for change in changes if condition(change.object, "Ready").get("status") == "False")
-        assert int(version(unready)) > int(version(until)), f"unready before it said so: {unready['status']}"
+        changes = live.client.watch(
+            POD,
+            "default",
+            resource_version=version(before),
+            fields="metadata.name=asked",
+            timeout=int(PATIENCE),
+        )
+        unready = await anext(
+            change.object
+            async for change in changes
+            if condition(change.object, "Ready").get("status") == "False"
+        )
+        assert int(version(unready)) > int(version(until)), (
+            f"unready before it said so: {unready['status']}"
+        )
         alive.unlink()
         await live.until("asked", lambda pod: container(pod)["restartCount"] == 1)
 
 
 async def test_names_stay_while_another_agent_takes_the_pods_up(tmp_path: Path) -> None:
-    """Where names are files, each is written as a whole: the first pod to be taken up knows of no other yet."""
+    """Where names are files, each is written as a whole: the first pod to be taken up knows of no
+    other yet."""
     look = 'until grep -q peer.sub "$HEKLA_HOSTS"; do sleep 0.02; done; echo found; '
     look += 'while sleep 0.01; do grep -q peer.sub "$HEKLA_HOSTS" || echo lost; done'
     async with cluster(tmp_path, "--isolation=none") as live:
@@ -159,7 +208,9 @@ async def test_names_stay_while_another_agent_takes_the_pods_up(tmp_path: Path) 
         assert await live.log("looks") == "found\n"
 
 
-async def test_a_deletion_is_finished_where_the_killed_agent_had_only_told_the_end(tmp_path: Path) -> None:
+async def test_a_deletion_is_finished_where_the_killed_agent_had_only_told_the_end(
+    tmp_path: Path,
+) -> None:
     """Between the last status and the end of the object is a moment in which an agent may die."""
     async with cluster(tmp_path) as live:
         await live.create("ending", "sleep", "1000", terminationGracePeriodSeconds=30)
@@ -167,10 +218,21 @@ async def test_a_deletion_is_finished_where_the_killed_agent_had_only_told_the_e
         live.agent.kill()
         stop_all(live.agent.root, grace=0.0)
         await live.client.delete(POD, "ending", "default")
-        terminated = {"exitCode": 137, "reason": "Error", "containerID": container(before)["containerID"]}
-        over = {**container(before), "ready": False, "started": False, "state": {"terminated": terminated}}
+        terminated = {
+            "exitCode": 137,
+            "reason": "Error",
+            "containerID": container(before)["containerID"],
+        }
+        over = {
+            **container(before),
+            "ready": False,
+            "started": False,
+            "state": {"terminated": terminated},
+        }
         status = {"phase": "Failed", "containerStatuses": [over]}
-        await live.client.patch(POD, "ending", {"status": status}, "default", type="merge", subresource="status")
+        await live.client.patch(
+            POD, "ending", {"status": status}, "default", type="merge", subresource="status"
+        )
         assert (await live.pod("ending"))["metadata"]["deletionTimestamp"]
         live.agent.start()
         await live.gone("ending")
@@ -181,8 +243,12 @@ async def test_a_server_that_is_killed_hears_everything_afterwards(tmp_path: Pat
     async with cluster(tmp_path) as live:
         gate = tmp_path / "gate"
         for number in range(5):
-            await live.create(f"p{number}", "sh", "-c", f"until [ -e {gate} ]; do sleep 0.05; done; exit {number}")
-        uids = [(await live.phase(f"p{number}", "Running"))["metadata"]["uid"] for number in range(5)]
+            await live.create(
+                f"p{number}", "sh", "-c", f"until [ -e {gate} ]; do sleep 0.05; done; exit {number}"
+            )
+        uids = [
+            (await live.phase(f"p{number}", "Running"))["metadata"]["uid"] for number in range(5)
+        ]
         live.server.kill()
         gate.touch()
         for uid in uids:
@@ -202,4 +268,7 @@ async def test_lost_records_are_reported_as_unknown_not_run_again(tmp_path: Path
         shutil.rmtree(live.agent.root)
         live.agent.start()
         pod = await live.phase("lost", "Failed")
-        assert container(pod)["state"]["terminated"].items() >= {"exitCode": 137, "reason": "ContainerStatusUnknown"}.items()
+        assert (
+            container(pod)["state"]["terminated"].items()
+            >= {"exitCode": 137, "reason": "ContainerStatusUnknown"}.items()
+        )

@@ -36,12 +36,17 @@ from tests.kubelet.live_cluster import PATIENCE, POD, Cluster, cluster, conditio
         (["sh", "-c", "echo 'unclosed"], None),
     ],
 )  # fmt: skip
-def test_a_command_is_believed_where_it_is_plain(command: list[str], said: tuple[float, int] | None) -> None:
+def test_a_command_is_believed_where_it_is_plain(
+    command: list[str], said: tuple[float, int] | None
+) -> None:
     assert meaning(command) == said
 
 
 def test_annotations_come_before_the_command() -> None:
-    annotations = {"pod-ready.stage.kwok.x-k8s.io/delay": "2s", "pod-complete.stage.kwok.x-k8s.io/delay": "10"}
+    annotations = {
+        "pod-ready.stage.kwok.x-k8s.io/delay": "2s",
+        "pod-complete.stage.kwok.x-k8s.io/delay": "10",
+    }
     assert plan(annotations, {}, [["sleep", "99"]]) == Plan(2.0, 10.0, 0)
     failing = {"pod-container-running-failed.stage.kwok.x-k8s.io": "true"}
     exit_code = {"pod-container-running-failed.stage.kwok.x-k8s.io/exit-code": "7"}
@@ -49,8 +54,15 @@ def test_annotations_come_before_the_command() -> None:
 
 
 def test_jitter_is_the_most_that_a_delay_may_be() -> None:
-    annotations = {"pod-ready.stage.kwok.x-k8s.io/delay": "2s", "pod-ready.stage.kwok.x-k8s.io/jitter-delay": "6s"}
-    assert [plan(annotations, {}, [], luck=luck).delay for luck in (0.0, 0.5, 1.0)] == [2.0, 4.0, 6.0]
+    annotations = {
+        "pod-ready.stage.kwok.x-k8s.io/delay": "2s",
+        "pod-ready.stage.kwok.x-k8s.io/jitter-delay": "6s",
+    }
+    assert [plan(annotations, {}, [], luck=luck).delay for luck in (0.0, 0.5, 1.0)] == [
+        2.0,
+        4.0,
+        6.0,
+    ]
     only = {"pod-complete.stage.kwok.x-k8s.io/jitter-delay": "4s"}
     assert plan(only, {}, [["nginx"]], luck=0.25).run_time == 1.0
 
@@ -64,7 +76,9 @@ def test_a_pod_lives_as_long_as_its_longest_container() -> None:
     assert meaning(["sh", "-c", "test -f x || nginx"]) is None
 
 
-async def test_few_pods_are_reported_at_a_time_while_the_server_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_few_pods_are_reported_at_a_time_while_the_server_is_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     client: Any = SimpleNamespace(pace=SimpleNamespace(busy=True))
     fakes = FakeNodes(client, Size())
     fakes._managed["n1"] = "uid-of-n1"
@@ -89,7 +103,10 @@ async def test_few_pods_are_reported_at_a_time_while_the_server_is_busy(monkeypa
     monkeypatch.setattr(fakes, "_advance", advance)
     names = [f"p{n}" for n in range(100)]
     for name in names:
-        tree = {"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": {"nodeName": "n1"}}
+        tree = {
+            "metadata": {"name": name, "namespace": "default", "uid": name},
+            "spec": {"nodeName": "n1"},
+        }
         fakes.pods._put(f"default/{name}", msgspec.convert(tree, FakePod))
     await under_way(FEW)
 
@@ -124,11 +141,21 @@ async def holder(live: Cluster, node: str) -> str:
 
 
 async def test_fake_pods_live_as_they_say(tmp_path: Path) -> None:
-    async with cluster(tmp_path, "--fake-nodes=3", "--fake-node-gpus=8", "--fake-node-labels=rack=r1", nodes=4) as live:
+    async with cluster(
+        tmp_path, "--fake-nodes=3", "--fake-node-gpus=8", "--fake-node-labels=rack=r1", nodes=4
+    ) as live:
         node = await live.client.get(core.NODE, "fake-node-2")
-        assert node.status.allocatable == {"cpu": "32", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8"}
+        assert node.status.allocatable == {
+            "cpu": "32",
+            "memory": "256Gi",
+            "pods": "110",
+            "nvidia.com/gpu": "8",
+        }
         assert node.metadata.annotations["kwok.x-k8s.io/node"] == "fake"
-        assert node.metadata.labels.items() >= {"type": "kwok", "rack": "r1", "kubernetes.io/hostname": "fake-node-2"}.items()
+        assert (
+            node.metadata.labels.items()
+            >= {"type": "kwok", "rack": "r1", "kubernetes.io/hostname": "fake-node-2"}.items()
+        )
         assert {c.type: c.status for c in node.status.conditions}["Ready"] == "True"
         assert await holder(live, "fake-node-0") == "fake-node-0"
 
@@ -145,15 +172,25 @@ async def test_fake_pods_live_as_they_say(tmp_path: Path) -> None:
         assert condition(pod, "Ready")["status"] == "True"
         assert container(pod)["ready"] and "running" in container(pod)["state"]
         assert pod["status"]["podIP"].startswith("10.")
-        assert container(await live.phase("short", "Succeeded"))["state"]["terminated"]["exitCode"] == 0
-        assert container(await live.phase("bad", "Failed"))["state"]["terminated"].items() >= {"exitCode": 3, "reason": "Error"}.items()
+        assert (
+            container(await live.phase("short", "Succeeded"))["state"]["terminated"]["exitCode"]
+            == 0
+        )
+        assert (
+            container(await live.phase("bad", "Failed"))["state"]["terminated"].items()
+            >= {"exitCode": 3, "reason": "Error"}.items()
+        )
         assert (await live.phase("timed", "Failed"))["status"]["reason"] == "DeadlineExceeded"
         await live.phase("slow", "Running")
         assert time.monotonic() - began > 1.2, "it was Pending as long as it says"
         pod = await live.until("crashing", lambda p: p and container(p).get("restartCount", 0) >= 1)
         await live.client.delete(POD, "forever", "default")
         await live.gone("forever")
-        await fake(live, "lingering", metadata={"annotations": {"pod-delete.stage.kwok.x-k8s.io/delay": "1s"}})
+        await fake(
+            live,
+            "lingering",
+            metadata={"annotations": {"pod-delete.stage.kwok.x-k8s.io/delay": "1s"}},
+        )
         await live.phase("lingering", "Running")
         began = time.monotonic()
         await live.client.delete(POD, "lingering", "default")
@@ -163,7 +200,9 @@ async def test_fake_pods_live_as_they_say(tmp_path: Path) -> None:
 
 async def test_nodes_that_others_make_are_looked_after_too(tmp_path: Path) -> None:
     """As `kubectl apply` of KWOK's own manifests."""
-    async with cluster(tmp_path, "--nodes=0", "--fake-nodes=1", "--fake-node-name=n1-is-fake", namespace="default") as live:
+    async with cluster(
+        tmp_path, "--nodes=0", "--fake-nodes=1", "--fake-node-name=n1-is-fake", namespace="default"
+    ) as live:
         body = {
             "metadata": {"name": "kwok-node-0", "annotations": {"kwok.x-k8s.io/node": "fake"}},
             "status": {"capacity": {"cpu": "8", "memory": "8Gi", "pods": "110"}},
@@ -196,15 +235,27 @@ async def test_a_killed_agent_goes_on_pretending(tmp_path: Path) -> None:
 async def test_one_container_may_fail_and_kwok_itself_takes_over(tmp_path: Path) -> None:
     async with cluster(tmp_path, "--nodes=0", "--fake-nodes=1") as live:
         stage = "pod-container-running-failed.stage.kwok.x-k8s.io"
-        metadata = {"labels": {stage: "true"}, "annotations": {f"{stage}/container-name": "d", f"{stage}/exit-code": "9"}}
+        metadata = {
+            "labels": {stage: "true"},
+            "annotations": {f"{stage}/container-name": "d", f"{stage}/exit-code": "9"},
+        }
         both = [{"name": name, "image": "nginx"} for name in ("c", "d")]
         await live.create("partly", nodeName="fake-node-0", metadata=metadata, containers=both)
         pod = await live.phase("partly", "Failed")
-        assert [container(pod, name)["state"]["terminated"]["exitCode"] for name in ("c", "d")] == [143, 9]
+        assert [container(pod, name)["state"]["terminated"]["exitCode"] for name in ("c", "d")] == [
+            143,
+            9,
+        ]
 
         labels = {"matchLabels": {"app": "kwok"}}
-        template = {"metadata": {"labels": {"app": "kwok"}}, "spec": {"containers": [{"name": "k", "image": "kwok"}]}}
-        kwok = {"metadata": {"name": "kwok-controller"}, "spec": {"replicas": 1, "selector": labels, "template": template}}
+        template = {
+            "metadata": {"labels": {"app": "kwok"}},
+            "spec": {"containers": [{"name": "k", "image": "kwok"}]},
+        }
+        kwok = {
+            "metadata": {"name": "kwok-controller"},
+            "spec": {"replicas": 1, "selector": labels, "template": template},
+        }
         await live.client.create(DEPLOYMENT.untyped, kwok, "kube-system")
         deadline = time.monotonic() + PATIENCE
         while "left to it" not in live.agent.log.read_text():

@@ -42,10 +42,15 @@ def test_stand_ins() -> None:
 
 
 def test_an_unknown_image_without_a_command_is_missing_and_says_what_helps() -> None:
-    with pytest.raises(ImageError, match="give the container a command, or add the image to the table") as caught:
+    with pytest.raises(
+        ImageError, match="give the container a command, or add the image to the table"
+    ) as caught:
         Images().argv("train_script", [], [])
     assert caught.value.reason == "ErrImagePull"
-    assert 'failed to resolve reference "docker.io/library/train_script:latest"' in caught.value.message
+    assert (
+        'failed to resolve reference "docker.io/library/train_script:latest"'
+        in caught.value.message
+    )
 
 
 def test_a_refused_tag_is_missing_even_with_a_command() -> None:
@@ -55,7 +60,10 @@ def test_a_refused_tag_is_missing_even_with_a_command() -> None:
 
 def test_a_users_rows_come_first(tmp_path: Path) -> None:
     file = tmp_path / "images.yaml"
-    rows = ['image: "example.com/team/*", entrypoint: [/opt/serve], command: [--port, "80"]', "image: nginx, command: [my-nginx]"]
+    rows = [
+        'image: "example.com/team/*", entrypoint: [/opt/serve], command: [--port, "80"]',
+        "image: nginx, command: [my-nginx]",
+    ]
     file.write_text("".join(f"- {{{row}}}\n" for row in rows))
     images = Images.load(str(file))
     assert images.argv("example.com/team/server:2", [], []) == ["/opt/serve", "--port", "80"]

@@ -20,7 +20,9 @@ def slot(tmp_path: Path) -> Slot:
     made = Slot(tmp_path, "c", 0)
     for each, numbers in ((made, (1, 3, 5)), (made.errors, (2, 4, 6))):
         each.log.write_text("".join(f"line {n}\n" for n in numbers))
-        each.times.write_bytes(b"".join(NOTE.pack(7 * (at + 1), n * SECOND) for at, n in enumerate(numbers)))
+        each.times.write_bytes(
+            b"".join(NOTE.pack(7 * (at + 1), n * SECOND) for at, n in enumerate(numbers))
+        )
     return made
 
 
@@ -39,7 +41,9 @@ async def test_each_and_both(slot: Slot) -> None:
     assert await text(slot, stream="Stderr") == lines(2, 4, 6)
 
 
-@pytest.mark.parametrize(("tail", "expected"), [(0, ()), (1, (6,)), (3, (4, 5, 6)), (99, (1, 2, 3, 4, 5, 6))])
+@pytest.mark.parametrize(
+    ("tail", "expected"), [(0, ()), (1, (6,)), (3, (4, 5, 6)), (99, (1, 2, 3, 4, 5, 6))]
+)
 async def test_the_last_lines_of_both(slot: Slot, tail: int, expected: tuple[int, ...]) -> None:
     assert await text(slot, tail=tail) == lines(*expected)
 
@@ -49,8 +53,9 @@ async def test_since_timestamps_and_a_limit(slot: Slot) -> None:
     assert await text(slot, since=2 * SECOND, tail=2) == lines(5, 6)
     assert await text(slot, limit=9) == "line 1\nli"
     assert (await text(slot, timestamps=True, tail=2)).splitlines() == [
-        "1970-01-01T00:00:05.000000000Z line 5", "1970-01-01T00:00:06.000000000Z line 6",
-    ]  # fmt: skip
+        "1970-01-01T00:00:05.000000000Z line 5",
+        "1970-01-01T00:00:06.000000000Z line 6",
+    ]
 
 
 async def test_a_last_line_without_its_end_stays_in_its_place(slot: Slot) -> None:

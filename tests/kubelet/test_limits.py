@@ -21,12 +21,16 @@ from tests.kubelet.live_cluster import NODE_NAME, POD, Cluster, cluster, conditi
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["groups", "ceilings"])
-async def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+async def live(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Cluster]:
     """With control groups where the machine has them, and without."""
     if request.param == "groups" and (why := cgroups.find()[1]):
         pytest.skip(why)
     flags = [] if request.param == "groups" else ["--isolation=none"]
-    async with cluster(tmp_path_factory.mktemp("limits"), "--node-cpu=4", "--node-memory=4Gi", *flags) as made:
+    async with cluster(
+        tmp_path_factory.mktemp("limits"), "--node-cpu=4", "--node-memory=4Gi", *flags
+    ) as made:
         yield made
 
 
@@ -40,7 +44,10 @@ async def test_a_container_above_its_memory_is_killed(live: Cluster) -> None:
     await live.create("greedy", "python3", "-c", GREEDY, c=limits)
     await live.create("modest", "sh", "-c", "echo fine", c=limits)
     pod = await live.phase("greedy", "Failed")
-    assert container(pod)["state"]["terminated"].items() >= {"exitCode": 137, "reason": "OOMKilled"}.items()
+    assert (
+        container(pod)["state"]["terminated"].items()
+        >= {"exitCode": 137, "reason": "OOMKilled"}.items()
+    )
     await live.phase("modest", "Succeeded")
 
 
@@ -56,7 +63,10 @@ async def test_scratch_space_has_a_size(live: Cluster) -> None:
         pod = await live.phase(name, "Failed")
         assert pod["status"]["reason"] == "Evicted"
         assert pod["status"]["message"] == 'Usage of EmptyDir volume "d" exceeds the limit "1Mi". '
-        assert condition(pod, "DisruptionTarget").items() >= {"status": "True", "reason": "TerminationByKubelet"}.items()
+        assert (
+            condition(pod, "DisruptionTarget").items()
+            >= {"status": "True", "reason": "TerminationByKubelet"}.items()
+        )
         await live.event(name, "Evicted")
         await live.client.delete(POD, name, "default")
         await live.gone(name)
@@ -75,10 +85,18 @@ async def test_a_node_that_runs_short_says_so_and_evicts(tmp_path: Path) -> None
     """More memory than any machine has is asked to be left."""
     async with cluster(tmp_path, "--eviction-hard=memory.available<1000Ti") as live:
         await live.create("victim", "sleep", "1000")
-        await live.create("critical", "sleep", "1000", priority=2_000_001_000, priorityClassName="system-node-critical")
+        await live.create(
+            "critical",
+            "sleep",
+            "1000",
+            priority=2_000_001_000,
+            priorityClassName="system-node-critical",
+        )
         pod = await live.phase("victim", "Failed")
         assert pod["status"]["reason"] == "Evicted"
-        assert pod["status"]["message"].startswith("The node was low on resource: memory. Threshold quantity: 1000Ti, available: ")
+        assert pod["status"]["message"].startswith(
+            "The node was low on resource: memory. Threshold quantity: 1000Ti, available: "
+        )
         assert "Container c was using " in pod["status"]["message"]
         for _ in range(600):
             node = await live.client.get(core.NODE.untyped, NODE_NAME)
@@ -95,22 +113,33 @@ def test_thresholds_are_amounts_or_parts() -> None:
     memory, disk = parse("memory.available<100Mi, nodefs.available<10%")
     assert (memory.of(1 << 40), disk.of(1000)) == (100 << 20, 100)
     assert parse("") == []
-    for wrong in ("memory<1Gi", "memory.available", "memory.available<many", "swap.available<1Gi", "memory.available<x%"):
+    for wrong in (
+        "memory<1Gi",
+        "memory.available",
+        "memory.available<many",
+        "swap.available<1Gi",
+        "memory.available<x%",
+    ):
         with pytest.raises(ValueError, match=r"write memory\.available|neither an amount"):
             parse(wrong)
     assert parse(pressure.DEFAULT)
 
 
 def used(name: str, used_bytes: int, requested: int, priority: int = 0) -> Use:
-    worker: Any = SimpleNamespace(pod=core.Pod(metadata=core.Pod().metadata, spec=core.PodSpec(priority=priority)), name=name)
+    worker: Any = SimpleNamespace(
+        pod=core.Pod(metadata=core.Pod().metadata, spec=core.PodSpec(priority=priority)), name=name
+    )
     return Use(worker, used_bytes, requested, [("c", used_bytes, requested)])
 
 
 def test_who_goes_first() -> None:
     """Above its request, then of low priority, then the furthest above."""
     uses = [
-        used("within", 900, 1000, -5), used("above-important", 5000, 100, 10), used("above", 300, 100), used("far-above", 3000, 100),
-    ]  # fmt: skip
+        used("within", 900, 1000, -5),
+        used("above-important", 5000, 100, 10),
+        used("above", 300, 100),
+        used("far-above", 3000, 100),
+    ]
     order = [one.worker.name for one in sorted(uses, key=lambda one: one.rank)]  # type: ignore[attr-defined]
     assert order == ["far-above", "above", "above-important", "within"]
 
@@ -126,7 +155,12 @@ def test_the_words_of_an_eviction() -> None:
 @pytest.mark.asyncio
 async def test_pressure_lasts_a_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[set[str]] = []
-    watched = Pressure(tmp_path, parse("nodefs.available<10%"), list, lambda conditions: heard.append(set(conditions)))
+    watched = Pressure(
+        tmp_path,
+        parse("nodefs.available<10%"),
+        list,
+        lambda conditions: heard.append(set(conditions)),
+    )
     left = {"nodefs": 5}
     monkeypatch.setattr(pressure, "measure", lambda signal, root: (left[signal], 100))
     await watched.look(1000.0)
@@ -148,7 +182,9 @@ def test_sizes_are_measured_without_following_links(tmp_path: Path) -> None:
      [{"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "50000"}, {"memory.limit_in_bytes": "67108864"}]),
     ({"requests": {"cpu": "1"}}, [{"cpu.weight": "39"}], [{"cpu.shares": "1024"}, {}]),
 ])  # fmt: skip
-def test_limits_become_settings_of_control_groups(resources: Any, two: list[dict[str, str]], one: list[dict[str, str]]) -> None:
+def test_limits_become_settings_of_control_groups(
+    resources: Any, two: list[dict[str, str]], one: list[dict[str, str]]
+) -> None:
     spec = core.Container(name="c", resources=core.ResourceRequirements(**resources))
     assert list(cgroups.settings(2, spec)) == two
     assert list(cgroups.settings(1, spec)) == one
@@ -164,9 +200,17 @@ def test_where_groups_may_be_made(tmp_path: Path) -> None:
     if os.geteuid():
         assert base is None and "another user" in why
         return
-    assert base is not None and base.version == 1 and base.directories == (tmp_path / "cpu" / "b", tmp_path / "memory" / "a")
+    assert (
+        base is not None
+        and base.version == 1
+        and base.directories == (tmp_path / "cpu" / "b", tmp_path / "memory" / "a")
+    )
     groups = cgroups.Groups.prepare(base, tmp_path)
     assert groups is not None
-    made = groups.make("u", core.Container(name="c", resources=core.ResourceRequirements(limits={"memory": "1Mi"})), 0)
+    made = groups.make(
+        "u",
+        core.Container(name="c", resources=core.ResourceRequirements(limits={"memory": "1Mi"})),
+        0,
+    )
     assert Path(made, "memory.limit_in_bytes").read_text() == "1048576"
     assert groups.make("u", core.Container(name="d"), 0) == ""

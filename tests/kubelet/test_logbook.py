@@ -31,9 +31,13 @@ async def test_all_of_it(slot: Slot) -> None:
     assert await text(slot) == "line 1\nline 2\nline 3\nline 4\nline 5\n"
 
 
-@pytest.mark.parametrize(("tail", "expected"), [(0, ""), (1, "line 5\n"), (2, "line 4\nline 5\n"), (5, None), (99, None)])
+@pytest.mark.parametrize(
+    ("tail", "expected"), [(0, ""), (1, "line 5\n"), (2, "line 4\nline 5\n"), (5, None), (99, None)]
+)
 async def test_the_last_lines(slot: Slot, tail: int, expected: str | None) -> None:
-    assert await text(slot, tail=tail) == (expected if expected is not None else slot.log.read_text())
+    assert await text(slot, tail=tail) == (
+        expected if expected is not None else slot.log.read_text()
+    )
 
 
 async def test_a_last_line_without_its_end_counts(slot: Slot) -> None:
@@ -52,8 +56,9 @@ async def test_since(slot: Slot) -> None:
 
 async def test_timestamps(slot: Slot) -> None:
     assert (await text(slot, timestamps=True, tail=2)).splitlines() == [
-        "1970-01-01T00:00:04.000000000Z line 4", "1970-01-01T00:00:05.000000000Z line 5",
-    ]  # fmt: skip
+        "1970-01-01T00:00:04.000000000Z line 4",
+        "1970-01-01T00:00:05.000000000Z line 5",
+    ]
 
 
 async def test_a_limit_cuts_inside_a_line(slot: Slot) -> None:
@@ -116,13 +121,17 @@ async def test_who_follows_a_log_does_not_notice_that_it_is_shortened(shortened:
     state = {"alive": True}
     seen = b""
     shortened.write(10)
-    async for chunk in read(shortened.slot, Options(follow=True), shortened.clock, lambda: state["alive"]):
+    async for chunk in read(
+        shortened.slot, Options(follow=True), shortened.clock, lambda: state["alive"]
+    ):
         seen += chunk
         if shortened.lines < 3000:
             shortened.write(100)
         else:
             state["alive"] = False
-    assert [int(line.split()[0]) for line in seen.decode().splitlines()] == list(range(1, shortened.lines + 1))
+    assert [int(line.split()[0]) for line in seen.decode().splitlines()] == list(
+        range(1, shortened.lines + 1)
+    )
     assert shortened.slot.log_start.exists()
 
 

@@ -22,41 +22,76 @@ from hekla.local.kubelet.records import PodDirectory
 
 
 def pod(**spec: Any) -> core.Pod:
-    return msgspec.convert({"metadata": {"name": "p", "namespace": "ns"}, "spec": {"containers": [], **spec}}, core.Pod)
+    return msgspec.convert(
+        {"metadata": {"name": "p", "namespace": "ns"}, "spec": {"containers": [], **spec}}, core.Pod
+    )
 
 
 def service(**spec: Any) -> core.Service:
-    return msgspec.convert({"metadata": {"name": "s", "namespace": "ns"}, "spec": spec}, core.Service)
+    return msgspec.convert(
+        {"metadata": {"name": "s", "namespace": "ns"}, "spec": spec}, core.Service
+    )
 
 
-def named(address: str, hostname: str = "", subdomain: str = "", ready: bool = True, **labels: str) -> Named:
-    return Named(Peer("ns", address, hostname, subdomain), PodDirectory(Path("/nowhere"), "u"), labels, ready=ready,
-                 ports={("web", "TCP"): 8080})  # fmt: skip
+def named(
+    address: str, hostname: str = "", subdomain: str = "", ready: bool = True, **labels: str
+) -> Named:
+    return Named(
+        Peer("ns", address, hostname, subdomain),
+        PodDirectory(Path("/nowhere"), "u"),
+        labels,
+        ready=ready,
+        ports={("web", "TCP"): 8080},
+    )
 
 
 def test_a_service_leads_to_the_ready_pods_that_it_selects() -> None:
-    pods = [named("10.244.0.3", app="a"), named("10.244.0.4", app="b"), named("10.244.0.5", ready=False, app="a")]
-    ports = [{"name": "x", "port": 80, "targetPort": "web", "protocol": "TCP"}, {"name": "y", "port": 81, "protocol": "TCP"}]
-    told = naming.described(service(selector={"app": "a"}, clusterIP="10.96.0.9", ports=ports), pods)
+    pods = [
+        named("10.244.0.3", app="a"),
+        named("10.244.0.4", app="b"),
+        named("10.244.0.5", ready=False, app="a"),
+    ]
+    ports = [
+        {"name": "x", "port": 80, "targetPort": "web", "protocol": "TCP"},
+        {"name": "y", "port": 81, "protocol": "TCP"},
+    ]
+    told = naming.described(
+        service(selector={"app": "a"}, clusterIP="10.96.0.9", ports=ports), pods
+    )
     assert told["address"] == "10.96.0.9"
-    assert [port["targets"] for port in told["ports"]] == [[["10.244.0.3", 8080]], [["10.244.0.3", 81]]]
-    early = naming.described(service(selector={"app": "a"}, clusterIP="None", publishNotReadyAddresses=True), pods)
-    assert (early["address"], [ip for ip, _ in early["endpoints"]]) == ("", ["10.244.0.3", "10.244.0.5"])
+    assert [port["targets"] for port in told["ports"]] == [
+        [["10.244.0.3", 8080]],
+        [["10.244.0.3", 81]],
+    ]
+    early = naming.described(
+        service(selector={"app": "a"}, clusterIP="None", publishNotReadyAddresses=True), pods
+    )
+    assert (early["address"], [ip for ip, _ in early["endpoints"]]) == (
+        "",
+        ["10.244.0.3", "10.244.0.5"],
+    )
 
 
 def test_endpoints_that_somebody_wrote_are_followed() -> None:
-    manual = msgspec.convert({"subsets": [{"addresses": [{"ip": "192.0.2.1"}], "ports": [{"port": 5432}]}]}, core.Endpoints)
+    manual = msgspec.convert(
+        {"subsets": [{"addresses": [{"ip": "192.0.2.1"}], "ports": [{"port": 5432}]}]},
+        core.Endpoints,
+    )
     told = naming.described(service(clusterIP="10.96.0.9", ports=[{"port": 80}]), [], manual)
     assert told["ports"][0]["targets"] == [["192.0.2.1", 5432]]
 
 
 def zone() -> Zone:
     made = Zone()
-    made.replace("ns", [
-        Service("web", "10.96.0.7", ports=[Port("http", 80)]),
-        Service("ring", endpoints=[("10.244.0.3", "m-0"), ("10.244.0.4", "m-1")]),
-        Service("away", external="example.com"),
-    ], [("j-0", "job", "10.244.0.9")])  # fmt: skip
+    made.replace(
+        "ns",
+        [
+            Service("web", "10.96.0.7", ports=[Port("http", 80)]),
+            Service("ring", endpoints=[("10.244.0.3", "m-0"), ("10.244.0.4", "m-1")]),
+            Service("away", external="example.com"),
+        ],
+        [("j-0", "job", "10.244.0.9")],
+    )
     return made
 
 
@@ -74,17 +109,27 @@ def test_names_of_the_cluster(name: str, kind: int, found: list[str] | None) -> 
 
 
 def test_other_records() -> None:
-    assert zone().find("away.ns.svc.cluster.local", names.A) == [(names.CNAME, b"\x07example\x03com\0")]
-    assert zone().find("7.0.96.10.in-addr.arpa", names.PTR) == [(names.PTR, names.label_bytes("web.ns.svc.cluster.local"))]
+    assert zone().find("away.ns.svc.cluster.local", names.A) == [
+        (names.CNAME, b"\x07example\x03com\0")
+    ]
+    assert zone().find("7.0.96.10.in-addr.arpa", names.PTR) == [
+        (names.PTR, names.label_bytes("web.ns.svc.cluster.local"))
+    ]
     told = zone().find("_http._tcp.web.ns.svc.cluster.local", names.SRV)
-    assert told == [(names.SRV, struct.pack(">HHH", 0, 100, 80) + names.label_bytes("web.ns.svc.cluster.local"))]
+    assert told == [
+        (names.SRV, struct.pack(">HHH", 0, 100, 80) + names.label_bytes("web.ns.svc.cluster.local"))
+    ]
     for name in ("example.com", "9.9.9.9.in-addr.arpa"):
         with pytest.raises(LookupError):
             zone().find(name, names.A)
 
 
 def query(name: str) -> bytes:
-    return struct.pack(">HHHHHH", 7, 0x0100, 1, 0, 0, 0) + names.label_bytes(name) + struct.pack(">HH", names.A, 1)
+    return (
+        struct.pack(">HHHHHH", 7, 0x0100, 1, 0, 0, 0)
+        + names.label_bytes(name)
+        + struct.pack(">HH", names.A, 1)
+    )
 
 
 def test_questions_and_answers_on_the_wire() -> None:
@@ -98,7 +143,10 @@ def test_questions_and_answers_on_the_wire() -> None:
     assert len(cut) <= 512 and cut[2] & 0x02
 
 
-@pytest.mark.parametrize("data", [b"", b"\0" * 11, query("a")[:-3], query("x" * 63)[:40], b"\xff" * 600, query("a.b") + b""])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\0" * 11, query("a")[:-3], query("x" * 63)[:40], b"\xff" * 600, query("a.b") + b""],
+)
 def test_nonsense_is_no_question(data: bytes) -> None:
     try:
         names.question(data)
@@ -122,19 +170,27 @@ def test_the_resolver_of_a_pod(spec: dict[str, Any], text: str) -> None:
 
 def test_hosts_are_asked_of_files_and_dns() -> None:
     assert naming.switched("passwd: files\nhosts: files dns\n") is None
-    assert naming.switched("hosts: files resolve [!UNAVAIL=return] dns\ngroup: files\n") == "hosts: files dns\ngroup: files\n"
+    assert (
+        naming.switched("hosts: files resolve [!UNAVAIL=return] dns\ngroup: files\n")
+        == "hosts: files dns\ngroup: files\n"
+    )
 
 
 def test_subnets_that_the_machine_uses_are_left_alone() -> None:
     index = 20
     line = "eth0\t{:08X}\t00000000\t0001\t0\t0\t0\t{:08X}\t0\t0\t0"
     swapped = int.from_bytes(keeper.subnet(index).to_bytes(4, "big"), "little")
-    taken = keeper.routed(["Iface\tDestination", line.format(swapped, 0x0000FFFF), line.format(0, 0)])
+    taken = keeper.routed(
+        ["Iface\tDestination", line.format(swapped, 0x0000FFFF), line.format(0, 0)]
+    )
     assert not keeper.free(index, taken)
     assert keeper.free(40, taken)
     servers = keeper.asked(["10.255.255.53", "not an address"])
     assert not keeper.free(keeper.SUBNETS - 1, servers) and keeper.free(keeper.SUBNETS - 2, servers)
-    assert keeper.dotted(keeper.subnet(0)) == "10.244.0.0" and keeper.dotted(keeper.subnet(keeper.SUBNETS - 1)) == "10.255.240.0"
+    assert (
+        keeper.dotted(keeper.subnet(0)) == "10.244.0.0"
+        and keeper.dotted(keeper.subnet(keeper.SUBNETS - 1)) == "10.255.240.0"
+    )
 
 
 def test_a_keeper_knows_whether_a_container_is_left(tmp_path: Path) -> None:

@@ -21,7 +21,15 @@ import yaml
 
 from hekla.api.kubernetes import core
 from hekla.local.kubelet.network.network import Network, ask, connect, end
-from tests.kubelet.live_cluster import NODE_NAME, PATIENCE, POD, Cluster, cluster, condition, container
+from tests.kubelet.live_cluster import (
+    NODE_NAME,
+    PATIENCE,
+    POD,
+    Cluster,
+    cluster,
+    condition,
+    container,
+)
 from tests.ports import free_port
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -57,11 +65,14 @@ LOOK_UP = (
     "  known = (line.split() for line in open('/proc/thread-self/net/arp'))\n"
     "  print(*(words[3] for words in known if words[0] == sys.argv[1]), flush=True)\n"
 )
-"""For each line of its input: asks the server of names, and says which hardware address it believes to be the server's."""
+"""For each line of its input: asks the server of names, and says which hardware address it believes
+to be the server's."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def live(pods_have_networks: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+async def live(
+    pods_have_networks: None, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Cluster]:
     async with cluster(tmp_path_factory.mktemp("net"), "--node-cpu=8", "--node-memory=8Gi") as made:
         yield made
 
@@ -96,10 +107,13 @@ async def fetch(host: str, port: int) -> bytes:
 
 
 async def laid_anew(address: str, words: bytes) -> None:
-    """Waits until the pod answers again; until its network is back, somebody beyond the cluster may answer in its place."""
+    """Waits until the pod answers again; until its network is back, somebody beyond the cluster may
+    answer in its place."""
     deadline = time.monotonic() + PATIENCE
     while await fetch(address, 80) != words:
-        assert time.monotonic() < deadline, f"the pod at {address} has no network again after {PATIENCE:.0f} s"
+        assert time.monotonic() < deadline, (
+            f"the pod at {address} has no network again after {PATIENCE:.0f} s"
+        )
         await asyncio.sleep(0.1)
 
 
@@ -114,11 +128,19 @@ async def test_pods_listen_on_the_same_port_and_reach_each_other(live: Cluster) 
 
 async def test_the_example_of_the_page(live: Cluster) -> None:
     page = (Path(__file__).parents[2] / "docs" / "local-runtime.md").read_text()
-    text = next(block.partition("```")[0] for block in page.split("```yaml\n")[1:] if "kind: Service" in block)
+    text = next(
+        block.partition("```")[0]
+        for block in page.split("```yaml\n")[1:]
+        if "kind: Service" in block
+    )
     service, shop, customer = yaml.safe_load_all(text)
     await live.client.create(core.SERVICE.untyped, service, "default")
     for pod in (shop, customer):
-        pod["spec"] |= {"nodeName": NODE_NAME, "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 1}
+        pod["spec"] |= {
+            "nodeName": NODE_NAME,
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 1,
+        }
     await live.client.create(POD, shop, "default")
     await live.log_has("shop", "listening on")
     await asyncio.sleep(0.2)  # names gather for a moment before the network is told
@@ -129,7 +151,12 @@ async def test_the_example_of_the_page(live: Cluster) -> None:
 
 async def test_containers_of_a_pod_share_its_loopback(live: Cluster) -> None:
     main = {"name": "c", "image": "x", "command": ["python3", "-c", GET, "http://127.0.0.1:8123/"]}
-    beside = {"name": "beside", "image": "x", "restartPolicy": "Always", "command": ["python3", "-c", SERVER, "8123", "beside"]}
+    beside = {
+        "name": "beside",
+        "image": "x",
+        "restartPolicy": "Always",
+        "command": ["python3", "-c", SERVER, "8123", "beside"],
+    }
     await live.create("together", containers=[main], initContainers=[beside])
     await live.phase("together", "Succeeded")
     assert (await live.log("together", container="c")).strip() == "beside"
@@ -138,53 +165,110 @@ async def test_containers_of_a_pod_share_its_loopback(live: Cluster) -> None:
 async def test_services_lead_to_ready_pods_by_address_and_by_name(live: Cluster) -> None:
     ports = {"ports": [{"name": "web", "containerPort": 8099}]}
     await serve(live, "back", "behind", 8099, c=ports)
-    spec = {"selector": {"app": "back"}, "ports": [{"name": "http", "port": 80, "targetPort": "web"}]}
-    made = await live.client.create(core.SERVICE.untyped, {"metadata": {"name": "store", "namespace": "default"}, "spec": spec})
+    spec = {
+        "selector": {"app": "back"},
+        "ports": [{"name": "http", "port": 80, "targetPort": "web"}],
+    }
+    made = await live.client.create(
+        core.SERVICE.untyped, {"metadata": {"name": "store", "namespace": "default"}, "spec": spec}
+    )
     assert await get(live, "by-name", "http://store/") == "behind"
     assert await get(live, "by-whole-name", "http://store.default.svc.cluster.local/") == "behind"
     assert await get(live, "by-address", f"http://{made['spec']['clusterIP']}/") == "behind"
     probe = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
-    await live.create("unfit", "python3", "-c", SERVER, "8099", "unfit", metadata={"labels": {"app": "back"}},
-                      c={**ports, "readinessProbe": probe})  # fmt: skip
+    await live.create(
+        "unfit",
+        "python3",
+        "-c",
+        SERVER,
+        "8099",
+        "unfit",
+        metadata={"labels": {"app": "back"}},
+        c={**ports, "readinessProbe": probe},
+    )
     await live.phase("unfit", "Running")
     assert {await get(live, f"turn-{n}", "http://store/") for n in range(3)} == {"behind"}
 
 
 async def test_headless_services_and_pods_have_names(live: Cluster) -> None:
-    spec = {"selector": {"app": "member"}, "clusterIP": "None", "ports": [{"name": "peer", "port": 7000}]}
-    await live.client.create(core.SERVICE.untyped, {"metadata": {"name": "ring", "namespace": "default"}, "spec": spec})
-    addresses = {await serve(live, f"m-{n}", f"m{n}", 7000, app="member", hostname=f"m-{n}", subdomain="ring") for n in (0, 1)}
+    spec = {
+        "selector": {"app": "member"},
+        "clusterIP": "None",
+        "ports": [{"name": "peer", "port": 7000}],
+    }
+    await live.client.create(
+        core.SERVICE.untyped, {"metadata": {"name": "ring", "namespace": "default"}, "spec": spec}
+    )
+    addresses = {
+        await serve(
+            live, f"m-{n}", f"m{n}", 7000, app="member", hostname=f"m-{n}", subdomain="ring"
+        )
+        for n in (0, 1)
+    }
     assert await get(live, "by-host", "http://m-1.ring:7000/") == "m1"
     script = "getent ahostsv4 ring | awk '{print $1}' | sort -u"
-    await live.create("all", "sh", "-c", f"for i in $(seq 50); do [ $({script} | wc -l) = 2 ] && break; sleep 0.1; done; {script}")
+    await live.create(
+        "all",
+        "sh",
+        "-c",
+        f"for i in $(seq 50); do [ $({script} | wc -l) = 2 ] && break; sleep 0.1; done; {script}",
+    )
     await live.phase("all", "Succeeded")
     assert set((await live.log("all")).split()) == addresses
 
 
 async def test_the_files_of_names(live: Cluster) -> None:
     more: dict[str, Any] = {
-        "hostname": "host", "subdomain": "sub", "setHostnameAsFQDN": True, "hostAliases": [{"ip": "192.0.2.7", "hostnames": ["alias"]}],
+        "hostname": "host",
+        "subdomain": "sub",
+        "setHostnameAsFQDN": True,
+        "hostAliases": [{"ip": "192.0.2.7", "hostnames": ["alias"]}],
         "dnsConfig": {"searches": ["more.example"], "options": [{"name": "timeout", "value": "1"}]},
-    }  # fmt: skip
-    await live.create("files", "sh", "-c", "hostname; cat /etc/hostname; getent hosts alias; cat /etc/resolv.conf /etc/hosts", **more)
+    }
+    await live.create(
+        "files",
+        "sh",
+        "-c",
+        "hostname; cat /etc/hostname; getent hosts alias; cat /etc/resolv.conf /etc/hosts",
+        **more,
+    )
     pod = await live.phase("files", "Succeeded")
     lines = (await live.log("files")).splitlines()
     assert lines[:2] == ["host.sub.default.svc.cluster.local", "host"]
     assert lines[2].split() == ["192.0.2.7", "alias"]
-    assert lines[3].startswith("search default.svc.cluster.local svc.cluster.local cluster.local") and lines[3].endswith("more.example")
+    assert lines[3].startswith(
+        "search default.svc.cluster.local svc.cluster.local cluster.local"
+    ) and lines[3].endswith("more.example")
     assert lines[5] == "options ndots:5 timeout:1"
-    assert f"{pod['status']['podIP']}\thost.sub.default.svc.cluster.local host host.sub host.sub.default host.sub.default.svc" in lines
-    await live.create("own-dns", "cat", "/etc/resolv.conf", dnsPolicy="None", dnsConfig={"nameservers": ["192.0.2.53"]})
+    assert (
+        f"{pod['status']['podIP']}\thost.sub.default.svc.cluster.local host host.sub host.sub.default host.sub.default.svc"
+        in lines
+    )
+    await live.create(
+        "own-dns",
+        "cat",
+        "/etc/resolv.conf",
+        dnsPolicy="None",
+        dnsConfig={"nameservers": ["192.0.2.53"]},
+    )
     await live.phase("own-dns", "Succeeded")
     assert await live.log("own-dns") == "nameserver 192.0.2.53\n"
 
 
 async def test_host_ports_node_ports_and_the_machines_network(live: Cluster) -> None:
     port = free_port()
-    await serve(live, "ported", "through", 8080, c={"ports": [{"containerPort": 8080, "hostPort": port}]})
+    await serve(
+        live, "ported", "through", 8080, c={"ports": [{"containerPort": 8080, "hostPort": port}]}
+    )
     assert await fetch("127.0.0.1", port) == b"through"
-    spec = {"type": "NodePort", "selector": {"app": "ported"}, "ports": [{"port": 80, "targetPort": 8080}]}
-    made = await live.client.create(core.SERVICE.untyped, {"metadata": {"name": "noded", "namespace": "default"}, "spec": spec})
+    spec = {
+        "type": "NodePort",
+        "selector": {"app": "ported"},
+        "ports": [{"port": 80, "targetPort": 8080}],
+    }
+    made = await live.client.create(
+        core.SERVICE.untyped, {"metadata": {"name": "noded", "namespace": "default"}, "spec": spec}
+    )
     assert await fetch("127.0.0.1", made["spec"]["ports"][0]["nodePort"]) == b"through"
     await live.create("as-host", "sh", "-c", "readlink /proc/self/ns/net", hostNetwork=True)
     pod = await live.phase("as-host", "Succeeded")
@@ -194,8 +278,14 @@ async def test_host_ports_node_ports_and_the_machines_network(live: Cluster) -> 
 
 async def test_connections_leave_the_cluster(live: Cluster) -> None:
     """To an address of this machine that is not the pods' own."""
-    own = [a.address for name, found in psutil.net_if_addrs().items() for a in found
-           if a.family == socket.AF_INET and not a.address.startswith("127.") and not name.startswith("hekla")]  # fmt: skip
+    own = [
+        a.address
+        for name, found in psutil.net_if_addrs().items()
+        for a in found
+        if a.family == socket.AF_INET
+        and not a.address.startswith("127.")
+        and not name.startswith("hekla")
+    ]
     if not own:
         pytest.skip("this machine has no address beside its loopback")
     with socket.create_server((own[0], 0)) as server:
@@ -216,12 +306,18 @@ async def test_probes_reach_the_pod(live: Cluster) -> None:
     }
     await serve(live, "probed", "fine", 8200, c=probes)
     look = ["python3", "-c", "import socket; socket.create_connection(('127.0.0.1', 8201), 1)"]
-    listen = {"exec": {"command": look}, "periodSeconds": 1, "timeoutSeconds": 10}  # a busy machine starts no Python in one
+    listen = {
+        "exec": {"command": look},
+        "periodSeconds": 1,
+        "timeoutSeconds": 10,
+    }  # a busy machine starts no Python in one
     await serve(live, "asked-inside", "fine", 8201, c={"readinessProbe": listen})
 
 
 @pytest.mark.scenario("local-cluster", 144)
-async def test_networks_outlive_the_agent_and_are_laid_anew_when_their_keeper_dies(live: Cluster) -> None:
+async def test_networks_outlive_the_agent_and_are_laid_anew_when_their_keeper_dies(
+    live: Cluster,
+) -> None:
     address = await serve(live, "lasting", "still here")
     assert await fetch(address, 80) == b"still here"
     reader, writer = await asyncio.open_connection(address, 80)
@@ -244,21 +340,32 @@ async def test_networks_outlive_the_agent_and_are_laid_anew_when_their_keeper_di
 async def test_endpoints_of_somebody_elses_making_are_followed(live: Cluster) -> None:
     address = await serve(live, "manual", "by hand", 8300)
     spec = {"ports": [{"port": 80, "targetPort": 8300}]}
-    await live.client.create(core.SERVICE.untyped, {"metadata": {"name": "external", "namespace": "default"}, "spec": spec})
+    await live.client.create(
+        core.SERVICE.untyped,
+        {"metadata": {"name": "external", "namespace": "default"}, "spec": spec},
+    )
     subsets = [{"addresses": [{"ip": address}], "ports": [{"port": 8300}]}]
-    await live.client.create(core.ENDPOINTS.untyped, {"metadata": {"name": "external", "namespace": "default"}, "subsets": subsets})
+    await live.client.create(
+        core.ENDPOINTS.untyped,
+        {"metadata": {"name": "external", "namespace": "default"}, "subsets": subsets},
+    )
     assert await get(live, "ask-external", "http://external/") == "by hand"
 
 
-async def test_pods_that_come_do_not_cut_off_those_that_are_there(pods_have_networks: None, tmp_path: Path) -> None:
-    """A bridge without an address of its own takes another with the ports, and pods lose for half a minute whoever stands behind it."""
+async def test_pods_that_come_do_not_cut_off_those_that_are_there(
+    pods_have_networks: None, tmp_path: Path
+) -> None:
+    """A bridge without an address of its own takes another with the ports, and pods lose for half a
+    minute whoever stands behind it."""
     network = Network(tmp_path)
     try:
         await network.ready()
         first = network.base.rpartition(".")[0]
         path = await network.attach("u0", f"{first}.3", [], [])
         command = ["nsenter", f"--net={path}", sys.executable, "-c", LOOK_UP, network.gateway]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as pod:
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as pod:
             assert pod.stdin is not None and pod.stdout is not None
 
             def look_up() -> str:
@@ -277,7 +384,8 @@ async def test_pods_that_come_do_not_cut_off_those_that_are_there(pods_have_netw
 
 
 async def test_more_pods_than_a_bridge_has_ports(pods_have_networks: None, tmp_path: Path) -> None:
-    """With two ports a bridge: pods on the second and third bridge reach those on the first, and the machine reaches all."""
+    """With two ports a bridge: pods on the second and third bridge reach those on the first, and
+    the machine reaches all."""
     program = f"from hekla.local.kubelet.network import network_daemon; network_daemon.PORTS = 2; network_daemon.main([{str(tmp_path)!r}])"
     started = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
     try:
@@ -286,11 +394,28 @@ async def test_more_pods_than_a_bridge_has_ports(pods_have_networks: None, tmp_p
         await network.ready()
         address = [network.base.rpartition(".")[0] + f".{n}" for n in range(3, 8)]
         paths = [await network.attach(f"u{n}", ip, [], []) for n, ip in enumerate(address)]
-        serving = ["nsenter", f"--net={paths[0]}", sys.executable, "-c", SERVER, "80", "first bridge"]
-        ask_it = ["nsenter", f"--net={paths[4]}", sys.executable, "-c", GET, f"http://{address[0]}/"]
+        serving = [
+            "nsenter",
+            f"--net={paths[0]}",
+            sys.executable,
+            "-c",
+            SERVER,
+            "80",
+            "first bridge",
+        ]
+        ask_it = [
+            "nsenter",
+            f"--net={paths[4]}",
+            sys.executable,
+            "-c",
+            GET,
+            f"http://{address[0]}/",
+        ]
         with subprocess.Popen(serving) as server:
             try:
-                said = await asyncio.to_thread(subprocess.run, ask_it, capture_output=True, text=True, timeout=20, check=True)
+                said = await asyncio.to_thread(
+                    subprocess.run, ask_it, capture_output=True, text=True, timeout=20, check=True
+                )
                 assert said.stdout.strip() == "first bridge"
                 assert await fetch(address[0], 80) == b"first bridge"
             finally:
@@ -301,7 +426,9 @@ async def test_more_pods_than_a_bridge_has_ports(pods_have_networks: None, tmp_p
         assert started.wait(10) == 0
 
 
-async def test_a_dead_keepers_subnet_is_taken_again_while_the_kernel_still_has_it(pods_have_networks: None, tmp_path: Path) -> None:
+async def test_a_dead_keepers_subnet_is_taken_again_while_the_kernel_still_has_it(
+    pods_have_networks: None, tmp_path: Path
+) -> None:
     """The kernel takes namespaces away when it has time; somebody who holds one makes that last."""
     command = [sys.executable, "-m", "hekla.local.kubelet.network.network_daemon", str(tmp_path)]
     started = subprocess.Popen(command, stdout=subprocess.PIPE)
@@ -312,7 +439,9 @@ async def test_a_dead_keepers_subnet_is_taken_again_while_the_kernel_still_has_i
         await first.ready()
         address = first.base.rpartition(".")[0] + ".3"
         path = await first.attach("u1", address, [], [])
-        serving = subprocess.Popen(["nsenter", f"--net={path}", sys.executable, "-c", SERVER, "80", "still here"])
+        serving = subprocess.Popen(
+            ["nsenter", f"--net={path}", sys.executable, "-c", SERVER, "80", "still here"]
+        )
         assert await fetch(address, 80) == b"still here"
         held = os.open(f"/proc/{started.pid}/ns/net", os.O_RDONLY)
         await first.close()
@@ -336,7 +465,9 @@ async def test_a_dead_keepers_subnet_is_taken_again_while_the_kernel_still_has_i
         end(tmp_path)
 
 
-async def test_a_keeper_outlives_an_agent_that_is_killed_while_it_starts(pods_have_networks: None, tmp_path: Path) -> None:
+async def test_a_keeper_outlives_an_agent_that_is_killed_while_it_starts(
+    pods_have_networks: None, tmp_path: Path
+) -> None:
     command = [sys.executable, "-m", "hekla.local.kubelet.network.network_daemon", str(tmp_path)]
     started = subprocess.Popen(command, stdout=subprocess.PIPE)
     try:
@@ -357,7 +488,9 @@ async def test_a_keeper_outlives_an_agent_that_is_killed_while_it_starts(pods_ha
 
 
 @pytest.mark.slow
-async def test_a_network_that_nobody_needs_any_more_ends_by_itself(pods_have_networks: None, tmp_path: Path) -> None:
+async def test_a_network_that_nobody_needs_any_more_ends_by_itself(
+    pods_have_networks: None, tmp_path: Path
+) -> None:
     """As after kill -9 of a whole cluster."""
     network = Network(tmp_path)
     await network.ready()
@@ -377,7 +510,13 @@ async def test_a_network_is_not_up_before_it_has_told_its_addresses(tmp_path: Pa
         message = json.loads(await reader.readline())
         asked.set()
         await answer.wait()
-        told = {"base": "10.250.0.0", "prefix": 20, "gateway": "10.250.0.1", "host": "10.250.0.2", "wayOut": ""}
+        told = {
+            "base": "10.250.0.0",
+            "prefix": 20,
+            "gateway": "10.250.0.1",
+            "host": "10.250.0.2",
+            "wayOut": "",
+        }
         writer.write(json.dumps({"id": message["id"], **told}).encode() + b"\n")
         await reader.read()
         writer.close()
@@ -396,7 +535,9 @@ async def test_a_network_is_not_up_before_it_has_told_its_addresses(tmp_path: Pa
         await network.close()
 
 
-async def test_two_networks_stand_side_by_side_and_leave_nothing(pods_have_networks: None, tmp_path: Path) -> None:
+async def test_two_networks_stand_side_by_side_and_leave_nothing(
+    pods_have_networks: None, tmp_path: Path
+) -> None:
     routes = Path("/proc/net/route").read_text()
     roots = [tmp_path / name for name in ("a", "b")]
     networks = []
@@ -414,11 +555,24 @@ async def test_two_networks_stand_side_by_side_and_leave_nothing(pods_have_netwo
         await network.close()
         end(root)
     for _ in range(400):
-        left = {a.address for name, found in psutil.net_if_addrs().items() if name.startswith("hekla") for a in found}
-        if not any(address.rpartition(".")[0] == base.rpartition(".")[0] for address in left for base in ours):
+        left = {
+            a.address
+            for name, found in psutil.net_if_addrs().items()
+            if name.startswith("hekla")
+            for a in found
+        }
+        if not any(
+            address.rpartition(".")[0] == base.rpartition(".")[0]
+            for address in left
+            for base in ours
+        ):
             break
         await asyncio.sleep(0.05)
     else:
         pytest.fail(f"interfaces are left: {left}")
-    mine = {line for line in Path("/proc/net/route").read_text().splitlines() if not line.startswith("hekla")}
+    mine = {
+        line
+        for line in Path("/proc/net/route").read_text().splitlines()
+        if not line.startswith("hekla")
+    }
     assert mine == {line for line in routes.splitlines() if not line.startswith("hekla")}

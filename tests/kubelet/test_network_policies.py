@@ -1,4 +1,5 @@
-"""Network policies in force between real pods: what is allowed answers, what is not does not, whatever changes or dies meanwhile."""
+"""Network policies in force between real pods: what is allowed answers, what is not does not,
+whatever changes or dies meanwhile."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ from tests.kubelet.live_cluster import PATIENCE, POD, Cluster, cluster, conditio
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LEARNED = 5.0
-"""Seconds within which a change must have come to the rules; it takes some hundredths where the machine is idle."""
+"""Seconds within which a change must have come to the rules; it takes some hundredths where the
+machine is idle."""
 PROGRAM = """
 import http.server, socket, socketserver, sys, threading, urllib.parse
 QUERY = bytes.fromhex('000701000001000000000000') + b'\\3any\\7cluster\\5local\\0' + bytes([0, 1, 0, 1])
@@ -63,12 +65,20 @@ Server(('0.0.0.0', 80), Answer).serve_forever()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def live(pods_have_networks: None, isolation: Isolation, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+async def live(
+    pods_have_networks: None, isolation: Isolation, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Cluster]:
     if isolation.unenforced:
         pytest.skip(f"this machine enforces no network policies: {isolation.unenforced}")
-    async with cluster(tmp_path_factory.mktemp("policies"), "--node-cpu=8", "--node-memory=8Gi") as made:
-        await made.client.create(core.NAMESPACE.untyped, {"metadata": {"name": "other", "labels": {"team": "x"}}})
-        await made.client.create(core.SERVICE_ACCOUNT.untyped, {"metadata": {"name": "default", "namespace": "other"}})
+    async with cluster(
+        tmp_path_factory.mktemp("policies"), "--node-cpu=8", "--node-memory=8Gi"
+    ) as made:
+        await made.client.create(
+            core.NAMESPACE.untyped, {"metadata": {"name": "other", "labels": {"team": "x"}}}
+        )
+        await made.client.create(
+            core.SERVICE_ACCOUNT.untyped, {"metadata": {"name": "default", "namespace": "other"}}
+        )
         yield made
 
 
@@ -76,11 +86,29 @@ async def live(pods_have_networks: None, isolation: Isolation, tmp_path_factory:
 async def pods(live: Cluster) -> dict[str, str]:
     """Address of each: `web` serves, `a`, `b` and `far` (of the other namespace) ask."""
     ports = {"ports": [{"name": "http", "containerPort": 80}]}
-    for name, namespace in (("web", "default"), ("a", "default"), ("b", "default"), ("far", "other")):
+    for name, namespace in (
+        ("web", "default"),
+        ("a", "default"),
+        ("b", "default"),
+        ("far", "other"),
+    ):
         live.namespace = namespace
-        await live.create(name, "python3", "-c", PROGRAM, metadata={"labels": {"app": name}}, c=ports, terminationGracePeriodSeconds=0)
+        await live.create(
+            name,
+            "python3",
+            "-c",
+            PROGRAM,
+            metadata={"labels": {"app": name}},
+            c=ports,
+            terminationGracePeriodSeconds=0,
+        )
     found = {}
-    for name, namespace in (("far", "other"), ("web", "default"), ("a", "default"), ("b", "default")):
+    for name, namespace in (
+        ("far", "other"),
+        ("web", "default"),
+        ("a", "default"),
+        ("b", "default"),
+    ):
         live.namespace = namespace
         pod = await live.until(name, lambda p: p and condition(p, "Ready").get("status") == "True")
         found[name] = str(pod["status"]["podIP"])
@@ -113,8 +141,13 @@ async def becomes(wanted: str, source: str, target: str, port: int = 80, how: st
         await asyncio.sleep(0.05)
 
 
-async def policy(live: Cluster, name: str, selected: dict[str, str], namespace: str = "default", **spec: Any) -> None:
-    body = {"metadata": {"name": name, "namespace": namespace}, "spec": {"podSelector": {"matchLabels": selected}, **spec}}
+async def policy(
+    live: Cluster, name: str, selected: dict[str, str], namespace: str = "default", **spec: Any
+) -> None:
+    body = {
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"podSelector": {"matchLabels": selected}, **spec},
+    }
     await live.client.create(NETWORK_POLICY.untyped, body)
 
 
@@ -130,7 +163,9 @@ def of(app: str) -> dict[str, Any]:
 async def test_what_comes_in(live: Cluster, pods: dict[str, str]) -> None:
     web, a, b, far = (pods[name] for name in ("web", "a", "b", "far"))
     spec = {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": "http"}]}
-    service = await live.client.create(core.SERVICE.untyped, {"metadata": {"name": "web", "namespace": "default"}, "spec": spec})
+    service = await live.client.create(
+        core.SERVICE.untyped, {"metadata": {"name": "web", "namespace": "default"}, "spec": spec}
+    )
     door = str(service["spec"]["clusterIP"])
     await becomes("open", a, web)
     await becomes("open", a, door)
@@ -144,10 +179,21 @@ async def test_what_comes_in(live: Cluster, pods: dict[str, str]) -> None:
     await becomes("open", web, a, 90, "udp")
     await becomes("open", a, b)
 
-    await policy(live, "allow", {"app": "web"}, ingress=[
-        {"from": [of("a")], "ports": [{"port": "http"}, {"port": 82, "endPort": 90, "protocol": "TCP"}]},
-        {"from": [{"namespaceSelector": {"matchLabels": {"team": "x"}}}], "ports": [{"port": 81}]},
-    ])  # fmt: skip
+    await policy(
+        live,
+        "allow",
+        {"app": "web"},
+        ingress=[
+            {
+                "from": [of("a")],
+                "ports": [{"port": "http"}, {"port": 82, "endPort": 90, "protocol": "TCP"}],
+            },
+            {
+                "from": [{"namespaceSelector": {"matchLabels": {"team": "x"}}}],
+                "ports": [{"port": 81}],
+            },
+        ],
+    )
     await becomes("open", a, web)
     await becomes("open", a, door)
     await becomes("open", a, web, 82)
@@ -158,7 +204,9 @@ async def test_what_comes_in(live: Cluster, pods: dict[str, str]) -> None:
 
     # Labels of pods and of namespaces are followed.
     await live.client.patch(POD, "b", {"metadata": {"labels": {"app": "a"}}}, "default")
-    await live.client.patch(core.NAMESPACE.untyped, "other", {"metadata": {"labels": {"team": "y"}}})
+    await live.client.patch(
+        core.NAMESPACE.untyped, "other", {"metadata": {"labels": {"team": "y"}}}
+    )
     await becomes("open", b, web)
     await becomes("shut", far, web, 81)
     await live.client.patch(POD, "b", {"metadata": {"labels": {"app": "b"}}}, "default")
@@ -171,20 +219,35 @@ async def test_what_goes_out(live: Cluster, pods: dict[str, str]) -> None:
     web, a, b = pods["web"], pods["a"], pods["b"]
     with connect(live.agent.root) as connection:
         names = ask(connection, {"do": "hello"})["gateway"]
-    own = [one.address for name, found in psutil.net_if_addrs().items() for one in found
-           if one.family == socket.AF_INET and not one.address.startswith("127.") and not name.startswith("hekla")]  # fmt: skip
+    own = [
+        one.address
+        for name, found in psutil.net_if_addrs().items()
+        for one in found
+        if one.family == socket.AF_INET
+        and not one.address.startswith("127.")
+        and not name.startswith("hekla")
+    ]
     await becomes("open", a, names, 53, "udp")
 
     await policy(live, "shut-in", {"app": "a"}, policyTypes=["Egress"])
     await becomes("shut", a, web)
     await becomes("shut", a, names, 53, "udp")
     await becomes("open", b, a)
-    dns = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}, **of("kube-dns")}
+    dns = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+        **of("kube-dns"),
+    }
     dns["podSelector"] = {"matchLabels": {"k8s-app": "kube-dns"}}
-    await policy(live, "out", {"app": "a"}, policyTypes=["Egress"], egress=[
-        {"to": [dns], "ports": [{"port": 53, "protocol": "UDP"}]},
-        {"to": [of("web")], "ports": [{"port": "http"}]},
-    ])  # fmt: skip
+    await policy(
+        live,
+        "out",
+        {"app": "a"},
+        policyTypes=["Egress"],
+        egress=[
+            {"to": [dns], "ports": [{"port": 53, "protocol": "UDP"}]},
+            {"to": [of("web")], "ports": [{"port": "http"}]},
+        ],
+    )
     await becomes("open", a, names, 53, "udp")
     await becomes("open", a, web)
     await becomes("shut", a, web, 81)
@@ -194,7 +257,13 @@ async def test_what_goes_out(live: Cluster, pods: dict[str, str]) -> None:
             there = server.getsockname()[1]
             await becomes("shut", a, own[0], there)
             block = {"cidr": "0.0.0.0/0", "except": ["10.244.0.0/14", "10.248.0.0/13"]}
-            await policy(live, "world", {"app": "a"}, policyTypes=["Egress"], egress=[{"to": [{"ipBlock": block}]}])
+            await policy(
+                live,
+                "world",
+                {"app": "a"},
+                policyTypes=["Egress"],
+                egress=[{"to": [{"ipBlock": block}]}],
+            )
             await becomes("open", a, own[0], there)
             await becomes("shut", a, b)
             await drop(live, "world")
@@ -208,15 +277,21 @@ async def test_a_new_pod_is_isolated_before_it_starts(live: Cluster, pods: dict[
     await policy(live, "early", {"app": "quick"}, policyTypes=["Egress"])
     call = f"import socket; socket.create_connection(('{pods['web']}', 80), 1)"
     for number in range(3):
-        await live.create(f"quick-{number}", "python3", "-c", call, metadata={"labels": {"app": "quick"}})
+        await live.create(
+            f"quick-{number}", "python3", "-c", call, metadata={"labels": {"app": "quick"}}
+        )
         await live.phase(f"quick-{number}", "Failed")
     await drop(live, "early")
 
 
 @pytest.mark.slow(seconds=120)
-async def test_rules_outlive_the_agent_and_come_again_with_a_new_network(live: Cluster, pods: dict[str, str]) -> None:
+async def test_rules_outlive_the_agent_and_come_again_with_a_new_network(
+    live: Cluster, pods: dict[str, str]
+) -> None:
     web, a, b = pods["web"], pods["a"], pods["b"]
-    await policy(live, "kept", {"app": "web"}, policyTypes=["Ingress"], ingress=[{"from": [of("a")]}])
+    await policy(
+        live, "kept", {"app": "web"}, policyTypes=["Ingress"], ingress=[{"from": [of("a")]}]
+    )
     await becomes("shut", b, web)
     live.agent.kill()
     assert await spoken(b, f"/tcp,{web},80") == "shut"
@@ -247,6 +322,9 @@ async def test_where_nothing_enforces_a_policy_it_says_so(tmp_path: Path) -> Non
     async with cluster(tmp_path, "--isolation=shared-network") as shared:
         await policy(shared, "vain", {"app": "web"})
         event = await shared.event("vain", "NotEnforced")
-        assert event.message == "Nothing enforces this policy on the pods of this machine: pods have no network of their own here"
+        assert (
+            event.message
+            == "Nothing enforces this policy on the pods of this machine: pods have no network of their own here"
+        )
         node = await shared.client.get(core.NODE, "n1")
         assert "network policies" in node.metadata.annotations["hekla.io/goes-without"]

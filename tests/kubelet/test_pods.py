@@ -13,16 +13,28 @@ import pytest_asyncio
 from hekla.api.kubernetes import core
 from hekla.kube.errors import ApiError
 from hekla.local.kubelet.runtime.launching import SPLIT
-from tests.kubelet.live_cluster import NODE_NAME, PATIENCE, POD, Cluster, cluster, condition, container
+from tests.kubelet.live_cluster import (
+    NODE_NAME,
+    PATIENCE,
+    POD,
+    Cluster,
+    cluster,
+    condition,
+    container,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["isolated", "plain"])
-async def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+async def live(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Cluster]:
     """Every story is told with what the machine allows, and with nothing."""
     flags = ["--isolation=none"] if request.param == "plain" else []
-    async with cluster(tmp_path_factory.mktemp("live"), "--node-cpu=4", "--node-memory=4Gi", *flags) as made:
+    async with cluster(
+        tmp_path_factory.mktemp("live"), "--node-cpu=4", "--node-memory=4Gi", *flags
+    ) as made:
         yield made
 
 
@@ -31,11 +43,21 @@ async def test_exit_codes_become_phases(live: Cluster) -> None:
     await live.create("three", "sh", "-c", "echo to err >&2; exit 3")
     await live.create("zero", "true")
     three, zero = await live.phase("three", "Failed"), await live.phase("zero", "Succeeded")
-    assert container(three)["state"]["terminated"].items() >= {"exitCode": 3, "reason": "Error"}.items()
-    assert container(zero)["state"]["terminated"].items() >= {"exitCode": 0, "reason": "Completed"}.items()
+    assert (
+        container(three)["state"]["terminated"].items()
+        >= {"exitCode": 3, "reason": "Error"}.items()
+    )
+    assert (
+        container(zero)["state"]["terminated"].items()
+        >= {"exitCode": 0, "reason": "Completed"}.items()
+    )
     assert condition(zero, "Ready").items() >= {"status": "False", "reason": "PodCompleted"}.items()
     assert await live.log("three") == "to err\n"
-    for reason in ("Pulled", "Created", "Started"):  # written side by side, so the last may come first
+    for reason in (
+        "Pulled",
+        "Created",
+        "Started",
+    ):  # written side by side, so the last may come first
         await live.event("zero", reason)
 
 
@@ -46,7 +68,10 @@ async def test_a_failing_container_backs_off(live: Cluster) -> None:
     status = container(pod)
     assert status["restartCount"] == 1
     assert status["lastState"]["terminated"]["exitCode"] == 1
-    assert "back-off 10s restarting failed container=c pod=crash_default(" in status["state"]["waiting"]["message"]
+    assert (
+        "back-off 10s restarting failed container=c pod=crash_default("
+        in status["state"]["waiting"]["message"]
+    )
     assert pod["status"]["phase"] == "Running"
     await live.client.delete(POD, "crash", "default", grace=0)
 
@@ -63,11 +88,24 @@ async def test_always_restarts_what_succeeded(live: Cluster) -> None:
 async def test_init_containers_run_in_order_and_may_fail_the_pod(live: Cluster) -> None:
     mount = {"volumeMounts": [{"name": "d", "mountPath": "/hekla-data"}]}
     inits = [
-        {"name": name, "image": "busybox", "command": ["sh", "-c", f"echo {name} >> /hekla-data/order"], **mount}
+        {
+            "name": name,
+            "image": "busybox",
+            "command": ["sh", "-c", f"echo {name} >> /hekla-data/order"],
+            **mount,
+        }
         for name in ("first", "second")
     ]
     volumes = [{"name": "d", "emptyDir": {}}]
-    await live.create("ordered", "sh", "-c", "cat /hekla-data/order", initContainers=inits, volumes=volumes, c=mount)
+    await live.create(
+        "ordered",
+        "sh",
+        "-c",
+        "cat /hekla-data/order",
+        initContainers=inits,
+        volumes=volumes,
+        c=mount,
+    )
     pod = await live.phase("ordered", "Succeeded")
     assert await live.log("ordered") == "first\nsecond\n"
     assert condition(pod, "Initialized")["status"] == "True"
@@ -81,11 +119,26 @@ async def test_init_containers_run_in_order_and_may_fail_the_pod(live: Cluster) 
 async def test_sidecars_start_first_and_end_last(live: Cluster) -> None:
     mount = {"volumeMounts": [{"name": "d", "mountPath": "/hekla-side"}]}
     sidecar = {
-        "name": "side", "image": "busybox", "restartPolicy": "Always", **mount,
-        "command": ["sh", "-c", "trap 'exit 0' TERM; touch /hekla-side/up; while :; do sleep 0.1; done"],
-    }  # fmt: skip
+        "name": "side",
+        "image": "busybox",
+        "restartPolicy": "Always",
+        **mount,
+        "command": [
+            "sh",
+            "-c",
+            "trap 'exit 0' TERM; touch /hekla-side/up; while :; do sleep 0.1; done",
+        ],
+    }
     script = "until [ -e /hekla-side/up ]; do sleep 0.05; done"
-    await live.create("with-side", "sh", "-c", script, initContainers=[sidecar], c=mount, volumes=[{"name": "d", "emptyDir": {}}])
+    await live.create(
+        "with-side",
+        "sh",
+        "-c",
+        script,
+        initContainers=[sidecar],
+        c=mount,
+        volumes=[{"name": "d", "emptyDir": {}}],
+    )
     pod = await live.phase("with-side", "Succeeded")
     assert container(pod, "side")["state"]["terminated"]["exitCode"] == 0
 
@@ -98,7 +151,9 @@ async def test_what_does_not_hear_sigterm_is_killed_after_its_grace(live: Cluste
     listing = await live.client.list(POD, "default", fields="metadata.name=deaf")
 
     async def watch() -> None:
-        async for event in live.client.watch(POD, "default", fields="metadata.name=deaf", resource_version=listing.resource_version):
+        async for event in live.client.watch(
+            POD, "default", fields="metadata.name=deaf", resource_version=listing.resource_version
+        ):
             status = event.object["status"]
             ended = container(event.object).get("state", {}).get("terminated", {}).get("exitCode")
             phases.append(f"{event.type} {status['phase']} {ended}")
@@ -143,8 +198,13 @@ async def test_probes_decide_readiness_and_life(live: Cluster) -> None:
     probe = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
     await live.create("unready", "sleep", "1000", c={"readinessProbe": probe})
     pod = await live.phase("unready", "Running")
-    assert condition(pod, "Ready").items() >= {"status": "False", "reason": "ContainersNotReady"}.items()
-    await live.create("unlively", "sleep", "1000", restartPolicy="Always", c={"livenessProbe": probe})
+    assert (
+        condition(pod, "Ready").items()
+        >= {"status": "False", "reason": "ContainersNotReady"}.items()
+    )
+    await live.create(
+        "unlively", "sleep", "1000", restartPolicy="Always", c={"livenessProbe": probe}
+    )
     await live.until("unlively", lambda p: p and container(p).get("restartCount", 0) >= 1)
     await live.event("unlively", "Unhealthy")
     for name in ("unready", "unlively"):
@@ -155,30 +215,48 @@ async def test_probes_decide_readiness_and_life(live: Cluster) -> None:
 @pytest.mark.scenario("local-cluster", 133)
 async def test_environment(live: Cluster) -> None:
     env = [
-        {"name": "PLAIN", "value": "a"}, {"name": "MORE", "value": "$(PLAIN)b $$(PLAIN) $(NOBODY)"},
+        {"name": "PLAIN", "value": "a"},
+        {"name": "MORE", "value": "$(PLAIN)b $$(PLAIN) $(NOBODY)"},
         {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
         {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
         {"name": "LABEL", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['app']"}}},
-        {"name": "CPU", "valueFrom": {"resourceFieldRef": {"resource": "requests.cpu", "divisor": "1m"}}},
+        {
+            "name": "CPU",
+            "valueFrom": {"resourceFieldRef": {"resource": "requests.cpu", "divisor": "1m"}},
+        },
         {"name": "LATE", "valueFrom": {"configMapKeyRef": {"name": "late", "key": "k"}}},
-    ]  # fmt: skip
+    ]
     c = {"env": env, "resources": {"requests": {"cpu": "250m"}}}
     script = 'echo "$PLAIN|$MORE|$NODE|$LABEL|$CPU|$LATE|$HOSTNAME|$IP"'
     await live.create("env", "sh", "-c", script, c=c, metadata={"labels": {"app": "demo"}})
     pod = await live.waits("env", "CreateContainerConfigError")
     assert container(pod)["state"]["waiting"]["message"] == 'configmap "late" not found'
     assert container(pod)["restartCount"] == 0
-    await live.client.create(core.CONFIG_MAP.untyped, {"metadata": {"name": "late", "namespace": "default"}, "data": {"k": "v"}})
+    await live.client.create(
+        core.CONFIG_MAP.untyped,
+        {"metadata": {"name": "late", "namespace": "default"}, "data": {"k": "v"}},
+    )
     pod = await live.phase("env", "Succeeded")
-    assert await live.log("env") == f"a|ab $(PLAIN) $(NOBODY)|{NODE_NAME}|demo|250|v|env|{pod['status']['podIP']}\n"
+    assert (
+        await live.log("env")
+        == f"a|ab $(PLAIN) $(NOBODY)|{NODE_NAME}|demo|250|v|env|{pod['status']['podIP']}\n"
+    )
     await live.client.delete(core.CONFIG_MAP, "late", "default")
 
 
 @pytest.mark.scenario("local-cluster", 134)
 async def test_config_maps_as_files_follow_their_object(live: Cluster) -> None:
-    config = {"metadata": {"name": "files", "namespace": "default"}, "data": {"a": "one", "b": "two"}}
+    config = {
+        "metadata": {"name": "files", "namespace": "default"},
+        "data": {"a": "one", "b": "two"},
+    }
     mount = {"volumeMounts": [{"name": "v", "mountPath": "/etc/hekla-files"}]}
-    volumes = [{"name": "v", "configMap": {"name": "files", "items": [{"key": "a", "path": "dir/x", "mode": 0o600}]}}]
+    volumes = [
+        {
+            "name": "v",
+            "configMap": {"name": "files", "items": [{"key": "a", "path": "dir/x", "mode": 0o600}]},
+        }
+    ]
     script = "stat -L -c %a /etc/hekla-files/dir/x; while :; do cat /etc/hekla-files/dir/x; echo; sleep 0.1; done"
     await live.create("reader", "sh", "-c", script, volumes=volumes, c=mount)
     await live.event("reader", "FailedMount")
@@ -194,12 +272,31 @@ async def test_config_maps_as_files_follow_their_object(live: Cluster) -> None:
 @pytest.mark.scenario("local-cluster", 136)
 async def test_empty_directories_are_shared_and_vanish(live: Cluster) -> None:
     mount = {"volumeMounts": [{"name": "d", "mountPath": "/hekla-shared"}]}
-    other = {"name": "o", "image": "busybox", "command": ["sh", "-c", "echo hi > /hekla-shared/file; sleep 100"], **mount}
-    main = {"name": "c", "image": "busybox", **mount,
-            "command": ["sh", "-c", "until [ -s /hekla-shared/file ]; do sleep 0.05; done; cat /hekla-shared/file"]}  # fmt: skip
-    await live.create("sharing", "unused", volumes=[{"name": "d", "emptyDir": {}}], containers=[main, other])
+    other = {
+        "name": "o",
+        "image": "busybox",
+        "command": ["sh", "-c", "echo hi > /hekla-shared/file; sleep 100"],
+        **mount,
+    }
+    main = {
+        "name": "c",
+        "image": "busybox",
+        **mount,
+        "command": [
+            "sh",
+            "-c",
+            "until [ -s /hekla-shared/file ]; do sleep 0.05; done; cat /hekla-shared/file",
+        ],
+    }
+    await live.create(
+        "sharing", "unused", volumes=[{"name": "d", "emptyDir": {}}], containers=[main, other]
+    )
     deadline = time.monotonic() + PATIENCE
-    while "hi" not in await live.log("sharing", container="c") if await started(live, "sharing") else True:
+    while (
+        "hi" not in await live.log("sharing", container="c")
+        if await started(live, "sharing")
+        else True
+    ):
         assert time.monotonic() < deadline
         await asyncio.sleep(0.05)
     uid = (await live.pod("sharing"))["metadata"]["uid"]
@@ -239,8 +336,10 @@ async def test_pods_find_each_other_by_name(live: Cluster) -> None:
 
 
 async def test_a_service_name_leads_to_its_pods(live: Cluster) -> None:
-    service = {"metadata": {"name": "backend", "namespace": "default"},
-               "spec": {"selector": {"app": "backend"}, "clusterIP": "None", "ports": [{"port": 80}]}}  # fmt: skip
+    service = {
+        "metadata": {"name": "backend", "namespace": "default"},
+        "spec": {"selector": {"app": "backend"}, "clusterIP": "None", "ports": [{"port": 80}]},
+    }
     await live.client.create(core.SERVICE.untyped, service)
     await live.create("backend-0", "sleep", "1000", metadata={"labels": {"app": "backend"}})
     pod = await live.phase("backend-0", "Running")
@@ -256,7 +355,9 @@ async def test_a_service_name_leads_to_its_pods(live: Cluster) -> None:
 
 @pytest.mark.scenario("local-cluster", 138)
 async def test_logs(live: Cluster) -> None:
-    await live.create("talk", "sh", "-c", "for i in 1 2 3 4 5; do echo line $i; sleep 0.3; done; printf end")
+    await live.create(
+        "talk", "sh", "-c", "for i in 1 2 3 4 5; do echo line $i; sleep 0.3; done; printf end"
+    )
     await live.log_has("talk", "line 2")
     followed = await live.log("talk", follow=True)
     assert followed == "line 1\nline 2\nline 3\nline 4\nline 5\nend"
@@ -284,7 +385,9 @@ async def test_a_pod_that_is_too_large_is_refused(live: Cluster) -> None:
     await live.create("huge", "true", c={"resources": {"requests": {"cpu": "5"}}})
     pod = await live.phase("huge", "Failed")
     assert pod["status"]["reason"] == "OutOfcpu"
-    assert pod["status"]["message"].startswith("Pod was rejected: Node didn't have enough resource: cpu, requested: 5000, used: ")
+    assert pod["status"]["message"].startswith(
+        "Pod was rejected: Node didn't have enough resource: cpu, requested: 5000, used: "
+    )
     assert pod["status"]["message"].endswith(", capacity: 4000")
 
 
@@ -293,7 +396,9 @@ async def test_an_active_deadline_ends_the_pod(live: Cluster) -> None:
     await live.create("late", "sleep", "1000", activeDeadlineSeconds=1)
     pod = await live.phase("late", "Failed")
     assert pod["status"]["reason"] == "DeadlineExceeded"
-    assert pod["status"]["message"] == "Pod was active on the node longer than the specified deadline"
+    assert (
+        pod["status"]["message"] == "Pod was active on the node longer than the specified deadline"
+    )
 
 
 async def test_a_termination_message_is_kept(live: Cluster) -> None:
@@ -305,10 +410,18 @@ async def test_a_termination_message_is_kept(live: Cluster) -> None:
 
 @pytest.mark.scenario("local-cluster", 141)
 async def test_an_extended_resource_of_somebody_else_survives(live: Cluster) -> None:
-    patch = [{"op": "add", "path": "/status/capacity/example.com~1dongle", "value": "2"},
-             {"op": "add", "path": "/status/allocatable/example.com~1dongle", "value": "2"}]  # fmt: skip
+    patch = [
+        {"op": "add", "path": "/status/capacity/example.com~1dongle", "value": "2"},
+        {"op": "add", "path": "/status/allocatable/example.com~1dongle", "value": "2"},
+    ]
     await live.client.patch(core.NODE.untyped, NODE_NAME, patch, type="json", subresource="status")
-    await live.client.patch(core.NODE.untyped, NODE_NAME, {"status": {"capacity": {"cpu": "3"}}}, type="merge", subresource="status")
+    await live.client.patch(
+        core.NODE.untyped,
+        NODE_NAME,
+        {"status": {"capacity": {"cpu": "3"}}},
+        type="merge",
+        subresource="status",
+    )
     deadline = time.monotonic() + PATIENCE
     while True:
         node = await live.client.get(core.NODE, NODE_NAME)
@@ -321,7 +434,9 @@ async def test_an_extended_resource_of_somebody_else_survives(live: Cluster) -> 
 
 
 async def test_stand_ins_serve(live: Cluster) -> None:
-    await live.create("web", c={"image": "nginx:1.29", "command": [], "ports": [{"containerPort": 28080}]})
+    await live.create(
+        "web", c={"image": "nginx:1.29", "command": [], "ports": [{"containerPort": 28080}]}
+    )
     said = await live.log_has("web", "listening on")
     port = said.split("listening on ")[1].split()[0].rpartition(":")[2]
     host = (await live.pod("web"))["status"]["podIP"]
@@ -334,9 +449,18 @@ async def test_stand_ins_serve(live: Cluster) -> None:
 
 
 async def test_streams_are_told_apart_where_a_pod_wants_it(live: Cluster) -> None:
-    script = "echo one; sleep 0.2; echo two >&2; sleep 0.2; echo three; sleep 0.2; echo bad >&2; exit 1"
+    script = (
+        "echo one; sleep 0.2; echo two >&2; sleep 0.2; echo three; sleep 0.2; echo bad >&2; exit 1"
+    )
     apart = {"annotations": {SPLIT: "true"}}
-    await live.create("apart", "sh", "-c", script, metadata=apart, c={"terminationMessagePolicy": "FallbackToLogsOnError"})
+    await live.create(
+        "apart",
+        "sh",
+        "-c",
+        script,
+        metadata=apart,
+        c={"terminationMessagePolicy": "FallbackToLogsOnError"},
+    )
     pod = await live.phase("apart", "Failed")
     assert await live.log("apart") == "one\ntwo\nthree\nbad\n"
     assert await live.log("apart", stream="All", tailLines=3) == "two\nthree\nbad\n"
@@ -347,20 +471,44 @@ async def test_streams_are_told_apart_where_a_pod_wants_it(live: Cluster) -> Non
     await live.create("together", "sh", "-c", script)
     await live.phase("together", "Failed")
     assert await live.log("together", stream="All") == "one\ntwo\nthree\nbad\n"
-    with pytest.raises(ApiError, match=r"ask for stream=All, or annotate the pod with hekla\.io/split-log-streams"):
+    with pytest.raises(
+        ApiError, match=r"ask for stream=All, or annotate the pod with hekla\.io/split-log-streams"
+    ):
         await live.log("together", stream="Stderr")
 
 
 async def test_a_container_s_user_and_mounts_are_reported(live: Cluster) -> None:
     """What the status says is what the container sees of itself."""
     mounts = {"volumeMounts": [{"name": "data", "mountPath": "/data-of-mine", "readOnly": True}]}
-    security = {"runAsUser": 1234, "runAsGroup": 2345, "supplementalGroups": [4567], "fsGroup": 3456}
+    security = {
+        "runAsUser": 1234,
+        "runAsGroup": 2345,
+        "supplementalGroups": [4567],
+        "fsGroup": 3456,
+    }
     await live.create(
-        "someone", "sh", "-c", "id -u; id -g; id -G", c=mounts, volumes=[{"name": "data", "emptyDir": {}}], securityContext=security
-    )  # fmt: skip
+        "someone",
+        "sh",
+        "-c",
+        "id -u; id -g; id -G",
+        c=mounts,
+        volumes=[{"name": "data", "emptyDir": {}}],
+        securityContext=security,
+    )
     told = container(await live.phase("someone", "Succeeded"))
     user, group, groups = (await live.log("someone")).splitlines()
-    assert told["user"] == {"linux": {
-        "uid": int(user), "gid": int(group), "supplementalGroups": sorted(int(each) for each in groups.split())
-    }}  # fmt: skip
-    assert told["volumeMounts"] == [{"name": "data", "mountPath": "/data-of-mine", "readOnly": True, "recursiveReadOnly": "Disabled"}]
+    assert told["user"] == {
+        "linux": {
+            "uid": int(user),
+            "gid": int(group),
+            "supplementalGroups": sorted(int(each) for each in groups.split()),
+        }
+    }
+    assert told["volumeMounts"] == [
+        {
+            "name": "data",
+            "mountPath": "/data-of-mine",
+            "readOnly": True,
+            "recursiveReadOnly": "Disabled",
+        }
+    ]

@@ -8,7 +8,14 @@ import msgspec
 import pytest
 
 from hekla.api.kubernetes.networking import IPBlock, NetworkPolicy
-from hekla.local.kubelet.network.policies import Endpoint, Group, Verdicts, compiled, group_of, without
+from hekla.local.kubelet.network.policies import (
+    Endpoint,
+    Group,
+    Verdicts,
+    compiled,
+    group_of,
+    without,
+)
 
 NAMESPACES = {"one": {"team": "x"}, "two": {"team": "y"}, "kube-system": {}}
 PODS = [
@@ -23,7 +30,10 @@ NAMES = Endpoint("kube-system", "10.0.0.9", {"k8s-app": "kube-dns"}, {("dns", "U
 
 def verdicts(*specs: dict[str, Any]) -> Verdicts:
     policies = [
-        msgspec.convert({"metadata": {"name": f"p{n}", "namespace": "one"}, "spec": spec}, NetworkPolicy) for n, spec in enumerate(specs)
+        msgspec.convert(
+            {"metadata": {"name": f"p{n}", "namespace": "one"}, "spec": spec}, NetworkPolicy
+        )
+        for n, spec in enumerate(specs)
     ]
     groups = compiled(policies, NAMESPACES, PODS, [NAMES])
     sent = [group_of(msgspec.json.decode(msgspec.json.encode(group.tree()))) for group in groups]
@@ -99,7 +109,9 @@ ALL: dict[str, Any] = {}
         ),
     ],
 )  # fmt: skip
-def test_who_may_connect(specs: list[dict[str, Any]], allowed: list[Any], refused: list[Any]) -> None:
+def test_who_may_connect(
+    specs: list[dict[str, Any]], allowed: list[Any], refused: list[Any]
+) -> None:
     found = verdicts(*specs)
 
     assert [attempt for attempt in allowed if not found.allow(*attempt)] == []
@@ -108,10 +120,16 @@ def test_who_may_connect(specs: list[dict[str, Any]], allowed: list[Any], refuse
 
 def test_pods_of_which_the_same_is_allowed_are_one_group() -> None:
     policy = msgspec.convert(
-        {"metadata": {"namespace": "one"}, "spec": {"podSelector": ALL, "ingress": [{"from": [{"podSelector": ALL}]}]}}, NetworkPolicy
+        {
+            "metadata": {"namespace": "one"},
+            "spec": {"podSelector": ALL, "ingress": [{"from": [{"podSelector": ALL}]}]},
+        },
+        NetworkPolicy,
     )
 
-    assert [group.pods for group in compiled([policy], NAMESPACES, PODS)] == [(WEB, OTHER_WEB, CLIENT)]
+    assert [group.pods for group in compiled([policy], NAMESPACES, PODS)] == [
+        (WEB, OTHER_WEB, CLIENT)
+    ]
 
 
 def test_exceptions_are_cut_out_of_a_block() -> None:

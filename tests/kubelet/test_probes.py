@@ -34,7 +34,10 @@ class HealthServer:
                 self.asked.append(payload[5:])
                 break
         if self.status:
-            writer.write(frame(HEADERS, 4, 1, b"\x88") + frame(DATA, 0, 1, b"\0\0\0\0\x02\x08" + bytes([self.status])))
+            writer.write(
+                frame(HEADERS, 4, 1, b"\x88")
+                + frame(DATA, 0, 1, b"\0\0\0\0\x02\x08" + bytes([self.status]))
+            )
         writer.write(frame(HEADERS, 4 | END_STREAM, 1, b"\x88"))
         await writer.drain()
         writer.close()
@@ -48,10 +51,13 @@ async def health() -> AsyncIterator[tuple[HealthServer, int]]:
     listening.close()
 
 
-@pytest.mark.parametrize(("status", "outcome"), [
-    (1, Outcome(True)), (2, Outcome(False, 'service unhealthy (responded with "NOT_SERVING")')),
-])  # fmt: skip
-async def test_grpc_servers_say_how_they_are(health: tuple[HealthServer, int], status: int, outcome: Outcome) -> None:
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [(1, Outcome(True)), (2, Outcome(False, 'service unhealthy (responded with "NOT_SERVING")'))],
+)
+async def test_grpc_servers_say_how_they_are(
+    health: tuple[HealthServer, int], status: int, outcome: Outcome
+) -> None:
     server, port = health
     server.status = status
     probe = core.Probe(grpc=core.GRPCAction(port=port, service="shop"))
@@ -70,7 +76,12 @@ async def test_a_server_without_the_service_is_not_well(health: tuple[HealthServ
 
 class Page(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        places = {"/moved": "/fine", "/away": "http://example.invalid/", "/round": "/round", "/lost": "/missing"}
+        places = {
+            "/moved": "/fine",
+            "/away": "http://example.invalid/",
+            "/round": "/round",
+            "/lost": "/missing",
+        }
         self.send_response(302 if self.path in places else 200 if self.path == "/fine" else 404)
         if self.path in places:
             self.send_header("Location", places[self.path])
@@ -90,11 +101,20 @@ def pages() -> Iterator[int]:
         thread.join()
 
 
-@pytest.mark.parametrize(("path", "good", "text"), [
-    ("/fine", True, ""), ("/moved", True, ""), ("/away", True, ""), ("/missing", False, "HTTP probe failed with statuscode: 404"),
-    ("/lost", False, "HTTP probe failed with statuscode: 404"), ("/round", False, "stopped after 10 redirects"),
-])  # fmt: skip
-async def test_redirects_are_followed_on_the_same_host(pages: int, path: str, good: bool, text: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "good", "text"),
+    [
+        ("/fine", True, ""),
+        ("/moved", True, ""),
+        ("/away", True, ""),
+        ("/missing", False, "HTTP probe failed with statuscode: 404"),
+        ("/lost", False, "HTTP probe failed with statuscode: 404"),
+        ("/round", False, "stopped after 10 redirects"),
+    ],
+)
+async def test_redirects_are_followed_on_the_same_host(
+    pages: int, path: str, good: bool, text: str
+) -> None:
     outcome = await ask(core.Probe(http_get=core.HTTPGetAction(port=pages, path=path)), TARGET, 5)
     assert outcome.good is good
     assert outcome.good or text in outcome.text

@@ -13,7 +13,8 @@ from hekla.local.kubelet.reporter import Reporter
 
 
 class Server:
-    """Has one pod at the most, of this uid, and says so many times that it is being changed by others."""
+    """Has one pod at the most, of this uid, and says so many times that it is being changed by
+    others."""
 
     def __init__(self, uid: str, busy: int) -> None:
         self.uid = uid
@@ -50,7 +51,9 @@ async def told(server: Server) -> list[Json]:
     return server.statuses
 
 
-async def test_a_status_is_sent_again_when_others_changed_the_pod_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_status_is_sent_again_when_others_changed_the_pod_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("hekla.local.kubelet.reporter.RETRY", 0.0)
     assert await told(Server("u1", busy=2)) == [{"phase": "Failed"}]
 

@@ -1,4 +1,5 @@
-"""Another size for a pod that runs: asked for through `resize`, given by the node, told in the status."""
+"""Another size for a pod that runs: asked for through `resize`, given by the node, told in the
+status."""
 
 from __future__ import annotations
 
@@ -18,12 +19,20 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def live(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    async with cluster(tmp_path_factory.mktemp("resizing"), "--node-cpu=4", "--node-memory=4Gi") as made:
+    async with cluster(
+        tmp_path_factory.mktemp("resizing"), "--node-cpu=4", "--node-memory=4Gi"
+    ) as made:
         yield made
 
 
 def sized(cpu: str, memory: str, **more: Any) -> Json:
-    return {"resources": {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": cpu, "memory": memory}}, **more}
+    return {
+        "resources": {
+            "requests": {"cpu": cpu, "memory": memory},
+            "limits": {"cpu": cpu, "memory": memory},
+        },
+        **more,
+    }
 
 
 async def start(live: Cluster, name: str, c: Json, **spec: Any) -> Json:
@@ -33,7 +42,9 @@ async def start(live: Cluster, name: str, c: Json, **spec: Any) -> Json:
 
 async def resize(live: Cluster, name: str, cpu: str, memory: str) -> Json:
     patch = {"spec": {"containers": [{"name": "c", **sized(cpu, memory)}]}}
-    return await live.client.patch(POD, name, patch, live.namespace, type="strategic", subresource="resize")
+    return await live.client.patch(
+        POD, name, patch, live.namespace, type="strategic", subresource="resize"
+    )
 
 
 def limits(pod: Json) -> Json:
@@ -51,8 +62,16 @@ async def test_a_running_container_grows_and_shrinks(live: Cluster) -> None:
     assert status["allocatedResources"] == {"cpu": "300m", "memory": "128Mi"}
     assert (status["restartCount"], status["containerID"]) == (0, container(before)["containerID"])
     await resize(live, "grows", "200m", "96Mi")
-    await live.until("grows", lambda pod: limits(pod) == {"cpu": "200m", "memory": "96Mi"} and container(pod)["restartCount"] == 0)
-    await live.until("grows", lambda pod: pod["status"]["observedGeneration"] == before["metadata"]["generation"] + 2)
+    await live.until(
+        "grows",
+        lambda pod: (
+            limits(pod) == {"cpu": "200m", "memory": "96Mi"} and container(pod)["restartCount"] == 0
+        ),
+    )
+    await live.until(
+        "grows",
+        lambda pod: pod["status"]["observedGeneration"] == before["metadata"]["generation"] + 2,
+    )
 
 
 async def test_the_control_group_holds_the_new_limit(live: Cluster) -> None:
@@ -63,21 +82,35 @@ async def test_the_control_group_holds_the_new_limit(live: Cluster) -> None:
     await resize(live, "grouped", "200m", "80Mi")
     await live.until("grouped", lambda pod: limits(pod).get("memory") == "80Mi")
     name = f"{pod['metadata']['uid']}-c-0"
-    files = [path for directory in base.directories for path in directory.glob(f"hekla-*/{name}/memory*")]
-    held = [path.read_text().strip() for path in files if path.name in ("memory.max", "memory.limit_in_bytes")]
+    files = [
+        path for directory in base.directories for path in directory.glob(f"hekla-*/{name}/memory*")
+    ]
+    held = [
+        path.read_text().strip()
+        for path in files
+        if path.name in ("memory.max", "memory.limit_in_bytes")
+    ]
     if not files:
         pytest.skip("the kernel gave the container no group")
     assert held == [str(80 << 20)]
 
 
 async def test_what_wants_a_restart_gets_one(live: Cluster) -> None:
-    policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}, {"resourceName": "cpu", "restartPolicy": "NotRequired"}]
+    policy = [
+        {"resourceName": "memory", "restartPolicy": "RestartContainer"},
+        {"resourceName": "cpu", "restartPolicy": "NotRequired"},
+    ]
     await start(live, "restarts", sized("100m", "64Mi", resizePolicy=policy))
     await resize(live, "restarts", "200m", "64Mi")
     now = await live.until("restarts", lambda pod: limits(pod).get("cpu") == "200m")
     assert container(now)["restartCount"] == 0
     await resize(live, "restarts", "200m", "128Mi")
-    await live.until("restarts", lambda pod: container(pod).get("restartCount") == 1 and "running" in container(pod)["state"])
+    await live.until(
+        "restarts",
+        lambda pod: (
+            container(pod).get("restartCount") == 1 and "running" in container(pod)["state"]
+        ),
+    )
     assert limits(await live.pod("restarts")) == {"cpu": "200m", "memory": "128Mi"}
 
 
@@ -85,35 +118,57 @@ async def test_what_the_node_has_no_room_for_waits(live: Cluster) -> None:
     await start(live, "large", sized("2", "64Mi"))
     await start(live, "wants", sized("100m", "64Mi"))
     await resize(live, "wants", "3", "64Mi")
-    waits = await live.until("wants", lambda pod: condition(pod, "PodResizePending").get("reason") == "Deferred")
+    waits = await live.until(
+        "wants", lambda pod: condition(pod, "PodResizePending").get("reason") == "Deferred"
+    )
     assert limits(waits) == {"cpu": "100m", "memory": "64Mi"}
     await resize(live, "wants", "100", "64Mi")
-    await live.until("wants", lambda pod: condition(pod, "PodResizePending").get("reason") == "Infeasible")
+    await live.until(
+        "wants", lambda pod: condition(pod, "PodResizePending").get("reason") == "Infeasible"
+    )
     await resize(live, "wants", "3", "64Mi")
     await live.client.delete(POD, "large", live.namespace, grace=0)
     await live.gone("large")
-    await live.until("wants", lambda pod: limits(pod).get("cpu") == "3" and not condition(pod, "PodResizePending"))
+    await live.until(
+        "wants",
+        lambda pod: limits(pod).get("cpu") == "3" and not condition(pod, "PodResizePending"),
+    )
     await live.client.delete(POD, "wants", live.namespace, grace=0)
 
 
 async def test_what_resize_does_not_change(live: Cluster) -> None:
-    await start(live, "same", {"resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}}})
+    await start(
+        live, "same", {"resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}}}
+    )
 
     async def refused(resources: Json) -> str:
         patch = [{"op": "replace", "path": "/spec/containers/0/resources", "value": resources}]
         with pytest.raises(Invalid) as error:
-            await live.client.patch(POD, "same", patch, live.namespace, type="json", subresource="resize")
+            await live.client.patch(
+                POD, "same", patch, live.namespace, type="json", subresource="resize"
+            )
         return str(error.value)
 
     assert "Pod QOS Class may not change as a result of resizing" in await refused(
-        {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}})  # fmt: skip
+        {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
+    )
     assert "resource limits cannot be removed" in await refused({"requests": {"cpu": "100m"}})
     assert "only cpu and memory resources are mutable" in await refused(
-        {"requests": {"cpu": "100m", "ephemeral-storage": "1Gi"}, "limits": {"cpu": "200m"}})  # fmt: skip
-    assert "must be less than or equal to cpu limit" in await refused({"requests": {"cpu": "300m"}, "limits": {"cpu": "200m"}})
-    patch = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "other"}], "priority": 7}}
-    told = await live.client.patch(POD, "same", patch, live.namespace, type="strategic", subresource="resize")
+        {"requests": {"cpu": "100m", "ephemeral-storage": "1Gi"}, "limits": {"cpu": "200m"}}
+    )
+    assert "must be less than or equal to cpu limit" in await refused(
+        {"requests": {"cpu": "300m"}, "limits": {"cpu": "200m"}}
+    )
+    patch = {
+        "metadata": {"labels": {"a": "b"}},
+        "spec": {"containers": [{"name": "c", "image": "other"}], "priority": 7},
+    }
+    told = await live.client.patch(
+        POD, "same", patch, live.namespace, type="strategic", subresource="resize"
+    )
     assert told["spec"]["containers"][0]["image"] == "busybox" and "labels" not in told["metadata"]
     with pytest.raises(Invalid):  # and without the subresource, resources stay
-        change = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "150m"}}}]}}
+        change = {
+            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "150m"}}}]}
+        }
         await live.client.patch(POD, "same", change, live.namespace, type="strategic")

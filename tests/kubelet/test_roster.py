@@ -36,7 +36,9 @@ class Server:
 
 
 @pytest.mark.parametrize("busy", [0, 3])
-async def test_nodes_that_are_run_no_more_leave(tmp_path: Path, busy: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nodes_that_are_run_no_more_leave(
+    tmp_path: Path, busy: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(roster, "RETRY", 0.0)
     server = Server("node-0", "node-1", "node-2", "fake-node-0", "somebody-elses", busy=busy)
     client = cast(Client, server)
@@ -73,10 +75,16 @@ async def test_the_scheduler_waits_until_they_have_left(tmp_path: Path) -> None:
 
     await Roster(cluster.pods).take_leave(cast(Client, Server()), [*real_names(2), *fake_names(2)])
     assert waits(Settings(nodes=2, fake_nodes=2)) == waits(Settings(nodes=3, fake_nodes=2)) == []
-    assert waits(Settings(nodes=1, fake_nodes=2)) == waits(Settings(nodes=2, fake_nodes=1)) == ["scheduler"]
+    assert (
+        waits(Settings(nodes=1, fake_nodes=2))
+        == waits(Settings(nodes=2, fake_nodes=1))
+        == ["scheduler"]
+    )
 
 
-def test_a_program_starts_once_the_one_before_it_has_been_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_starts_once_the_one_before_it_has_been_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cluster = Cluster(tmp_path / "one")
     cluster.make_directories()
     started: list[str] = []

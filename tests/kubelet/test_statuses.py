@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from hekla.api.kubernetes import core
-from hekla.local.kubelet.pods.statuses import Ended, PodView, View, conditions, container_status, phase, replacing, status
+from hekla.local.kubelet.pods.statuses import (
+    Ended,
+    PodView,
+    View,
+    conditions,
+    container_status,
+    phase,
+    replacing,
+    status,
+)
 
 NOW = 1_800_000_000.0
 
@@ -70,36 +79,57 @@ def made(view: PodView, pod: core.Pod | None = None) -> dict[str, tuple[str, str
 
 def test_conditions_of_a_pod_on_its_way() -> None:
     assert made(PodView([waiting("i")], [waiting()], sandbox=True)) == {
-        "PodReadyToStartContainers": ("True", ""), "Initialized": ("False", "ContainersNotInitialized"),
-        "Ready": ("False", "ContainersNotReady"), "ContainersReady": ("False", "ContainersNotReady"), "PodScheduled": ("True", ""),
-    }  # fmt: skip
+        "PodReadyToStartContainers": ("True", ""),
+        "Initialized": ("False", "ContainersNotInitialized"),
+        "Ready": ("False", "ContainersNotReady"),
+        "ContainersReady": ("False", "ContainersNotReady"),
+        "PodScheduled": ("True", ""),
+    }
     assert made(PodView([], [running()], sandbox=True))["Ready"] == ("True", "")
     assert made(PodView([], [ended(0)], sandbox=True)) == {
-        "PodReadyToStartContainers": ("False", ""), "Initialized": ("True", "PodCompleted"), "Ready": ("False", "PodCompleted"),
-        "ContainersReady": ("False", "PodCompleted"), "PodScheduled": ("True", ""),
-    }  # fmt: skip
+        "PodReadyToStartContainers": ("False", ""),
+        "Initialized": ("True", "PodCompleted"),
+        "Ready": ("False", "PodCompleted"),
+        "ContainersReady": ("False", "PodCompleted"),
+        "PodScheduled": ("True", ""),
+    }
 
 
 def test_a_readiness_gate_holds_ready_back() -> None:
     pod = core.Pod(spec=core.PodSpec(readiness_gates=[core.PodReadinessGate(condition_type="x/y")]))
     found = made(PodView([], [running()], sandbox=True), pod)
-    assert found["ContainersReady"] == ("True", "") and found["Ready"] == ("False", "ReadinessGatesNotReady")
+    assert found["ContainersReady"] == ("True", "") and found["Ready"] == (
+        "False",
+        "ReadinessGatesNotReady",
+    )
 
 
 def test_the_transition_time_moves_only_with_the_status() -> None:
-    old = core.PodCondition(type="Ready", status="False", last_transition_time="2020-01-01T00:00:00Z")
+    old = core.PodCondition(
+        type="Ready", status="False", last_transition_time="2020-01-01T00:00:00Z"
+    )
     pod = core.Pod(status=core.PodStatus(conditions=[old]))
     still = conditions(pod, PodView([], [waiting()]), "Pending", [old], NOW)
     now = conditions(pod, PodView([], [running()]), "Running", [old], NOW)
-    assert next(c for c in still if c["type"] == "Ready")["lastTransitionTime"] == "2020-01-01T00:00:00Z"
-    assert next(c for c in now if c["type"] == "Ready")["lastTransitionTime"] == "2027-01-15T08:00:00Z"
+    assert (
+        next(c for c in still if c["type"] == "Ready")["lastTransitionTime"]
+        == "2020-01-01T00:00:00Z"
+    )
+    assert (
+        next(c for c in now if c["type"] == "Ready")["lastTransitionTime"] == "2027-01-15T08:00:00Z"
+    )
 
 
 def test_a_patch_takes_away_what_the_new_condition_has_not() -> None:
-    old = core.PodCondition(type="Ready", status="False", reason="ContainersNotReady", message="why")
+    old = core.PodCondition(
+        type="Ready", status="False", reason="ContainersNotReady", message="why"
+    )
     assert replacing({"type": "Ready", "status": "True"}, old) == {
-        "type": "Ready", "status": "True", "reason": None, "message": None,
-    }  # fmt: skip
+        "type": "Ready",
+        "status": "True",
+        "reason": None,
+        "message": None,
+    }
 
 
 def test_a_back_off_shows_the_end_before_it() -> None:
@@ -110,18 +140,26 @@ def test_a_back_off_shows_the_end_before_it() -> None:
 
 def test_container_statuses_are_sorted_and_always_say_what_go_says() -> None:
     pod = core.Pod(spec=core.PodSpec(restart_policy="Never"))
-    shown = status(pod, PodView([], [waiting("b"), waiting("a")], host_ip="127.0.0.1", started=NOW), [], NOW)
+    shown = status(
+        pod, PodView([], [waiting("b"), waiting("a")], host_ip="127.0.0.1", started=NOW), [], NOW
+    )
     assert [c["name"] for c in shown["containerStatuses"]] == ["a", "b"]
-    assert shown["containerStatuses"][0].items() >= {"ready": False, "restartCount": 0, "imageID": ""}.items()
+    assert (
+        shown["containerStatuses"][0].items()
+        >= {"ready": False, "restartCount": 0, "imageID": ""}.items()
+    )
 
 
 def test_who_a_container_is_and_what_it_mounts() -> None:
     view = running()
     assert "user" not in container_status(view)
     view.mounts = [
-        core.VolumeMount(name="data", mount_path="/data"), core.VolumeMount(name="code", mount_path="/code", read_only=True),
-        core.VolumeMount(name="all", mount_path="/all", read_only=True, recursive_read_only="IfPossible"),
-    ]  # fmt: skip
+        core.VolumeMount(name="data", mount_path="/data"),
+        core.VolumeMount(name="code", mount_path="/code", read_only=True),
+        core.VolumeMount(
+            name="all", mount_path="/all", read_only=True, recursive_read_only="IfPossible"
+        ),
+    ]
     view.user = (1000, 3000, [3000, 4000])
     told = container_status(view)
     assert told["user"] == {"linux": {"uid": 1000, "gid": 3000, "supplementalGroups": [3000, 4000]}}

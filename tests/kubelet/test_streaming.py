@@ -30,7 +30,9 @@ async def run(c: Cluster, pod: str, *command: str) -> tuple[bytes, bytes]:
     """(output, status) of a command, over the API server's Unix socket."""
     loop = asyncio.get_running_loop()
     transport, opening = await loop.create_unix_connection(Opening, c.client.connection.target.unix)
-    query = "&".join([*(f"command={quote(word)}" for word in command), "stdout=true", "container=c"])
+    query = "&".join(
+        [*(f"command={quote(word)}" for word in command), "stdout=true", "container=c"]
+    )
     path = f"/api/v1/namespaces/{c.namespace}/pods/{pod}/exec?{query}"
     lines = [f"GET {path} HTTP/1.1", "Host: x", *(f"{k}: {v}" for k, v in HEADERS.items())]
     transport.write("\r\n".join([*lines, "", ""]).encode())
@@ -54,7 +56,10 @@ async def test_a_new_agent_runs_commands_in_the_old_ones_containers(tmp_path: Pa
     async with cluster(tmp_path) as c:
         await c.create("stayed", "sleep", "60")
         await c.phase("stayed", "Running")
-        assert await run(c, "stayed", "echo", "one") == (b"one\n", b'{"metadata":{},"status":"Success"}')
+        assert await run(c, "stayed", "echo", "one") == (
+            b"one\n",
+            b'{"metadata":{},"status":"Success"}',
+        )
         c.agent.kill()
         c.agent.start()
         deadline = asyncio.get_running_loop().time() + PATIENCE
@@ -76,7 +81,9 @@ async def test_a_command_that_is_not_there_is_an_error_of_the_request(tmp_path: 
         assert b'exec: \\"no-such-program\\": executable file not found in $PATH' in status
         said, status = await run(c, "room", "/no/such/program")
         assert b"no such file or directory" in status
-        said, status = await run(c, "room", "sh", "-c", "exit 126")  # which a command may say itself
+        said, status = await run(
+            c, "room", "sh", "-c", "exit 126"
+        )  # which a command may say itself
         assert b'"reason":"NonZeroExitCode"' in status
 
 
@@ -85,10 +92,15 @@ async def test_a_command_ends_with_its_client(tmp_path: Path) -> None:
         await c.create("room", "sleep", "60")
         await c.phase("room", "Running")
         loop = asyncio.get_running_loop()
-        transport, opening = await loop.create_unix_connection(Opening, c.client.connection.target.unix)
+        transport, opening = await loop.create_unix_connection(
+            Opening, c.client.connection.target.unix
+        )
         words = "&".join(f"command={quote(word)}" for word in ("sh", "-c", "sleep 4711 & wait"))
-        lines = [f"GET /api/v1/namespaces/{c.namespace}/pods/room/exec?{words}&stdout=true HTTP/1.1", "Host: x",
-                 *(f"{k}: {v}" for k, v in HEADERS.items())]  # fmt: skip
+        lines = [
+            f"GET /api/v1/namespaces/{c.namespace}/pods/room/exec?{words}&stdout=true HTTP/1.1",
+            "Host: x",
+            *(f"{k}: {v}" for k, v in HEADERS.items()),
+        ]
         transport.write("\r\n".join([*lines, "", ""]).encode())
         assert await asyncio.wait_for(opening.answered, PATIENCE) == 101
 
@@ -146,7 +158,8 @@ async def test_standard_input_ends_with_the_first_who_typed(root: Path) -> None:
 
 
 class Slow(Typist):
-    """Holds up the agent after what it typed until the container has answered, as a busy machine may."""
+    """Holds up the agent after what it typed until the container has answered, as a busy machine
+    may."""
 
     def __init__(self, log: Path, *texts: bytes) -> None:
         super().__init__(*texts)
@@ -164,14 +177,22 @@ class Slow(Typist):
 
 @pytest.mark.parametrize("split", [True, False])
 async def test_an_answer_that_comes_at_once_is_shown(root: Path, split: bool) -> None:
-    slot, launch = prepared(root, argv=["sh", "-c", "read line; echo heard $line"], stdin=True, stdin_once=True, split=split)
+    slot, launch = prepared(
+        root,
+        argv=["sh", "-c", "read line; echo heard $line"],
+        stdin=True,
+        stdin_once=True,
+        split=split,
+    )
     runtime, clock = Runtime(), Clock()
     clock.start()
     try:
         await runtime.start(slot, launch, lambda _: None)
         clock.follow(slot)
         typist = Slow(slot.log, b"one\n")
-        await asyncio.wait_for(attach(slot, ExecOptions(stdin=True, stdout=True, stderr=True), typist, clock), PATIENCE)
+        await asyncio.wait_for(
+            attach(slot, ExecOptions(stdin=True, stdout=True, stderr=True), typist, clock), PATIENCE
+        )
         assert typist.shown == b"heard one\n" and typist.status == SUCCESS
     finally:
         clock.close()

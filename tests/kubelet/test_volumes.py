@@ -20,7 +20,9 @@ def test_a_swap_is_one_step_and_leaves_no_rest(tmp_path: Path) -> None:
     volume = tmp_path / "v"
     assert swap(volume, {"a": File(b"1", 0o644), "d/b": File(b"2", 0o600)})
     first = os.readlink(volume / "..data")
-    assert (volume / "a").read_bytes() == b"1" and (volume / "d" / "b").stat().st_mode & 0o777 == 0o600
+    assert (volume / "a").read_bytes() == b"1" and (
+        volume / "d" / "b"
+    ).stat().st_mode & 0o777 == 0o600
     assert not swap(volume, {"a": File(b"1", 0o644), "d/b": File(b"2", 0o600)})
     assert swap(volume, {"a": File(b"new", 0o644)})
     assert os.readlink(volume / "..data") != first
@@ -31,9 +33,13 @@ def test_a_swap_is_one_step_and_leaves_no_rest(tmp_path: Path) -> None:
 
 def test_items_pick_keys_and_a_missing_one_is_named() -> None:
     config = core.ConfigMap(data={"a": "1", "b": "2"})
-    sources = Sources(config_map=lambda name: config if name == "c" else None, secret=lambda name: None)
+    sources = Sources(
+        config_map=lambda name: config if name == "c" else None, secret=lambda name: None
+    )
     item = core.KeyToPath(key="a", path="x/y", mode=0o400)
-    volume = core.Volume(name="v", config_map=core.ConfigMapVolumeSource(name="c", items=[item], default_mode=0o640))
+    volume = core.Volume(
+        name="v", config_map=core.ConfigMapVolumeSource(name="c", items=[item], default_mode=0o640)
+    )
     assert payload(core.Pod(), volume, sources, {}) == {"x/y": File(b"1", 0o400)}
     item.key = "zz"
     with pytest.raises(MountError, match="references non-existent config key: zz"):
@@ -42,7 +48,9 @@ def test_items_pick_keys_and_a_missing_one_is_named() -> None:
 
 def test_a_missing_object_is_an_error_unless_it_is_optional() -> None:
     volume = core.Volume(name="v", secret=core.SecretVolumeSource(secret_name="s"))
-    with pytest.raises(MountError, match=r'MountVolume\.SetUp failed for volume "v" : secret "s" not found'):
+    with pytest.raises(
+        MountError, match=r'MountVolume\.SetUp failed for volume "v" : secret "s" not found'
+    ):
         payload(core.Pod(), volume, NOTHING, {})
     assert volume.secret is not None
     volume.secret.optional = True
@@ -50,7 +58,9 @@ def test_a_missing_object_is_an_error_unless_it_is_optional() -> None:
 
 
 def test_host_paths_are_checked_or_made(tmp_path: Path) -> None:
-    made = host_path("v", core.HostPathVolumeSource(path=str(tmp_path / "new"), type="DirectoryOrCreate"))
+    made = host_path(
+        "v", core.HostPathVolumeSource(path=str(tmp_path / "new"), type="DirectoryOrCreate")
+    )
     assert made.is_dir()
     with pytest.raises(MountError, match="is not a file"):
         host_path("v", core.HostPathVolumeSource(path=str(made), type="File"))
@@ -72,17 +82,30 @@ def test_labels_as_a_file() -> None:
 
 def test_paths_are_rewritten_whole_or_not_at_all() -> None:
     paths = Paths([("/pods/1/v", "/etc/volcano", False), ("/pods/1/w", "/data", False)])
-    assert paths.rewrite("paste -sd, /etc/volcano/worker.host > /data/out") == "paste -sd, /pods/1/v/worker.host > /pods/1/w/out"
-    assert paths.rewrite("cat /database /my/data x/etc/volcano /data.txt") == "cat /database /my/data x/etc/volcano /data.txt"
+    assert (
+        paths.rewrite("paste -sd, /etc/volcano/worker.host > /data/out")
+        == "paste -sd, /pods/1/v/worker.host > /pods/1/w/out"
+    )
+    assert (
+        paths.rewrite("cat /database /my/data x/etc/volcano /data.txt")
+        == "cat /database /my/data x/etc/volcano /data.txt"
+    )
     assert paths.rewrite("cd /data; ls '/data'") == "cd /pods/1/w; ls '/pods/1/w'"
 
 
 def test_a_hosts_file_names_the_pod_and_its_peers(tmp_path: Path) -> None:
     own = hosts.Peer("ns", "127.9.0.1", "job-task-0", "job")
     other = hosts.Peer("ns", "127.9.0.2", "job-task-1", "job")
-    text = hosts.content(own, [own, other], [core.HostAlias(ip="10.0.0.9", hostnames=["db"])]).decode().splitlines()
+    text = (
+        hosts.content(own, [own, other], [core.HostAlias(ip="10.0.0.9", hostnames=["db"])])
+        .decode()
+        .splitlines()
+    )
     assert text[0] == "# Kubernetes-managed hosts file."
-    assert "127.9.0.1\tjob-task-0.job.ns.svc.cluster.local job-task-0 job-task-0.job job-task-0.job.ns job-task-0.job.ns.svc" in text
+    assert (
+        "127.9.0.1\tjob-task-0.job.ns.svc.cluster.local job-task-0 job-task-0.job job-task-0.job.ns job-task-0.job.ns.svc"
+        in text
+    )
     assert any(line.startswith("127.9.0.2\t") and " job-task-1.job " in line for line in text)
     assert text[-1] == "10.0.0.9\tdb"
     file = tmp_path / "hosts"

@@ -1,1 +1,2 @@
-"""Kubernetes itself as the judge: a real API server built from source, and what is compared with it."""
+"""Kubernetes itself as the judge: a real API server built from source, and what is compared with
+it."""

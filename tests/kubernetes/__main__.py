@@ -1,10 +1,9 @@
 """`python -m tests.kubernetes`: Kubernetes itself as a judge of the local cluster.
 
-build       builds Kubernetes' programs, which takes some ten minutes once
-up          a real API server with its controllers, Hekla's fake nodes and Hekla's scheduler, until Ctrl-C
-e2e         Kubernetes' own conformance specs
-checklist   tests/cluster against the real server
-differ      the same requests to both servers, and what differs
+build       builds Kubernetes' programs, which takes some ten minutes once up          a real API
+server with its controllers, Hekla's fake nodes and Hekla's scheduler, until Ctrl-C e2e
+Kubernetes' own conformance specs checklist   tests/cluster against the real server differ      the
+same requests to both servers, and what differs
 """
 
 from __future__ import annotations
@@ -18,7 +17,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.kubernetes import checklist, differ, differences, e2e, generated, programs, scripts, shrinking
+from tests.kubernetes import (
+    checklist,
+    differ,
+    differences,
+    e2e,
+    generated,
+    programs,
+    scripts,
+    shrinking,
+)
 from tests.kubernetes.clusters import local_cluster, reference_cluster
 from tests.kubernetes.processes import NotStarted
 
@@ -38,31 +46,65 @@ def main(arguments: list[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     layout = argparse.RawDescriptionHelpFormatter
-    result = argparse.ArgumentParser("python -m tests.kubernetes", description=__doc__, formatter_class=layout)
+    result = argparse.ArgumentParser(
+        "python -m tests.kubernetes", description=__doc__, formatter_class=layout
+    )
     commands = result.add_subparsers(required=True)
     build_ = commands.add_parser("build", help="build Kubernetes' programs")
-    build_.add_argument("names", nargs="*", help=f"of {', '.join(programs.PROGRAMS)} (default: all)")
+    build_.add_argument(
+        "names", nargs="*", help=f"of {', '.join(programs.PROGRAMS)} (default: all)"
+    )
     build_.set_defaults(command=build)
     up_ = commands.add_parser("up", help="a reference cluster until Ctrl-C")
     up_.set_defaults(command=up)
     e2e_ = commands.add_parser("e2e", help="Kubernetes' own conformance specs")
     e2e_.add_argument("--json", action="store_true", help="send JSON bodies (default: protobuf)")
-    e2e_.add_argument("--reference", action="store_true", help="against the reference server instead of the local cluster")
-    e2e_.add_argument("--kubeconfig", type=Path, help="against this cluster, which has four schedulable nodes")
+    e2e_.add_argument(
+        "--reference",
+        action="store_true",
+        help="against the reference server instead of the local cluster",
+    )
+    e2e_.add_argument(
+        "--kubeconfig", type=Path, help="against this cluster, which has four schedulable nodes"
+    )
     e2e_.add_argument("--focus", default="", help="only the specs whose name this expression finds")
     e2e_.add_argument("--minutes", type=float, default=30, help="time limit (default: 30)")
-    e2e_.add_argument("--processes", type=int, default=e2e.PROCESSES, help="specs at a time (default: %(default)s)")
+    e2e_.add_argument(
+        "--processes",
+        type=int,
+        default=e2e.PROCESSES,
+        help="specs at a time (default: %(default)s)",
+    )
     e2e_.add_argument("--log", type=Path, help="keep ginkgo's whole output in this file")
     e2e_.set_defaults(command=conformance)
     checklist_ = commands.add_parser("checklist", help="tests/cluster against the reference server")
     checklist_.add_argument("pytest", nargs="*", help="more arguments of pytest, behind --")
     checklist_.set_defaults(command=check)
     differ_ = commands.add_parser("differ", help="the same requests to both servers")
-    differ_.add_argument("--scripts", default="", help="only the scripts whose name this expression finds")
-    differ_.add_argument("--generated", type=int, default=0, help="so many scripts made up at random, besides those written by hand")
-    differ_.add_argument("--seed", type=int, default=1, help="of what is made up (default: %(default)s)")
-    differ_.add_argument("--shrink", type=int, default=0, help="show so many of the made-up differences with the least requests")
-    differ_.add_argument("--examples", type=int, default=3, help="requests named with each difference (default: %(default)s)")
+    differ_.add_argument(
+        "--scripts", default="", help="only the scripts whose name this expression finds"
+    )
+    differ_.add_argument(
+        "--generated",
+        type=int,
+        default=0,
+        help="so many scripts made up at random, besides those written by hand",
+    )
+    differ_.add_argument(
+        "--seed", type=int, default=1, help="of what is made up (default: %(default)s)"
+    )
+    differ_.add_argument(
+        "--shrink",
+        type=int,
+        default=0,
+        help="show so many of the made-up differences with the least requests",
+    )
+    differ_.add_argument(
+        "--examples",
+        type=int,
+        default=3,
+        help="requests named with each difference (default: %(default)s)",
+    )
     differ_.set_defaults(command=differing)
     return result
 
@@ -73,7 +115,9 @@ def say(text: str) -> None:
 
 def build(options: argparse.Namespace) -> int:
     if unknown := [name for name in options.names if name not in programs.PROGRAMS]:
-        raise programs.CannotBuild(f"there is no program {unknown[0]}; there are {', '.join(programs.PROGRAMS)}")
+        raise programs.CannotBuild(
+            f"there is no program {unknown[0]}; there are {', '.join(programs.PROGRAMS)}"
+        )
     for name, path in programs.need(*(options.names or programs.PROGRAMS), say=say).items():
         print(f"{name:<24} {path}")
     return 0
@@ -105,9 +149,16 @@ def conformance(options: argparse.Namespace) -> int:
     content_type = e2e.JSON if options.json else ""
     with chosen_cluster(options) as kubeconfig:
         outcomes = e2e.run(
-            kubeconfig, names, content_type=content_type, seconds=60 * options.minutes, processes=options.processes, log=options.log
+            kubeconfig,
+            names,
+            content_type=content_type,
+            seconds=60 * options.minutes,
+            processes=options.processes,
+            log=options.log,
         )
-        for outcome in outcomes:  # told before the cluster ends, which may have something to say too
+        for (
+            outcome
+        ) in outcomes:  # told before the cluster ends, which may have something to say too
             print(
                 f"{outcome.state:<8} {outcome.seconds:6.1f} s  {outcome.name}"
                 + (f"\n         {outcome.failure}" if outcome.failure else "")
@@ -131,7 +182,9 @@ def differing(options: argparse.Namespace) -> int:
         for script in differ.shortened(rest, chosen, apis, options.shrink):
             print(shrinking.told(script))
     print(differences.report(rest, options.examples))
-    print(f"\n{requests} requests, {len(rest)} differences, {sum(met.values())} more that are intended")
+    print(
+        f"\n{requests} requests, {len(rest)} differences, {sum(met.values())} more that are intended"
+    )
     return 1 if rest else 0
 
 

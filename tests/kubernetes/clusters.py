@@ -1,7 +1,9 @@
-"""The two clusters that are held against each other, in the same shape: four nodes that take pods, and a tainted one.
+"""The two clusters that are held against each other, in the same shape: four nodes that take pods,
+and a tainted one.
 
-All nodes are fake ones of Hekla's agent, and Hekla's scheduler places the pods, so that what differs is the server and its
-controllers.  A third one, with a node that runs containers, is for stories that are told on Hekla's own cluster otherwise.
+All nodes are fake ones of Hekla's agent, and Hekla's scheduler places the pods, so that what
+differs is the server and its controllers.  A third one, with a node that runs containers, is for
+stories that are told on Hekla's own cluster otherwise.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ def reference_cluster(say: programs.Say = lambda _: None) -> Iterator[Path]:
 
 @contextmanager
 def working_cluster(say: programs.Say = lambda _: None) -> Iterator[Path]:
-    """The kubeconfig of a reference cluster of one node that runs containers, with everything of Hekla installed and at work."""
+    """The kubeconfig of a reference cluster of one node that runs containers, with everything of
+    Hekla installed and at work."""
     with reference(say=say) as server:
         server.add_nodes("--nodes=1")
         server.add_scheduler()
@@ -69,29 +72,71 @@ def _add_tainted_node(kubeconfig: Path) -> None:
     api = Api(kubeconfig)
     size = {"cpu": "8", "memory": "8Gi", "pods": "110"}
     taint = {"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule"}
-    labels = {"kubernetes.io/hostname": TAINTED, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+    labels = {
+        "kubernetes.io/hostname": TAINTED,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+    }
     metadata = {"name": TAINTED, "annotations": {"kwok.x-k8s.io/node": "fake"}, "labels": labels}
-    api.create("/api/v1/nodes", {"metadata": metadata, "spec": {"taints": [taint]}, "status": {"capacity": size, "allocatable": size}})
+    api.create(
+        "/api/v1/nodes",
+        {
+            "metadata": metadata,
+            "spec": {"taints": [taint]},
+            "status": {"capacity": size, "allocatable": size},
+        },
+    )
     api.wait("/api/v1/nodes", lambda nodes: _all_ready(nodes, NODES + 1), READY_IN)
 
 
 def _let_pods_linger(kubeconfig: Path) -> None:
-    """One spec looks at a pod that it has deleted with a grace of a minute; fake nodes let pods go at once."""
+    """One spec looks at a pod that it has deleted with a grace of a minute; fake nodes let pods go
+    at once."""
     api, group = Api(kubeconfig), "/apis/admissionregistration.k8s.io/v1"
     name = {"metadata": {"name": "lingering-pods"}}
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["pods"],
+    }
     lingering = 'Object{metadata: Object.metadata{annotations: {"pod-delete.stage.kwok.x-k8s.io/delay": "2s"}}}'
-    api.create(f"{group}/mutatingadmissionpolicies", {**name, "spec": {
-        "matchConstraints": {"resourceRules": [rule]}, "reinvocationPolicy": "Never", "failurePolicy": "Ignore",
-        "matchConditions": [{"name": "one", "expression": 'object.metadata.?name.orValue("").startsWith("pod-generation-")'}],
-        "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": lingering}}],
-    }})  # fmt: skip
-    api.create(f"{group}/mutatingadmissionpolicybindings", {**name, "spec": {"policyName": "lingering-pods"}})
+    api.create(
+        f"{group}/mutatingadmissionpolicies",
+        {
+            **name,
+            "spec": {
+                "matchConstraints": {"resourceRules": [rule]},
+                "reinvocationPolicy": "Never",
+                "failurePolicy": "Ignore",
+                "matchConditions": [
+                    {
+                        "name": "one",
+                        "expression": 'object.metadata.?name.orValue("").startsWith("pod-generation-")',
+                    }
+                ],
+                "mutations": [
+                    {
+                        "patchType": "ApplyConfiguration",
+                        "applyConfiguration": {"expression": lingering},
+                    }
+                ],
+            },
+        },
+    )
+    api.create(
+        f"{group}/mutatingadmissionpolicybindings",
+        {**name, "spec": {"policyName": "lingering-pods"}},
+    )
 
 
 def _all_ready(nodes: Tree, count: int) -> bool:
     ready = [
-        node for node in nodes["items"]
-        if any(c["type"] == "Ready" and c["status"] == "True" for c in node.get("status", {}).get("conditions", []))
-    ]  # fmt: skip
+        node
+        for node in nodes["items"]
+        if any(
+            c["type"] == "Ready" and c["status"] == "True"
+            for c in node.get("status", {}).get("conditions", [])
+        )
+    ]
     return len(ready) == count

@@ -1,4 +1,5 @@
-"""The reference server for the slow lane: one for the whole run, or a skip that says why there is none."""
+"""The reference server for the slow lane: one for the whole run, or a skip that says why there is
+none."""
 
 from __future__ import annotations
 

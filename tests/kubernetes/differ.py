@@ -1,6 +1,7 @@
 """The same scripts against both servers, and where their answers differ.
 
-Both are bare: an API server alone, without controllers and nodes, so that nothing but the requests changes what it holds.
+Both are bare: an API server alone, without controllers and nodes, so that nothing but the requests
+changes what it holds.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ def both(say: programs.Say = lambda _: None) -> Iterator[tuple[Api, Api]]:
     """(the reference server, ours), fresh and bare.  Raises CannotBuild, NotStarted."""
     directory = Path(tempfile.mkdtemp(prefix="hekla-differ-"))
     try:
-        with reference(say=say, controllers=False) as server, ApiServerProcess.started(directory) as ours:
+        with (
+            reference(say=say, controllers=False) as server,
+            ApiServerProcess.started(directory) as ours,
+        ):
             yield Api(server.kubeconfig), Api(ours.kubeconfig)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -50,7 +54,8 @@ def run(script: Script, apis: tuple[Api, Api]) -> list[Difference]:
 
 
 def shortest(difference: Difference, script: Script, apis: tuple[Api, Api]) -> Script:
-    """The least of a script that shows the same difference: at the same place of a request of the same method."""
+    """The least of a script that shows the same difference: at the same place of a request of the
+    same method."""
 
     def shows(attempt: Script) -> bool:
         rest, _ = differences.sorted_out(run(attempt, apis))
@@ -59,15 +64,23 @@ def shortest(difference: Difference, script: Script, apis: tuple[Api, Api]) -> S
     return shrunk(script, shows)
 
 
-def shortened(differences: Iterable[Difference], scripts: Iterable[Script], apis: tuple[Api, Api], most: int) -> Iterator[Script]:
+def shortened(
+    differences: Iterable[Difference], scripts: Iterable[Script], apis: tuple[Api, Api], most: int
+) -> Iterator[Script]:
     """The shortest scripts of so many differences, each of another kind, those of a status first."""
     by_name = {script.name: script for script in scripts}
-    unlike = {difference.likeness: difference for difference in reversed(list(differences)) if difference.script.startswith("made-up")}
+    unlike = {
+        difference.likeness: difference
+        for difference in reversed(list(differences))
+        if difference.script.startswith("made-up")
+    }
     for difference in sorted(unlike.values(), key=lambda found: found.place != "status")[:most]:
         yield shortest(difference, by_name[difference.script], apis)
 
 
-def run_all(scripts: Iterable[Script], apis: tuple[Api, Api], say: programs.Say = lambda _: None) -> tuple[int, list[Difference]]:
+def run_all(
+    scripts: Iterable[Script], apis: tuple[Api, Api], say: programs.Say = lambda _: None
+) -> tuple[int, list[Difference]]:
     """(requests sent to each server, all differences)."""
     requests, found = 0, []
     for script in scripts:

@@ -32,8 +32,11 @@ class Difference(NamedTuple):
 
     @property
     def likeness(self) -> tuple[str, str, str]:
-        """What two differences of the same cause have in common: the method, the place, and a status where it is about that."""
-        statuses = f"{str(self.reference)[:3]} {str(self.ours)[:3]}" if self.place == "status" else ""
+        """What two differences of the same cause have in common: the method, the place, and a
+        status where it is about that."""
+        statuses = (
+            f"{str(self.reference)[:3]} {str(self.ours)[:3]}" if self.place == "status" else ""
+        )
         return self.request.partition(" ")[0], ANYWHERE.sub("[]", self.place), statuses
 
     def __str__(self) -> str:
@@ -41,13 +44,16 @@ class Difference(NamedTuple):
 
 
 def between(script: Script, step: Step, reference: Answer, ours: Answer) -> Iterator[Difference]:
-    """Every difference of two answers; when the statuses differ, only that and the messages, for the rest follows from it."""
+    """Every difference of two answers; when the statuses differ, only that and the messages, for
+    the rest follows from it."""
 
     def found(place: str, one: Any, other: Any) -> Difference:
         return Difference(script.name, str(step), place, one, other)
 
     if reference.status != ours.status:
-        yield found("status", f"{reference.status} {_message(reference)}", f"{ours.status} {_message(ours)}")
+        yield found(
+            "status", f"{reference.status} {_message(reference)}", f"{ours.status} {_message(ours)}"
+        )
         return
     expected, given = normal.headers(reference), normal.headers(ours)
     for name in sorted(expected.keys() | given.keys()):
@@ -69,7 +75,9 @@ def _walk(place: str, one: Any, other: Any) -> Iterator[tuple[str, Any, Any]]:
 
 def _walk_lists(place: str, one: list[Any], other: list[Any]) -> Iterator[tuple[str, Any, Any]]:
     mine, theirs = _by_name(one), _by_name(other)
-    if mine is not None and theirs is not None:  # lists of named things: by name, so that one that is missing is told once
+    if (
+        mine is not None and theirs is not None
+    ):  # lists of named things: by name, so that one that is missing is told once
         for name in [*mine, *(name for name in theirs if name not in mine)]:
             yield from _walk(f"{place}[{name}]", mine.get(name, ABSENT), theirs.get(name, ABSENT))
         if list(mine) != list(theirs) and set(mine) == set(theirs):
@@ -77,7 +85,9 @@ def _walk_lists(place: str, one: list[Any], other: list[Any]) -> Iterator[tuple[
         return
     for number in range(max(len(one), len(other))):
         yield from _walk(
-            f"{place}[{number}]", one[number] if number < len(one) else ABSENT, other[number] if number < len(other) else ABSENT
+            f"{place}[{number}]",
+            one[number] if number < len(one) else ABSENT,
+            other[number] if number < len(other) else ABSENT,
         )
 
 
@@ -86,7 +96,13 @@ def _by_name(items: list[Any]) -> dict[str, Any] | None:
     found: dict[str, Any] = {}
     for item in items:
         metadata = item.get("metadata") if isinstance(item, dict) else None
-        name = metadata.get("name") if isinstance(metadata, dict) else item.get("name") if isinstance(item, dict) else None
+        name = (
+            metadata.get("name")
+            if isinstance(metadata, dict)
+            else item.get("name")
+            if isinstance(item, dict)
+            else None
+        )
         if not isinstance(name, str) or name in found:
             return None
         found[name] = item
@@ -102,7 +118,12 @@ def sorted_out(differences: Iterable[Difference]) -> tuple[list[Difference], dic
             (
                 known
                 for known in INTENDED
-                if known.covers(difference.request, difference.place, _text(difference.reference), _text(difference.ours))
+                if known.covers(
+                    difference.request,
+                    difference.place,
+                    _text(difference.reference),
+                    _text(difference.ours),
+                )
             ),
             None,
         )
@@ -114,18 +135,26 @@ def sorted_out(differences: Iterable[Difference]) -> tuple[list[Difference], dic
 
 
 def report(differences: list[Difference], examples: int = 3) -> str:
-    """The differences, those at the same place together, the commonest places first; of each place some examples."""
-    places: dict[str, dict[tuple[str, str], list[Difference]]] = defaultdict(lambda: defaultdict(list))
+    """The differences, those at the same place together, the commonest places first; of each place
+    some examples."""
+    places: dict[str, dict[tuple[str, str], list[Difference]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for difference in differences:
         place = ANYWHERE.sub("[]", difference.place)
         places[place][_short(difference.reference), _short(difference.ours)].append(difference)
     lines = []
-    for place, values in sorted(places.items(), key=lambda found: -sum(map(len, found[1].values()))):
+    for place, values in sorted(
+        places.items(), key=lambda found: -sum(map(len, found[1].values()))
+    ):
         lines.append(f"{sum(map(len, values.values()))} x {place}")
         for (reference, ours), members in sorted(values.items(), key=lambda found: -len(found[1]))[
             : None if place == "status" else examples
         ]:
-            lines += [f"    {members[0].script}: {members[0].request}" + (f"  and {len(members) - 1} more" if len(members) > 1 else "")]
+            lines += [
+                f"    {members[0].script}: {members[0].request}"
+                + (f"  and {len(members) - 1} more" if len(members) > 1 else "")
+            ]
             lines += [f"        reference: {reference}", f"        ours:      {ours}"]
     return "\n".join(lines)
 

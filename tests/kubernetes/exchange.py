@@ -1,7 +1,8 @@
 """A script of requests, and one server's answers to it.
 
-Requests may name what the server chose itself: `{{rv:NAME}}` and `{{uid:NAME}}` stand for the resourceVersion and the uid that
-the object NAME was last seen with, `{{continue}}` for the token of the last page.  So one script says the same to both servers.
+Requests may name what the server chose itself: `{{rv:NAME}}` and `{{uid:NAME}}` stand for the
+resourceVersion and the uid that the object NAME was last seen with, `{{continue}}` for the token of
+the last page.  So one script says the same to both servers.
 """
 
 from __future__ import annotations
@@ -38,7 +39,11 @@ class Step:
     """The answer is a stream of events."""
 
     def __str__(self) -> str:
-        kind = f" [{self.content_type or JSON}]" if self.body is not None and self.content_type not in ("", JSON) else ""
+        kind = (
+            f" [{self.content_type or JSON}]"
+            if self.body is not None and self.content_type not in ("", JSON)
+            else ""
+        )
         accept = f" accept {self.accept}" if self.accept else ""
         more = "".join(f" {name}: {value}" for name, value in self.headers.items())
         return f"{self.method} {with_query(self.path, dict(self.query))}{kind}{accept}{more}"
@@ -67,7 +72,9 @@ class Run:
         """A namespace with the account that pods need; on a bare server no controller makes it."""
         name = self._seen["ns"]
         self._api.create("/api/v1/namespaces", {"metadata": {"name": name}})
-        self._api.create(f"/api/v1/namespaces/{name}/serviceaccounts", {"metadata": {"name": "default"}})
+        self._api.create(
+            f"/api/v1/namespaces/{name}/serviceaccounts", {"metadata": {"name": "default"}}
+        )
 
     def step(self, step: Step) -> Answer:
         """The answer, which the next steps may refer to."""
@@ -83,8 +90,14 @@ class Run:
     def _send(self, step: Step) -> Answer:
         body: bytes | None = None
         if step.body is not None:
-            body = step.body if isinstance(step.body, bytes) else json.dumps(step.body, separators=(",", ":")).encode()
-            body = self._filled(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+            body = (
+                step.body
+                if isinstance(step.body, bytes)
+                else json.dumps(step.body, separators=(",", ":")).encode()
+            )
+            body = self._filled(body.decode("utf-8", "surrogateescape")).encode(
+                "utf-8", "surrogateescape"
+            )
         headers = {**({"Accept": step.accept} if step.accept else {}), **step.headers}
         if body is not None and step.content_type != "none":
             headers["Content-Type"] = step.content_type or JSON

@@ -1,4 +1,5 @@
-"""Objects that say much: of each kind one with the fields that few write, so that what is made up from them meets their rules."""
+"""Objects that say much: of each kind one with the fields that few write, so that what is made up
+from them meets their rules."""
 
 from __future__ import annotations
 
@@ -9,14 +10,20 @@ POD = {
         {
             "name": "c",
             "image": "busybox:1.36",
-            "env": [{"name": "A", "value": "1"}, {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+            "env": [
+                {"name": "A", "value": "1"},
+                {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            ],
             "ports": [{"name": "http", "containerPort": 80}],
             "resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "200m", "memory": "1Gi"}},
             "livenessProbe": {"httpGet": {"path": "/", "port": 80}, "periodSeconds": 5},
             "volumeMounts": [{"name": "v", "mountPath": "/v"}],
         }
     ],
-    "volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}, {"name": "m", "configMap": {"name": "m", "optional": True}}],
+    "volumes": [
+        {"name": "v", "emptyDir": {"sizeLimit": "1Mi"}},
+        {"name": "m", "configMap": {"name": "m", "optional": True}},
+    ],
     "tolerations": [{"key": "a", "operator": "Exists", "effect": "NoSchedule"}],
     "nodeSelector": {"disk": "ssd"},
 }
@@ -34,7 +41,10 @@ FULLER = (
             "spec": {
                 "type": "LoadBalancer",
                 "selector": {"app": "a"},
-                "ports": [{"name": "a", "port": 80, "targetPort": "http"}, {"name": "b", "port": 53, "protocol": "UDP"}],
+                "ports": [
+                    {"name": "a", "port": 80, "targetPort": "http"},
+                    {"name": "b", "port": 53, "protocol": "UDP"},
+                ],
                 "sessionAffinity": "ClientIP",
                 "loadBalancerSourceRanges": ["10.0.0.0/8"],
                 "externalIPs": ["203.0.113.1"],
@@ -57,7 +67,11 @@ FULLER = (
                 "persistentVolumeReclaimPolicy": "Retain",
                 "storageClassName": "slow",
                 "nodeAffinity": {
-                    "required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}]}
+                    "required": {
+                        "nodeSelectorTerms": [
+                            {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
+                        ]
+                    }
                 },
             }
         },
@@ -68,7 +82,18 @@ FULLER = (
         "LimitRange",
         "limitranges",
         True,
-        {"spec": {"limits": [{"type": "Container", "min": {"cpu": "1m"}, "max": {"cpu": "4"}, "default": {"cpu": "2"}}]}},
+        {
+            "spec": {
+                "limits": [
+                    {
+                        "type": "Container",
+                        "min": {"cpu": "1m"},
+                        "max": {"cpu": "4"},
+                        "default": {"cpu": "2"},
+                    }
+                ]
+            }
+        },
     ),
     Sample(
         "v1",
@@ -78,7 +103,11 @@ FULLER = (
         {
             "spec": {
                 "hard": {"pods": "10"},
-                "scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]},
+                "scopeSelector": {
+                    "matchExpressions": [
+                        {"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}
+                    ]
+                },
             }
         },
         True,
@@ -91,9 +120,14 @@ FULLER = (
         {
             "spec": {
                 "replicas": 2,
-                "selector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["a", "b"]}]},
+                "selector": {
+                    "matchExpressions": [{"key": "app", "operator": "In", "values": ["a", "b"]}]
+                },
                 "template": {"metadata": {"labels": {"app": "a"}}, "spec": POD},
-                "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": 1}},
+                "strategy": {
+                    "type": "RollingUpdate",
+                    "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": 1},
+                },
                 "minReadySeconds": 5,
                 "revisionHistoryLimit": 3,
                 "progressDeadlineSeconds": 60,
@@ -114,7 +148,10 @@ FULLER = (
                 "ordinals": {"start": 1},
                 "podManagementPolicy": "Parallel",
                 "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}},
-                "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete", "whenScaled": "Retain"},
+                "persistentVolumeClaimRetentionPolicy": {
+                    "whenDeleted": "Delete",
+                    "whenScaled": "Retain",
+                },
             }
         },
         True,
@@ -128,7 +165,10 @@ FULLER = (
             "spec": {
                 "selector": SELECTOR,
                 "template": TEMPLATE,
-                "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}},
+                "updateStrategy": {
+                    "type": "RollingUpdate",
+                    "rollingUpdate": {"maxUnavailable": "10%"},
+                },
                 "minReadySeconds": 1,
             }
         },
@@ -150,8 +190,18 @@ FULLER = (
                 "template": {"spec": NEVER},
                 "podFailurePolicy": {
                     "rules": [
-                        {"action": "FailJob", "onExitCodes": {"containerName": "c", "operator": "In", "values": [1, 42]}},
-                        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                        {
+                            "action": "FailJob",
+                            "onExitCodes": {
+                                "containerName": "c",
+                                "operator": "In",
+                                "values": [1, 42],
+                            },
+                        },
+                        {
+                            "action": "Ignore",
+                            "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+                        },
                     ]
                 },
                 "successPolicy": {"rules": [{"succeededIndexes": "0-1", "succeededCount": 1}]},
@@ -187,11 +237,26 @@ FULLER = (
                 "maxReplicas": 9,
                 "scaleTargetRef": REFERENCE,
                 "metrics": [
-                    {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60}}},
-                    {"type": "Pods", "pods": {"metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "10"}}},
+                    {
+                        "type": "Resource",
+                        "resource": {
+                            "name": "cpu",
+                            "target": {"type": "Utilization", "averageUtilization": 60},
+                        },
+                    },
+                    {
+                        "type": "Pods",
+                        "pods": {
+                            "metric": {"name": "m"},
+                            "target": {"type": "AverageValue", "averageValue": "10"},
+                        },
+                    },
                 ],
                 "behavior": {
-                    "scaleDown": {"stabilizationWindowSeconds": 60, "policies": [{"type": "Pods", "value": 1, "periodSeconds": 30}]}
+                    "scaleDown": {
+                        "stabilizationWindowSeconds": 60,
+                        "policies": [{"type": "Pods", "value": 1, "periodSeconds": 30}],
+                    }
                 },
             }
         },
@@ -206,9 +271,19 @@ FULLER = (
             "spec": {
                 "podSelector": {},
                 "policyTypes": ["Ingress", "Egress"],
-                "ingress": [{"from": [{"podSelector": SELECTOR}, {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}]}],
+                "ingress": [
+                    {
+                        "from": [
+                            {"podSelector": SELECTOR},
+                            {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}},
+                        ]
+                    }
+                ],
                 "egress": [
-                    {"to": [{"namespaceSelector": {}}], "ports": [{"port": 80, "endPort": 90}, {"port": "http", "protocol": "TCP"}]}
+                    {
+                        "to": [{"namespaceSelector": {}}],
+                        "ports": [{"port": 80, "endPort": 90}, {"port": "http", "protocol": "TCP"}],
+                    }
                 ],
             }
         },
@@ -227,11 +302,21 @@ FULLER = (
                         "host": "a.example.com",
                         "http": {
                             "paths": [
-                                {"path": "/a", "pathType": "Prefix", "backend": {"service": {"name": "s", "port": {"name": "http"}}}},
+                                {
+                                    "path": "/a",
+                                    "pathType": "Prefix",
+                                    "backend": {"service": {"name": "s", "port": {"name": "http"}}},
+                                },
                                 {
                                     "path": "/b",
                                     "pathType": "Exact",
-                                    "backend": {"resource": {"apiGroup": "example.com", "kind": "K", "name": "n"}},
+                                    "backend": {
+                                        "resource": {
+                                            "apiGroup": "example.com",
+                                            "kind": "K",
+                                            "name": "n",
+                                        }
+                                    },
                                 },
                             ]
                         },
@@ -246,7 +331,17 @@ FULLER = (
         "IngressClass",
         "ingressclasses",
         False,
-        {"spec": {"controller": "example.com/c", "parameters": {"apiGroup": "example.com", "kind": "K", "name": "n", "scope": "Cluster"}}},
+        {
+            "spec": {
+                "controller": "example.com/c",
+                "parameters": {
+                    "apiGroup": "example.com",
+                    "kind": "K",
+                    "name": "n",
+                    "scope": "Cluster",
+                },
+            }
+        },
     ),
     Sample(
         "discovery.k8s.io/v1",
@@ -273,7 +368,13 @@ FULLER = (
         "PodDisruptionBudget",
         "poddisruptionbudgets",
         True,
-        {"spec": {"maxUnavailable": "50%", "selector": SELECTOR, "unhealthyPodEvictionPolicy": "AlwaysAllow"}},
+        {
+            "spec": {
+                "maxUnavailable": "50%",
+                "selector": SELECTOR,
+                "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            }
+        },
         True,
     ),
     Sample(
@@ -315,10 +416,20 @@ FULLER = (
                 "devices": {
                     "requests": [
                         {"name": "r", "exactly": {"deviceClassName": "c", "allocationMode": "All"}},
-                        {"name": "f", "firstAvailable": [{"name": "s", "deviceClassName": "c", "count": 2}]},
+                        {
+                            "name": "f",
+                            "firstAvailable": [{"name": "s", "deviceClassName": "c", "count": 2}],
+                        },
                     ],
-                    "constraints": [{"requests": ["r", "f/s"], "matchAttribute": "d.example.com/a"}],
-                    "config": [{"requests": ["r"], "opaque": {"driver": "d.example.com", "parameters": {"a": 1}}}],
+                    "constraints": [
+                        {"requests": ["r", "f/s"], "matchAttribute": "d.example.com/a"}
+                    ],
+                    "config": [
+                        {
+                            "requests": ["r"],
+                            "opaque": {"driver": "d.example.com", "parameters": {"a": 1}},
+                        }
+                    ],
                 }
             }
         },
@@ -354,7 +465,14 @@ FULLER = (
                 {
                     "name": "a.example.com",
                     "clientConfig": {"url": "https://127.0.0.1:1/x"},
-                    "rules": [{"apiGroups": ["example.com"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["none"]}],
+                    "rules": [
+                        {
+                            "apiGroups": ["example.com"],
+                            "apiVersions": ["v1"],
+                            "operations": ["CREATE"],
+                            "resources": ["none"],
+                        }
+                    ],
                     "sideEffects": "None",
                     "admissionReviewVersions": ["v1"],
                     "failurePolicy": "Ignore",
@@ -380,8 +498,15 @@ FULLER = (
         "rolebindings",
         True,
         {
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
-            "subjects": [*SUBJECTS, {"kind": "ServiceAccount", "name": "default", "namespace": "{{ns}}"}],
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": "view",
+            },
+            "subjects": [
+                *SUBJECTS,
+                {"kind": "ServiceAccount", "name": "default", "namespace": "{{ns}}"},
+            ],
         },
     ),
 )

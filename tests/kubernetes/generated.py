@@ -1,7 +1,8 @@
-"""Request scripts that nobody wrote: valid objects with something changed, and anything one may do with them.
+"""Request scripts that nobody wrote: valid objects with something changed, and anything one may do
+with them.
 
-Kinds, verbs, bodies good and bad, patch languages and parameters are drawn from a seed, which gives the same scripts again;
-`shrinking.py` makes the short one of a long one that shows a difference.
+Kinds, verbs, bodies good and bad, patch languages and parameters are drawn from a seed, which gives
+the same scripts again; `shrinking.py` makes the short one of a long one that shows a difference.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from tests.kubernetes.samples import SAMPLES, Sample
 
 STEPS = 40
 MADE_BY_STATUS = ("services", "validatingadmissionpolicies")
-"""Kinds that Kubernetes makes objects of where only a status is written; what would come after that differs too."""
+"""Kinds that Kubernetes makes objects of where only a status is written; what would come after that
+differs too."""
 LATER = {"csinodes": "status"}
 """What Kubernetes' next version knows, and our server too."""
 ODD: tuple[Any, ...] = (
@@ -51,7 +53,16 @@ ODD: tuple[Any, ...] = (
     "\u0000",
     [{"name": "x"}, {"name": "x"}],
 )
-ACCEPTS = ("", JSON, YAML, TABLE, "*/*", "text/html", f"text/html,{JSON}", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io")
+ACCEPTS = (
+    "",
+    JSON,
+    YAML,
+    TABLE,
+    "*/*",
+    "text/html",
+    f"text/html,{JSON}",
+    "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+)
 SELECTORS = ("a=b", "a!=b", "a in (b,c)", "!a", "a", "a in", "=", "a>1", "a=b,c!=d")
 VERSIONS = ("", "0", "1", "x", "-1", "9" * 20, "{{rv}}")
 DELETIONS: tuple[Any, ...] = (
@@ -125,15 +136,32 @@ def _steps(chance: random.Random, sample: Sample) -> Iterator[Step]:
         elif what == "patch":
             yield _patch(chance, sample, one, query)
         else:
-            yield Step("DELETE", one.removesuffix("/status"), query={"gracePeriodSeconds": "0"} if chance.random() < 0.7 else {})
+            yield Step(
+                "DELETE",
+                one.removesuffix("/status"),
+                query={"gracePeriodSeconds": "0"} if chance.random() < 0.7 else {},
+            )
 
 
 def _page(chance: random.Random, sample: Sample) -> Step:
     """A list with parameters of all sorts, those of a watch among them as far as they are refused."""
-    query = {"limit": chance.choice(("", "1", "x", "-1")), "labelSelector": chance.choice(("", "", *SELECTORS))}
+    query = {
+        "limit": chance.choice(("", "1", "x", "-1")),
+        "labelSelector": chance.choice(("", "", *SELECTORS)),
+    }
     query["resourceVersion"] = chance.choice(VERSIONS)
     query["resourceVersionMatch"] = chance.choice(("", "", "Exact", "NotOlderThan", "x"))
-    query["fieldSelector"] = chance.choice(("", "", "metadata.name!=x", "spec.none=x", "metadata.namespace={{ns}}", "=", "metadata.name"))
+    query["fieldSelector"] = chance.choice(
+        (
+            "",
+            "",
+            "metadata.name!=x",
+            "spec.none=x",
+            "metadata.namespace={{ns}}",
+            "=",
+            "metadata.name",
+        )
+    )
     if chance.random() < 0.3:
         query["continue"] = chance.choice(("x", "{{continue}}"))
     kept = {name: value for name, value in query.items() if value}
@@ -148,7 +176,14 @@ def _scale(chance: random.Random, sample: Sample, one: str) -> Step:
         return Step("GET", path)
     if method == "PATCH":
         return Step("PATCH", path, {"spec": {"replicas": chance.choice((0, 3, -1, "x"))}}, MERGE)
-    return Step(method, path, {"metadata": {"name": one.rsplit("/")[-1]}, "spec": {"replicas": chance.choice((0, 3, -1, "x", None))}})
+    return Step(
+        method,
+        path,
+        {
+            "metadata": {"name": one.rsplit("/")[-1]},
+            "spec": {"replicas": chance.choice((0, 3, -1, "x", None))},
+        },
+    )
 
 
 def _body(chance: random.Random, sample: Sample, name: str) -> Tree:
@@ -165,11 +200,30 @@ def _patch(chance: random.Random, sample: Sample, path: str, query: dict[str, st
     kind = chance.choice((MERGE, STRATEGIC, JSON_PATCH, APPLY))
     whole = sample.named("x")
     if kind == APPLY:
-        manager = {"fieldManager": chance.choice(("a", "b")), **({"force": "true"} if chance.random() < 0.5 else {})}
-        return Step("PATCH", path, _body(chance, sample, path.removesuffix("/status").rsplit("/")[-1]), kind, query={**query, **manager})
+        manager = {
+            "fieldManager": chance.choice(("a", "b")),
+            **({"force": "true"} if chance.random() < 0.5 else {}),
+        }
+        return Step(
+            "PATCH",
+            path,
+            _body(chance, sample, path.removesuffix("/status").rsplit("/")[-1]),
+            kind,
+            query={**query, **manager},
+        )
     if kind == JSON_PATCH:
-        return Step("PATCH", path, [_operation(chance, whole) for _ in range(chance.randint(1, 3))], kind, query=query)
-    patch: Tree = {"metadata": {"labels": {"a": chance.choice(("b", None, "c"))}}} if chance.random() < 0.4 else {}
+        return Step(
+            "PATCH",
+            path,
+            [_operation(chance, whole) for _ in range(chance.randint(1, 3))],
+            kind,
+            query=query,
+        )
+    patch: Tree = (
+        {"metadata": {"labels": {"a": chance.choice(("b", None, "c"))}}}
+        if chance.random() < 0.4
+        else {}
+    )
     keys = [key for key in whole if key not in ("apiVersion", "kind", "metadata")]
     if keys and chance.random() < 0.8:
         part = {key: copy.deepcopy(whole[key]) for key in chance.sample(keys, 1)}
@@ -179,8 +233,13 @@ def _patch(chance: random.Random, sample: Sample, path: str, query: dict[str, st
 
 
 def _operation(chance: random.Random, whole: Tree) -> Tree:
-    place = chance.choice(["/metadata/labels", "/metadata/annotations/a", "/none/none", *_pointers(whole)])
-    operation: Tree = {"op": chance.choice(("add", "replace", "remove", "test", "copy", "move")), "path": place}
+    place = chance.choice(
+        ["/metadata/labels", "/metadata/annotations/a", "/none/none", *_pointers(whole)]
+    )
+    operation: Tree = {
+        "op": chance.choice(("add", "replace", "remove", "test", "copy", "move")),
+        "path": place,
+    }
     if operation["op"] in ("add", "replace", "test"):
         operation["value"] = chance.choice(ODD)
     elif operation["op"] != "remove":
@@ -190,7 +249,13 @@ def _operation(chance: random.Random, whole: Tree) -> Tree:
 
 def _pointers(value: Any, here: str = "") -> list[str]:
     """Pointers to what is inside of an object, apart from what says which object it is."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     found = []
     for key, child in inner:
         if here == "" and key in ("apiVersion", "kind", "metadata"):
@@ -200,7 +265,8 @@ def _pointers(value: Any, here: str = "") -> list[str]:
 
 
 def _change(chance: random.Random, tree: Tree) -> None:
-    """One change somewhere in the tree: something odd in a place, something missing, something more."""
+    """One change somewhere in the tree: something odd in a place, something missing, something
+    more."""
     node: Any = tree
     while True:
         keys = list(node) if isinstance(node, dict) else list(range(len(node)))
@@ -217,6 +283,8 @@ def _change(chance: random.Random, tree: Tree) -> None:
     elif action < 0.8:
         del node[key]
     elif isinstance(node, dict):
-        node[chance.choice(("wrong", "status", "spec", "labels"))] = copy.deepcopy(chance.choice(ODD))
+        node[chance.choice(("wrong", "status", "spec", "labels"))] = copy.deepcopy(
+            chance.choice(ODD)
+        )
     else:
         node.append(copy.deepcopy(chance.choice(ODD)))

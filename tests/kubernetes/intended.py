@@ -1,6 +1,8 @@
-"""The differences from Kubernetes that are intended.  Everything else that differs is a mistake of ours.
+"""The differences from Kubernetes that are intended.  Everything else that differs is a mistake of
+ours.
 
-One row a difference: where it shows, and why it is wanted.  A row that no request meets any more must go.
+One row a difference: where it shows, and why it is wanted.  A row that no request meets any more
+must go.
 """
 
 from __future__ import annotations
@@ -34,14 +36,30 @@ class Intention(NamedTuple):
 
 
 INTENDED: tuple[Intention, ...] = (
-    Intention("", r".*\.?columnDefinitions\[.*\]\.description", "Descriptions are in words of our own."),
     Intention(
-        "GET /version", r"\.(compiler|gitCommit|gitVersion|goVersion|buildDate|gitTreeState|platform)", "Hekla says that it is Hekla."
+        "", r".*\.?columnDefinitions\[.*\]\.description", "Descriptions are in words of our own."
     ),
-    Intention("", "status", "What the client did wrong is no failure of the server: 5xx here is 4xx with us.", r"500 ", r"4\d\d "),
-    Intention("BREW", ".*", "The HTTP parser knows the methods of the protocol and refuses others before anything looks at them."),
     Intention(
-        ".*accept application/vnd.kubernetes.protobuf", ".*", "Answers are JSON; every client that asks for protobuf takes JSON as well."
+        "GET /version",
+        r"\.(compiler|gitCommit|gitVersion|goVersion|buildDate|gitTreeState|platform)",
+        "Hekla says that it is Hekla.",
+    ),
+    Intention(
+        "",
+        "status",
+        "What the client did wrong is no failure of the server: 5xx here is 4xx with us.",
+        r"500 ",
+        r"4\d\d ",
+    ),
+    Intention(
+        "BREW",
+        ".*",
+        "The HTTP parser knows the methods of the protocol and refuses others before anything looks at them.",
+    ),
+    Intention(
+        ".*accept application/vnd.kubernetes.protobuf",
+        ".*",
+        "Answers are JSON; every client that asks for protobuf takes JSON as well.",
     ),
     Intention(
         r"\S+ \S+/events\b",

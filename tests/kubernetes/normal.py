@@ -1,4 +1,5 @@
-"""What an answer says once everything is taken out of it that a server chooses freely: uids, times, versions, random names."""
+"""What an answer says once everything is taken out of it that a server chooses freely: uids, times,
+versions, random names."""
 
 from __future__ import annotations
 
@@ -10,7 +11,16 @@ import yaml
 
 from tests.cluster.api import Answer
 
-HEADERS = ("content-type", "cache-control", "retry-after", "warning", "allow", "www-authenticate", "x-content-type-options", "location")
+HEADERS = (
+    "content-type",
+    "cache-control",
+    "retry-after",
+    "warning",
+    "allow",
+    "www-authenticate",
+    "x-content-type-options",
+    "location",
+)
 """Those that are compared; the others belong to the transport or are informative."""
 
 UID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
@@ -20,15 +30,22 @@ PATCHED = re.compile(r'^(.*patch: )?Invalid value: "(?:\{\\".*\}|map\[.*\])":', 
 """What a patch made, as far as it was read; Kubernetes shows it in the form of its own types."""
 MISTAKES = re.compile(r"is invalid: \[.*\]$", re.DOTALL)
 """The causes once more, in their order."""
-UNDECLARED = re.compile(r"(failed to create typed patch object \([^)]*\): ).*field not declared in schema.*", re.DOTALL)
-"""An applied configuration is read up to the first field that is not declared, and what Go's maps gave before it comes along."""
+UNDECLARED = re.compile(
+    r"(failed to create typed patch object \([^)]*\): ).*field not declared in schema.*", re.DOTALL
+)
+"""An applied configuration is read up to the first field that is not declared, and what Go's maps
+gave before it comes along."""
 ERRORS = re.compile(r"(?<=: errors:\n)(?:  .*\n?)+$")
 """What is wrong with an applied configuration, in the order of Go's maps."""
 MADE_UP = re.compile(r"(?<=[-_])[bcdfghjklmnpqrstvwxz2456789]{5}(?=\"|$)")
 """The end of a name that the server has chosen."""
 SUFFIX = re.compile(r"^[bcdfghjklmnpqrstvwxz2456789]{5}$")
-CURRENT = re.compile(r"(Too large resource version: \d+, current|match the ResourceVersion in record)(:? \(?)\d+")
-STORED = re.compile(r"StorageError: invalid object, Code: 4, Key: \S+, ResourceVersion: 0, AdditionalErrorMsg: ")
+CURRENT = re.compile(
+    r"(Too large resource version: \d+, current|match the ResourceVersion in record)(:? \(?)\d+"
+)
+STORED = re.compile(
+    r"StorageError: invalid object, Code: 4, Key: \S+, ResourceVersion: 0, AdditionalErrorMsg: "
+)
 """How a refused precondition is told: Kubernetes names the key in etcd besides."""
 CREDENTIAL = re.compile(r"^X509SHA256=[0-9a-f]{64}$")
 PORT = re.compile(r"\b(\d+):3\d{4}/")
@@ -42,7 +59,9 @@ def headers(answer: Answer) -> dict[str, str]:
     """The headers that are compared; every warning."""
     found = {name: answer.headers[name] for name in HEADERS if name in answer.headers}
     if answer.warnings:
-        found["warning"] = text(" | ".join(sorted(answer.warnings)))  # of fields, which have no order in an object
+        found["warning"] = text(
+            " | ".join(sorted(answer.warnings))
+        )  # of fields, which have no order in an object
     return found
 
 
@@ -66,18 +85,30 @@ def body(answer: Answer) -> Any:
 def tree(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
         result = {name: tree(inner, name) for name, inner in _named(value).items()}
-        if isinstance(result.get("message"), str) and len(((result.get("details") or {}).get("causes")) or ()) > 1:
+        if (
+            isinstance(result.get("message"), str)
+            and len(((result.get("details") or {}).get("causes")) or ()) > 1
+        ):
             result["message"] = MISTAKES.sub("is invalid: [the causes]", result["message"])
         return result
     if isinstance(value, list):
         items = [tree(inner, key) for inner in value]
-        if key == "managedFields":  # in the order of their times, which may be of the same second or of two
-            return sorted(items, key=lambda entry: [str(entry.get(name)) for name in ("manager", "operation", "subresource", "apiVersion")])
+        if (
+            key == "managedFields"
+        ):  # in the order of their times, which may be of the same second or of two
+            return sorted(
+                items,
+                key=lambda entry: [
+                    str(entry.get(name))
+                    for name in ("manager", "operation", "subresource", "apiVersion")
+                ],
+            )
         if key in ("resourceRules", "nonResourceRules"):  # in no order
             return sorted(items, key=lambda rule: json.dumps(rule, sort_keys=True))
         if key == "causes":
-            # Kubernetes says the same mistake of metadata up to three times: its generic rules and the kind's overlap.
-            # The order is that of Go's maps in places, which is another one each time.
+            # Kubernetes says the same mistake of metadata up to three times: its generic rules and
+            # the kind's overlap. The order is that of Go's maps in places, which is another one
+            # each time.
             once = [item for place, item in enumerate(items) if item not in items[:place]]
             return sorted(once, key=lambda cause: json.dumps(cause, sort_keys=True))
         return items
@@ -100,7 +131,12 @@ def _named(tree: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(metadata, dict):
         return tree
     start, name = metadata.get("generateName"), metadata.get("name")
-    if isinstance(start, str) and isinstance(name, str) and name.startswith(start) and SUFFIX.match(name[len(start) :]):
+    if (
+        isinstance(start, str)
+        and isinstance(name, str)
+        and name.startswith(start)
+        and SUFFIX.match(name[len(start) :])
+    ):
         return {**tree, "metadata": {**metadata, "name": start + "<random>"}}
     return tree
 
@@ -111,7 +147,10 @@ def text(value: str) -> str:
     value = TOKEN.sub("<token>", value)
     if "_" in value:
         value = MADE_UP.sub("<random>", value)
-    value = CURRENT.sub(r"\1\2<version>", STORED.sub("", CREDENTIAL.sub("<credential>", PORT.sub(r"\1:<port>/", value))))
+    value = CURRENT.sub(
+        r"\1\2<version>",
+        STORED.sub("", CREDENTIAL.sub("<credential>", PORT.sub(r"\1:<port>/", value))),
+    )
     value = UNDECLARED.sub(r"\1<what is not declared>", value)
     if ": errors:\n" in value:
         value = ERRORS.sub(lambda found: "\n".join(sorted(found.group().splitlines())), value)

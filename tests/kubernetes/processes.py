@@ -26,23 +26,35 @@ class Processes:
         self.logs = logs
         self._running: list[tuple[str, subprocess.Popen[bytes]]] = []
 
-    def start(self, name: str, command: list[str], environment: Mapping[str, str] | None = None) -> None:
+    def start(
+        self, name: str, command: list[str], environment: Mapping[str, str] | None = None
+    ) -> None:
         with self.logs.joinpath(f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True,
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
                 preexec_fn=_end_with_parent,
-            )  # fmt: skip
+            )
         self._running.append((name, process))
 
     def wait(self, name: str, ready: Callable[[], bool], seconds: float) -> None:
-        """Returns once `ready` says so.  Raises NotStarted when the program ended, or the time has passed."""
+        """Returns once `ready` says so.  Raises NotStarted when the program ended, or the time has
+        passed."""
         process = next(process for known, process in self._running if known == name)
         deadline = time.monotonic() + seconds
         while not ready():
             if process.poll() is not None:
-                raise NotStarted(f"{name} ended with {process.returncode}:\n{self.end_of_log(name)}")
+                raise NotStarted(
+                    f"{name} ended with {process.returncode}:\n{self.end_of_log(name)}"
+                )
             if time.monotonic() > deadline:
-                raise NotStarted(f"{name} is not ready after {seconds:.0f} s:\n{self.end_of_log(name)}")
+                raise NotStarted(
+                    f"{name} is not ready after {seconds:.0f} s:\n{self.end_of_log(name)}"
+                )
             time.sleep(0.05)
 
     def end_of_log(self, name: str) -> str:
@@ -50,7 +62,11 @@ class Processes:
 
     def dead(self) -> list[str]:
         """The programs that have ended by themselves."""
-        return [f"{name} ({process.returncode})" for name, process in self._running if process.poll() is not None]
+        return [
+            f"{name} ({process.returncode})"
+            for name, process in self._running
+            if process.poll() is not None
+        ]
 
     def cpu_seconds(self) -> dict[str, float]:
         """What each program has used so far, its threads and the children that have ended included."""
@@ -77,7 +93,8 @@ class Processes:
 
 
 def _end_with_parent() -> None:
-    # A test run that is killed takes its servers with it; where the system has no such call they are left to the user.
+    # A test run that is killed takes its servers with it; where the system has no such call they
+    # are left to the user.
     try:
         ctypes.CDLL(None).prctl(PARENT_DEATH, signal.SIGKILL)
     except (OSError, AttributeError):

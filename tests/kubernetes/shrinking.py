@@ -1,7 +1,8 @@
-"""The shortest script that still shows a difference: what a reader can follow of forty requests that a seed made up.
+"""The shortest script that still shows a difference: what a reader can follow of forty requests
+that a seed made up.
 
-Steps are taken away as long as the difference stays, then fields of their bodies.  Every attempt runs on the same two servers
-in a namespace of its own.
+Steps are taken away as long as the difference stays, then fields of their bodies.  Every attempt
+runs on the same two servers in a namespace of its own.
 """
 
 from __future__ import annotations
@@ -36,8 +37,12 @@ class _Attempts:
 
 
 def shrunk(script: Script, fails: Fails) -> Script:
-    """A script that `fails` too and of which no step can be missed; the whole one where it does not fail a second time."""
-    attempts, steps = _Attempts(fails, f"shrunk {next(_NUMBERS)} {script.namespace[-20:]}"), list(script.steps)
+    """A script that `fails` too and of which no step can be missed; the whole one where it does not
+    fail a second time."""
+    attempts, steps = (
+        _Attempts(fails, f"shrunk {next(_NUMBERS)} {script.namespace[-20:]}"),
+        list(script.steps),
+    )
     if not attempts.fails(steps):
         return script
     steps = _fewer(steps, attempts)
@@ -80,7 +85,13 @@ def _without_one(body: Any) -> Iterator[Any]:
     places: list[tuple[Any, ...]] = [()]
     for place in places:
         node = _at(body, place)
-        keys = list(node) if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ()
+        keys = (
+            list(node)
+            if isinstance(node, dict)
+            else range(len(node))
+            if isinstance(node, list)
+            else ()
+        )
         for key in keys:
             if place == () and key in ("apiVersion", "kind", "metadata"):
                 continue
@@ -100,6 +111,12 @@ def told(script: Script) -> str:
     """A script as a reader wants it: its requests with their bodies."""
     lines = [f"{script.name}: {len(script.steps)} requests"]
     for step in script.steps:
-        body = "" if step.body is None else f"  {step.body!r}" if isinstance(step.body, bytes) else f"  {json.dumps(step.body)}"
+        body = (
+            ""
+            if step.body is None
+            else f"  {step.body!r}"
+            if isinstance(step.body, bytes)
+            else f"  {json.dumps(step.body)}"
+        )
         lines.append(f"    {step}{body}")
     return "\n".join(lines)

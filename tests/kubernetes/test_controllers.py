@@ -1,7 +1,7 @@
 """The live tests of the controllers once more, with Kubernetes' own server in the place of Hekla's.
 
-They are the same files; only the server behind their fixture is another one.  Stories of whole clusters, with Kubernetes' controllers
-at work, are in tests/controllers/whole.
+They are the same files; only the server behind their fixture is another one.  Stories of whole
+clusters, with Kubernetes' controllers at work, are in tests/controllers/whole.
 """
 
 from __future__ import annotations
@@ -30,10 +30,26 @@ FILES = (
 @pytest.mark.usefixtures("servers")
 @pytest.mark.parametrize("file", FILES)
 def test_on_kubernetes_own_server(file: str) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", "--tb=short",
-               str(ROOT / "tests" / "controllers" / file)]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not slow",
+        "--tb=short",
+        str(ROOT / "tests" / "controllers" / file),
+    ]
     done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, SERVER_VARIABLE: "kubernetes"}, capture_output=True, text=True, check=False, timeout=340
+        command,
+        cwd=ROOT,
+        env={**os.environ, SERVER_VARIABLE: "kubernetes"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=340,
     )
     assert done.returncode == 0, done.stdout[-6000:]
     assert re.search(r"\b[1-9][0-9]* passed", done.stdout)

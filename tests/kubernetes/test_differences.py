@@ -1,4 +1,5 @@
-"""How answers are compared: what a server chooses freely says nothing, everything else must be equal or intended."""
+"""How answers are compared: what a server chooses freely says nothing, everything else must be
+equal or intended."""
 
 from __future__ import annotations
 
@@ -25,18 +26,33 @@ def places(one: Answer, other: Answer) -> list[str]:
 
 def made(uid: str, version: str, seconds: int) -> dict[str, Any]:
     stamp = f"2026-05-06T07:08:{seconds:02}Z"
-    return {"metadata": {"name": "a", "uid": uid, "resourceVersion": version, "creationTimestamp": stamp}, "data": {"k": "v"}}
+    return {
+        "metadata": {
+            "name": "a",
+            "uid": uid,
+            "resourceVersion": version,
+            "creationTimestamp": stamp,
+        },
+        "data": {"k": "v"},
+    }
 
 
 def test_what_a_server_chooses_itself_is_no_difference() -> None:
-    one, other = made("11111111-2222-3333-4444-555555555555", "5", 1), made("aaaaaaaa-2222-3333-4444-555555555555", "777", 59)
+    one, other = (
+        made("11111111-2222-3333-4444-555555555555", "5", 1),
+        made("aaaaaaaa-2222-3333-4444-555555555555", "777", 59),
+    )
     assert places(answer(one), answer(other)) == []
 
 
 def test_a_random_name_is_compared_up_to_where_it_is_random() -> None:
-    one, other = ({"metadata": {"generateName": "job-", "name": name}} for name in ("job-x2b4c", "job-zzzzz"))
+    one, other = (
+        {"metadata": {"generateName": "job-", "name": name}} for name in ("job-x2b4c", "job-zzzzz")
+    )
     assert places(answer(one), answer(other)) == []
-    assert places(answer(one), answer({"metadata": {"generateName": "job-", "name": "job-aeiou"}})) == [".metadata.name"]
+    assert places(
+        answer(one), answer({"metadata": {"generateName": "job-", "name": "job-aeiou"}})
+    ) == [".metadata.name"]
 
 
 def test_every_value_that_differs_is_told_with_its_place() -> None:
@@ -50,12 +66,16 @@ def test_every_value_that_differs_is_told_with_its_place() -> None:
 def test_lists_of_named_things_are_compared_by_name() -> None:
     one = {"items": [{"name": "a", "x": 1}, {"name": "b", "x": 1}]}
     assert places(answer(one), answer({"items": [{"name": "b", "x": 1}]})) == [".items[a]"]
-    assert places(answer(one), answer({"items": [{"name": "b", "x": 1}, {"name": "a", "x": 1}]})) == [".items (order)"]
+    assert places(
+        answer(one), answer({"items": [{"name": "b", "x": 1}, {"name": "a", "x": 1}]})
+    ) == [".items (order)"]
 
 
 def test_events_of_a_stream_are_compared_one_by_one() -> None:
     one = answer(b'{"type":"ADDED","object":{}}\n{"type":"DELETED","object":{}}\n')
-    assert places(one, answer(b'{"type":"ADDED","object":{}}\n{"type":"MODIFIED","object":{}}\n')) == ["[1].type"]
+    assert places(
+        one, answer(b'{"type":"ADDED","object":{}}\n{"type":"MODIFIED","object":{}}\n')
+    ) == ["[1].type"]
 
 
 def test_another_status_is_told_alone() -> None:
@@ -83,6 +103,11 @@ def test_what_is_intended_is_sorted_out_and_the_rest_reported() -> None:
 
 
 def test_a_difference_names_the_request() -> None:
-    (found,) = between(SCRIPT, Step("GET", "/a", accept="text/html", query={"b": "c"}), answer({"a": 1}), answer({"a": 2}))
+    (found,) = between(
+        SCRIPT,
+        Step("GET", "/a", accept="text/html", query={"b": "c"}),
+        answer({"a": 1}),
+        answer({"a": 2}),
+    )
     assert found.request == "GET /a?b=c accept text/html"
     assert differences.ABSENT not in str(found)

@@ -1,5 +1,5 @@
-"""The same requests to Kubernetes and to the local cluster's API server: whatever differs and is not named in `intended.py` is a
-mistake.  Slow lane.
+"""The same requests to Kubernetes and to the local cluster's API server: whatever differs and is
+not named in `intended.py` is a mistake.  Slow lane.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from tests.kubernetes import differ, differences, generated, programs, scripts, 
 pytestmark = programs.slow(120)
 
 SEEDS, MADE_UP = (1, 8), 30
-"""Fixed: a landing is not a lottery.  `python -m tests.kubernetes differ --generated N --seed S` looks for what nobody has seen yet."""
+"""Fixed: a landing is not a lottery.  `python -m tests.kubernetes differ --generated N --seed S`
+looks for what nobody has seen yet."""
 
 
 @pytest.fixture(scope="module")
@@ -40,5 +41,7 @@ def test_made_up_requests_are_answered_in_the_same_way(apis: tuple[Api, Api], se
     assert requests == MADE_UP * generated.STEPS
     rest, _ = differences.sorted_out(found)
     if rest:
-        shown = "\n".join(shrinking.told(script) for script in differ.shortened(rest, made_up, apis, 3))
+        shown = "\n".join(
+            shrinking.told(script) for script in differ.shortened(rest, made_up, apis, 3)
+        )
         pytest.fail(f"{len(rest)} differences:\n{differences.report(rest, 5)}\n{shown}")

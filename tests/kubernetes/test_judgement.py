@@ -1,6 +1,8 @@
-"""Kubernetes judges the local cluster, and the tests of the local cluster are held against Kubernetes.  Slow lane.
+"""Kubernetes judges the local cluster, and the tests of the local cluster are held against
+Kubernetes.  Slow lane.
 
-The clusters of these tests are their own; each skips with its reason where Kubernetes' programs cannot be had.
+The clusters of these tests are their own; each skips with its reason where Kubernetes' programs
+cannot be had.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ def judged(kubeconfig: Path, content_type: str) -> str:
     chosen = names()
     outcomes = e2e.run(kubeconfig, chosen, content_type=content_type, seconds=SECONDS)
     assert len(chosen) == len(outcomes) == SPECS
-    return "\n".join(f"{outcome.name}: {outcome.failure}" for outcome in outcomes if not outcome.passed)
+    return "\n".join(
+        f"{outcome.name}: {outcome.failure}" for outcome in outcomes if not outcome.passed
+    )
 
 
 @pytest.mark.usefixtures("judge")

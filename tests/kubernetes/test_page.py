@@ -11,7 +11,9 @@ from tests.kubernetes.__main__ import parser
 
 PAGE = Path(__file__).parents[2] / "docs" / "judged-by-kubernetes.md"
 START = "    python -m tests.kubernetes "
-SHOWN = [line.removeprefix(START) for line in PAGE.read_text().splitlines() if line.startswith(START)]
+SHOWN = [
+    line.removeprefix(START) for line in PAGE.read_text().splitlines() if line.startswith(START)
+]
 
 
 def test_the_page_shows_every_command() -> None:

@@ -7,8 +7,18 @@ from typing import Any
 from tests.kubernetes.exchange import Script, Step
 from tests.kubernetes.shrinking import ATTEMPTS, shrunk, told
 
-MADE = Step("POST", "/things", {"kind": "Thing", "spec": {"a": 1, "wrong": [1, {"deep": True}], "b": 2}})
-SCRIPT = Script("long", (*[Step("GET", f"/{number}") for number in range(20)], MADE, *[Step("GET", "/x")] * 9, Step("DELETE", "/things")))
+MADE = Step(
+    "POST", "/things", {"kind": "Thing", "spec": {"a": 1, "wrong": [1, {"deep": True}], "b": 2}}
+)
+SCRIPT = Script(
+    "long",
+    (
+        *[Step("GET", f"/{number}") for number in range(20)],
+        MADE,
+        *[Step("GET", "/x")] * 9,
+        Step("DELETE", "/things"),
+    ),
+)
 
 
 def deep(body: Any) -> bool:
@@ -23,9 +33,13 @@ def test_what_plays_no_part_is_taken_away() -> None:
 
     short = shrunk(SCRIPT, fails)
     assert [(step.method, step.body) for step in short.steps] == [
-        ("POST", {"kind": "Thing", "spec": {"wrong": [{"deep": True}]}}), ("DELETE", None),
-    ]  # fmt: skip
-    assert told(short).splitlines()[1].strip() == 'POST /things  {"kind": "Thing", "spec": {"wrong": [{"deep": true}]}}'
+        ("POST", {"kind": "Thing", "spec": {"wrong": [{"deep": True}]}}),
+        ("DELETE", None),
+    ]
+    assert (
+        told(short).splitlines()[1].strip()
+        == 'POST /things  {"kind": "Thing", "spec": {"wrong": [{"deep": true}]}}'
+    )
 
 
 def test_every_attempt_has_a_name_of_its_own_and_there_is_an_end() -> None:

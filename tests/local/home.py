@@ -1,4 +1,5 @@
-"""A place of its own for the clusters of a test, and the `hekla` command as a user of that place types it."""
+"""A place of its own for the clusters of a test, and the `hekla` command as a user of that place
+types it."""
 
 from __future__ import annotations
 
@@ -28,7 +29,12 @@ LIMIT = 90.0
 class Home:
     """A state directory; `python` is what runs the commands, for example as another user."""
 
-    def __init__(self, state: Path, environment: Mapping[str, str] = os.environ, python: tuple[str, ...] = (sys.executable,)) -> None:
+    def __init__(
+        self,
+        state: Path,
+        environment: Mapping[str, str] = os.environ,
+        python: tuple[str, ...] = (sys.executable,),
+    ) -> None:
         self.state = state
         self.python = python
         self.environment = {**environment, "XDG_STATE_HOME": str(state)}
@@ -38,8 +44,14 @@ class Home:
 
     def hekla(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self.command(*words), env=self.environment, cwd="/", capture_output=True, text=True, timeout=LIMIT, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            self.command(*words),
+            env=self.environment,
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            stdin=subprocess.DEVNULL,
+        )
 
     def good(self, *words: str) -> str:
         """What a command prints that must do well."""
@@ -50,7 +62,9 @@ class Home:
     def bad(self, *words: str, code: int = 1) -> str:
         """What a command says that must be refused: no traceback, and its own name in front."""
         done = self.hekla(*words)
-        assert done.returncode == code, f"hekla {' '.join(words)}: exit code {done.returncode}: {done.stdout}\n{done.stderr}"
+        assert done.returncode == code, (
+            f"hekla {' '.join(words)}: exit code {done.returncode}: {done.stdout}\n{done.stderr}"
+        )
         assert "Traceback" not in done.stderr
         assert done.stderr.startswith("hekla"), done.stderr
         return done.stderr
@@ -67,11 +81,15 @@ class Home:
         return self.state / "hekla" / name
 
     def processes(self) -> list[psutil.Process]:
-        """Every process on the machine that names this place on its command line: supervisors, daemons, keepers."""
+        """Every process on the machine that names this place on its command line: supervisors,
+        daemons, keepers."""
         found = []
         for process in psutil.process_iter():
             try:
-                if any(str(self.state) in word for word in process.cmdline()) and process.pid != os.getpid():
+                if (
+                    any(str(self.state) in word for word in process.cmdline())
+                    and process.pid != os.getpid()
+                ):
                     found.append(process)
             except psutil.Error:
                 continue

@@ -25,7 +25,10 @@ def test_the_users_key_is_one_that_java_reads_without_another_library(tmp_path: 
 def test_a_key_of_an_older_cluster_is_made_anew_and_then_kept(tmp_path: Path) -> None:
     authority = certificates.Authority(tmp_path)
     authority.ensure(Leaf("admin", "kubernetes-admin", "system:masters"))
-    assert isinstance(load_pem_private_key((tmp_path / "admin.key").read_bytes(), None), ec.EllipticCurvePrivateKey)
+    assert isinstance(
+        load_pem_private_key((tmp_path / "admin.key").read_bytes(), None),
+        ec.EllipticCurvePrivateKey,
+    )
     certificates.ensure(tmp_path)
     made = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     assert isinstance(load_pem_private_key(made["admin.key"], None), rsa.RSAPrivateKey)

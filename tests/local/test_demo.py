@@ -1,4 +1,5 @@
-"""`hekla demo`: all five stories, as root and as a user with no rights but its home, with and without namespaces."""
+"""`hekla demo`: all five stories, as root and as a user with no rights but its home, with and
+without namespaces."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ def place() -> Iterator[Path]:
 def clean(place: Path) -> None:
     """No file and no process of the demo is left."""
     assert list((place / "tmp").iterdir()) == []
-    lines = [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])]
+    lines = [
+        " ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])
+    ]
     assert not [line for line in lines if str(place / "tmp") in line]
 
 
@@ -59,9 +62,12 @@ def somebody(place: Path) -> OrdinaryUser:
 def test_the_demo_is_green_and_leaves_nothing(place: Path, isolation: str) -> None:
     environment = {**os.environ, "TMPDIR": str(place / "tmp"), "COLUMNS": "160"}
     done = subprocess.run(
-        [sys.executable, "-m", "hekla", "demo", f"--isolation={isolation}"], env=environment, capture_output=True, text=True,
+        [sys.executable, "-m", "hekla", "demo", f"--isolation={isolation}"],
+        env=environment,
+        capture_output=True,
+        text=True,
         timeout=PATIENCE,
-    )  # fmt: skip
+    )
     assert ("Pods run without namespaces" in green(done)) == (isolation == "none")
     clean(place)
 
@@ -74,8 +80,16 @@ def test_an_ordinary_user_sees_all_five_stories(place: Path, somebody: OrdinaryU
     assert list(somebody.home.iterdir()) == []
 
 
-def test_a_user_whom_the_system_refuses_namespaces_sees_them_too(place: Path, somebody: OrdinaryUser) -> None:
-    tried = subprocess.run([*BECOME, *REFUSED, "true"], env=somebody.environment, capture_output=True, text=True, cwd="/")
+def test_a_user_whom_the_system_refuses_namespaces_sees_them_too(
+    place: Path, somebody: OrdinaryUser
+) -> None:
+    tried = subprocess.run(
+        [*BECOME, *REFUSED, "true"],
+        env=somebody.environment,
+        capture_output=True,
+        text=True,
+        cwd="/",
+    )
     if tried.returncode != 0:
         pytest.skip(f"the limit of namespaces cannot be set here: {tried.stderr}")
     said = " ".join(green(somebody.hekla("demo", within=REFUSED)).split())
@@ -87,9 +101,13 @@ def test_a_user_whom_the_system_refuses_namespaces_sees_them_too(place: Path, so
 
 def test_ctrl_c_in_the_middle_leaves_nothing(place: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-u", "-m", "hekla", "demo"], env={**os.environ, "TMPDIR": str(place / "tmp")}, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+        [sys.executable, "-u", "-m", "hekla", "demo"],
+        env={**os.environ, "TMPDIR": str(place / "tmp")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     assert process.stdout is not None
     for line in process.stdout:
         if "01 hello" in line:

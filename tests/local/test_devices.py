@@ -1,4 +1,5 @@
-"""Pods that claim devices, on a cluster as `hekla up` makes it; the test stands in for the driver that offers them.
+"""Pods that claim devices, on a cluster as `hekla up` makes it; the test stands in for the driver
+that offers them.
 
 The scheduler allocates, the controller of claims gives back.
 """
@@ -12,7 +13,12 @@ import pytest
 
 from hekla.api import scheduling
 from hekla.api.kubernetes import core
-from hekla.api.kubernetes.resource import DEVICE_CLASS, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, RESOURCE_SLICE
+from hekla.api.kubernetes.resource import (
+    DEVICE_CLASS,
+    RESOURCE_CLAIM,
+    RESOURCE_CLAIM_TEMPLATE,
+    RESOURCE_SLICE,
+)
 from hekla.kube.client import Client
 from hekla.kube.connection import config
 from hekla.kube.errors import NotFound
@@ -60,30 +66,65 @@ async def fakes(client: Client) -> list[str]:
 
 async def driver(client: Client, node: str, *devices: str) -> None:
     """Offer these devices on a node."""
-    await client.create(RESOURCE_SLICE.untyped, {"metadata": {"name": f"gpus-{node}"}, "spec": {
-        "driver": DRIVER, "nodeName": node, "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-        "devices": [{"name": one, "attributes": {"model": {"string": "a100"}}} for one in devices],
-    }})  # fmt: skip
+    await client.create(
+        RESOURCE_SLICE.untyped,
+        {
+            "metadata": {"name": f"gpus-{node}"},
+            "spec": {
+                "driver": DRIVER,
+                "nodeName": node,
+                "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+                "devices": [
+                    {"name": one, "attributes": {"model": {"string": "a100"}}} for one in devices
+                ],
+            },
+        },
+    )
 
 
-async def device_class(client: Client, name: str, text: str = f'device.driver == "{DRIVER}"') -> None:
-    await client.create(DEVICE_CLASS.untyped, {"metadata": {"name": name}, "spec": {"selectors": [{"cel": {"expression": text}}]}})
+async def device_class(
+    client: Client, name: str, text: str = f'device.driver == "{DRIVER}"'
+) -> None:
+    await client.create(
+        DEVICE_CLASS.untyped,
+        {"metadata": {"name": name}, "spec": {"selectors": [{"cel": {"expression": text}}]}},
+    )
 
 
 def wanting(count: int = 1, of: str = "gpu") -> dict[str, Any]:
-    return {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": of, "count": count}}]}}
+    return {
+        "devices": {
+            "requests": [{"name": "gpu", "exactly": {"deviceClassName": of, "count": count}}]
+        }
+    }
 
 
-async def pod(client: Client, name: str, claim: dict[str, str], scheduler: str = "default-scheduler", **annotations: str) -> None:
-    container = {"name": "c", "image": "busybox", "resources": {"claims": [{"name": "g"}], "requests": {"cpu": "100m"}}}
-    await client.create(core.POD.untyped, {
-        "metadata": {"name": name, "annotations": annotations},
-        "spec": {
-            "schedulerName": scheduler, "terminationGracePeriodSeconds": 0, "containers": [container],
-            "resourceClaims": [{"name": "g", **claim}],
-            "tolerations": [{"operator": "Exists"}],
+async def pod(
+    client: Client,
+    name: str,
+    claim: dict[str, str],
+    scheduler: str = "default-scheduler",
+    **annotations: str,
+) -> None:
+    container = {
+        "name": "c",
+        "image": "busybox",
+        "resources": {"claims": [{"name": "g"}], "requests": {"cpu": "100m"}},
+    }
+    await client.create(
+        core.POD.untyped,
+        {
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": {
+                "schedulerName": scheduler,
+                "terminationGracePeriodSeconds": 0,
+                "containers": [container],
+                "resourceClaims": [{"name": "g", **claim}],
+                "tolerations": [{"operator": "Exists"}],
+            },
         },
-    }, "default")  # fmt: skip
+        "default",
+    )
 
 
 async def node_of(client: Client, name: str) -> str:
@@ -93,7 +134,14 @@ async def node_of(client: Client, name: str) -> str:
 
 async def message_of(client: Client, name: str) -> str:
     found = await client.get(core.POD.untyped, name, "default")
-    return next((str(one.get("message")) for one in found["status"].get("conditions") or () if one["type"] == "PodScheduled"), "")
+    return next(
+        (
+            str(one.get("message"))
+            for one in found["status"].get("conditions") or ()
+            if one["type"] == "PodScheduled"
+        ),
+        "",
+    )
 
 
 async def running(client: Client, name: str) -> dict[str, Any]:
@@ -110,7 +158,11 @@ async def test_a_template_makes_a_claim_that_is_allocated_and_given_back(client)
     node = (await fakes(client))[1]
     await driver(client, node, "gpu-0")
     await device_class(client, "gpu")
-    await client.create(RESOURCE_CLAIM_TEMPLATE.untyped, {"metadata": {"name": "one-gpu"}, "spec": {"spec": wanting()}}, "default")
+    await client.create(
+        RESOURCE_CLAIM_TEMPLATE.untyped,
+        {"metadata": {"name": "one-gpu"}, "spec": {"spec": wanting()}},
+        "default",
+    )
     await pod(client, "train", {"resourceClaimTemplateName": "one-gpu"})
     found = await running(client, "train")
     assert found["spec"]["nodeName"] == node
@@ -118,7 +170,12 @@ async def test_a_template_makes_a_claim_that_is_allocated_and_given_back(client)
     claim = await client.get(RESOURCE_CLAIM.untyped, name, "default")
     assert claim["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
     (result,) = claim["status"]["allocation"]["devices"]["results"]
-    assert (result["request"], result["driver"], result["pool"], result["device"]) == ("gpu", DRIVER, node, "gpu-0")
+    assert (result["request"], result["driver"], result["pool"], result["device"]) == (
+        "gpu",
+        DRIVER,
+        node,
+        "gpu-0",
+    )
     assert [one["name"] for one in claim["status"]["reservedFor"]] == ["train"]
 
     await pod(client, "next", {"resourceClaimTemplateName": "one-gpu"})
@@ -137,12 +194,20 @@ async def test_several_pods_share_a_claim_that_a_user_made(client):
     nodes = await fakes(client)
     await driver(client, nodes[0], "gpu-0")
     await device_class(client, "gpu")
-    await client.create(RESOURCE_CLAIM.untyped, {"metadata": {"name": "ours"}, "spec": wanting()}, "default")
+    await client.create(
+        RESOURCE_CLAIM.untyped, {"metadata": {"name": "ours"}, "spec": wanting()}, "default"
+    )
     group = {"metadata": {"name": "team"}, "spec": {"minMember": 4, "queue": "default"}}
     await client.create(scheduling.POD_GROUP.untyped, group, "default")
     names = [f"shares-{number}" for number in range(4)]
     for name in names:
-        await pod(client, name, {"resourceClaimName": "ours"}, "volcano", **{"scheduling.k8s.io/group-name": "team"})
+        await pod(
+            client,
+            name,
+            {"resourceClaimName": "ours"},
+            "volcano",
+            **{"scheduling.k8s.io/group-name": "team"},
+        )
     assert {(await running(client, name))["spec"]["nodeName"] for name in names} == {nodes[0]}
     claim = await client.get(RESOURCE_CLAIM.untyped, "ours", "default")
     assert sorted(one["name"] for one in claim["status"]["reservedFor"]) == names
@@ -151,7 +216,11 @@ async def test_several_pods_share_a_claim_that_a_user_made(client):
         await client.delete(core.POD, name, "default", grace=0)
 
     async def free() -> bool:
-        return not (await client.get(RESOURCE_CLAIM.untyped, "ours", "default")).get("status", {}).get("allocation")
+        return (
+            not (await client.get(RESOURCE_CLAIM.untyped, "ours", "default"))
+            .get("status", {})
+            .get("allocation")
+        )
 
     await eventually(free)
     await client.delete(scheduling.POD_GROUP, "team", "default")
@@ -161,7 +230,11 @@ async def test_several_pods_share_a_claim_that_a_user_made(client):
 async def test_a_class_that_comes_late_lets_its_pods_start(client):
     node = (await fakes(client))[2]
     await driver(client, node, "gpu-0")
-    await client.create(RESOURCE_CLAIM.untyped, {"metadata": {"name": "mine"}, "spec": wanting(of="late")}, "default")
+    await client.create(
+        RESOURCE_CLAIM.untyped,
+        {"metadata": {"name": "mine"}, "spec": wanting(of="late")},
+        "default",
+    )
     await pod(client, "waits", {"resourceClaimName": "mine"})
 
     async def told() -> bool:
@@ -178,7 +251,19 @@ async def test_one_device_a_node_makes_pods_go_apart(client):
     for node in nodes:
         await driver(client, node, "gpu-0")
     await device_class(client, "gpu")
-    await client.create(RESOURCE_CLAIM_TEMPLATE.untyped, {"metadata": {"name": "one-gpu"}, "spec": {"spec": wanting()}}, "default")
+    await client.create(
+        RESOURCE_CLAIM_TEMPLATE.untyped,
+        {"metadata": {"name": "one-gpu"}, "spec": {"spec": wanting()}},
+        "default",
+    )
     for number in range(len(nodes)):
         await pod(client, f"apart-{number}", {"resourceClaimTemplateName": "one-gpu"})
-    assert sorted([(await running(client, f"apart-{number}"))["spec"]["nodeName"] for number in range(len(nodes))]) == nodes
+    assert (
+        sorted(
+            [
+                (await running(client, f"apart-{number}"))["spec"]["nodeName"]
+                for number in range(len(nodes))
+            ]
+        )
+        == nodes
+    )

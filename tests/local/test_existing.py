@@ -27,7 +27,9 @@ from tests.apiserver_process import ApiServerProcess
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "on-your-cluster.md").read_text().partition("## As processes")[2]
-COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.S) for line in block.splitlines()]
+COMMANDS = [
+    line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.S) for line in block.splitlines()
+]
 PATIENCE = 60.0
 
 
@@ -49,7 +51,9 @@ def daemons(server: ApiServerProcess, tmp_path: Path) -> Iterator[list[subproces
 
 
 def start(server: ApiServerProcess, directory: Path) -> list[subprocess.Popen[bytes]]:
-    (directory / "policy.yaml").write_bytes((ROOT / "hekla" / "local" / "cluster" / "policy.yaml").read_bytes())
+    (directory / "policy.yaml").write_bytes(
+        (ROOT / "hekla" / "local" / "cluster" / "policy.yaml").read_bytes()
+    )
     environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig)}
     started = []
     for line in COMMANDS:
@@ -58,7 +62,9 @@ def start(server: ApiServerProcess, directory: Path) -> list[subprocess.Popen[by
             continue
         with (directory / f"{arguments[0]}.log").open("wb") as log:
             command = [sys.executable, "-m", "hekla", *arguments]
-            started.append(subprocess.Popen(command, cwd=directory, env=environment, stdout=log, stderr=log))
+            started.append(
+                subprocess.Popen(command, cwd=directory, env=environment, stdout=log, stderr=log)
+            )
     return started
 
 
@@ -75,18 +81,29 @@ async def until(answer: Any, told: str) -> Any:
         await asyncio.sleep(0.1)
 
 
-async def test_the_page_is_followed(server: ApiServerProcess, daemons: list[subprocess.Popen[bytes]], tmp_path: Path) -> None:
-    assert COMMANDS[:2] == ["hekla crds | kubectl apply -f -", "kubectl create namespace volcano-system"]
+async def test_the_page_is_followed(
+    server: ApiServerProcess, daemons: list[subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    assert COMMANDS[:2] == [
+        "hekla crds | kubectl apply -f -",
+        "kubectl create namespace volcano-system",
+    ]
     async with Client(load(str(server.kubeconfig))) as client:
         for definition in crds.all():
             await client.create(CUSTOM_RESOURCE_DEFINITION.untyped, definition)
         await client.create(core.NAMESPACE.untyped, {"metadata": {"name": "volcano-system"}})
-        await client.create(core.SERVICE_ACCOUNT.untyped, {"metadata": {"name": "default"}}, "default")
+        await client.create(
+            core.SERVICE_ACCOUNT.untyped, {"metadata": {"name": "default"}}, "default"
+        )
         size = {"cpu": "4", "memory": "8Gi", "pods": "110"}
         ready = [{"type": "Ready", "status": "True", "reason": "Test"}]
-        await client.create(core.NODE.untyped, {
-            "metadata": {"name": "n1"}, "status": {"allocatable": size, "capacity": size, "conditions": ready},
-        })  # fmt: skip
+        await client.create(
+            core.NODE.untyped,
+            {
+                "metadata": {"name": "n1"},
+                "status": {"allocatable": size, "capacity": size, "conditions": ready},
+            },
+        )
         daemons += start(server, tmp_path)
         assert len(daemons) == 3
 
@@ -95,7 +112,11 @@ async def test_the_page_is_followed(server: ApiServerProcess, daemons: list[subp
 
         async def bare_job_is_refused() -> bool:
             try:
-                await client.create(batch.JOB.untyped, {"metadata": {"name": "bare"}, "spec": {"minAvailable": 1}}, "default")
+                await client.create(
+                    batch.JOB.untyped,
+                    {"metadata": {"name": "bare"}, "spec": {"minAvailable": 1}},
+                    "default",
+                )
             except ApiError as error:
                 return "admission webhook" in str(error)
             await client.delete(batch.JOB, "bare", "default")
@@ -113,4 +134,6 @@ async def test_the_page_is_followed(server: ApiServerProcess, daemons: list[subp
 
         await until(pod_is_bound, "a pod on the node")
         leases = await client.list(LEASE, "volcano-system")
-        assert {"volcano", "vc-controller-manager"} <= {lease.metadata.name for lease in leases.items}
+        assert {"volcano", "vc-controller-manager"} <= {
+            lease.metadata.name for lease in leases.items
+        }

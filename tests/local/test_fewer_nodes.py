@@ -19,8 +19,16 @@ pytestmark = [pytest.mark.slow(seconds=20), pytest.mark.timeout(240)]
 
 
 def waiting(name: str) -> dict[str, Any]:
-    container = {"name": "main", "image": "busybox", "command": ["true"], "resources": {"requests": {"cpu": "100m"}}}
-    return {"metadata": {"name": name}, "spec": {"containers": [container], "restartPolicy": "Never"}}
+    container = {
+        "name": "main",
+        "image": "busybox",
+        "command": ["true"],
+        "resources": {"requests": {"cpu": "100m"}},
+    }
+    return {
+        "metadata": {"name": name},
+        "spec": {"containers": [container], "restartPolicy": "Never"},
+    }
 
 
 def test_nodes_that_are_shown_no_more_leave_with_the_next_up() -> None:
@@ -29,13 +37,20 @@ def test_nodes_that_are_shown_no_more_leave_with_the_next_up() -> None:
         own.good("up", "--nodes", "3", "--fake-nodes", "3")
         os.kill(own.pids()["scheduler"], signal.SIGSTOP)
         for number in range(6):
-            ask(own, lambda client, number=number: client.create(POD, waiting(f"waits-{number}"), "default"))
+            ask(
+                own,
+                lambda client, number=number: client.create(
+                    POD, waiting(f"waits-{number}"), "default"
+                ),
+            )
         while left := own.processes():
             for process in left:
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
         own.good("up", "--nodes", "2", "--fake-nodes", "0")
-        assert {node.metadata.name for node in ask(own, lambda client: client.list(core.NODE)).items} == {"node-0", "node-1"}
+        assert {
+            node.metadata.name for node in ask(own, lambda client: client.list(core.NODE)).items
+        } == {"node-0", "node-1"}
 
         def bound() -> list[str]:
             pods = ask(own, lambda client: client.list(core.POD, "default")).items

@@ -1,4 +1,5 @@
-"""Damaged certificates and keys: a leaf is made again, the authority and the key of tokens are named."""
+"""Damaged certificates and keys: a leaf is made again, the authority and the key of tokens are
+named."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from hekla.local.machine.files import ClusterError
 from hekla.local.machine.keys import pair_problem
 
 DAMAGES = {
-    "garbage": lambda content: b"-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n",
+    "garbage": lambda content: (
+        b"-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n"
+    ),
     "empty": lambda content: b"",
     "half": lambda content: content[: len(content) // 2],
     "zeros": lambda content: bytes(len(content)),
@@ -27,14 +30,19 @@ def pki(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("how", DAMAGES)
-@pytest.mark.parametrize("name", ["apiserver.crt", "apiserver.key", "admin.key", "kubelet-client.crt"])
+@pytest.mark.parametrize(
+    "name", ["apiserver.crt", "apiserver.key", "admin.key", "kubelet-client.crt"]
+)
 def test_a_damaged_leaf_is_made_again(pki: Path, name: str, how: str) -> None:
     before = {file.name: file.read_bytes() for file in pki.iterdir()}
     (pki / name).write_bytes(DAMAGES[how](before[name]))
     certificates.ensure(pki)
     stem = name.partition(".")[0]
     assert pair_problem(pki / f"{stem}.crt", pki / f"{stem}.key") == ""
-    assert {file.name for file in pki.iterdir() if file.read_bytes() != before[file.name]} == {f"{stem}.crt", f"{stem}.key"}
+    assert {file.name for file in pki.iterdir() if file.read_bytes() != before[file.name]} == {
+        f"{stem}.crt",
+        f"{stem}.key",
+    }
 
 
 def test_a_key_of_another_certificate_is_none(pki: Path) -> None:
@@ -48,7 +56,10 @@ def test_a_key_of_another_certificate_is_none(pki: Path) -> None:
 def test_what_others_have_trusted_is_named(pki: Path, name: str, how: str) -> None:
     content = (pki / name).read_bytes()
     (pki / name).write_bytes(DAMAGES[how](content))
-    with pytest.raises(ClusterError, match=rf"{name} is no .* in PEM: put back a copy, or remove {pki}; then the next `hekla up`"):
+    with pytest.raises(
+        ClusterError,
+        match=rf"{name} is no .* in PEM: put back a copy, or remove {pki}; then the next `hekla up`",
+    ):
         certificates.ensure(pki)
 
 

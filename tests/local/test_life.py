@@ -1,4 +1,5 @@
-"""The life of a cluster: up, status, again, killed, down, up with everything as it was, removed.  One cluster, in this order."""
+"""The life of a cluster: up, status, again, killed, down, up with everything as it was, removed.
+One cluster, in this order."""
 
 from __future__ import annotations
 
@@ -29,14 +30,20 @@ PROCESSES = {"apiserver", "scheduler", "controllers", "admission", "agent", "kub
 @pytest.fixture(scope="module")
 def own() -> Iterator[Home]:
     with home() as made:
-        printed = made.good("up", "--port", str(random.randint(20_000, 30_000)))  # not one that others want while this one is down
+        printed = made.good(
+            "up", "--port", str(random.randint(20_000, 30_000))
+        )  # not one that others want while this one is down
         assert f"export KUBECONFIG={made.directory() / 'kubeconfig'}" in printed
         assert "vcctl job run" in printed
         yield made
 
 
 def server_of(own: Home, name: str = "default") -> str:
-    line = next(line for line in (own.directory(name) / "kubeconfig").read_text().splitlines() if "server:" in line)
+    line = next(
+        line
+        for line in (own.directory(name) / "kubeconfig").read_text().splitlines()
+        if "server:" in line
+    )
     return line.split()[1]
 
 
@@ -44,7 +51,11 @@ def sleeper(name: str, marks: Path) -> dict[str, Any]:
     """A pod that says so when it starts and does not end by itself."""
     script = f"echo $$ >> {marks}; trap '' TERM; while :; do sleep 1; done"
     container = {"name": "main", "image": "busybox", "command": ["sh", "-c", script]}
-    spec = {"containers": [container], "restartPolicy": "Always", "terminationGracePeriodSeconds": 1}
+    spec = {
+        "containers": [container],
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": 1,
+    }
     return {"metadata": {"name": name}, "spec": spec}
 
 
@@ -84,15 +95,22 @@ def test_everything_is_for_its_owner_alone(own: Home) -> None:
     assert stat.S_IMODE(cluster.stat().st_mode) == 0o700
     for path, mode in below(own.state / "hekla"):
         if cluster / "pods" in path.parents or path == cluster / "pods" or stat.S_ISLNK(mode):
-            continue  # other users that a pod may choose must get through; the directory above lets nobody in
+            # other users that a pod may choose must get through; the directory above lets nobody in
+            continue
         assert stat.S_IMODE(mode) == (0o700 if stat.S_ISDIR(mode) else 0o600), path
 
 
 def test_no_secret_is_on_a_command_line(own: Home) -> None:
     ask(own, lambda client: client.create(POD, sleeper("seen", own.state / "seen"), "default"))
     until("the pod runs", (own.state / "seen").exists)
-    secrets = [line for key in (own.directory() / "pki").glob("*.key") for line in key.read_text().splitlines()[1:-1]]
-    tokens = [path.read_text() for path in (own.directory() / "pods").rglob("token") if path.is_file()]
+    secrets = [
+        line
+        for key in (own.directory() / "pki").glob("*.key")
+        for line in key.read_text().splitlines()[1:-1]
+    ]
+    tokens = [
+        path.read_text() for path in (own.directory() / "pods").rglob("token") if path.is_file()
+    ]
     assert tokens, "the pod has a token of its service account"
     lines = own.left()
     assert len(lines) > len(PROCESSES)
@@ -107,11 +125,15 @@ def test_a_crashed_process_comes_back(own: Home) -> None:
     os.kill(before["scheduler"], signal.SIGKILL)
 
     def back() -> bool:
-        scheduler = next(process for process in own.status()["processes"] if process["name"] == "scheduler")
+        scheduler = next(
+            process for process in own.status()["processes"] if process["name"] == "scheduler"
+        )
         return bool(scheduler["ready"] and scheduler["pid"] != before["scheduler"])
 
     until("the scheduler is back", back)
-    scheduler = next(process for process in own.status()["processes"] if process["name"] == "scheduler")
+    scheduler = next(
+        process for process in own.status()["processes"] if process["name"] == "scheduler"
+    )
     assert (scheduler["restarts"], scheduler["lastExit"]) == (1, "signal SIGKILL")
     assert {name: pid for name, pid in own.pids().items() if name != "scheduler"} == {
         name: pid for name, pid in before.items() if name != "scheduler"
@@ -119,7 +141,8 @@ def test_a_crashed_process_comes_back(own: Home) -> None:
 
 
 def test_a_port_is_the_clusters_while_its_server_is_started_again(own: Home) -> None:
-    """Who looks for a port at that moment leaves it alone; else the server could not come back before the other cluster ends."""
+    """Who looks for a port at that moment leaves it alone; else the server could not come back
+    before the other cluster ends."""
     port = int(server_of(own).rpartition(":")[2])
     supervisor = int((own.directory() / "run" / "supervisor.lock").read_text())
     os.kill(supervisor, signal.SIGSTOP)
@@ -131,34 +154,58 @@ def test_a_port_is_the_clusters_while_its_server_is_started_again(own: Home) -> 
     finally:
         up.release_claims()
         os.kill(supervisor, signal.SIGCONT)
-    until("the server is back", lambda: all(process["ready"] for process in own.status()["processes"]))
-    server = next(process for process in own.status()["processes"] if process["name"] == "apiserver")
+    until(
+        "the server is back", lambda: all(process["ready"] for process in own.status()["processes"])
+    )
+    server = next(
+        process for process in own.status()["processes"] if process["name"] == "apiserver"
+    )
     assert (server["restarts"], server["lastExit"]) == (1, "signal SIGKILL")
 
 
 def test_a_killed_supervisor_leaves_nothing_to_the_next(own: Home) -> None:
-    """The daemons live on without it; the next `up` ends them and starts its own; containers run on as they were."""
-    ask(own, lambda client: client.create(POD, sleeper("survivor", own.state / "survivor"), "default"))
+    """The daemons live on without it; the next `up` ends them and starts its own; containers run on
+    as they were."""
+    ask(
+        own,
+        lambda client: client.create(POD, sleeper("survivor", own.state / "survivor"), "default"),
+    )
     until("the pod runs", (own.state / "survivor").exists)
     before = own.pids()
     supervisor = int((own.directory() / "run" / "supervisor.lock").read_text())
     os.kill(supervisor, signal.SIGKILL)
-    until("the supervisor has gone", lambda: not psutil.pid_exists(supervisor) or own.hekla("status").returncode == 1)
+    until(
+        "the supervisor has gone",
+        lambda: not psutil.pid_exists(supervisor) or own.hekla("status").returncode == 1,
+    )
     shown = own.status()
-    assert (shown["running"], {process["name"]: process["pid"] for process in shown["processes"]}) == (False, before)
+    assert (
+        shown["running"],
+        {process["name"]: process["pid"] for process in shown["processes"]},
+    ) == (False, before)
     told = own.hekla("status")
     assert told.returncode == 1
     assert "Its supervisor is dead: these processes still serve" in told.stdout
-    (own.directory() / "run" / "status.json").unlink()  # as if it had been killed before it could write them down
+    (
+        own.directory() / "run" / "status.json"
+    ).unlink()  # as if it had been killed before it could write them down
     own.good("up")
     assert not any(psutil.pid_exists(pid) for pid in before.values())
-    assert sum(line[1:3] == ["-m", "hekla"] for line in own.lines()) == len(own.pids()) == len(PROCESSES)
+    assert (
+        sum(line[1:3] == ["-m", "hekla"] for line in own.lines())
+        == len(own.pids())
+        == len(PROCESSES)
+    )
     assert (own.state / "survivor").read_text().count("\n") == 1
 
 
 def test_up_after_a_power_cut(own: Home) -> None:
-    """Nothing runs any more, and what the files say of the processes is of before: the first `up` works."""
-    made = ask(own, lambda client: client.create(CONFIG_MAP, {"metadata": {"name": "acknowledged"}}, "default"))
+    """Nothing runs any more, and what the files say of the processes is of before: the first `up`
+    works."""
+    made = ask(
+        own,
+        lambda client: client.create(CONFIG_MAP, {"metadata": {"name": "acknowledged"}}, "default"),
+    )
     while left := own.processes():
         for process in left:
             with suppress(psutil.NoSuchProcess):
@@ -169,11 +216,19 @@ def test_up_after_a_power_cut(own: Home) -> None:
     own.good("up")
     found = ask(own, lambda client: client.get(CONFIG_MAP, "acknowledged", "default"))
     assert found["metadata"] == made["metadata"]
-    until("the container of before runs again", lambda: (own.state / "survivor").read_text().count("\n") == 2)
+    until(
+        "the container of before runs again",
+        lambda: (own.state / "survivor").read_text().count("\n") == 2,
+    )
 
 
 def test_down_ends_containers_and_up_finds_everything_as_it_was(own: Home) -> None:
-    made = ask(own, lambda client: client.create(CONFIG_MAP, {"metadata": {"name": "kept"}, "data": {"a": "1"}}, "default"))
+    made = ask(
+        own,
+        lambda client: client.create(
+            CONFIG_MAP, {"metadata": {"name": "kept"}, "data": {"a": "1"}}, "default"
+        ),
+    )
     port = server_of(own)
     assert "is stopped" in own.good("down")
     assert own.left() == []
@@ -184,7 +239,10 @@ def test_down_ends_containers_and_up_finds_everything_as_it_was(own: Home) -> No
     found = ask(own, lambda client: client.get(CONFIG_MAP, "kept", "default"))
     assert found["metadata"]["uid"] == made["metadata"]["uid"]
     assert server_of(own) == port
-    until("the container that `down` ended runs again", lambda: (own.state / "survivor").read_text().count("\n") == 3)
+    until(
+        "the container that `down` ended runs again",
+        lambda: (own.state / "survivor").read_text().count("\n") == 3,
+    )
 
 
 def test_two_clusters_side_by_side_do_not_disturb_each_other(own: Home) -> None:
@@ -193,7 +251,11 @@ def test_two_clusters_side_by_side_do_not_disturb_each_other(own: Home) -> None:
     assert own.pids() == before
     ports = {server_of(own, name) for name in ("default", "second")}
     assert len(ports) == 2
-    missing = ask(own, lambda client: client.list(CONFIG_MAP, "default", fields="metadata.name=kept"), "second")
+    missing = ask(
+        own,
+        lambda client: client.list(CONFIG_MAP, "default", fields="metadata.name=kept"),
+        "second",
+    )
     assert not missing.items
     assert "is stopped and removed" in own.good("down", "--delete", "--name", "second")
     assert not own.directory("second").exists()
@@ -202,14 +264,19 @@ def test_two_clusters_side_by_side_do_not_disturb_each_other(own: Home) -> None:
 
 
 def test_removed_is_gone(own: Home) -> None:
-    """Also where the supervisor is killed in the middle of it, with the API server and the log writer still there."""
+    """Also where the supervisor is killed in the middle of it, with the API server and the log
+    writer still there."""
     others = own.pids()
     server = others.pop("apiserver")
     supervisor = int((own.directory() / "run" / "supervisor.lock").read_text())
     os.kill(server, signal.SIGSTOP)
     command = own.command("down", "--delete")
-    with subprocess.Popen(command, env=own.environment, cwd="/", stdout=subprocess.PIPE, text=True) as down:
-        until("only the API server is left", lambda: not any(start_of(pid) for pid in others.values()))
+    with subprocess.Popen(
+        command, env=own.environment, cwd="/", stdout=subprocess.PIPE, text=True
+    ) as down:
+        until(
+            "only the API server is left", lambda: not any(start_of(pid) for pid in others.values())
+        )
         os.kill(supervisor, signal.SIGKILL)
         printed, _ = down.communicate(timeout=LIMIT)
     assert (down.returncode, printed) == (0, 'Cluster "default" is stopped and removed.\n')

@@ -1,4 +1,5 @@
-"""Which processes are a cluster's is read off the process table; nothing else is ended, and nothing is said to be that is not."""
+"""Which processes are a cluster's is read off the process table; nothing else is ended, and nothing
+is said to be that is not."""
 
 from __future__ import annotations
 
@@ -50,10 +51,14 @@ def started(tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
         process.communicate()
 
 
-def run(started: list[subprocess.Popen[bytes]], place: Path, *words: str) -> subprocess.Popen[bytes]:
+def run(
+    started: list[subprocess.Popen[bytes]], place: Path, *words: str
+) -> subprocess.Popen[bytes]:
     """A process with the command line of a daemon that only waits."""
     environment = dict(os.environ, PYTHONPATH=str(place / "python"))
-    process = subprocess.Popen([sys.executable, *words], env=environment, cwd=place / "python", stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, *words], env=environment, cwd=place / "python", stdout=subprocess.PIPE
+    )
     started.append(process)
     assert process.stdout is not None and process.stdout.readline() == b"here\n"
     return process
@@ -64,8 +69,15 @@ def test_every_program_of_a_cluster_is_known_by_its_command(cluster: Cluster) ->
         assert name_of(cluster, program.command) == program.name
         assert name_of(Cluster(cluster.directory.with_name("on")), program.command) == ""
     python = sys.executable
-    assert name_of(cluster, [python, "-m", "hekla.local.cluster.supervisor", str(cluster.directory), "3"]) == "supervisor"
-    assert name_of(cluster, [python, "-P", "/x/logwriter.py", str(cluster.data), "5"]) == "log writer"
+    assert (
+        name_of(
+            cluster, [python, "-m", "hekla.local.cluster.supervisor", str(cluster.directory), "3"]
+        )
+        == "supervisor"
+    )
+    assert (
+        name_of(cluster, [python, "-P", "/x/logwriter.py", str(cluster.data), "5"]) == "log writer"
+    )
     assert name_of(cluster, [python, "-P", "-m", WRITER, str(cluster.data), "5"]) == "log writer"
 
 
@@ -87,34 +99,75 @@ def test_what_only_names_its_files_is_left_alone(cluster: Cluster, words: list[s
 def test_a_cluster_is_found_through_a_link(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "hekla")
     there = Cluster(tmp_path / "link" / "one")
-    assert [name_of(cluster, program.command) for program in there.programs(Settings())].count("") == 0
+    assert [name_of(cluster, program.command) for program in there.programs(Settings())].count(
+        ""
+    ) == 0
 
 
 def test_what_a_dead_supervisor_left_is_ended(
-    cluster: Cluster, started: list[subprocess.Popen[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster,
+    started: list[subprocess.Popen[bytes]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whatever takes no SIGTERM, and the log writer, which nobody ends but the end of its server; a neighbour's runs on."""
+    """Whatever takes no SIGTERM, and the log writer, which nobody ends but the end of its server; a
+    neighbour's runs on."""
     monkeypatch.setattr(members, "PATIENCE", 0.2)
     server = run(started, tmp_path, "-m", "hekla", "apiserver", f"--data-dir={cluster.data}")
-    stubborn = run(started, tmp_path, "-m", "hekla", "controllers", f"--kubeconfig={cluster.internal_kubeconfig}")
-    writer = run(started, tmp_path, "-P", str(tmp_path / "python" / "hekla" / "logwriter.py"), str(cluster.data), "3")
-    neighbour = run(started, tmp_path, "-m", "hekla", "scheduler", f"--kubeconfig={cluster.directory}-2/internal.kubeconfig")
+    stubborn = run(
+        started,
+        tmp_path,
+        "-m",
+        "hekla",
+        "controllers",
+        f"--kubeconfig={cluster.internal_kubeconfig}",
+    )
+    writer = run(
+        started,
+        tmp_path,
+        "-P",
+        str(tmp_path / "python" / "hekla" / "logwriter.py"),
+        str(cluster.data),
+        "3",
+    )
+    neighbour = run(
+        started,
+        tmp_path,
+        "-m",
+        "hekla",
+        "scheduler",
+        f"--kubeconfig={cluster.directory}-2/internal.kubeconfig",
+    )
     assert end_daemons(cluster) == 3
-    assert [process.poll() is not None for process in (server, stubborn, writer, neighbour)] == [True, True, True, False]
+    assert [process.poll() is not None for process in (server, stubborn, writer, neighbour)] == [
+        True,
+        True,
+        True,
+        False,
+    ]
     assert end_daemons(cluster) == 0
 
 
 def test_what_does_not_go_is_named(
-    cluster: Cluster, started: list[subprocess.Popen[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster,
+    started: list[subprocess.Popen[bytes]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server = run(started, tmp_path, "-m", "hekla", "apiserver", f"--data-dir={cluster.data}")
     monkeypatch.setattr(members, "end", lambda processes, patience: processes)
-    with pytest.raises(ClusterError, match=rf"these of its processes do not end(.*){server.pid} \(apiserver\); nothing was removed"):
+    with pytest.raises(
+        ClusterError,
+        match=rf"these of its processes do not end(.*){server.pid} \(apiserver\); nothing was removed",
+    ):
         end_daemons(cluster)
 
 
-def test_a_clock_that_is_set_changes_nobody(monkeypatch: pytest.MonkeyPatch, started: list[subprocess.Popen[bytes]]) -> None:
-    """The clock on the wall is set by a day in the middle: the process is the same one, as old as before, and is ended."""
+def test_a_clock_that_is_set_changes_nobody(
+    monkeypatch: pytest.MonkeyPatch, started: list[subprocess.Popen[bytes]]
+) -> None:
+    """The clock on the wall is set by a day in the middle: the process is the same one, as old as
+    before, and is ended."""
     started.append(subprocess.Popen(["sleep", "600"]))
     process = Process.of(started[0].pid)
     assert process is not None and process.command == ("sleep", "600")

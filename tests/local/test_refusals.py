@@ -44,31 +44,41 @@ def test_a_port_in_use(own: Home) -> None:
         other.listen()
         port = other.getsockname()[1]
         said = own.bad("up", "--port", str(port))
-    assert said == f"hekla up: --port, {port}, is in use by another program; stop it, or choose another with --port\n"
+    assert (
+        said
+        == f"hekla up: --port, {port}, is in use by another program; stop it, or choose another with --port\n"
+    )
     untouched(own)
 
 
-def test_a_port_that_was_taken_between_the_look_and_the_start(own: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_that_was_taken_between_the_look_and_the_start(
+    own: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The server itself finds it out: its words are in the message, and nothing is left."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
         monkeypatch.setattr(up, "is_free", lambda port: True)
-        with pytest.raises(ClusterError, match=rf"API server does not start(?s:.*){port}(?s:.*)in use"):
+        with pytest.raises(
+            ClusterError, match=rf"API server does not start(?s:.*){port}(?s:.*)in use"
+        ):
             up.bring_up(Cluster(own.directory()), {"port": port}, 60, lambda *_: None)
     untouched(own)
 
 
 async def test_a_supervisor_is_waited_for_as_long_as_it_lives(tmp_path: Path) -> None:
-    """On a busy machine it needs its time before one sees anything of it; of one that has ended nothing will come."""
+    """On a busy machine it needs its time before one sees anything of it; of one that has ended
+    nothing will come."""
 
     async def wait(program: str, seconds: float) -> None:
         with subprocess.Popen([program, "60"], stderr=subprocess.DEVNULL) as supervisor:
             try:
                 if program != "sleep":
                     supervisor.wait(LIMIT)
-                await Readiness(cluster, Settings(), lambda: supervisor.poll() is None, seconds, lambda *_: None).wait()
+                await Readiness(
+                    cluster, Settings(), lambda: supervisor.poll() is None, seconds, lambda *_: None
+                ).wait()
             finally:
                 supervisor.kill()
 
@@ -100,7 +110,10 @@ def refuse(own: Home, ordinary: Home) -> None:
     os.chmod(own.state, 0o755)
     directory = own.state / "hekla"
     said = ordinary.bad("up")
-    assert said == f"hekla up: {directory}: Permission denied: choose another place with XDG_STATE_HOME\n"
+    assert (
+        said
+        == f"hekla up: {directory}: Permission denied: choose another place with XDG_STATE_HOME\n"
+    )
     directory.mkdir(mode=0o700)
     for command in ("up", "status", "down"):
         said = ordinary.bad(command)
@@ -128,7 +141,11 @@ def small_disk(own: Home) -> Iterator[Path]:
     """A file system of 64 MiB."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small file system")
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "hekla-test", str(own.state)], capture_output=True, text=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64m", "hekla-test", str(own.state)],
+        capture_output=True,
+        text=True,
+    )
     if mounted.returncode != 0:
         pytest.skip(f"no file system can be mounted here: {mounted.stderr}")
     try:
@@ -157,7 +174,13 @@ def test_a_full_disk(own: Home, small_disk: Path, room: int) -> None:
 
 
 def test_a_disk_that_becomes_full_while_the_cluster_starts(own: Home, small_disk: Path) -> None:
-    process = subprocess.Popen(own.command("up"), env=own.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        own.command("up"),
+        env=own.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout is not None
     process.stdout.readline()
     fill(small_disk)
@@ -168,7 +191,8 @@ def test_a_disk_that_becomes_full_while_the_cluster_starts(own: Home, small_disk
 
 
 def test_a_disk_that_becomes_full_under_a_cluster(own: Home, small_disk: Path) -> None:
-    """What is asked then is refused with the reason; what was stored is there, and with room again everything goes on."""
+    """What is asked then is refused with the reason; what was stored is there, and with room again
+    everything goes on."""
     own.good("up")
     before = own.pids()
     assert create(own, "before", 10)[0] == 201
@@ -183,7 +207,11 @@ def test_a_disk_that_becomes_full_under_a_cluster(own: Home, small_disk: Path) -
     assert create(own, "after", 10)[0] == 201
     own.good("down")
     own.good("up")
-    kept = {"before", "after", *(f"full-{number}" for number, (code, _) in enumerate(answers) if code == 201)}
+    kept = {
+        "before",
+        "after",
+        *(f"full-{number}" for number, (code, _) in enumerate(answers) if code == 201),
+    }
     found = ask(own, lambda client: client.list(CONFIG_MAP, "default")).items
     assert kept <= {one["metadata"]["name"] for one in found}
 
@@ -200,10 +228,16 @@ def create(own: Home, name: str, size: int) -> tuple[int, str]:
 
 @pytest.mark.parametrize("after", ["at once", "certificates", "API server"])
 def test_ctrl_c_leaves_nothing(own: Home, after: str) -> None:
-    """Interrupted at the start, before the supervisor has its lock, and in the middle; a second Ctrl-C changes nothing."""
+    """Interrupted at the start, before the supervisor has its lock, and in the middle; a second
+    Ctrl-C changes nothing."""
     process = subprocess.Popen(
-        own.command("up"), env=own.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+        own.command("up"),
+        env=own.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     assert process.stdout is not None
     if after == "at once":
         until("it has begun", lambda: own.directory().exists() or process.poll() is not None)
@@ -223,7 +257,13 @@ def test_ctrl_c_leaves_nothing(own: Home, after: str) -> None:
 
 
 def test_told_to_end_leaves_nothing(own: Home) -> None:
-    process = subprocess.Popen(own.command("up"), env=own.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        own.command("up"),
+        env=own.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout is not None
     process.stdout.readline()
     process.terminate()
@@ -233,7 +273,8 @@ def test_told_to_end_leaves_nothing(own: Home) -> None:
 
 
 def test_a_cluster_that_does_not_come_back_keeps_its_settings(own: Home) -> None:
-    """A table of images that the agent refuses: its words are shown, and the next `up` is the old cluster."""
+    """A table of images that the agent refuses: its words are shown, and the next `up` is the old
+    cluster."""
     own.good("up", "--nodes", "2")
     own.good("down")
     before = (own.directory() / "cluster.json").read_text()
@@ -249,13 +290,34 @@ def test_a_cluster_that_does_not_come_back_keeps_its_settings(own: Home) -> None
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("upp",), 'hekla: unknown command "upp"; did you mean "up"?\n"hekla --help" lists the commands.\n'),
-        (("up", "--node", "3"), 'hekla up: unknown flag --node; did you mean --nodes?\n"hekla up --help" lists the flags.\n'),
-        (("status", "--jsn"), 'hekla status: unknown flag --jsn; did you mean --json?\n"hekla status --help" lists the flags.\n'),
-        (("down", "all"), 'hekla down: "all" is not expected here; this command takes flags only\n"hekla down --help" lists the flags.\n'),
-        (("doctor", "--json"), 'hekla doctor: unknown flag --json\n"hekla doctor --help" lists the flags.\n'),
-        (("crds", "--yaml"), 'hekla crds: unknown flag --yaml\n"hekla crds --help" lists the flags.\n'),
-        (("demo", "--kepe"), 'hekla demo: unknown flag --kepe; did you mean --keep?\n"hekla demo --help" lists the flags.\n'),
+        (
+            ("upp",),
+            'hekla: unknown command "upp"; did you mean "up"?\n"hekla --help" lists the commands.\n',
+        ),
+        (
+            ("up", "--node", "3"),
+            'hekla up: unknown flag --node; did you mean --nodes?\n"hekla up --help" lists the flags.\n',
+        ),
+        (
+            ("status", "--jsn"),
+            'hekla status: unknown flag --jsn; did you mean --json?\n"hekla status --help" lists the flags.\n',
+        ),
+        (
+            ("down", "all"),
+            'hekla down: "all" is not expected here; this command takes flags only\n"hekla down --help" lists the flags.\n',
+        ),
+        (
+            ("doctor", "--json"),
+            'hekla doctor: unknown flag --json\n"hekla doctor --help" lists the flags.\n',
+        ),
+        (
+            ("crds", "--yaml"),
+            'hekla crds: unknown flag --yaml\n"hekla crds --help" lists the flags.\n',
+        ),
+        (
+            ("demo", "--kepe"),
+            'hekla demo: unknown flag --kepe; did you mean --keep?\n"hekla demo --help" lists the flags.\n',
+        ),
     ],
 )
 def test_a_misspelt_word_names_the_nearest(own: Home, words: tuple[str, ...], said: str) -> None:
@@ -267,7 +329,10 @@ def test_a_misspelt_word_names_the_nearest(own: Home, words: tuple[str, ...], sa
     [
         (("--nodes", "-1"), "--nodes -1: a whole number from 0 to 250 is expected"),
         (("--node-cpu", "1.5.5"), "--node-cpu 1.5.5: "),
-        (("--node-memory", "0"), '--node-memory 0: a size above zero is expected, for example "4" or "8Gi"'),
+        (
+            ("--node-memory", "0"),
+            '--node-memory 0: a size above zero is expected, for example "4" or "8Gi"',
+        ),
         (("--port", "70000"), "--port 70000: a whole number from 0 to 65535 is expected"),
         (("--name", "Big_One"), '--name: "Big_One" is not a name for a cluster'),
         (("--node-grace", "5s"), "--node-grace 5s: a duration of at least 30 s is expected"),

@@ -58,7 +58,9 @@ async def directories(client: Client) -> dict[str, Path]:
     """Claim -> directory."""
     volumes = (await client.list(PERSISTENT_VOLUME.untyped)).items
     return {
-        volume["spec"]["claimRef"]["name"]: Path(volume["spec"]["hostPath"]["path"]) for volume in volumes if "hostPath" in volume["spec"]
+        volume["spec"]["claimRef"]["name"]: Path(volume["spec"]["hostPath"]["path"])
+        for volume in volumes
+        if "hostPath" in volume["spec"]
     }
 
 
@@ -71,17 +73,32 @@ async def test_a_job_finds_what_another_one_left(client):
     job = next(body for body in documents if body["kind"] == "Job")
     name = job["metadata"]["name"]
     await completed(client, name)
-    claim = next(body for body in documents if body["kind"] == "PersistentVolumeClaim")["metadata"]["name"]
+    claim = next(body for body in documents if body["kind"] == "PersistentVolumeClaim")["metadata"][
+        "name"
+    ]
     directory = (await directories(client))[claim]
     assert (directory / "model.txt").read_text() == "trained\n"
-    pods = (await client.list(core.POD.untyped, "default", labels=f"volcano.sh/job-name={name}")).items
+    pods = (
+        await client.list(core.POD.untyped, "default", labels=f"volcano.sh/job-name={name}")
+    ).items
 
-    reader = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "reader"}, "spec": {
-        "restartPolicy": "Never",
-        "containers": [{"name": "c", "image": "busybox", "command": ["grep", "trained", "/models/model.txt"],
-                        "volumeMounts": [{"name": "models", "mountPath": "/models"}]}],
-        "volumes": [{"name": "models", "persistentVolumeClaim": {"claimName": claim}}],
-    }}  # fmt: skip
+    reader = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "reader"},
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [
+                {
+                    "name": "c",
+                    "image": "busybox",
+                    "command": ["grep", "trained", "/models/model.txt"],
+                    "volumeMounts": [{"name": "models", "mountPath": "/models"}],
+                }
+            ],
+            "volumes": [{"name": "models", "persistentVolumeClaim": {"claimName": claim}}],
+        },
+    }
     await client.create(core.POD.untyped, reader, "default")
 
     async def succeeded() -> Any:
@@ -89,7 +106,9 @@ async def test_a_job_finds_what_another_one_left(client):
         return found if found["status"]["phase"] == "Succeeded" else None
 
     found = await eventually(succeeded)
-    assert found["spec"]["nodeName"] == pods[0]["spec"]["nodeName"]  # the volume is tied to the node of its first pod
+    assert (
+        found["spec"]["nodeName"] == pods[0]["spec"]["nodeName"]
+    )  # the volume is tied to the node of its first pod
 
     await client.delete(core.POD, "reader", "default")
     await client.delete(batch.JOB, name, "default")
@@ -103,38 +122,104 @@ async def test_a_job_finds_what_another_one_left(client):
 
 
 async def test_a_job_brings_its_own_volumes(client):
-    task = {"name": "worker", "replicas": 1, "template": {"spec": {
-        "restartPolicy": "Never", "containers": [{"name": "c", "image": "busybox", "command": ["sh", "-c", "echo kept > /scratch/answer"]}],
-    }}}  # fmt: skip
-    volume = {"mountPath": "/scratch", "volumeClaim": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
-    body = {"metadata": {"name": "own"}, "spec": {"minAvailable": 1, "schedulerName": "volcano", "volumes": [volume], "tasks": [task]}}
+    task = {
+        "name": "worker",
+        "replicas": 1,
+        "template": {
+            "spec": {
+                "restartPolicy": "Never",
+                "containers": [
+                    {
+                        "name": "c",
+                        "image": "busybox",
+                        "command": ["sh", "-c", "echo kept > /scratch/answer"],
+                    }
+                ],
+            }
+        },
+    }
+    volume = {
+        "mountPath": "/scratch",
+        "volumeClaim": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+    body = {
+        "metadata": {"name": "own"},
+        "spec": {
+            "minAvailable": 1,
+            "schedulerName": "volcano",
+            "volumes": [volume],
+            "tasks": [task],
+        },
+    }
 
     await client.create(batch.JOB.untyped, body, "default")
 
     await completed(client, "own")
-    directory = next(path for name, path in (await directories(client)).items() if name.startswith("own-"))
+    directory = next(
+        path for name, path in (await directories(client)).items() if name.startswith("own-")
+    )
     assert (directory / "answer").read_text() == "kept\n"
     await client.delete(batch.JOB, "own", "default")
 
 
 async def test_a_volume_of_one_node_draws_its_pod_there(client, tmp_path):
-    """Static volumes: the scheduler picks node and volume together, and writes the volume's claimRef itself."""
-    nodes = sorted(node["metadata"]["name"] for node in (await client.list(core.NODE.untyped)).items)
-    storage_class = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "shelf"},
-                     "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}  # fmt: skip
-    affinity = {"required": {"nodeSelectorTerms": [
-        {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [nodes[1]]}]},
-    ]}}  # fmt: skip
-    volume = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "board"}, "spec": {
-        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "shelf", "local": {"path": str(tmp_path)},
-        "nodeAffinity": affinity,
-    }}  # fmt: skip
-    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "on-board"}, "spec": {
-        "accessModes": ["ReadWriteOnce"], "storageClassName": "shelf", "resources": {"requests": {"storage": "1Gi"}},
-    }}  # fmt: skip
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "boarder"}, "spec": {
-        "containers": [{"name": "c", "image": "pause"}], "volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "on-board"}}],
-    }}  # fmt: skip
+    """Static volumes: the scheduler picks node and volume together, and writes the volume's
+    claimRef itself."""
+    nodes = sorted(
+        node["metadata"]["name"] for node in (await client.list(core.NODE.untyped)).items
+    )
+    storage_class = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "shelf"},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    affinity = {
+        "required": {
+            "nodeSelectorTerms": [
+                {
+                    "matchExpressions": [
+                        {"key": "kubernetes.io/hostname", "operator": "In", "values": [nodes[1]]}
+                    ]
+                },
+            ]
+        }
+    }
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "board"},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "shelf",
+            "local": {"path": str(tmp_path)},
+            "nodeAffinity": affinity,
+        },
+    }
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "on-board"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "shelf",
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "boarder"},
+        "spec": {
+            "containers": [{"name": "c", "image": "pause"}],
+            "volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "on-board"}}],
+        },
+    }
 
     await client.create(STORAGE_CLASS.untyped, storage_class)
     await client.create(PERSISTENT_VOLUME.untyped, volume)
@@ -145,4 +230,6 @@ async def test_a_volume_of_one_node_draws_its_pod_there(client, tmp_path):
         return (await client.get(core.POD.untyped, "boarder", "default"))["spec"].get("nodeName")
 
     assert await eventually(bound) == nodes[1]
-    assert (await client.get(PERSISTENT_VOLUME_CLAIM.untyped, "on-board", "default"))["spec"]["volumeName"] == "board"
+    assert (await client.get(PERSISTENT_VOLUME_CLAIM.untyped, "on-board", "default"))["spec"][
+        "volumeName"
+    ] == "board"

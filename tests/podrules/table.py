@@ -1,10 +1,13 @@
-"""Templates with what Kubernetes 1.36.1 itself had against them, in `templates.json`, and the three doors that judge them here.
+"""Templates with what Kubernetes 1.36.1 itself had against them, in `templates.json`, and the three
+doors that judge them here.
 
-A row has the template and the errors of each door where they differ: `served`, what its API server says of a PodTemplate; `webhook`,
-what its library says with no feature switched on but the resources of pods (`levels`), as Volcano's webhook asks it, `name` being the
-task's; `pod`, what its API server says of a pod like that.  Three things are stricter here on purpose at the webhook: blanks around an
-image and a privileged container that may not escalate, which the pods would be refused for, and a negative grace, which they would
-lose.  Refused values that are objects are shown as the API writes them.
+A row has the template and the errors of each door where they differ: `served`, what its API server
+says of a PodTemplate; `webhook`, what its library says with no feature switched on but the
+resources of pods (`levels`), as Volcano's webhook asks it, `name` being the task's; `pod`, what its
+API server says of a pod like that.  Three things are stricter here on purpose at the webhook:
+blanks around an image and a privileged container that may not escalate, which the pods would be
+refused for, and a negative grace, which they would lose.  Refused values that are objects are shown
+as the API writes them.
 """
 
 from __future__ import annotations
@@ -25,7 +28,9 @@ _KINDS = {kind.kind: kind for kind in builtin.kinds() if (kind.group, kind.versi
 
 def as_pod(error: str) -> str:
     """What is said of a template, said of a pod."""
-    return re.sub(r"^template\.(?=labels|annotations)", "metadata.", error).replace("template.spec", "spec", 1)
+    return re.sub(r"^template\.(?=labels|annotations)", "metadata.", error).replace(
+        "template.spec", "spec", 1
+    )
 
 
 def expected(row: Json, door: str) -> list[str]:
@@ -56,7 +61,14 @@ def _read(name: str, body: Json) -> Json:
     """An object as the API server reads it, with its defaults."""
     kind = _KINDS[name]
     assert kind.decode is not None
-    text = json.dumps({"apiVersion": "v1", "kind": name, "metadata": {"name": "p", "namespace": "default"}, **body})
+    text = json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": name,
+            "metadata": {"name": "p", "namespace": "default"},
+            **body,
+        }
+    )
     tree = kind.decode(text.encode(), "application/json", "Ignore").tree
     kind.strategy.default(tree)
     return tree
@@ -69,7 +81,9 @@ def _strategy(name: str, body: Json) -> list[str]:
     return [str(error) for error in strategy.validate_create(tree)]
 
 
-def updated(template: Json, before: Json, change: Callable[[Json, Json], list[FieldError]] | None = None) -> list[str]:
+def updated(
+    template: Json, before: Json, change: Callable[[Json, Json], list[FieldError]] | None = None
+) -> list[str]:
     """What the API server has against a change of a pod; `change` is that of a subresource."""
     kind = _KINDS["Pod"]
     new, old = (_read("Pod", _pod(tree)) for tree in (template, before))

@@ -1,7 +1,8 @@
 """The Pod Security Standards judge pods as Kubernetes 1.36.1 does, to the letter.
 
-`standards.json` has random pods with what Kubernetes' own evaluator (its module pod-security-admission) had against each at a level
-and a version: `found` as a refusal says it, `short` as a namespace's warning does.
+`standards.json` has random pods with what Kubernetes' own evaluator (its module
+pod-security-admission) had against each at a level and a version: `found` as a refusal says it,
+`short` as a namespace's warning does.
 """
 
 from __future__ import annotations
@@ -29,11 +30,24 @@ def test_pods_are_judged_as_kubernetes_judges_them() -> None:
 def test_the_table_has_every_reason() -> None:
     assert len({revision.id for revision in REVISIONS}) == 19
     assert {reason for row in ROWS for reason in row["short"].split(", ")} >= {
-        "allowPrivilegeEscalation != false", "forbidden AppArmor profile", "non-default capabilities", "unrestricted capabilities",
-        "host namespaces", "hostPath volumes", "hostPort", "probe or lifecycle host", "privileged", "procMount",
-        "restricted volume types", "runAsNonRoot != true", "runAsUser=0", "seLinuxOptions", "seccompProfile", "forbidden sysctls",
+        "allowPrivilegeEscalation != false",
+        "forbidden AppArmor profile",
+        "non-default capabilities",
+        "unrestricted capabilities",
+        "host namespaces",
+        "hostPath volumes",
+        "hostPort",
+        "probe or lifecycle host",
+        "privileged",
+        "procMount",
+        "restricted volume types",
+        "runAsNonRoot != true",
+        "runAsUser=0",
+        "seLinuxOptions",
+        "seccompProfile",
+        "forbidden sysctls",
         "hostProcess",
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(
@@ -41,10 +55,22 @@ def test_the_table_has_every_reason() -> None:
     [
         ({}, "privileged:latest privileged:latest privileged:latest"),
         ({"enforce": "baseline"}, "baseline:latest privileged:latest baseline:latest"),
-        ({"enforce": "baseline", "enforce-version": "v1.24"}, "baseline:v1.24 privileged:latest baseline:v1.24"),
-        ({"enforce": "baseline", "warn": "privileged"}, "baseline:latest privileged:latest privileged:latest"),
-        ({"enforce": "baseline", "warn-version": "v1.9"}, "baseline:latest privileged:latest baseline:v1.9"),
-        ({"audit": "restricted", "audit-version": "v1.30"}, "privileged:latest restricted:v1.30 privileged:latest"),
+        (
+            {"enforce": "baseline", "enforce-version": "v1.24"},
+            "baseline:v1.24 privileged:latest baseline:v1.24",
+        ),
+        (
+            {"enforce": "baseline", "warn": "privileged"},
+            "baseline:latest privileged:latest privileged:latest",
+        ),
+        (
+            {"enforce": "baseline", "warn-version": "v1.9"},
+            "baseline:latest privileged:latest baseline:v1.9",
+        ),
+        (
+            {"audit": "restricted", "audit-version": "v1.30"},
+            "privileged:latest restricted:v1.30 privileged:latest",
+        ),
     ],
 )
 def test_labels_say_a_policy(labels: dict[str, str], policy: str) -> None:
@@ -55,7 +81,13 @@ def test_labels_say_a_policy(labels: dict[str, str], policy: str) -> None:
 
 
 def test_wrong_labels_enforce_the_strictest() -> None:
-    labels = {"enforce": "basline", "enforce-version": "1.24", "audit": "x", "warn": "y", "warn-version": "v1.024"}
+    labels = {
+        "enforce": "basline",
+        "enforce-version": "1.24",
+        "audit": "x",
+        "warn": "y",
+        "warn-version": "v1.024",
+    }
 
     found, errors = policy_of({PREFIX + name: value for name, value in labels.items()}, Policy())
 

@@ -1,5 +1,7 @@
-"""What may change of a pod, and which containers may be added to look into it: `updates.json` has changes with what Kubernetes 1.36.1
-had against them.  Where it shows a difference of Go's structures the fields are named here."""
+"""What may change of a pod, and which containers may be added to look into it: `updates.json` has
+changes with what Kubernetes 1.36.1 had against them.  Where it shows a difference of Go's
+structures the fields are named here.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,12 @@ def test_a_change_is_judged_as_kubernetes_judges_it(row: Json) -> None:
 
 
 def resources(whole: Json, *containers: Json) -> Json:
-    spec = {"resources": whole, "containers": [{"name": f"c{n}", "image": "i", "resources": each} for n, each in enumerate(containers)]}
+    spec = {
+        "resources": whole,
+        "containers": [
+            {"name": f"c{n}", "image": "i", "resources": each} for n, each in enumerate(containers)
+        ],
+    }
     DEFAULTS[("", "Pod")]({"spec": spec})
     return {field: dict(sorted(given.items())) for field, given in whole.items()}
 
@@ -46,8 +53,12 @@ def test_a_pod_that_asks_for_something_is_limited_to_its_containers_pages() -> N
 
 
 def test_what_stands_there_stays() -> None:
-    assert resources({"limits": {"cpu": "2"}, "requests": {"cpu": "1"}}, {"requests": {"cpu": "500m"}}) == {
+    assert resources(
+        {"limits": {"cpu": "2"}, "requests": {"cpu": "1"}}, {"requests": {"cpu": "500m"}}
+    ) == {
         "limits": {"cpu": "2"},
         "requests": {"cpu": "1"},
     }
-    assert resources({"requests": {"cpu": "1"}}, {"requests": {"memory": "1"}}) == {"requests": {"cpu": "1"}}
+    assert resources({"requests": {"cpu": "1"}}, {"requests": {"memory": "1"}}) == {
+        "requests": {"cpu": "1"}
+    }

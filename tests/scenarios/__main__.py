@@ -1,7 +1,8 @@
 """`python -m tests.scenarios [--full] [--seconds N] [--missing] [PAGE ...]`.
 
-Runs the tests that carry scenarios: for half a minute, without the slow lane; with `--full` all of them to their end.  What was not run is
-said.  What pytest says meanwhile goes to the standard error, the table to the standard output.
+Runs the tests that carry scenarios: for half a minute, without the slow lane; with `--full` all of
+them to their end.  What was not run is said.  What pytest says meanwhile goes to the standard
+error, the table to the standard output.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ WORKERS = 3
 ENGINE = "tests/engine/"
 """Where no test starts a program."""
 LIVE = ("live", "client", "cluster(", "apiserver", "subprocess", "hekla.cli", "daemon", "whole")
-"""Elsewhere, signs in the name or text of a file whose tests do: run after the others, so that little is lost when the time is up."""
+"""Elsewhere, signs in the name or text of a file whose tests do: run after the others, so that
+little is lost when the time is up."""
 
 Scenario = tuple[str, str]
 
@@ -37,9 +39,20 @@ Scenario = tuple[str, str]
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.scenarios", description=__doc__)
     parser.add_argument("pages", nargs="*", help="only these pages")
-    parser.add_argument("--full", action="store_true", help="run everything to its end, the slow lane too")
-    parser.add_argument("--seconds", type=float, default=QUICK_SECONDS, help="how long the tests may take without --full")
-    parser.add_argument("--missing", action="store_true", help="list the scenarios that no test carries, and those that fail")
+    parser.add_argument(
+        "--full", action="store_true", help="run everything to its end, the slow lane too"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=QUICK_SECONDS,
+        help="how long the tests may take without --full",
+    )
+    parser.add_argument(
+        "--missing",
+        action="store_true",
+        help="list the scenarios that no test carries, and those that fail",
+    )
     options = parser.parse_args(argv)
     reference = pages.read()
     if not reference:
@@ -50,7 +63,9 @@ def main(argv: list[str] | None = None) -> int:
     lines = run(options.pages, None if options.full else options.seconds)
     if not any("collected" in line for line in lines):
         print(
-            "no test was collected: pytest's words are above" + (", or it had too little time" if options.seconds else ""), file=sys.stderr
+            "no test was collected: pytest's words are above"
+            + (", or it had too little time" if options.seconds else ""),
+            file=sys.stderr,
         )
         return 1
     covered, ended = outcomes(lines)
@@ -59,10 +74,15 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run(only: list[str], seconds: float | None) -> list[dict[str, object]]:
-    """The lines that the plugin wrote: what was collected, and how each test ended.  Without a time limit the slow lane runs, too."""
+    """The lines that the plugin wrote: what was collected, and how each test ended.  Without a time
+    limit the slow lane runs, too."""
     deadline = None if seconds is None else time.monotonic() + seconds
     with tempfile.TemporaryDirectory() as directory:
-        given = {**os.environ, PAGES_VARIABLE: " ".join(only), FULL: "" if seconds is not None else "1"}
+        given = {
+            **os.environ,
+            PAGES_VARIABLE: " ".join(only),
+            FULL: "" if seconds is not None else "1",
+        }
         waiting = batches(carriers(only), deadline is not None)
         results: list[Path] = []
         running: list[subprocess.Popen[bytes]] = []
@@ -75,20 +95,32 @@ def run(only: list[str], seconds: float | None) -> list[dict[str, object]]:
                 time.sleep(0.05)
         finally:
             _stop(running)
-        written = [line for path in results if path.exists() for line in path.read_text().splitlines()]
+        written = [
+            line for path in results if path.exists() for line in path.read_text().splitlines()
+        ]
         return [json.loads(line) for line in written if line.endswith("}")]
 
 
 def carriers(only: list[str]) -> dict[Path, str]:
-    """The test files in which a scenario (of these pages) is named, with their texts; to collect the others would take longest."""
-    texts = {file: file.read_text(encoding="utf-8") for file in sorted((ROOT / "tests").rglob("test_*.py"))}
-    return {file: text for file, text in texts.items() if "scenario(" in text and (not only or any(page in text for page in only))}
+    """The test files in which a scenario (of these pages) is named, with their texts; to collect
+    the others would take longest."""
+    texts = {
+        file: file.read_text(encoding="utf-8")
+        for file in sorted((ROOT / "tests").rglob("test_*.py"))
+    }
+    return {
+        file: text
+        for file, text in texts.items()
+        if "scenario(" in text and (not only or any(page in text for page in only))
+    }
 
 
 def batches(files: dict[Path, str], limited: bool) -> list[list[str]]:
-    """Arguments of pytest, run after run.  A file stands in one run only: it is collected once, and its servers are started once.
+    """Arguments of pytest, run after run.  A file stands in one run only: it is collected once, and
+    its servers are started once.
 
-    Where the time is limited, what starts programs is collected beforehand, to be known of in any case.
+    Where the time is limited, what starts programs is collected beforehand, to be known of in any
+    case.
     """
     live = {file: text for file, text in files.items() if starts_programs(_name(file), text)}
     quick = {file: text for file, text in files.items() if file not in live}
@@ -113,10 +145,24 @@ def _name(file: Path) -> str:
 
 
 def _start(arguments: list[str], given: dict[str, str]) -> subprocess.Popen[bytes]:
-    """One run of pytest.  Nothing of a failure is shown, so assertions are not rewritten to tell of it."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.scenarios.selection", "-p", "no:cacheprovider", "--assert=plain",
-               "--continue-on-collection-errors", "--tb=no"]  # fmt: skip
-    return subprocess.Popen([*command, *arguments], cwd=ROOT, stdout=sys.stderr, start_new_session=True, env=given)
+    """One run of pytest.  Nothing of a failure is shown, so assertions are not rewritten to tell of
+    it."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "tests.scenarios.selection",
+        "-p",
+        "no:cacheprovider",
+        "--assert=plain",
+        "--continue-on-collection-errors",
+        "--tb=no",
+    ]
+    return subprocess.Popen(
+        [*command, *arguments], cwd=ROOT, stdout=sys.stderr, start_new_session=True, env=given
+    )
 
 
 def _stop(processes: list[subprocess.Popen[bytes]]) -> None:
@@ -147,7 +193,12 @@ def outcomes(lines: list[dict[str, object]]) -> tuple[set[Scenario], dict[Scenar
 
 
 def report(
-    reference: dict[str, list[str]], covered: set[Scenario], ended: dict[Scenario, set[str]], *, list_missing: bool, full: bool
+    reference: dict[str, list[str]],
+    covered: set[Scenario],
+    ended: dict[Scenario, set[str]],
+    *,
+    list_missing: bool,
+    full: bool,
 ) -> None:
     print(f"{'page':<20}{'scenarios':>10}{'covered':>10}{'pass':>10}{'fail':>10}{'not run':>10}")
     totals = [0, 0, 0, 0, 0]
@@ -155,17 +206,32 @@ def report(
         here = [name for name in names if (page, name) in covered]
         passing = [name for name in here if ended[page, name] == {"passed"}]
         failing = [name for name in here if "failed" in ended[page, name]]
-        row = [len(names), len(here), len(passing), len(failing), len(here) - len(passing) - len(failing)]
+        row = [
+            len(names),
+            len(here),
+            len(passing),
+            len(failing),
+            len(here) - len(passing) - len(failing),
+        ]
         totals = [total + count for total, count in zip(totals, row, strict=True)]
         print(f"{page:<20}" + "".join(f"{count:>10}" for count in row))
         if list_missing:
             print(f"  no test: {', '.join(name for name in names if name not in here) or '-'}")
             print(f"  failing: {', '.join(failing) or '-'}")
-    unknown = sorted(mark for mark in covered if mark[0] in reference and mark[1] not in reference[mark[0]])
+    unknown = sorted(
+        mark for mark in covered if mark[0] in reference and mark[1] not in reference[mark[0]]
+    )
     if unknown:
-        print("tests carry scenarios that the reference does not have: " + ", ".join(f"{page} {name}" for page, name in unknown))
+        print(
+            "tests carry scenarios that the reference does not have: "
+            + ", ".join(f"{page} {name}" for page, name in unknown)
+        )
     scenarios, with_tests, passing_total, _, not_run = totals
-    rest = f", {not_run} skipped or not run{'' if full else ' in the time given (--full runs all to their end)'}" if not_run else ""
+    rest = (
+        f", {not_run} skipped or not run{'' if full else ' in the time given (--full runs all to their end)'}"
+        if not_run
+        else ""
+    )
     print(f"{scenarios} scenarios, {with_tests} covered, {passing_total} pass{rest}")
 
 

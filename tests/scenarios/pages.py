@@ -1,9 +1,10 @@
 """Reading the scenarios' numbers from a page of the reference.
 
-A page has one section whose heading speaks of acceptance scenarios, a conformance checklist, condensed tests or end-to-end
-checks.  It ends at the next heading of its own or a higher level.  A scenario is a line of it that begins with a number and a
-dot (`12. `), on the page of the descheduler with a capital letter and a dot (`C. `).  Numbers do not start again in
-subsections; code blocks are left out.
+A page has one section whose heading speaks of acceptance scenarios, a conformance checklist,
+condensed tests or end-to-end checks.  It ends at the next heading of its own or a higher level.  A
+scenario is a line of it that begins with a number and a dot (`12. `), on the page of the
+descheduler with a capital letter and a dot (`C. `).  Numbers do not start again in subsections;
+code blocks are left out.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from pathlib import Path
 REFERENCE = Path(__file__).parents[2].parent / "shared" / "spec"
 
 _HEADING = re.compile(r"(#+)\s+(.*)")
-_SECTION = re.compile(r"acceptance scenarios|conformance checklist|tests condensed|end-to-end checks", re.IGNORECASE)
+_SECTION = re.compile(
+    r"acceptance scenarios|conformance checklist|tests condensed|end-to-end checks", re.IGNORECASE
+)
 _SCENARIO = re.compile(r" {0,3}(\d+|[A-Z])\. ")
 
 
@@ -43,4 +46,7 @@ def scenarios_of(text: str) -> list[str]:
 
 def read(directory: Path = REFERENCE) -> dict[str, list[str]]:
     """Page -> its scenarios.  A page without numbered scenarios has an empty list."""
-    return {page.stem: scenarios_of(page.read_text(encoding="utf-8")) for page in sorted(directory.glob("*.md"))}
+    return {
+        page.stem: scenarios_of(page.read_text(encoding="utf-8"))
+        for page in sorted(directory.glob("*.md"))
+    }

@@ -1,6 +1,7 @@
 """The pytest plugin that keeps the tests which carry scenarios, and reports how each ended.
 
-A report knows its test by its `user_properties`; that is how the scenarios of a test reach the file of results.
+A report knows its test by its `user_properties`; that is how the scenarios of a test reach the file
+of results.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _slowness(item: pytest.Item) -> int:
     names = " ".join(getattr(item, "fixturenames", ()))
-    return max((len(SLOWER) - place for place, part in enumerate(SLOWER) if part in names), default=0)
+    return max(
+        (len(SLOWER) - place for place, part in enumerate(SLOWER) if part in names), default=0
+    )
 
 
 def pytest_runtest_logreport(report: Any) -> None:

@@ -30,7 +30,10 @@ def test_only_the_section_counts():
 
 
 def test_letters_name_scenarios_too():
-    assert scenarios_of("## 16. Acceptance scenarios\nA. one\nB. two\n| 3. | a table |\n") == ["A", "B"]
+    assert scenarios_of("## 16. Acceptance scenarios\nA. one\nB. two\n| 3. | a table |\n") == [
+        "A",
+        "B",
+    ]
 
 
 def test_a_scenario_is_as_good_as_its_worst_test():
@@ -59,9 +62,13 @@ def test_each_file_is_run_once_and_what_starts_programs_last():
     files = {ROOT / "tests" / f"test_{n}.py": "x" * n for n in range(1, 20)}
     slow = ROOT / "tests" / "test_slow.py"
 
-    known, *quick, live = batches({slow: "import tests.kubelet.live_cluster", **files}, limited=True)
+    known, *quick, live = batches(
+        {slow: "import tests.kubelet.live_cluster", **files}, limited=True
+    )
 
-    assert sorted(name for run in quick for name in run) == sorted(f"tests/test_{n}.py" for n in range(1, 20))
+    assert sorted(name for run in quick for name in run) == sorted(
+        f"tests/test_{n}.py" for n in range(1, 20)
+    )
     assert known == ["--collect-only", "-qq", *live] and live == ["tests/test_slow.py"]
     assert batches({slow: "subprocess"}, limited=False) == [live]
 

@@ -1,4 +1,5 @@
-"""The API servers that the scheduler's live tests speak to: Hekla's own, and in the slow lane a kube-apiserver with etcd."""
+"""The API servers that the scheduler's live tests speak to: Hekla's own, and in the slow lane a
+kube-apiserver with etcd."""
 
 from __future__ import annotations
 
@@ -12,8 +13,12 @@ from tests.deploy import accounts
 from tests.kubernetes import programs
 
 
-@pytest.fixture(scope="module", params=["hekla", pytest.param("kubernetes", marks=programs.slow(90))])
-def kubeconfig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+@pytest.fixture(
+    scope="module", params=["hekla", pytest.param("kubernetes", marks=programs.slow(90))]
+)
+def kubeconfig(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
     """The kubeconfig of a server without nodes."""
     if request.param == "hekla":
         with ApiServerProcess.started(tmp_path_factory.mktemp("apiserver")) as server:

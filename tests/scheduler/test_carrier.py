@@ -1,4 +1,5 @@
-"""What the carrier asks of the API server, in which order, and what it does when the server refuses."""
+"""What the carrier asks of the API server, in which order, and what it does when the server
+refuses."""
 
 from __future__ import annotations
 
@@ -8,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from hekla.engine.model.decisions import Bind, Decisions, Event, PodCondition, PodGroupStatus, QueueStatus
+from hekla.engine.model.decisions import (
+    Bind,
+    Decisions,
+    Event,
+    PodCondition,
+    PodGroupStatus,
+    QueueStatus,
+)
 from hekla.engine.model.tasks import Status
 from hekla.engine.world import World, policy
 from hekla.kube.errors import ApiError
@@ -36,15 +44,27 @@ class Server:
         self.answer.set()
         self.pace = Pace()
 
-    async def post(self, kind: Any, name: str, namespace: str, subresource: str, body: dict[str, Any]) -> None:
+    async def post(
+        self, kind: Any, name: str, namespace: str, subresource: str, body: dict[str, Any]
+    ) -> None:
         await self.answer.wait()
         if name in self.refuses:
             raise ApiError(403, "Forbidden", "no more pods here")
         self.bindings.append(body)
 
-    async def patch(self, kind: Any, name: str, patch: dict[str, Any], namespace: str | None = None, *, type: str = "merge",
-                    subresource: str | None = None) -> Answer:  # fmt: skip
-        self.patches.append((f"{kind.plural}/{name}" + (f"/{subresource}" if subresource else ""), type, patch))
+    async def patch(
+        self,
+        kind: Any,
+        name: str,
+        patch: dict[str, Any],
+        namespace: str | None = None,
+        *,
+        type: str = "merge",
+        subresource: str | None = None,
+    ) -> Answer:
+        self.patches.append(
+            (f"{kind.plural}/{name}" + (f"/{subresource}" if subresource else ""), type, patch)
+        )
         return Answer(Metadata(str(len(self.patches))))
 
 
@@ -55,7 +75,9 @@ class Events:
         self.told: list[tuple[str, str, str, str]] = []
 
     def event(self, about: dict[str, Any], severity: str, reason: str, message: str) -> None:
-        self.told.append((f"{about['kind']}/{about['metadata']['name']}", severity, reason, message))
+        self.told.append(
+            (f"{about['kind']}/{about['metadata']['name']}", severity, reason, message)
+        )
 
 
 class Scene:
@@ -99,11 +121,18 @@ async def test_a_binding_says_who_where_and_what_was_noted(scene: Scene) -> None
     await scene.carrier.settle()
     (body,) = scene.server.bindings
     assert body["metadata"] == {
-        "name": "job-task-0", "namespace": "default", "uid": "default-job-task-0",
+        "name": "job-task-0",
+        "namespace": "default",
+        "uid": "default-job-task-0",
         "annotations": {"scheduling.k8s.io/group-name": "job", "volcano.sh/gpu-index": "3"},
-    }  # fmt: skip
+    }
     assert body["target"] == {"apiVersion": "v1", "kind": "Node", "name": "n1"}
-    assert scene.events.told[-1] == ("Pod/job-task-0", "Normal", "Scheduled", "Successfully assigned default/job-task-0 to n1")
+    assert scene.events.told[-1] == (
+        "Pod/job-task-0",
+        "Normal",
+        "Scheduled",
+        "Successfully assigned default/job-task-0 to n1",
+    )
 
 
 async def test_many_are_on_their_way_at_once(scene: Scene) -> None:
@@ -121,19 +150,29 @@ async def test_what_is_refused_is_pending_again_and_told(scene: Scene) -> None:
     scene.server.refuses = {"job-task-1"}
     await scene.cycle()
     await scene.carrier.settle()
-    assert (scene.status("job-task-0"), scene.status("job-task-1")) == (Status.BINDING, Status.PENDING)
+    assert (scene.status("job-task-0"), scene.status("job-task-1")) == (
+        Status.BINDING,
+        Status.PENDING,
+    )
     assert scene.changes == 1
     message = "failed to bind to node n1: no more pods here"
     assert ("Pod/job-task-1", "Warning", "FailedScheduling", message) in scene.events.told
-    (patch,) = [patch for where, _, patch in scene.server.patches if where == "pods/job-task-1/status"]
+    (patch,) = [
+        patch for where, _, patch in scene.server.patches if where == "pods/job-task-1/status"
+    ]
     (condition,) = patch["status"]["conditions"]
     assert (condition["type"], condition["status"], condition["reason"], condition["message"]) == (
-        "PodScheduled", "False", "SchedulerError", message,
-    )  # fmt: skip
+        "PodScheduled",
+        "False",
+        "SchedulerError",
+        message,
+    )
 
 
 @core(151)
-async def test_one_whose_volumes_fail_does_not_keep_the_others(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_whose_volumes_fail_does_not_keep_the_others(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def bind(promised: Any, node: str) -> None:
         if "default/bad" in promised:
             raise VolumeError("PersistentVolumeClaim default/bad is gone")
@@ -150,16 +189,29 @@ async def test_one_whose_volumes_fail_does_not_keep_the_others(scene: Scene, mon
     monkeypatch.setattr(scene.carrier.claims, "bind", reserve)
     monkeypatch.setattr(scene.carrier.claims, "give_back", give_back)
     scene.world.job("job", pods=3, cpu=1)
-    plain, bad, refused = (Bind(one.pod, one.uid, one.node, one.job, one.annotations) for one in scene.world.run().binds)
+    plain, bad, refused = (
+        Bind(one.pod, one.uid, one.node, one.job, one.annotations)
+        for one in scene.world.run().binds
+    )
     scene.server.refuses = {"job-task-2"}
-    scene.carrier.carry(Decisions(binds=[
-        plain,
-        Bind(bad.pod, bad.uid, bad.node, bad.job, {}, {"default/bad": ""}),
-        Bind(refused.pod, refused.uid, refused.node, refused.job, {}, {}, {"default/gpu": {}}),
-    ]))  # fmt: skip
+    scene.carrier.carry(
+        Decisions(
+            binds=[
+                plain,
+                Bind(bad.pod, bad.uid, bad.node, bad.job, {}, {"default/bad": ""}),
+                Bind(
+                    refused.pod, refused.uid, refused.node, refused.job, {}, {}, {"default/gpu": {}}
+                ),
+            ]
+        )
+    )
     await scene.carrier.settle()
     assert [body["metadata"]["name"] for body in scene.server.bindings] == ["job-task-0"]
-    assert [scene.status(f"job-task-{number}") for number in range(3)] == [Status.BINDING, Status.PENDING, Status.PENDING]
+    assert [scene.status(f"job-task-{number}") for number in range(3)] == [
+        Status.BINDING,
+        Status.PENDING,
+        Status.PENDING,
+    ]
     assert undone == [{"default/gpu": {}}]
 
 
@@ -168,30 +220,50 @@ async def test_only_the_queue_gate_is_taken_off_and_twice_does_no_harm(scene: Sc
     for _ in range(2):
         scene.carrier.carry(Decisions(gates=["default/gated"]))
     await scene.carrier.settle()
-    wanted = {"spec": {"schedulingGates": [{"name": "scheduling.volcano.sh/queue-allocation-gate", "$patch": "delete"}]}}
+    wanted = {
+        "spec": {
+            "schedulingGates": [
+                {"name": "scheduling.volcano.sh/queue-allocation-gate", "$patch": "delete"}
+            ]
+        }
+    }
     assert scene.server.patches == [("pods/gated", "strategic", wanted)] * 2
 
 
-async def test_what_queues_hold_is_gathered_and_what_is_gone_is_taken_out(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_queues_hold_is_gathered_and_what_is_gone_is_taken_out(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(carrying, "QUEUES_GATHERED", 0.01)
     scene.carrier.carry(Decisions(queues=[QueueStatus("q", {"cpu": "1", "gpu": "1"}, ["disk"])]))
     scene.carrier.carry(Decisions(queues=[QueueStatus("q", {"cpu": "2"}, ["gpu"])]))
     await asyncio.sleep(0.05)
     await scene.carrier.settle()
-    assert scene.server.patches == [("queues/q/status", "merge", {"status": {"allocated": {"disk": None, "gpu": None, "cpu": "2"}}})]
+    assert scene.server.patches == [
+        (
+            "queues/q/status",
+            "merge",
+            {"status": {"allocated": {"disk": None, "gpu": None, "cpu": "2"}}},
+        )
+    ]
 
 
 @pytest.mark.parametrize(("pods", "at_once"), [(0, 1), (1, 0)])
-async def test_being_let_in_is_written_at_once_where_somebody_waits_for_it(scene: Scene, pods: int, at_once: int) -> None:
+async def test_being_let_in_is_written_at_once_where_somebody_waits_for_it(
+    scene: Scene, pods: int, at_once: int
+) -> None:
     scene.world.job("job", pods=pods, min_available=1, cpu=1, phase="Pending")
-    scene.carrier.carry(Decisions(pod_groups=[PodGroupStatus("default/job", "u", "Inqueue", 0, 0, 0, [])]))
+    scene.carrier.carry(
+        Decisions(pod_groups=[PodGroupStatus("default/job", "u", "Inqueue", 0, 0, 0, [])])
+    )
     await scene.carrier.settle()
     assert len(scene.server.patches) == at_once
 
 
 async def test_a_malformed_object_is_told_so(scene: Scene) -> None:
     scene.carrier.tell_left_out(LeftOut("HyperNode", "rack", "u", "tier is no number"))
-    scene.carrier.record(Event("PodGroup", "default/job", "u", "Normal", "Scheduled", "pod group is ready"))
+    scene.carrier.record(
+        Event("PodGroup", "default/job", "u", "Normal", "Scheduled", "pod group is ready")
+    )
     assert scene.events.told == [
         ("HyperNode/rack", "Warning", "Rejected", "left out by the scheduler: tier is no number"),
         ("PodGroup/job", "Normal", "Scheduled", "pod group is ready"),
@@ -200,17 +272,26 @@ async def test_a_malformed_object_is_told_so(scene: Scene) -> None:
 
 @pytest.mark.parametrize(
     ("phase", "reason", "told"),
-    [("Inqueue", "Unschedulable", True), ("Running", "Unschedulable", False), ("Inqueue", "Waiting", True), ("Running", "Waiting", True)],
+    [
+        ("Inqueue", "Unschedulable", True),
+        ("Running", "Unschedulable", False),
+        ("Inqueue", "Waiting", True),
+        ("Running", "Waiting", True),
+    ],
 )
 async def test_why_a_group_waits_is_told_once_it_goes_on_waiting(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, phase: str, reason: str, told: bool
 ) -> None:
     monkeypatch.setattr(carrying, "STANDS", 0.01)
     scene.world.job("job", cpu=1)
-    scene.carrier.carry(Decisions(events=[
-        Event("PodGroup", "default/job", "u", "Warning", reason, "0/0 tasks"),
-        Event("PodGroup", "default/job", "u", "Warning", reason, "1/1 tasks"),
-    ]))  # fmt: skip
+    scene.carrier.carry(
+        Decisions(
+            events=[
+                Event("PodGroup", "default/job", "u", "Warning", reason, "0/0 tasks"),
+                Event("PodGroup", "default/job", "u", "Warning", reason, "1/1 tasks"),
+            ]
+        )
+    )
     assert scene.events.told == []
     scene.world.state.jobs["default/job"].phase = phase
     async with asyncio.timeout(60):
@@ -219,16 +300,24 @@ async def test_why_a_group_waits_is_told_once_it_goes_on_waiting(
     assert scene.events.told == ([("PodGroup/job", "Warning", reason, "1/1 tasks")] if told else [])
 
 
-async def test_a_complaint_stands_for_its_own_time_however_long_another_has_stood(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_complaint_stands_for_its_own_time_however_long_another_has_stood(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(carrying, "STANDS", 0.01)
     waits = {"old": 0.0, "new": 3600.0}
     for name, ahead in waits.items():
         scene.world.job(name, cpu=1)
         scene.world.state.jobs[f"default/{name}"].phase = "Inqueue"
-        scene.carrier.hold_complaint(Event("PodGroup", f"default/{name}", "u", "Warning", "Unschedulable", "1/1 tasks"))
+        scene.carrier.hold_complaint(
+            Event("PodGroup", f"default/{name}", "u", "Warning", "Unschedulable", "1/1 tasks")
+        )
         held = scene.carrier.complaints[f"default/{name}", "Unschedulable"]
-        scene.carrier.complaints[f"default/{name}", "Unschedulable"] = held._replace(since=held.since + ahead)
-    scene.carrier.hold_complaint(Event("PodGroup", "default/new", "u", "Warning", "Unschedulable", "0/1 tasks"))
+        scene.carrier.complaints[f"default/{name}", "Unschedulable"] = held._replace(
+            since=held.since + ahead
+        )
+    scene.carrier.hold_complaint(
+        Event("PodGroup", "default/new", "u", "Warning", "Unschedulable", "0/1 tasks")
+    )
     async with asyncio.timeout(60):
         while not scene.events.told:
             await asyncio.sleep(0.005)
@@ -236,7 +325,9 @@ async def test_a_complaint_stands_for_its_own_time_however_long_another_has_stoo
     assert [held.event.message for held in scene.carrier.complaints.values()] == ["0/1 tasks"]
 
 
-async def test_a_slow_server_is_told_few_reasons_at_a_time_and_none_that_is_past(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_server_is_told_few_reasons_at_a_time_and_none_that_is_past(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(carrying, "STANDS", 0.01)
     scene.world.job("job", pods=12, min_available=1, cpu=1)
     asked: list[str] = []
@@ -249,10 +340,27 @@ async def test_a_slow_server_is_told_few_reasons_at_a_time_and_none_that_is_past
     scene.server.answer.clear()
     pods = [f"job-task-{number}" for number in range(12)]
     uids = {name: scene.world.state.tasks[f"default/{name}"].uid for name in pods}
-    scene.carrier.carry(Decisions(
-        conditions=[PodCondition(f"default/{name}", uids[name], "Unschedulable", "not all are there", "") for name in pods],
-        events=[Event("Pod", f"default/{name}", uids[name], "Warning", "FailedScheduling", "not all are there") for name in pods],
-    ))  # fmt: skip
+    scene.carrier.carry(
+        Decisions(
+            conditions=[
+                PodCondition(
+                    f"default/{name}", uids[name], "Unschedulable", "not all are there", ""
+                )
+                for name in pods
+            ],
+            events=[
+                Event(
+                    "Pod",
+                    f"default/{name}",
+                    uids[name],
+                    "Warning",
+                    "FailedScheduling",
+                    "not all are there",
+                )
+                for name in pods
+            ],
+        )
+    )
 
     async def all_in_the_lane() -> None:
         async with asyncio.timeout(20):
@@ -274,7 +382,8 @@ async def test_a_slow_server_is_told_few_reasons_at_a_time_and_none_that_is_past
 
 
 async def test_why_a_pod_waited_does_not_arrive_after_its_bind() -> None:
-    """The condition is being written while the pod is bound: the bind waits for it, or the pod would say False while it runs."""
+    """The condition is being written while the pod is bound: the bind waits for it, or the pod
+    would say False while it runs."""
     scene = Scene()
     order: list[str] = []
     answered = asyncio.Event()

@@ -1,4 +1,5 @@
-"""What the scheduler writes into claims before it binds their pod, and what it takes back; and the locks of nodes with cards."""
+"""What the scheduler writes into claims before it binds their pod, and what it takes back; and the
+locks of nodes with cards."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ GIVEN = {"devices": {"results": [{"request": "r", "driver": "d", "pool": "p", "d
 
 
 class Server:
-    """Keeps objects by name and their versions, in place of an API server.  `collide`: so many writes find that others were faster."""
+    """Keeps objects by name and their versions, in place of an API server.  `collide`: so many
+    writes find that others were faster."""
 
     def __init__(self, *objects: dict[str, Any], collide: int = 0) -> None:
         self.objects = {one["metadata"]["name"]: one for one in objects}
@@ -35,19 +37,25 @@ class Server:
         there = self.objects[name]
         if self.collide:
             self.collide -= 1
-            there["metadata"]["resourceVersion"] = str(int(there["metadata"]["resourceVersion"]) + 1)
+            there["metadata"]["resourceVersion"] = str(
+                int(there["metadata"]["resourceVersion"]) + 1
+            )
         if version is not None and version != there["metadata"]["resourceVersion"]:
             raise Conflict(409, "Conflict", "the object has been modified")
         there["metadata"]["resourceVersion"] = str(int(there["metadata"]["resourceVersion"]) + 1)
         return there
 
-    async def patch(self, kind: Any, name: str, patch: Any, namespace: str | None = None, **_: Any) -> Any:
+    async def patch(
+        self, kind: Any, name: str, patch: Any, namespace: str | None = None, **_: Any
+    ) -> Any:
         await asyncio.sleep(0)
         there = self.check(name, patch["metadata"].get("resourceVersion"))
         for key, value in patch["metadata"].items():
             if key == "annotations":
                 merged = {**there["metadata"].get("annotations", {}), **value}
-                there["metadata"]["annotations"] = {key: text for key, text in merged.items() if text is not None}
+                there["metadata"]["annotations"] = {
+                    key: text for key, text in merged.items() if text is not None
+                }
             elif key != "resourceVersion":
                 there["metadata"][key] = value
         return copy.deepcopy(there)
@@ -60,7 +68,11 @@ class Server:
 
 
 def claim(name: str = "mine", **status: Any) -> dict[str, Any]:
-    return {"metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"}, "spec": {}, "status": status}
+    return {
+        "metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"},
+        "spec": {},
+        "status": status,
+    }
 
 
 def users(server: Server, name: str = "mine") -> list[str]:
@@ -72,7 +84,10 @@ async def test_a_claim_is_protected_allocated_and_reserved():
     await ClaimBinder(server).bind({"ns/mine": GIVEN}, "ns/pod", "u1")
     there = server.objects["mine"]
     assert there["metadata"]["finalizers"] == [FINALIZER]
-    assert there["status"] == {"allocation": GIVEN, "reservedFor": [{"resource": "pods", "name": "pod", "uid": "u1"}]}
+    assert there["status"] == {
+        "allocation": GIVEN,
+        "reservedFor": [{"resource": "pods", "name": "pod", "uid": "u1"}],
+    }
     await ClaimBinder(server).bind({"ns/mine": GIVEN}, "ns/pod", "u1")  # once more changes nothing
     assert users(server) == ["pod"]
 
@@ -80,16 +95,22 @@ async def test_a_claim_is_protected_allocated_and_reserved():
 async def test_pods_that_share_a_claim_are_all_written_down():
     server = Server(claim())
     binder = ClaimBinder(server)
-    await asyncio.gather(*(binder.bind({"ns/mine": GIVEN}, f"ns/pod-{number}", f"u{number}") for number in range(5)))
+    await asyncio.gather(
+        *(binder.bind({"ns/mine": GIVEN}, f"ns/pod-{number}", f"u{number}") for number in range(5))
+    )
     assert sorted(users(server)) == [f"pod-{number}" for number in range(5)]
 
 
 async def test_a_claim_that_others_allocated_otherwise_undoes_what_was_written():
-    other = {"devices": {"results": [{"request": "r", "driver": "d", "pool": "p", "device": "gpu-9"}]}}
+    other = {
+        "devices": {"results": [{"request": "r", "driver": "d", "pool": "p", "device": "gpu-9"}]}
+    }
     server = Server(claim("first"), claim("second", allocation=other))
     with pytest.raises(ClaimError, match="was allocated otherwise meanwhile"):
         await ClaimBinder(server).bind({"ns/first": GIVEN, "ns/second": GIVEN}, "ns/pod", "u1")
-    assert server.objects["first"]["status"] == {} and server.objects["second"]["status"] == {"allocation": other}
+    assert server.objects["first"]["status"] == {} and server.objects["second"]["status"] == {
+        "allocation": other
+    }
     with pytest.raises(ClaimError, match="is gone"):
         await ClaimBinder(server).bind({"ns/first": GIVEN, "ns/third": GIVEN}, "ns/pod", "u1")
     assert server.objects["first"]["status"] == {}
@@ -108,7 +129,11 @@ async def test_what_others_rely_on_stays_when_a_pod_gives_its_claim_back():
 
 @pytest.mark.parametrize("condition", ["Ready", "Broken"])
 async def test_a_device_that_must_be_made_ready_is_waited_for(condition):
-    result = {**GIVEN["devices"]["results"][0], "bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]}
+    result = {
+        **GIVEN["devices"]["results"][0],
+        "bindingConditions": ["Ready"],
+        "bindingFailureConditions": ["Broken"],
+    }
     given = {"devices": {"results": [result]}}
     server = Server(claim())
     binder = ClaimBinder(server)
@@ -118,7 +143,12 @@ async def test_a_device_that_must_be_made_ready_is_waited_for(condition):
     for _ in range(5):
         await asyncio.sleep(0)
     assert not task.done()
-    told = {"driver": "d", "pool": "p", "device": "gpu-0", "conditions": [{"type": condition, "status": "True"}]}
+    told = {
+        "driver": "d",
+        "pool": "p",
+        "device": "gpu-0",
+        "conditions": [{"type": condition, "status": "True"}],
+    }
     server.objects["mine"]["status"]["devices"] = [told]
     binder.claim_changed(None, server.objects["mine"])
     if condition == "Ready":
@@ -154,18 +184,34 @@ async def test_a_node_is_locked_once_in_five_minutes():
 
 def deviceshare(**arguments: Any) -> Policy:
     named = {f"deviceshare.{key}": value for key, value in arguments.items()}
-    return read_policy({"actions": "allocate", "tiers": [{"plugins": [{"name": "deviceshare", "arguments": named}]}]})
+    return read_policy(
+        {
+            "actions": "allocate",
+            "tiers": [{"plugins": [{"name": "deviceshare", "arguments": named}]}],
+        }
+    )
 
 
 def test_who_locks_what():
     assert locks_of(default_policy()) == locks_of(deviceshare(VGPUEnable=True)) == frozenset()
     virtual = locks_of(deviceshare(NodeLockEnable=True, VGPUEnable=True))
     assert lock_of({"volcano.sh/vgpu-ids-new": "x"}, virtual) == "hamivgpu"
-    assert lock_of({"hami.io/vgpu-node": "n"}, virtual) == "hami.io/mutex.lock" and lock_of({"other": "x"}, virtual) == ""
+    assert (
+        lock_of({"hami.io/vgpu-node": "n"}, virtual) == "hami.io/mutex.lock"
+        and lock_of({"other": "x"}, virtual) == ""
+    )
     for switch, lock in (("GPUSharingEnable", "gpu"), ("GPUNumberEnable", "")):
-        assert lock_of({"volcano.sh/gpu-index": "0"}, locks_of(deviceshare(NodeLockEnable=True, **{switch: True}))) == lock
+        assert (
+            lock_of(
+                {"volcano.sh/gpu-index": "0"},
+                locks_of(deviceshare(NodeLockEnable=True, **{switch: True})),
+            )
+            == lock
+        )
 
 
 def test_where_the_map_of_cards_is():
     assert device_map(default_policy()) == ("kube-system", "volcano-vgpu-device-config")
-    assert device_map(deviceshare(KnownGeometriesCMName="cards", KnownGeometriesCMNamespace="ns")) == ("ns", "cards")
+    assert device_map(
+        deviceshare(KnownGeometriesCMName="cards", KnownGeometriesCMNamespace="ns")
+    ) == ("ns", "cards")

@@ -1,4 +1,5 @@
-"""Pods are read without what nobody asks for: what the engine makes of them is what it makes of all that they say."""
+"""Pods are read without what nobody asks for: what the engine makes of them is what it makes of all
+that they say."""
 
 from __future__ import annotations
 
@@ -21,14 +22,24 @@ from tests.engine.test_nasty import VALUE, places, spoiled
 
 FULL: dict[str, Any] = copy.deepcopy(OBJECTS["Pod"])
 FULL["apiVersion"], FULL["kind"] = "v1", "Pod"
-FULL["metadata"] |= {"resourceVersion": "7", "generation": 2, "deletionTimestamp": "2026-01-01T00:00:09Z"}
+FULL["metadata"] |= {
+    "resourceVersion": "7",
+    "generation": 2,
+    "deletionTimestamp": "2026-01-01T00:00:09Z",
+}
 FULL["spec"]["containers"][0] |= {"env": [{"name": "A", "value": "B"}], "command": ["true"]}
-FULL["spec"]["volumes"] += [{"name": "m", "image": {"reference": "i:1"}}, {"name": "s", "secret": {"secretName": "s"}}]
+FULL["spec"]["volumes"] += [
+    {"name": "m", "image": {"reference": "i:1"}},
+    {"name": "s", "secret": {"secretName": "s"}},
+]
 FULL["spec"] |= {"resources": {"requests": {"cpu": "3"}}, "serviceAccountName": "default"}
 FULL["status"] |= {
-    "resize": "Infeasible", "podIP": "10.0.0.1",
-    "initContainerStatuses": [{"name": "i", "resources": {"requests": {"cpu": "2"}}, "ready": True}],
-}  # fmt: skip
+    "resize": "Infeasible",
+    "podIP": "10.0.0.1",
+    "initContainerStatuses": [
+        {"name": "i", "resources": {"requests": {"cpu": "2"}}, "ready": True}
+    ],
+}
 FULL["status"]["conditions"] += [
     {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"},
     {"type": "PodResizePending", "status": "True", "reason": "Infeasible", "lastProbeTime": None},
@@ -64,10 +75,19 @@ def taken(tree: dict[str, Any]) -> tuple[dict[tuple[str, str], str], list[dict[s
 
 def said_of(task: Task) -> dict[str, Any]:
     pods = task.pods
-    found = {name: getattr(task, name) for name in Task.__slots__ if name not in ("pods", "labels", "job", "subjob", "stated")}
-    found |= {"request": pods.request.amounts, "labels": task.labels.labels, "job": task.job.key if task.job else ""}
+    found = {
+        name: getattr(task, name)
+        for name in Task.__slots__
+        if name not in ("pods", "labels", "job", "subjob", "stated")
+    }
+    found |= {
+        "request": pods.request.amounts,
+        "labels": task.labels.labels,
+        "job": task.job.key if task.job else "",
+    }
     return found | {
-        name: repr(getattr(pods, name)) for name in ("images", "ports", "volumes", "claims", "limits", "annotations", "tolerations")
+        name: repr(getattr(pods, name))
+        for name in ("images", "ports", "volumes", "claims", "limits", "annotations", "tolerations")
     }
 
 
@@ -88,7 +108,9 @@ def test_a_pod_is_to_the_state_what_its_whole_is(data: st.DataObject) -> None:
 class Asked(dict[str, Any]):
     """A part of a tree that notes what is asked of it."""
 
-    def __init__(self, tree: dict[str, Any], at: tuple[str, ...], asked: set[tuple[tuple[str, ...], str]]) -> None:
+    def __init__(
+        self, tree: dict[str, Any], at: tuple[str, ...], asked: set[tuple[tuple[str, ...], str]]
+    ) -> None:
         super().__init__({name: noting(value, (*at, name), asked) for name, value in tree.items()})
         self.at, self.asked = at, asked
 
@@ -116,7 +138,11 @@ def test_nothing_is_asked_of_a_pod_that_is_not_read(ring: Ring | None, node: str
         tree = copy.deepcopy(FULL)
         tree["spec"]["nodeName"] = node
         if not resized:  # so that the spec is asked as it came, and the pod for how it stays
-            del tree["metadata"]["deletionTimestamp"], tree["status"]["containerStatuses"], tree["status"]["initContainerStatuses"]
+            del (
+                tree["metadata"]["deletionTimestamp"],
+                tree["status"]["containerStatuses"],
+                tree["status"]["initContainerStatuses"],
+            )
         source.upsert(noting(tree, (), asked))
     assert (("spec",), "volumes") in asked
     for at, name in asked:

@@ -1,4 +1,5 @@
-"""The scheduler's questions to an extender go over HTTP, and whatever comes back is understood or refused."""
+"""The scheduler's questions to an extender go over HTTP, and whatever comes back is understood or
+refused."""
 
 from __future__ import annotations
 
@@ -50,13 +51,22 @@ def server() -> Iterator[str]:
 def test_questions_share_a_connection(server):
     Asked.answers = {"/say": (200, b'{"status": 1}')}
     client = ExtenderClient()
-    assert [client(f"{server}/say", {"n": number}, 5.0) for number in range(3)] == [{"status": 1}] * 3
-    assert [body for _, body in Asked.heard] == [{"n": 0}, {"n": 1}, {"n": 2}] and len(Asked.connections) == 1
+    assert [client(f"{server}/say", {"n": number}, 5.0) for number in range(3)] == [
+        {"status": 1}
+    ] * 3
+    assert [body for _, body in Asked.heard] == [{"n": 0}, {"n": 1}, {"n": 2}] and len(
+        Asked.connections
+    ) == 1
 
 
 @pytest.mark.scenario("plugins-placement", 75)
 def test_answers_that_are_none(server):
-    Asked.answers = {"/large": (200, b'"' + b"x" * (10 << 20) + b'"'), "/busy": (503, b"{}"), "/text": (200, b"hello"), "/none": (200, b"")}
+    Asked.answers = {
+        "/large": (200, b'"' + b"x" * (10 << 20) + b'"'),
+        "/busy": (503, b"{}"),
+        "/text": (200, b"hello"),
+        "/none": (200, b""),
+    }
     client = ExtenderClient()
     with pytest.raises(ValueError, match="http: request body too large"):
         client(f"{server}/large", {}, 5.0)
@@ -72,9 +82,18 @@ def test_answers_that_are_none(server):
 
 
 def test_it_decides_about_nodes(server):
-    Asked.answers = {"/open": (200, b"fine, thank you"), "/fits": (200, b'{"status": "not today", "code": 2}')}
-    arguments = {"extender.urlPrefix": f"{server}/", "extender.onSessionOpenVerb": "open", "extender.predicateVerb": "fits"}
-    here = World(policy(plugins=["gang", {"name": "extender", "arguments": arguments}], actions="allocate"))
+    Asked.answers = {
+        "/open": (200, b"fine, thank you"),
+        "/fits": (200, b'{"status": "not today", "code": 2}'),
+    }
+    arguments = {
+        "extender.urlPrefix": f"{server}/",
+        "extender.onSessionOpenVerb": "open",
+        "extender.predicateVerb": "fits",
+    }
+    here = World(
+        policy(plugins=["gang", {"name": "extender", "arguments": arguments}], actions="allocate")
+    )
     here.state.ask_extender = ExtenderClient()
     here.nodes("n1", cpu=4)
     here.job("one", pods=1, cpu=1)

@@ -32,20 +32,34 @@ async def test_a_kind_that_only_some_plugins_read_may_be_missing_and_may_come(
             assert "hypernodes" in caplog.text
             assert "goes on without" in caplog.text
 
-            await client.create(CUSTOM_RESOURCE_DEFINITION.untyped, crds.definition(topology.HYPER_NODE))
-            spec = {"tier": 1, "members": [{"type": "Node", "selector": {"exactMatch": {"name": "n1"}}}]}
-            await client.create(topology.HYPER_NODE.untyped, {"metadata": {"name": "rack"}, "spec": spec})
+            await client.create(
+                CUSTOM_RESOURCE_DEFINITION.untyped, crds.definition(topology.HYPER_NODE)
+            )
+            spec = {
+                "tier": 1,
+                "members": [{"type": "Node", "selector": {"exactMatch": {"name": "n1"}}}],
+            }
+            await client.create(
+                topology.HYPER_NODE.untyped, {"metadata": {"name": "rack"}, "spec": spec}
+            )
             async with asyncio.timeout(60):
                 while "rack" not in state.others.get("HyperNode", {}):
                     await asyncio.sleep(0.05)
             for name in ("something-else", "volcano-vgpu-device-config"):
-                config_map = {"metadata": {"name": name}, "data": {"device-config.yaml": "nvidia: {}"}}
+                config_map = {
+                    "metadata": {"name": name},
+                    "data": {"device-config.yaml": "nvidia: {}"},
+                }
                 await client.create(core.CONFIG_MAP.untyped, config_map, "kube-system")
             async with asyncio.timeout(60):
                 while not state.others.get("ConfigMap"):
                     await asyncio.sleep(0.05)
             found = state.others["ConfigMap"]
-            assert list(found) == ["kube-system/volcano-vgpu-device-config"]  # of all ConfigMaps the one that says how cards are cut
-            assert found["kube-system/volcano-vgpu-device-config"]["data"] == {"device-config.yaml": "nvidia: {}"}
+            assert list(found) == [
+                "kube-system/volcano-vgpu-device-config"
+            ]  # of all ConfigMaps the one that says how cards are cut
+            assert found["kube-system/volcano-vgpu-device-config"]["data"] == {
+                "device-config.yaml": "nvidia: {}"
+            }
             for cache in feed.caches:
                 await cache.stop()

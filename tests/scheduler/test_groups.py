@@ -22,11 +22,17 @@ from hekla.kube.status_writer import StatusWriter
 from hekla.scheduler import podgroup_statuses as writing
 from hekla.scheduler.podgroup_statuses import Answer, GroupStatuses, Metadata
 
-READY = {"type": "Scheduled", "status": "True", "reason": "tasks in gang are ready to be scheduled", "message": ""}
+READY = {
+    "type": "Scheduled",
+    "status": "True",
+    "reason": "tasks in gang are ready to be scheduled",
+    "message": "",
+}
 
 
 class Scene:
-    """A group of two pods; the server keeps what it is told, the watch shows it when the test says so."""
+    """A group of two pods; the server keeps what it is told, the watch shows it when the test says
+    so."""
 
     def __init__(self) -> None:
         self.world = World(policy(plugins=["gang", "predicates"], actions="allocate"))
@@ -40,7 +46,9 @@ class Scene:
         self.failures: list[Exception] = []
         self.shown = "0"
         self.tasks: set[asyncio.Task[None]] = set()
-        self.groups = GroupStatuses(self, self.world.state, self.in_turn, StatusWriter(self.launch), lambda key: self.shown)  # type: ignore[arg-type]
+        self.groups = GroupStatuses(
+            self, self.world.state, self.in_turn, StatusWriter(self.launch), lambda key: self.shown
+        )  # type: ignore[arg-type]
 
     def launch(self, work: Coroutine[Any, Any, None]) -> None:
         self.tasks.add(asyncio.ensure_future(work))
@@ -50,7 +58,15 @@ class Scene:
         self.tasks.add(task)
         return task
 
-    async def patch(self, kind: Any, name: str, patch: dict[str, Any], namespace: str, *, subresource: str | None = None) -> Answer:
+    async def patch(
+        self,
+        kind: Any,
+        name: str,
+        patch: dict[str, Any],
+        namespace: str,
+        *,
+        subresource: str | None = None,
+    ) -> Answer:
         if self.failures:
             raise self.failures.pop(0)
         assert patch["metadata"].pop("uid") == self.job.pg_uid
@@ -60,7 +76,9 @@ class Scene:
 
     def status(self, phase: str, running: int = 0, *conditions: dict[str, Any]) -> PodGroupStatus:
         self.job.phase = phase
-        return PodGroupStatus("default/job", self.job.pg_uid, phase, running, 0, 0, [dict(one) for one in conditions])
+        return PodGroupStatus(
+            "default/job", self.job.pg_uid, phase, running, 0, 0, [dict(one) for one in conditions]
+        )
 
     def phases(self) -> list[str]:
         return [one["phase"] for one in self.said]
@@ -84,7 +102,9 @@ async def test_scheduled_running_and_the_first_count_are_one_write(scene: Scene)
     scene.groups.take(scene.status("Running", 0, READY))
     scene.groups.take(scene.status("Running", 2, READY))
     await scene.settle()
-    assert [(one["phase"], one["conditions"][0]["type"]) for one in scene.said] == [("Running", "Scheduled")]
+    assert [(one["phase"], one["conditions"][0]["type"]) for one in scene.said] == [
+        ("Running", "Scheduled")
+    ]
 
 
 async def test_the_counts_are_those_of_the_moment_of_writing(scene: Scene) -> None:
@@ -97,15 +117,21 @@ async def test_the_counts_are_those_of_the_moment_of_writing(scene: Scene) -> No
     assert [one["running"] for one in scene.said] == [running]
 
 
-async def test_pods_that_are_about_to_run_are_waited_for_but_not_for_ever(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pods_that_are_about_to_run_are_waited_for_but_not_for_ever(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(writing, "GATHERED", 1000.0)  # what passes here is not the clock's time
     scene.world.run()
     scene.groups.take(scene.status("Running", 0, READY))
     held = scene.groups.gathered["default/job"]
-    scene.groups.gathered["default/job"] = held._replace(since=held.since - 3000, changed=held.changed - 1000)
+    scene.groups.gathered["default/job"] = held._replace(
+        since=held.since - 3000, changed=held.changed - 1000
+    )
     scene.groups.flush()
     assert "default/job" in scene.groups.gathered
-    scene.groups.gathered["default/job"] = held._replace(since=held.since - 6000, changed=held.changed - 1000)
+    scene.groups.gathered["default/job"] = held._replace(
+        since=held.since - 6000, changed=held.changed - 1000
+    )
     scene.groups.flush()
     await scene.settle()
     assert [one["running"] for one in scene.said] == [None]
@@ -142,18 +168,28 @@ async def test_what_is_decided_in_the_knowledge_of_the_write_is_written(scene: S
     assert scene.phases() == ["Running", "Running"]
 
 
-async def test_a_group_that_is_let_in_does_not_wait_and_nothing_older_comes_after(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_group_that_is_let_in_does_not_wait_and_nothing_older_comes_after(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(scene.groups, "is_waited_for", lambda key: True)
     scene.groups.take(scene.status("Pending", 0))
     scene.groups.flush()
-    scene.groups.gathered["default/job"] = writing.Gathering(scene.groups.gathered["default/job"].status, None, 0.0, 0.0)
+    scene.groups.gathered["default/job"] = writing.Gathering(
+        scene.groups.gathered["default/job"].status, None, 0.0, 0.0
+    )
     scene.groups.flush()  # into the lane, where it has not begun
     scene.groups.take(scene.status("Inqueue", 0))
     await scene.settle()
     assert scene.phases() == ["Inqueue"]
 
 
-@pytest.mark.parametrize("error", [TransportError("the server has gone", sent=True), ServerError(500, "InternalError", "no disk")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        TransportError("the server has gone", sent=True),
+        ServerError(500, "InternalError", "no disk"),
+    ],
+)
 async def test_what_was_not_answered_is_written_again(scene: Scene, error: Exception) -> None:
     scene.failures = [error]
     scene.groups.take(scene.status("Running", 0, READY))
@@ -170,7 +206,17 @@ async def test_what_is_refused_is_left(scene: Scene) -> None:
 
 async def test_numbers_stand_beside_the_words_as_long_as_the_group_waits(scene: Scene) -> None:
     lacking = NodeReason("Insufficient cpu", 1, "lacks cpu (at most 1 free)", "cpu", "2", "1", "1")
-    explained = Explanation("default/job", "default", "nodes", 2, 0, 1, [lacking], "It starts once ...", "job needs 2 pods ...")
+    explained = Explanation(
+        "default/job",
+        "default",
+        "nodes",
+        2,
+        0,
+        1,
+        [lacking],
+        "It starts once ...",
+        "job needs 2 pods ...",
+    )
     waits = {"type": WAITING, "status": "True", "reason": "Nodes", "message": explained.text}
     scene.groups.take(scene.status("Pending", 0, waits), explained)
     await scene.settle()
@@ -181,23 +227,47 @@ async def test_numbers_stand_beside_the_words_as_long_as_the_group_waits(scene: 
 
     waiting, runs, later = scene.marks
     assert json.loads(waiting["annotations"][EXPLANATION]) == {
-        "constraint": "nodes", "queue": "default", "needs": 2, "fit": 0, "nodes": 1, "remedy": "It starts once ...",
-        "reasons": [{"reason": "Insufficient cpu", "nodes": 1, "text": "lacks cpu (at most 1 free)",
-                     "resource": "cpu", "asked": "2", "left": "1", "missing": "1"}],
-        "shortages": [], "missing": 0, "asks": {}, "noVictimBecause": "",
-    }  # fmt: skip
+        "constraint": "nodes",
+        "queue": "default",
+        "needs": 2,
+        "fit": 0,
+        "nodes": 1,
+        "remedy": "It starts once ...",
+        "reasons": [
+            {
+                "reason": "Insufficient cpu",
+                "nodes": 1,
+                "text": "lacks cpu (at most 1 free)",
+                "resource": "cpu",
+                "asked": "2",
+                "left": "1",
+                "missing": "1",
+            }
+        ],
+        "shortages": [],
+        "missing": 0,
+        "asks": {},
+        "noVictimBecause": "",
+    }
     assert (runs, later) == ({"annotations": {EXPLANATION: None}}, {})
 
 
 async def test_where_there_is_nothing_to_count_no_mark_is_made(scene: Scene) -> None:
-    explained = Explanation("default/job", "default", "validity", 2, 0, 0, [], "", "job has 0 of the 2 pods")
-    scene.groups.take(scene.status("Pending", 0, {"type": WAITING, "message": explained.text}), explained)
+    explained = Explanation(
+        "default/job", "default", "validity", 2, 0, 0, [], "", "job has 0 of the 2 pods"
+    )
+    scene.groups.take(
+        scene.status("Pending", 0, {"type": WAITING, "message": explained.text}), explained
+    )
     await scene.settle()
     assert scene.marks == [{}]
 
 
-async def test_that_a_group_has_begun_to_run_is_written_at_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is gathered first: a program that sees a pod run finds its group running.  Once; what follows is gathered as ever."""
+async def test_that_a_group_has_begun_to_run_is_written_at_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is gathered first: a program that sees a pod run finds its group running.  Once; what
+    follows is gathered as ever."""
     monkeypatch.setattr(writing, "GATHERED", 0.05)
     scene.groups.take(scene.status("Inqueue", 0, READY))
     scene.groups.begins(scene.status("Running", 0, READY))
@@ -208,7 +278,9 @@ async def test_that_a_group_has_begun_to_run_is_written_at_once(scene: Scene, mo
     assert scene.phases() == ["Running"], "and it is not said twice"
 
 
-async def test_it_is_gathered_where_the_server_is_busy_or_many_begin_at_a_time(scene: Scene) -> None:
+async def test_it_is_gathered_where_the_server_is_busy_or_many_begin_at_a_time(
+    scene: Scene,
+) -> None:
     for _ in range(64):
         scene.pace.answered(scene.pace._clock() - 0.5)
     scene.groups.begins(scene.status("Running", 0, READY))

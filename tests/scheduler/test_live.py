@@ -1,6 +1,7 @@
 """The scheduler as a process beside an API server: what is created, bound, written and told.
 
-Each test has a scheduler name, a pool of nodes and a queue of its own, so that all share one server.
+Each test has a scheduler name, a pool of nodes and a queue of its own, so that all share one
+server.
 """
 
 from __future__ import annotations
@@ -61,10 +62,18 @@ class Site:
 
     def start(self, *flags: str) -> None:
         command = [
-            sys.executable, "-m", "hekla", "scheduler", f"--kubeconfig={of_scheduler(self.kubeconfig)}", "--leader-elect=false",
-            f"--scheduler-name={self.name}", f"--node-selector=pool:{self.name}", f"--scheduler-conf={self.policy}",
-            "--schedule-period=200ms", *flags,
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "hekla",
+            "scheduler",
+            f"--kubeconfig={of_scheduler(self.kubeconfig)}",
+            "--leader-elect=false",
+            f"--scheduler-name={self.name}",
+            f"--node-selector=pool:{self.name}",
+            f"--scheduler-conf={self.policy}",
+            "--schedule-period=200ms",
+            *flags,
+        ]
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=output)
 
@@ -76,26 +85,61 @@ class Site:
     async def node(self, name: str, cpu: str = "4", pool: str = "") -> str:
         size = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
         name = f"{self.name}-{name}"
-        await self.client.create(core.NODE.untyped, {
-            "metadata": {"name": name, "labels": {"pool": pool or self.name, "kubernetes.io/hostname": name}},
-            "status": {"allocatable": size, "capacity": size, "conditions": [{"type": "Ready", "status": "True", "reason": "Test"}]},
-        })  # fmt: skip
+        await self.client.create(
+            core.NODE.untyped,
+            {
+                "metadata": {
+                    "name": name,
+                    "labels": {"pool": pool or self.name, "kubernetes.io/hostname": name},
+                },
+                "status": {
+                    "allocatable": size,
+                    "capacity": size,
+                    "conditions": [{"type": "Ready", "status": "True", "reason": "Test"}],
+                },
+            },
+        )
         return name
 
-    async def job(self, name: str, pods: int, minimum: int | None = None, *, cpu: str = "1", priority: str = "", **pod: Any) -> None:
-        spec = {"minMember": pods if minimum is None else minimum, "queue": "default", "priorityClassName": priority}
-        await self.client.create(scheduling.POD_GROUP.untyped, {"metadata": {"name": f"{self.name}-{name}"}, "spec": spec}, "default")
+    async def job(
+        self,
+        name: str,
+        pods: int,
+        minimum: int | None = None,
+        *,
+        cpu: str = "1",
+        priority: str = "",
+        **pod: Any,
+    ) -> None:
+        spec = {
+            "minMember": pods if minimum is None else minimum,
+            "queue": "default",
+            "priorityClassName": priority,
+        }
+        await self.client.create(
+            scheduling.POD_GROUP.untyped,
+            {"metadata": {"name": f"{self.name}-{name}"}, "spec": spec},
+            "default",
+        )
         container = {"name": "main", "image": "pause", "resources": {"requests": {"cpu": cpu}}}
         for number in range(pods):
-            await self.client.create(core.POD.untyped, {
-                "metadata": {
-                    "name": f"{self.name}-{name}-{number}", "annotations": {"scheduling.k8s.io/group-name": f"{self.name}-{name}"},
+            await self.client.create(
+                core.POD.untyped,
+                {
+                    "metadata": {
+                        "name": f"{self.name}-{name}-{number}",
+                        "annotations": {"scheduling.k8s.io/group-name": f"{self.name}-{name}"},
+                    },
+                    "spec": {
+                        "schedulerName": self.name,
+                        "containers": [container],
+                        "terminationGracePeriodSeconds": 0,
+                        "priorityClassName": priority or None,
+                        **pod,
+                    },
                 },
-                "spec": {
-                    "schedulerName": self.name, "containers": [container], "terminationGracePeriodSeconds": 0,
-                    "priorityClassName": priority or None, **pod,
-                },
-            }, "default")  # fmt: skip
+                "default",
+            )
 
     async def pod(self, name: str) -> dict[str, Any]:
         return await self.client.get(core.POD.untyped, f"{self.name}-{name}", "default")
@@ -103,21 +147,30 @@ class Site:
     async def bound(self) -> dict[str, str]:
         pods = (await self.client.list(core.POD.untyped, "default")).items
         return {
-            one["metadata"]["name"].removeprefix(self.name + "-"): one["spec"]["nodeName"].removeprefix(self.name + "-")
-            for one in pods if one["spec"].get("nodeName") and one["spec"]["schedulerName"] == self.name
-        }  # fmt: skip
+            one["metadata"]["name"].removeprefix(self.name + "-"): one["spec"][
+                "nodeName"
+            ].removeprefix(self.name + "-")
+            for one in pods
+            if one["spec"].get("nodeName") and one["spec"]["schedulerName"] == self.name
+        }
 
     async def told(self, about: str) -> list[tuple[str, str]]:
         """Reason and message of the events about an object of this site."""
         events = [*(await self.client.list(core.EVENT.untyped, "default")).items]
         return [
-            (one["reason"], one["message"]) for one in events if one.get("involvedObject", {}).get("name") == f"{self.name}-{about}"
-        ]  # fmt: skip
+            (one["reason"], one["message"])
+            for one in events
+            if one.get("involvedObject", {}).get("name") == f"{self.name}-{about}"
+        ]
 
-    async def until(self, true: Callable[[], Awaitable[bool]], what: str, seconds: float = 60) -> None:
+    async def until(
+        self, true: Callable[[], Awaitable[bool]], what: str, seconds: float = 60
+    ) -> None:
         deadline = time.monotonic() + seconds
         while not await true():
-            assert time.monotonic() < deadline, f"{what}; the scheduler says:\n{self.log.read_text()[-3000:]}"
+            assert time.monotonic() < deadline, (
+                f"{what}; the scheduler says:\n{self.log.read_text()[-3000:]}"
+            )
             await asyncio.sleep(0.1)
 
     async def until_bound(self, count: int) -> dict[str, str]:
@@ -170,7 +223,10 @@ async def test_a_gang_is_bound_and_says_so(site: Site) -> None:
         return bool((group.get("status") or {}).get("phase") == "Running")
 
     async def told() -> bool:
-        return ("Scheduled", f"Successfully assigned default/{site.name}-gang-0 to {site.name}-n1") in await site.told("gang-0")
+        return (
+            "Scheduled",
+            f"Successfully assigned default/{site.name}-gang-0 to {site.name}-n1",
+        ) in await site.told("gang-0")
 
     await site.until(ready, "the group is Running")
     await site.until(told, "an event says where the pod went")
@@ -191,10 +247,15 @@ async def test_who_does_not_fit_is_told_the_same_everywhere(site: Site) -> None:
     async def on_the_group() -> bool:
         group = await site.client.get(scheduling.POD_GROUP.untyped, f"{site.name}-big", "default")
         conditions = (group.get("status") or {}).get("conditions") or []
-        return any(one["type"] == "Waiting" and one["message"].startswith(words) for one in conditions)
+        return any(
+            one["type"] == "Waiting" and one["message"].startswith(words) for one in conditions
+        )
 
     async def told() -> bool:
-        return any(reason == "Waiting" and message.startswith(words) for reason, message in await site.told("big"))
+        return any(
+            reason == "Waiting" and message.startswith(words)
+            for reason, message in await site.told("big")
+        )
 
     await site.until(on_the_group, "the group says why it waits")
     await site.until(told, "an event has the same words")
@@ -209,7 +270,13 @@ async def test_a_lesser_pod_gives_way(site: Site) -> None:
     site.start()
     await site.job("lesser", 1, 0, priority=f"{site.name}-low")
     await site.until_bound(1)
-    await site.client.patch(core.POD, f"{site.name}-lesser-0", {"status": {"phase": "Running"}}, "default", subresource="status")
+    await site.client.patch(
+        core.POD,
+        f"{site.name}-lesser-0",
+        {"status": {"phase": "Running"}},
+        "default",
+        subresource="status",
+    )
     await site.job("urgent", 1, priority=f"{site.name}-high")
 
     async def taken() -> bool:
@@ -237,7 +304,13 @@ def test_which_nodes_a_selector_admits() -> None:
     def admits(**labels: str) -> bool:
         return selector.admits({"metadata": {"name": "n", "labels": labels}})
 
-    assert (admits(l1="v1"), admits(l2="v2", l1="x"), admits(l1="v2"), admits(l3=""), admits()) == (True, True, False, False, False)
+    assert (admits(l1="v1"), admits(l2="v2", l1="x"), admits(l1="v2"), admits(l3=""), admits()) == (
+        True,
+        True,
+        False,
+        False,
+        False,
+    )
 
 
 @core_scenario(153)
@@ -258,7 +331,9 @@ async def test_queues_are_made_where_they_are_missing(client: Client, there: lis
     names = {"root": "root", "default": own}
     for name in there:
         try:
-            await client.create(scheduling.QUEUE.untyped, {"metadata": {"name": names[name]}, "spec": {"weight": 7}})
+            await client.create(
+                scheduling.QUEUE.untyped, {"metadata": {"name": names[name]}, "spec": {"weight": 7}}
+            )
         except AlreadyExists:
             continue
     await make_queues(client, own)
@@ -285,7 +360,9 @@ async def test_a_stop_ends_the_waiting() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        async with Client(config.load(master=f"http://127.0.0.1:{silent.getsockname()[1]}", environment={})) as client:
+        async with Client(
+            config.load(master=f"http://127.0.0.1:{silent.getsockname()[1]}", environment={})
+        ) as client:
             feed = Informers(client, State())
             waiting = asyncio.create_task(feed.start())
             await asyncio.sleep(0.1)
@@ -301,7 +378,10 @@ async def test_a_stop_ends_the_waiting() -> None:
 async def test_a_shard_is_obeyed_and_answered(site: Site) -> None:
     inside = await site.node("inside", cpu="1")
     await site.node("outside", cpu="8")
-    await site.client.create(shard.NODE_SHARD.untyped, {"metadata": {"name": site.name}, "spec": {"nodesDesired": [inside]}})
+    await site.client.create(
+        shard.NODE_SHARD.untyped,
+        {"metadata": {"name": site.name}, "spec": {"nodesDesired": [inside]}},
+    )
     site.start("--scheduler-sharding-mode=hard", f"--scheduler-sharding-name={site.name}")
     await site.job("pair", 2, 1)
     assert set((await site.until_bound(1)).values()) == {"inside"}
@@ -323,7 +403,10 @@ async def test_a_policy_that_is_wrong_leaves_the_last_one_in_force(site: Site) -
 
     async def refused() -> bool:
         text = site.log.read_text()
-        return 'plugin "gnag" does not exist; did you mean "gang"?' in text and "The policy in force is still" in text
+        return (
+            'plugin "gnag" does not exist; did you mean "gang"?' in text
+            and "The policy in force is still" in text
+        )
 
     await site.until(refused, "the mistake is named")
     await site.job("second", 1)
@@ -333,7 +416,10 @@ async def test_a_policy_that_is_wrong_leaves_the_last_one_in_force(site: Site) -
 async def test_a_circle_of_domains_is_told_on_a_domain(site: Site) -> None:
     for name, tier, below in (("a", 1, "b"), ("b", 2, "a")):
         member = {"type": "HyperNode", "selector": {"exactMatch": {"name": f"{site.name}-{below}"}}}
-        body = {"metadata": {"name": f"{site.name}-{name}"}, "spec": {"tier": tier, "members": [member]}}
+        body = {
+            "metadata": {"name": f"{site.name}-{name}"},
+            "spec": {"tier": tier, "members": [member]},
+        }
         await site.client.create(topology.HYPER_NODE.untyped, body)
     await site.node("n1")
     site.start()

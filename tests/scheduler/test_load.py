@@ -57,7 +57,11 @@ def address() -> Iterator[str]:
 
 
 def world() -> World:
-    here = World(read_policy({"actions": "allocate", "tiers": [{"plugins": [{"name": "gang"}, {"name": "usage"}]}]}))
+    here = World(
+        read_policy(
+            {"actions": "allocate", "tiers": [{"plugins": [{"name": "gang"}, {"name": "usage"}]}]}
+        )
+    )
     here.nodes("busy", "idle", cpu=8)
     return here
 
@@ -71,7 +75,10 @@ async def test_prometheus_is_asked_about_each_node(address):
     here = world()
     settings = {"type": "prometheus", "address": f"{address}/"}
     found = await collector(here, settings).ask(settings)
-    assert {name: load[:2] for name, load in found.items()} == {"busy": (95.5, 20.0), "idle": (0.0, 0.0)}
+    assert {name: load[:2] for name, load in found.items()} == {
+        "busy": (95.5, 20.0),
+        "idle": (0.0, 0.0),
+    }
 
     collector(here, settings).take(found)
     here.now = found["busy"].at
@@ -82,11 +89,17 @@ async def test_prometheus_is_asked_about_each_node(address):
 async def test_elasticsearch_is_asked_about_each_node(address):
     Monitoring.said = {"busy": (0.9, 0.5), "idle": (0.1, None)}
     settings = {
-        "type": "elasticsearch", "address": address, "elasticsearch.index": "beats", "elasticsearch.username": "me",
+        "type": "elasticsearch",
+        "address": address,
+        "elasticsearch.index": "beats",
+        "elasticsearch.username": "me",
         "elasticsearch.password": "secret",
-    }  # fmt: skip
+    }
     found = await collector(world(), settings).ask(settings)
-    assert {name: load[:2] for name, load in found.items()} == {"busy": (90.0, 50.0), "idle": (10.0, 0.0)}
+    assert {name: load[:2] for name, load in found.items()} == {
+        "busy": (90.0, 50.0),
+        "idle": (10.0, 0.0),
+    }
     path, body, authorization = Monitoring.asked[0]
     assert path == "/beats/_search" and body["size"] == 0 and authorization == "Basic bWU6c2VjcmV0"
 
@@ -97,7 +110,10 @@ class Adaptor:
     async def request(self, method: str, path: str) -> Any:
         metric = path.rpartition("/")[2]
         value = {"node_cpu_usage_avg": "930m", "node_memory_usage_avg": "250m"}[metric]
-        items = [{"describedObject": {"name": name}, "timestamp": "2026-01-01T00:00:00Z", "value": value} for name in ("busy", "unknown")]
+        items = [
+            {"describedObject": {"name": name}, "timestamp": "2026-01-01T00:00:00Z", "value": value}
+            for name in ("busy", "unknown")
+        ]
 
         class Answer:
             body = json.dumps({"items": items}).encode()

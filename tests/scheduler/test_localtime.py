@@ -14,7 +14,11 @@ from hekla.scheduler.replay import replay
 
 @pytest.mark.parametrize(
     ("stated", "expected"),
-    [("Europe/Vienna", "Europe/Vienna"), (":/usr/share/zoneinfo/Asia/Tokyo", "Asia/Tokyo"), ("UTC", "UTC")],
+    [
+        ("Europe/Vienna", "Europe/Vienna"),
+        (":/usr/share/zoneinfo/Asia/Tokyo", "Asia/Tokyo"),
+        ("UTC", "UTC"),
+    ],
 )
 def test_by_the_variable(stated: str, expected: str, tmp_path: Path) -> None:
     assert time_zone(stated, tmp_path / "none") == expected
@@ -42,7 +46,9 @@ def test_what_is_no_zone(name: str) -> None:
 
 def test_a_recording_keeps_the_zone(tmp_path: Path) -> None:
     tape = Recording(tmp_path)
-    state = RecordedState(tape, time_zone="Asia/Tokyo", lifts_gates=True, scheduler_names=["volcano"])
+    state = RecordedState(
+        tape, time_zone="Asia/Tokyo", lifts_gates=True, scheduler_names=["volcano"]
+    )
     assert str(state.zone) == "Asia/Tokyo"
     tape.close()
     assert replay(tmp_path).difference is None

@@ -1,7 +1,8 @@
 """The scheduler of pods by themselves.  Reference: scheduler-core 7, 10.14.
 
-Upstream's workers each look at a snapshot and a binder finds their conflicts; one loop with one view has none to find.  What the
-scenarios promise of the two together is tested here: never too much on a node, nobody forgotten, shards obeyed.
+Upstream's workers each look at a snapshot and a binder finds their conflicts; one loop with one
+view has none to find.  What the scenarios promise of the two together is tested here: never too
+much on a node, nobody forgotten, shards obeyed.
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ class Place:
         self.state.upsert_node({"metadata": {"name": name}, "status": {"allocatable": size}})
 
     def shard(self, *nodes: str) -> None:
-        self.state.upsert_other("NodeShard", {"metadata": {"name": NAME, "uid": "s"}, "spec": {"nodesDesired": list(nodes)}})
+        self.state.upsert_other(
+            "NodeShard",
+            {"metadata": {"name": NAME, "uid": "s"}, "spec": {"nodesDesired": list(nodes)}},
+        )
 
     def pod(self, name: str, cpu: str = "1", nominated: str = "") -> None:
         container = {"name": "main", "resources": {"requests": {"cpu": cpu} if cpu else {}}}
@@ -85,7 +89,8 @@ def test_a_pod_needs_neither_group_nor_queue(place: Place) -> None:
 @scenario(162)
 @pytest.mark.parametrize("count", [1, 5])
 def test_the_best_node_is_taken_and_then_it_is_the_best_no_more(place: Place, count: int) -> None:
-    """Upstream keeps several candidates because the best may be taken meanwhile; here what was taken is known."""
+    """Upstream keeps several candidates because the best may be taken meanwhile; here what was
+    taken is known."""
     for number in range(3):
         place.node(f"n{number}", cpu=4 + number)
     for number in range(count):
@@ -105,14 +110,18 @@ def test_a_nominated_node_is_tried_first(place: Place) -> None:
 
 @scenario(163)
 def test_two_pods_that_want_the_same_place(place: Place) -> None:
-    """A conflict would be a second bind to room that is gone: the second pod goes elsewhere, or waits and is told."""
+    """A conflict would be a second bind to room that is gone: the second pod goes elsewhere, or
+    waits and is told."""
     place.node("n1", cpu=1)
     place.pod("first")
     place.pod("second")
     decisions = place.run()
     assert len(decisions.binds) == 1
     (condition,) = [one for one in decisions.conditions if one.pod != decisions.binds[0].pod]
-    assert (condition.reason, condition.message) == ("Unschedulable", "0/1 nodes are unavailable: 1 Insufficient cpu.")
+    assert (condition.reason, condition.message) == (
+        "Unschedulable",
+        "0/1 nodes are unavailable: 1 Insufficient cpu.",
+    )
     place.node("n2", cpu=1)
     assert {one.node for one in place.run().binds} == {"n2"}
 
@@ -169,7 +178,9 @@ def test_no_node_ever_holds_too_much_and_nobody_is_forgotten(place: Place) -> No
                 place.state.bind_failed(bind.pod)
         assert (place.state.nodes.idle() >= 0).all()
     place.run()
-    held = [name for name in waiting if place.state.tasks[f"default/{name}"].status is Status.BINDING]
+    held = [
+        name for name in waiting if place.state.tasks[f"default/{name}"].status is Status.BINDING
+    ]
     assert len(held) == 40
     for name in held:
         place.state.remove_pod(f"default/{name}")
@@ -187,15 +198,24 @@ def test_what_is_in_use_is_said_when_a_cycle_has_ended_and_only_then() -> None:
     first = place.run()
     assert first.bound() == {"default/first": "n1"}
     assert [one.in_use for one in first.shards] == [["n1"]]
-    place.state.upsert_other("NodeShard", {
-        "metadata": {"name": NAME, "uid": "s"}, "spec": {"nodesDesired": ["n1"]}, "status": {"nodesInUse": ["n1"]},
-    })  # fmt: skip
+    place.state.upsert_other(
+        "NodeShard",
+        {
+            "metadata": {"name": NAME, "uid": "s"},
+            "spec": {"nodesDesired": ["n1"]},
+            "status": {"nodesInUse": ["n1"]},
+        },
+    )
     assert place.run().shards == []
 
 
 def test_its_flags() -> None:
     options = parse(FLAGS, [], program="agent-scheduler")
-    assert (options.scheduler_name, options.scheduler_sharding_name, options.scheduler_worker_count) == (NAME, NAME, 1)
+    assert (
+        options.scheduler_name,
+        options.scheduler_sharding_name,
+        options.scheduler_worker_count,
+    ) == (NAME, NAME, 1)
     with pytest.raises(FlagError, match="scheduler-worker-count must be greater than 0"):
         parse(FLAGS, ["--scheduler-worker-count=0"], program="agent-scheduler")
 
@@ -213,34 +233,58 @@ tiers:
 """
 
 
-def test_a_policy_of_upstream_is_taken_and_serves_pods_that_ask_for_nothing_too(tmp_path: Path) -> None:
+def test_a_policy_of_upstream_is_taken_and_serves_pods_that_ask_for_nothing_too(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "agent-scheduler.conf"
     path.write_text(CHART)
     read = PolicyFile(str(path), fall_back=False, adapt=with_backfill)
     state = state_for(NAME)
     size = {"cpu": "4", "memory": "8Gi", "pods": "110"}
-    state.upsert_node({"metadata": {"name": "n1"}, "status": {"allocatable": size, "capacity": size}})
+    state.upsert_node(
+        {"metadata": {"name": "n1"}, "status": {"allocatable": size, "capacity": size}}
+    )
     for name, asked in (("some", {"cpu": "1"}), ("nothing", {})):
         container = {"name": "main", "resources": {"requests": asked}}
         meta = {"name": name, "namespace": "default", "uid": name}
-        state.upsert_pod({"metadata": meta, "spec": {"schedulerName": NAME, "containers": [container]}, "status": {"phase": "Pending"}})
+        state.upsert_pod(
+            {
+                "metadata": meta,
+                "spec": {"schedulerName": NAME, "containers": [container]},
+                "status": {"phase": "Pending"},
+            }
+        )
     assert cycle(state, read.policy, 0.0).bound() == {"default/some": "n1", "default/nothing": "n1"}
 
 
 async def test_it_runs_beside_an_api_server(apiserver: ApiServerProcess, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "hekla", NAME, f"--kubeconfig={apiserver.internal_kubeconfig}", "--leader-elect=false",
-               "--scheduler-sharding-mode=hard"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "hekla",
+        NAME,
+        f"--kubeconfig={apiserver.internal_kubeconfig}",
+        "--leader-elect=false",
+        "--scheduler-sharding-mode=hard",
+    ]
     log = tmp_path / "log"
     async with Client(config.load(str(apiserver.internal_kubeconfig))) as client:
         await client.create(CUSTOM_RESOURCE_DEFINITION.untyped, crds.definition(shard.NODE_SHARD))
         size = {"cpu": "4", "memory": "8Gi", "pods": "110"}
-        status = {"allocatable": size, "capacity": size, "conditions": [{"type": "Ready", "status": "True", "reason": "Test"}]}
+        status = {
+            "allocatable": size,
+            "capacity": size,
+            "conditions": [{"type": "Ready", "status": "True", "reason": "Test"}],
+        }
         for name in ("inside", "outside"):
             await client.create(core.NODE.untyped, {"metadata": {"name": name}, "status": status})
         async with asyncio.timeout(60):
             while True:
                 try:
-                    await client.create(shard.NODE_SHARD.untyped, {"metadata": {"name": NAME}, "spec": {"nodesDesired": ["inside"]}})
+                    await client.create(
+                        shard.NODE_SHARD.untyped,
+                        {"metadata": {"name": NAME}, "spec": {"nodesDesired": ["inside"]}},
+                    )
                     break
                 except NotFound:  # the kind is not served yet
                     await asyncio.sleep(0.1)
@@ -248,11 +292,18 @@ async def test_it_runs_beside_an_api_server(apiserver: ApiServerProcess, tmp_pat
             process = subprocess.Popen(command, stdout=output, stderr=output)
         try:
             container = {"name": "main", "image": "pause", "resources": {"requests": {"cpu": "1"}}}
-            body = {"metadata": {"name": "quick"}, "spec": {"schedulerName": NAME, "containers": [container]}}
+            body = {
+                "metadata": {"name": "quick"},
+                "spec": {"schedulerName": NAME, "containers": [container]},
+            }
             await client.create(core.POD.untyped, body, "default")
             deadline = time.monotonic() + 60
-            while not (pod := await client.get(core.POD.untyped, "quick", "default"))["spec"].get("nodeName"):
-                assert process.poll() is None and time.monotonic() < deadline, f"{pod}\n{log.read_text()}"
+            while not (pod := await client.get(core.POD.untyped, "quick", "default"))["spec"].get(
+                "nodeName"
+            ):
+                assert process.poll() is None and time.monotonic() < deadline, (
+                    f"{pod}\n{log.read_text()}"
+                )
                 await asyncio.sleep(0.1)
             assert pod["spec"]["nodeName"] == "inside"
         finally:

@@ -1,4 +1,5 @@
-"""Every metric under its name, of its type, with its labels and bounds: dashboards and alerts of others ask for just these."""
+"""Every metric under its name, of its type, with its labels and bounds: dashboards and alerts of
+others ask for just these."""
 
 from __future__ import annotations
 
@@ -70,7 +71,10 @@ GAUGES: dict[str, set[str]] = {
     "vgpu_device_memory_limit": CARD,
     "vgpu_device_memory_allocation_for_a_certain_pod": {*CARD, "podName"},
     "vgpu_device_core_allocation_for_a_certain_pod": {*CARD, "podName"},
-    **{f"queue_pod_group_{phase}_count": QUEUE for phase in ("inqueue", "pending", "running", "unknown", "completed")},
+    **{
+        f"queue_pod_group_{phase}_count": QUEUE
+        for phase in ("inqueue", "pending", "running", "unknown", "completed")
+    },
 }
 OURS: dict[str, set[str]] = {"bind_failures_total": set(), "evictions_held_back_total": {"action"}}
 """What others do not have."""
@@ -89,12 +93,18 @@ MODULES = (
 def types() -> dict[str, str]:
     """What /metrics declares, name -> type, in a process in which nothing else has happened."""
     program = f"import {', '.join(MODULES)}, sys; from hekla.kube.metrics import shown; sys.stdout.buffer.write(shown())"
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True, timeout=60).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True, text=True, timeout=60
+    ).stdout
     return dict(re.findall(r"^# TYPE volcano_(\S+) (\S+)$", said, re.MULTILINE))
 
 
 def test_all_are_declared_and_nothing_else_is() -> None:
-    wanted = {**dict.fromkeys(HISTOGRAMS, "histogram"), **dict.fromkeys(COUNTERS, "counter"), **dict.fromkeys(GAUGES, "gauge")}
+    wanted = {
+        **dict.fromkeys(HISTOGRAMS, "histogram"),
+        **dict.fromkeys(COUNTERS, "counter"),
+        **dict.fromkeys(GAUGES, "gauge"),
+    }
     assert types() == {**wanted, **dict.fromkeys(OURS, "counter")}
 
 
@@ -124,25 +134,43 @@ def test_the_list_is_the_one_of_the_reference() -> None:
     for cell in re.findall(r"^\| (`[^|]*`[^|]*) \|", tables, re.MULTILINE):
         for name in re.findall(r"`([^`]+)`", cell):
             found = re.fullmatch(r"(.*)\{(.*)\}(.*)", name)
-            several = [] if found is None else SIX if "same six" in found[2] else found[2].split(",")
-            named.update([name] if found is None else [found[1] + one + found[3] for one in several])
+            several = (
+                [] if found is None else SIX if "same six" in found[2] else found[2].split(",")
+            )
+            named.update(
+                [name] if found is None else [found[1] + one + found[3] for one in several]
+            )
     assert named - LATER == {*HISTOGRAMS, *COUNTERS, *GAUGES}
 
 
 def test_the_page_has_each_of_them_with_its_type_and_labels() -> None:
     page: dict[str, tuple[str, set[str]]] = {}
-    for names, type_, labels in re.findall(r"^\| `([\w{},]+)` \| (\w+) \|([^|]*)\|", PAGE.read_text(), re.MULTILINE):
+    for names, type_, labels in re.findall(
+        r"^\| `([\w{},]+)` \| (\w+) \|([^|]*)\|", PAGE.read_text(), re.MULTILINE
+    ):
         before, several, after = re.fullmatch(r"(\w*)(?:\{(.*)\})?(\w*)", names).groups()  # type: ignore[union-attr]  # as the row did
-        page.update({before + one + after: (type_, set(re.findall(r"\w+", labels))) for one in (several or "").split(",")})
+        page.update(
+            {
+                before + one + after: (type_, set(re.findall(r"\w+", labels)))
+                for one in (several or "").split(",")
+            }
+        )
     histograms = {name: ("histogram", row[0]) for name, row in HISTOGRAMS.items()}
     counters = {name: ("counter", labels) for name, labels in {**COUNTERS, **OURS}.items()}
-    assert page == {**histograms, **counters, **{name: ("gauge", labels) for name, labels in GAUGES.items()}}
+    assert page == {
+        **histograms,
+        **counters,
+        **{name: ("gauge", labels) for name, labels in GAUGES.items()},
+    }
 
 
 def test_a_tally_is_shown_under_its_own_name_and_without_its_birth() -> None:
     registry = CollectorRegistry()
     Tally("things_count", "How many", ["of"], registry=registry).labels("x").inc(2)
-    assert shown(registry).decode() == '# HELP things_count How many\n# TYPE things_count counter\nthings_count{of="x"} 2.0\n'
+    assert (
+        shown(registry).decode()
+        == '# HELP things_count How many\n# TYPE things_count counter\nthings_count{of="x"} 2.0\n'
+    )
 
 
 def test_a_table_shows_its_series_and_lets_the_one_named_longest_ago_go() -> None:

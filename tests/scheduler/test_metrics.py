@@ -37,7 +37,10 @@ def test_a_job_takes_its_series_with_it_when_it_leaves() -> None:
     metrics = PluginMetrics()
     one, other = Job("ns/one"), Job("ns/other")
     rows = [(("job_id", job.name),) for job in (one, other)]
-    metrics.take([("test_tasks", row, 1.0) for row in rows] + [("job_retry_counts", row, 1.0) for row in rows])
+    metrics.take(
+        [("test_tasks", row, 1.0) for row in rows]
+        + [("job_retry_counts", row, 1.0) for row in rows]
+    )
     metrics.take([("test_tasks", rows[0], 2.0)])
     metrics.keep([one])
 

@@ -1,4 +1,5 @@
-"""Two hundred spoiled objects on a live server: those that it takes reach the daemon, and it goes on placing who is well."""
+"""Two hundred spoiled objects on a live server: those that it takes reach the daemon, and it goes
+on placing who is well."""
 
 from __future__ import annotations
 
@@ -21,12 +22,28 @@ __all__ = ["client", "site"]
 KINDS = {
     kind.kind: kind
     for kind in (
-        core.POD, core.NODE, core.CONFIG_MAP, core.RESOURCE_QUOTA, claims.PERSISTENT_VOLUME, claims.PERSISTENT_VOLUME_CLAIM,
-        scheduling.POD_GROUP, scheduling.QUEUE, topology.HYPER_NODE, shard.NODE_SHARD, nodeinfo.NUMATOPOLOGY, priority.PRIORITY_CLASS,
-        policy.POD_DISRUPTION_BUDGET, resource.RESOURCE_CLAIM, resource.RESOURCE_SLICE, resource.DEVICE_CLASS, storage.STORAGE_CLASS,
-        storage.CSI_NODE, storage.CSI_DRIVER, storage.CSI_STORAGE_CAPACITY,
+        core.POD,
+        core.NODE,
+        core.CONFIG_MAP,
+        core.RESOURCE_QUOTA,
+        claims.PERSISTENT_VOLUME,
+        claims.PERSISTENT_VOLUME_CLAIM,
+        scheduling.POD_GROUP,
+        scheduling.QUEUE,
+        topology.HYPER_NODE,
+        shard.NODE_SHARD,
+        nodeinfo.NUMATOPOLOGY,
+        priority.PRIORITY_CLASS,
+        policy.POD_DISRUPTION_BUDGET,
+        resource.RESOURCE_CLAIM,
+        resource.RESOURCE_SLICE,
+        resource.DEVICE_CLASS,
+        storage.STORAGE_CLASS,
+        storage.CSI_NODE,
+        storage.CSI_DRIVER,
+        storage.CSI_STORAGE_CAPACITY,
     )
-}  # fmt: skip
+}
 VALUES: list[Any] = [None, True, 0, -1, 2**31, 2**63 - 1, 1.5, [], {}, {"a": "b"}, *WORDS]
 POLICY = """\
 actions: "enqueue, allocate, backfill, preempt, reclaim, gangpreempt, gangreclaim"
@@ -57,7 +74,9 @@ async def test_the_daemon_outlives_whatever_the_server_takes(site: Site) -> None
     await site.node("good", cpu="64")
     await make_queues(site.client, "default")
     # No controllers run beside this server, and capacity asks for a queue that is open.
-    await site.client.patch(scheduling.QUEUE, "default", {"status": {"state": "Open"}}, subresource="status")
+    await site.client.patch(
+        scheduling.QUEUE, "default", {"status": {"state": "Open"}}, subresource="status"
+    )
     site.start("--scheduler-sharding-mode=soft")
     chance = random.Random(5)
     taken = 0
@@ -65,7 +84,11 @@ async def test_the_daemon_outlives_whatever_the_server_takes(site: Site) -> None
         word = chance.choice(sorted(KINDS))
         kind, tree = KINDS[word], copy.deepcopy(OBJECTS[word])
         for _ in range(chance.choice((1, 1, 2))):
-            tree = spoiled(tree, chance.choice([at for at in places(tree) if at and at[0] != "metadata"]), chance.choice(VALUES))
+            tree = spoiled(
+                tree,
+                chance.choice([at for at in places(tree) if at and at[0] != "metadata"]),
+                chance.choice(VALUES),
+            )
         meta = {**tree["metadata"], "name": f"{site.name}-odd-{number}"}
         for name in ("uid", "creationTimestamp", "ownerReferences"):
             meta.pop(name, None)
@@ -75,10 +98,16 @@ async def test_the_daemon_outlives_whatever_the_server_takes(site: Site) -> None
             if isinstance(tree["spec"], dict):
                 tree["spec"]["unschedulable"] = True
         if word == "Pod" and isinstance(tree["spec"], dict):
-            tree["spec"] |= {"schedulerName": site.name, "priorityClassName": None, "priority": None}
+            tree["spec"] |= {
+                "schedulerName": site.name,
+                "priorityClassName": None,
+                "priority": None,
+            }
         namespace = "default" if kind.namespaced else None
         try:
-            await site.client.create(kind.untyped, {**tree, "metadata": {**meta, "namespace": namespace}}, namespace)
+            await site.client.create(
+                kind.untyped, {**tree, "metadata": {**meta, "namespace": namespace}}, namespace
+            )
             taken += 1
         except ApiError:
             continue

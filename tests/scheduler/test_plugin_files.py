@@ -54,7 +54,9 @@ def test_the_example_licence_is_asked_for():
     world.nodes("licensed", cpu=1, labels={"example.com/licences": "solver.mesher"})
     world.job("solve", pods=0, min_available=2)
     for number in range(2):
-        world.pod(f"solve-{number}", job="solve", cpu=1, annotations={"example.com/licence": "solver"})
+        world.pod(
+            f"solve-{number}", job="solve", cpu=1, annotations={"example.com/licence": "solver"}
+        )
 
     assert not world.run().binds
     assert "without the licence solver" in world.why("solve")
@@ -68,11 +70,18 @@ def test_the_example_package_is_found_once_installed(tmp_path):
     info = tmp_path / "hekla_licences-0.1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hekla-licences\nVersion: 0.1.0\n")
-    (info / "entry_points.txt").write_text("[hekla.plugins]\nlicences = licences.licences:Licences\n")
+    (info / "entry_points.txt").write_text(
+        "[hekla.plugins]\nlicences = licences.licences:Licences\n"
+    )
     code = "from hekla.scheduler.plugin_files import find; print(sorted(find([]).plugins))"
     path = os.pathsep.join([str(tmp_path), str(EXAMPLE)])
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=True, timeout=60
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        check=True,
+        timeout=60,
     )
     assert done.stdout.strip() == "['licences']"
 
@@ -110,7 +119,10 @@ def test_a_directory_of_plugins(tmp_path):
     policy = tmp_path / "policy.yaml"
     policy.write_text(POLICY.format(files=""))
 
-    assert PolicyFile(str(policy), fall_back=False, plugins_dir=str(directory)).policy.tiers[0][2].name == "mine"
+    assert (
+        PolicyFile(str(policy), fall_back=False, plugins_dir=str(directory)).policy.tiers[0][2].name
+        == "mine"
+    )
 
 
 @pytest.mark.parametrize(("text", "said"), [

@@ -81,7 +81,9 @@ def test_a_good_change_is_taken_without_a_restart(tmp_path):
         (GOOD.replace('"enqueue, allocate"', '""'), "policy.yaml:1: actions: at least one has to be named; known are allocate"),
     ],
 )  # fmt: skip
-def test_whatever_means_nothing_is_named_with_its_line_and_the_last_policy_stays(tmp_path, text, said):
+def test_whatever_means_nothing_is_named_with_its_line_and_the_last_policy_stays(
+    tmp_path, text, said
+):
     with pytest.raises(PolicyFileError) as caught:
         parse(text, "policy.yaml")
     assert str(caught.value).startswith(said)

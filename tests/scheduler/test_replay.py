@@ -38,34 +38,52 @@ tiers:
 
 def node(name: str, cpu: str = "4") -> dict[str, Any]:
     return {
-        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
-        "status": {"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "110"},
-                   "capacity": {"cpu": cpu, "memory": "8Gi", "pods": "110"}, "conditions": [{"type": "Ready", "status": "True"}]},
-    }  # fmt: skip
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "status": {
+            "allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "110"},
+            "capacity": {"cpu": cpu, "memory": "8Gi", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
 
 
 def group(name: str, minimum: int) -> dict[str, Any]:
     return {
-        "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": {"name": name, "namespace": "default"},
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {"minMember": minimum, "queue": "default", "minResources": {"cpu": str(minimum)}},
-    }  # fmt: skip
+    }
 
 
 def pod(name: str, job: str) -> dict[str, Any]:
     return {
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "annotations": {"scheduling.k8s.io/group-name": job}},
-        "spec": {"schedulerName": "volcano",
-                 "containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": "1"}}}]},
-    }  # fmt: skip
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "annotations": {"scheduling.k8s.io/group-name": job},
+        },
+        "spec": {
+            "schedulerName": "volcano",
+            "containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": "1"}}}],
+        },
+    }
 
 
 def recorded(directory: Path, policy: PolicyFile) -> None:
     """Two cycles with a bind that failed between them, and a plugin's worth of other things."""
     tape = Recording(directory)
-    state = RecordedState(tape, scheduler_names=["volcano"], lone_schedulers=[], default_queue="default")
+    state = RecordedState(
+        tape, scheduler_names=["volcano"], lone_schedulers=[], default_queue="default"
+    )
     state.upsert_namespace({"metadata": {"name": "default"}})
-    state.upsert_queue({"metadata": {"name": "default"}, "spec": {"weight": 1}, "status": {"state": "Open"}})
+    state.upsert_queue(
+        {"metadata": {"name": "default"}, "spec": {"weight": 1}, "status": {"state": "Open"}}
+    )
     for number in range(3):
         state.upsert_node(node(f"n{number}"))
     state.upsert_other("StorageClass", {"metadata": {"name": "fast"}})
@@ -95,7 +113,12 @@ def policy_file(path: Path, score: str = "binpack") -> PolicyFile:
 def test_it_replays_to_the_byte_in_another_process(tmp_path):
     recorded(tmp_path / "tape", policy_file(tmp_path / "policy.yaml"))
 
-    done = subprocess.run([sys.executable, "-m", "hekla", "replay", str(tmp_path / "tape")], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-m", "hekla", "replay", str(tmp_path / "tape")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "every decision is the recorded one" in done.stdout
@@ -140,7 +163,9 @@ def test_it_stops_at_its_limit(tmp_path, caplog):
     assert "ends here" in caplog.text
 
 
-@pytest.mark.parametrize("answer", [{"code": 0}, OSError("no route"), ValueError("answered 500"), None])
+@pytest.mark.parametrize(
+    "answer", [{"code": 0}, OSError("no route"), ValueError("answered 500"), None]
+)
 def test_what_an_extender_answered_is_part_of_a_recording(tmp_path, answer):
     """Asked again it would say something else; the replay asks nobody."""
 
@@ -151,12 +176,16 @@ def test_what_an_extender_answered_is_part_of_a_recording(tmp_path, answer):
 
     path = tmp_path / "policy.yaml"
     arguments = "{extender.urlPrefix: 'http://nowhere', extender.predicateVerb: predicate, extender.onSessionOpenVerb: open}"
-    path.write_text(f"actions: allocate\ntiers:\n- plugins:\n  - name: gang\n  - name: extender\n    arguments: {arguments}\n")
+    path.write_text(
+        f"actions: allocate\ntiers:\n- plugins:\n  - name: gang\n  - name: extender\n    arguments: {arguments}\n"
+    )
     tape = Recording(tmp_path / "tape")
     state = RecordedState(tape, scheduler_names=["volcano"], shard_mode="none", lifts_gates=False)
     state.ask_extender = RecordedExtender(tape, ask)
     policy = PolicyFile(str(path), fall_back=False)
-    state.upsert_queue({"metadata": {"name": "default"}, "spec": {"weight": 1}, "status": {"state": "Open"}})
+    state.upsert_queue(
+        {"metadata": {"name": "default"}, "spec": {"weight": 1}, "status": {"state": "Open"}}
+    )
     state.upsert_node(node("n0"))
     state.upsert_pod_group({**group("job", 1), "status": {"phase": "Inqueue"}})
     state.upsert_pod(pod("job-task-0", "job"))
@@ -171,15 +200,36 @@ def test_shards_and_device_objects_are_part_of_a_recording(tmp_path):
     tape = Recording(tmp_path / "tape")
     state = RecordedState(tape, scheduler_names=["volcano"], shard_mode="hard", shard_name="mine")
     policy = policy_file(tmp_path / "policy.yaml")
-    state.upsert_queue({"metadata": {"name": "default"}, "spec": {"weight": 1}, "status": {"state": "Open"}})
+    state.upsert_queue(
+        {"metadata": {"name": "default"}, "spec": {"weight": 1}, "status": {"state": "Open"}}
+    )
     for name in ("n0", "n1"):
         state.upsert_node(node(name))
-    state.upsert_other("NodeShard", {"metadata": {"name": "mine", "uid": "u"}, "spec": {"nodesDesired": ["n1"]}})
+    state.upsert_other(
+        "NodeShard", {"metadata": {"name": "mine", "uid": "u"}, "spec": {"nodesDesired": ["n1"]}}
+    )
     state.upsert_other("DeviceClass", {"metadata": {"name": "gpu"}, "spec": {}})
-    devices = {"driver": "gpu", "nodeName": "n1", "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1}}
-    state.upsert_other("ResourceSlice", {"metadata": {"name": "s"}, "spec": {**devices, "devices": [{"name": "d"}]}})
-    claim = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}]}
-    state.upsert_other("ResourceClaim", {"metadata": {"name": "c", "namespace": "default", "uid": "c"}, "spec": {"devices": claim}})
+    devices = {
+        "driver": "gpu",
+        "nodeName": "n1",
+        "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
+    }
+    state.upsert_other(
+        "ResourceSlice",
+        {"metadata": {"name": "s"}, "spec": {**devices, "devices": [{"name": "d"}]}},
+    )
+    claim = {
+        "requests": [
+            {
+                "name": "r",
+                "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1},
+            }
+        ]
+    }
+    state.upsert_other(
+        "ResourceClaim",
+        {"metadata": {"name": "c", "namespace": "default", "uid": "c"}, "spec": {"devices": claim}},
+    )
     state.upsert_pod_group({**group("job", 1), "status": {"phase": "Inqueue"}})
     tree = pod("job-task-0", "job")
     tree["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimName": "c"}]
@@ -199,7 +249,9 @@ def test_what_is_no_recording_is_said_to_be_none(tmp_path, capsys):
 
 
 def post(server: ApiServerProcess, path: str, body: dict[str, Any]) -> None:
-    status, answer = server.request("POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    status, answer = server.request(
+        "POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
     assert status in (200, 201), answer
 
 
@@ -223,19 +275,34 @@ class Daemon:
         self.log = directory / "scheduler.log"
         self.metrics = f"127.0.0.1:{free_port()}"
         command = [
-            sys.executable, "-m", "hekla", "scheduler", f"--kubeconfig={server.internal_kubeconfig}", "--leader-elect=false",
-            f"--record={self.tape}", "--enable-metrics", f"--listen-address={self.metrics}", "--schedule-period=200ms", *flags,
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "hekla",
+            "scheduler",
+            f"--kubeconfig={server.internal_kubeconfig}",
+            "--leader-elect=false",
+            f"--record={self.tape}",
+            "--enable-metrics",
+            f"--listen-address={self.metrics}",
+            "--schedule-period=200ms",
+            *flags,
+        ]
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=output)
 
     def post(self, server: ApiServerProcess, path: str, body: dict[str, Any]) -> None:
-        status, answer = server.request("POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        status, answer = server.request(
+            "POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
         assert status in (200, 201), answer
 
     def bound(self) -> dict[str, str]:
         _, answer = self.server.request("GET", "/api/v1/namespaces/default/pods")
-        return {one["metadata"]["name"]: one["spec"]["nodeName"] for one in json.loads(answer)["items"] if "nodeName" in one["spec"]}
+        return {
+            one["metadata"]["name"]: one["spec"]["nodeName"]
+            for one in json.loads(answer)["items"]
+            if "nodeName" in one["spec"]
+        }
 
     def shown(self) -> str:
         with urllib.request.urlopen(f"http://{self.metrics}/metrics", timeout=10) as answer:
@@ -260,33 +327,68 @@ def test_a_live_scheduler_is_recorded_and_replayed(apiserver, tmp_path, how):
             made["metadata"]["labels"] = {"pool": "batch"}
             daemon.post(apiserver, "/api/v1/nodes", made)
         for name in ("fits", "waits"):
-            daemon.post(apiserver, "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups", group(name, 8))
+            daemon.post(
+                apiserver,
+                "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups",
+                group(name, 8),
+            )
             for number in range(8):
-                daemon.post(apiserver, "/api/v1/namespaces/default/pods", pod(f"{name}-{number}", name))
-        wait_for(lambda: len(daemon.bound()) == 8, f"eight pods are bound; {daemon.log.read_text()[-3000:]}")
+                daemon.post(
+                    apiserver, "/api/v1/namespaces/default/pods", pod(f"{name}-{number}", name)
+                )
+        wait_for(
+            lambda: len(daemon.bound()) == 8,
+            f"eight pods are bound; {daemon.log.read_text()[-3000:]}",
+        )
         policy.write_text(POLICY.format(score="nodeorder"))
-        daemon.post(apiserver, "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups", group("last", 2))
+        daemon.post(
+            apiserver,
+            "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups",
+            group("last", 2),
+        )
         for number in range(2):
             daemon.post(apiserver, "/api/v1/namespaces/default/pods", pod(f"last-{number}", "last"))
-        wait_for(lambda: len(daemon.bound()) == 10, f"ten pods are bound; {daemon.log.read_text()[-3000:]}")
+        wait_for(
+            lambda: len(daemon.bound()) == 10,
+            f"ten pods are bound; {daemon.log.read_text()[-3000:]}",
+        )
         shown = daemon.shown()
         assert set(daemon.bound().values()) <= {"n0", "n1", "n2"}
     finally:
         daemon.end(how)
 
-    done = subprocess.run([sys.executable, "-m", "hekla", "replay", str(daemon.tape)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-m", "hekla", "replay", str(daemon.tape)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "10 binds: every decision" in done.stdout or how == signal.SIGKILL
 
     for name in (
-        "e2e_scheduling_latency_milliseconds", "open_session_duration_milliseconds", "action_scheduling_latency_milliseconds",
-        "plugin_scheduling_latency_milliseconds", "scheduling_stage_duration_milliseconds", "task_scheduling_latency_milliseconds",
-        "e2e_job_scheduling_latency_milliseconds", "total_preemption_attempts", "pod_preemption_victims", "unschedule_job_count",
-        "unschedule_task_count", "job_retry_counts", "schedule_attempts", "e2e_job_scheduling_duration", "e2e_job_scheduling_start_time",
-    ):  # fmt: skip
+        "e2e_scheduling_latency_milliseconds",
+        "open_session_duration_milliseconds",
+        "action_scheduling_latency_milliseconds",
+        "plugin_scheduling_latency_milliseconds",
+        "scheduling_stage_duration_milliseconds",
+        "task_scheduling_latency_milliseconds",
+        "e2e_job_scheduling_latency_milliseconds",
+        "total_preemption_attempts",
+        "pod_preemption_victims",
+        "unschedule_job_count",
+        "unschedule_task_count",
+        "job_retry_counts",
+        "schedule_attempts",
+        "e2e_job_scheduling_duration",
+        "e2e_job_scheduling_start_time",
+    ):
         assert f"volcano_{name}" in shown, name
     assert 'volcano_action_scheduling_latency_milliseconds_count{action="allocate"}' in shown
-    assert 'volcano_plugin_scheduling_latency_milliseconds_count{OnSession="OnSessionOpen",plugin="gang"}' in shown
+    assert (
+        'volcano_plugin_scheduling_latency_milliseconds_count{OnSession="OnSessionOpen",plugin="gang"}'
+        in shown
+    )
 
 
 def test_another_policy_is_compared_by_what_it_does_not_by_its_words(tmp_path, capsys):
@@ -309,7 +411,11 @@ def test_words_that_differ_are_no_deeds():
 
     here: dict[str, Any] = {**words, "evictions": [], "pod_groups": [group]}
     told = {**words, "evictions": [evicted], "pod_groups": [group]}
-    otherwise = {**words, "evictions": [{**evicted, "purpose": "room for b"}], "pod_groups": [other]}
+    otherwise = {
+        **words,
+        "evictions": [{**evicted, "purpose": "room for b"}],
+        "pod_groups": [other],
+    }
     let_in = {**here, "pod_groups": [{**group, "phase": "Inqueue"}]}
 
     assert deeds(told, {"default/a"}) == deeds(otherwise, {"default/a"})

@@ -11,7 +11,11 @@ from hekla.scheduler.hash_ring import Ring
 from hekla.scheduler.informers import sources
 
 NAMES = [f"scheduler-{number}" for number in range(3)]
-ENVIRONMENT = {"MULTI_SCHEDULER_ENABLE": "true", "SCHEDULER_POD_NAME": "scheduler-1", "SCHEDULER_NUM": "3"}
+ENVIRONMENT = {
+    "MULTI_SCHEDULER_ENABLE": "true",
+    "SCHEDULER_POD_NAME": "scheduler-1",
+    "SCHEDULER_NUM": "3",
+}
 
 
 def test_everything_belongs_to_exactly_one() -> None:
@@ -33,7 +37,9 @@ def test_the_environment_says_whether_there_is_one() -> None:
     ring = Ring.from_environment(ENVIRONMENT)
     assert ring is not None
     assert (ring.own, set(ring.owners)) == ("scheduler-1", set(NAMES))
-    alone = Ring.from_environment({**ENVIRONMENT, "SCHEDULER_POD_NAME": "scheduler-0", "SCHEDULER_NUM": "many"})
+    alone = Ring.from_environment(
+        {**ENVIRONMENT, "SCHEDULER_POD_NAME": "scheduler-0", "SCHEDULER_NUM": "many"}
+    )
     assert alone is not None
     assert set(alone.owners) == {"scheduler-0"}
     with pytest.raises(ValueError, match="ends in the number"):
@@ -59,6 +65,17 @@ def test_the_feed_lets_in_what_is_ours() -> None:
     by_kind = {source.kind.kind: source for source in sources(state, ring=ring)}
     for name in (mine, other):
         by_kind[core.NODE.kind].upsert({"metadata": {"name": name}, "status": {}})
-        by_kind[core.POD.kind].upsert({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": {"schedulerName": "volcano"}})
-        by_kind[scheduling.POD_GROUP.kind].upsert({"metadata": {"name": name, "namespace": "ns"}, "spec": {}})
-    assert (list(state.nodes.rows), list(state.tasks), list(state.jobs)) == ([mine], [f"ns/{mine}"], [f"ns/{mine}"])
+        by_kind[core.POD.kind].upsert(
+            {
+                "metadata": {"name": name, "namespace": "ns", "uid": name},
+                "spec": {"schedulerName": "volcano"},
+            }
+        )
+        by_kind[scheduling.POD_GROUP.kind].upsert(
+            {"metadata": {"name": name, "namespace": "ns"}, "spec": {}}
+        )
+    assert (list(state.nodes.rows), list(state.tasks), list(state.jobs)) == (
+        [mine],
+        [f"ns/{mine}"],
+        [f"ns/{mine}"],
+    )

@@ -1,4 +1,5 @@
-"""What the scheduler writes for the claims of a pod, and what it waits for, before it binds the pod."""
+"""What the scheduler writes for the claims of a pod, and what it waits for, before it binds the
+pod."""
 
 from __future__ import annotations
 
@@ -19,12 +20,20 @@ class Client:
     def __init__(self) -> None:
         self.patches: list[tuple[str, dict[str, Any]]] = []
 
-    async def patch(self, kind: Any, name: str, patch: dict[str, Any], namespace: str | None = None) -> None:
+    async def patch(
+        self, kind: Any, name: str, patch: dict[str, Any], namespace: str | None = None
+    ) -> None:
         self.patches.append((name, patch))
 
 
 def claim(volume: str = "", **annotations: str) -> dict[str, Any]:
-    metadata = {"name": "data", "namespace": "ns", "uid": "u1", "resourceVersion": "7", "annotations": annotations}
+    metadata = {
+        "name": "data",
+        "namespace": "ns",
+        "uid": "u1",
+        "resourceVersion": "7",
+        "annotations": annotations,
+    }
     return {"metadata": metadata, "spec": {"volumeName": volume} if volume else {}}
 
 
@@ -32,7 +41,9 @@ def claim(volume: str = "", **annotations: str) -> dict[str, Any]:
 def state() -> State:
     made = State()
     made.upsert_other("PersistentVolumeClaim", claim())
-    made.upsert_other("PersistentVolume", {"metadata": {"name": "pv", "resourceVersion": "3"}, "spec": {}})
+    made.upsert_other(
+        "PersistentVolume", {"metadata": {"name": "pv", "resourceVersion": "3"}, "spec": {}}
+    )
     return made
 
 

@@ -1,4 +1,5 @@
-"""One cluster as `hekla up` makes it, with its directory and its processes, to be looked at from outside."""
+"""One cluster as `hekla up` makes it, with its directory and its processes, to be looked at from
+outside."""
 
 from __future__ import annotations
 
@@ -17,7 +18,15 @@ from cryptography.x509.oid import NameOID
 from hekla.local.cluster.cluster import Cluster
 from hekla.local.cluster.supervisor import running
 from tests.cluster.api import Api, Tree, eventually
-from tests.cluster.conftest import Kubectl, Namespace, _make_namespace, _remove, cluster_of_our_own, find_kubectl, find_real_node
+from tests.cluster.conftest import (
+    Kubectl,
+    Namespace,
+    _make_namespace,
+    _remove,
+    cluster_of_our_own,
+    find_kubectl,
+    find_real_node,
+)
 from tests.cluster.objects import shell
 
 
@@ -46,7 +55,9 @@ class Fort:
     def said(self, ns: Namespace, name: str, script: str, **spec: Any) -> str:
         """What a pod printed, run to its end."""
         self.api.create(ns.path("pods"), shell(name, self.node, script, **spec))
-        self.api.wait(ns.path("pods", name), lambda pod: pod["status"]["phase"] in ("Succeeded", "Failed"))
+        self.api.wait(
+            ns.path("pods", name), lambda pod: pod["status"]["phase"] in ("Succeeded", "Failed")
+        )
         return self.api.get(ns.path("pods", name, "log")).text
 
     def token(self, ns: Namespace, account: str, **spec: Any) -> str:
@@ -57,7 +68,9 @@ class Fort:
     def endpoint(self) -> tuple[str, int]:
         """Where the node's own service listens."""
         status = self.api.get(f"/api/v1/nodes/{self.node}").tree["status"]
-        address = next(entry["address"] for entry in status["addresses"] if entry["type"] == "InternalIP")
+        address = next(
+            entry["address"] for entry in status["addresses"] if entry["type"] == "InternalIP"
+        )
         return address, int(status["daemonEndpoints"]["kubeletEndpoint"]["Port"])
 
     def certificate(self, user: str, place: Path) -> Path:
@@ -69,13 +82,23 @@ class Fort:
         key = ec.generate_private_key(ec.SECP256R1())
         now = datetime.now(UTC)
         signed = (
-            x509.CertificateBuilder().subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, user)]))
-            .issuer_name(authority.subject).public_key(key.public_key()).serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(minutes=1)).not_valid_after(now + timedelta(hours=1)).sign(signer, hashes.SHA256())
-        )  # fmt: skip
+            x509.CertificateBuilder()
+            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, user)]))
+            .issuer_name(authority.subject)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(minutes=1))
+            .not_valid_after(now + timedelta(hours=1))
+            .sign(signer, hashes.SHA256())
+        )
         (place / "user.crt").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-        (place / "user.key").write_bytes(key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))  # fmt: skip
+        (place / "user.key").write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+        )
         return place / "user.crt"
 
     def with_token(self, token: str) -> Api:
@@ -84,9 +107,17 @@ class Fort:
     def allow(self, ns: Namespace, name: str, subject: Tree, *rules: Tree) -> None:
         """Gives somebody a role of its own in the namespace."""
         group = "rbac.authorization.k8s.io"
-        self.api.create(ns.path(f"{group}/v1/roles"), {"metadata": {"name": name}, "rules": list(rules)})
-        self.api.create(ns.path(f"{group}/v1/rolebindings"), {
-            "metadata": {"name": name}, "subjects": [subject], "roleRef": {"apiGroup": group, "kind": "Role", "name": name}})  # fmt: skip
+        self.api.create(
+            ns.path(f"{group}/v1/roles"), {"metadata": {"name": name}, "rules": list(rules)}
+        )
+        self.api.create(
+            ns.path(f"{group}/v1/rolebindings"),
+            {
+                "metadata": {"name": name},
+                "subjects": [subject],
+                "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
+            },
+        )
 
 
 def _is_ours(process: psutil.Process) -> bool:
@@ -94,7 +125,10 @@ def _is_ours(process: psutil.Process) -> bool:
         words = process.cmdline()
     except psutil.Error:
         return False
-    return any(word == "hekla" or "hekla/local/kubelet" in word or word.startswith("hekla.") for word in words)
+    return any(
+        word == "hekla" or "hekla/local/kubelet" in word or word.startswith("hekla.")
+        for word in words
+    )
 
 
 @pytest.fixture(scope="session")
@@ -115,8 +149,14 @@ def kubectl(fort: Fort, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
 
 @pytest.fixture(scope="module")
 def mounts(fort: Fort) -> None:
-    """Skips where pods have no view of the files of their own: there they are the user who started the cluster, no more and no less."""
-    without = fort.api.get(f"/api/v1/nodes/{fort.node}").tree["metadata"].get("annotations", {}).get("hekla.io/goes-without", "")
+    """Skips where pods have no view of the files of their own: there they are the user who started
+    the cluster, no more and no less."""
+    without = (
+        fort.api.get(f"/api/v1/nodes/{fort.node}")
+        .tree["metadata"]
+        .get("annotations", {})
+        .get("hekla.io/goes-without", "")
+    )
     if "private view of the files" in without:
         pytest.skip("this machine gives pods no view of the files of their own")
 
@@ -132,7 +172,9 @@ def ns(api: Api, request: pytest.FixtureRequest) -> Iterator[Namespace]:
 def other(api: Api) -> Iterator[Namespace]:
     """A second namespace, with a secret."""
     made = _make_namespace(api, "other")
-    api.create(made.path("secrets"), {"metadata": {"name": "treasure"}, "stringData": {"gold": "ounces"}})
+    api.create(
+        made.path("secrets"), {"metadata": {"name": "treasure"}, "stringData": {"gold": "ounces"}}
+    )
     yield made
     _remove(api, made.name)
 

@@ -12,20 +12,42 @@ from tests.security.conftest import Fort
 
 PUBLIC = ("/healthz", "/livez", "/readyz", "/version")
 CLOSED = (
-    "/", "/api", "/apis", "/api/v1", "/openapi/v2", "/openapi/v3", "/metrics", "/logs", "/debug/pprof", "/.well-known/openid-configuration",
-)  # fmt: skip
+    "/",
+    "/api",
+    "/apis",
+    "/api/v1",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/metrics",
+    "/logs",
+    "/debug/pprof",
+    "/.well-known/openid-configuration",
+)
 WRITES = ("create", "update", "patch", "delete", "deletecollection")
-UPGRADE = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
-           "Sec-WebSocket-Protocol": "v5.channel.k8s.io"}  # fmt: skip
+UPGRADE = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    "Sec-WebSocket-Protocol": "v5.channel.k8s.io",
+}
 
 
 def doors(api: Api) -> Iterator[tuple[str, str, bool]]:
     """(verb, path, whether of one object) of everything that discovery names."""
-    groups = [f"/apis/{v['groupVersion']}" for group in api.get("/apis").tree["groups"] for v in group["versions"]]
+    groups = [
+        f"/apis/{v['groupVersion']}"
+        for group in api.get("/apis").tree["groups"]
+        for v in group["versions"]
+    ]
     for root in ["/api/v1", *groups]:
         for resource in api.get(root).tree["resources"]:
             plural, _, sub = resource["name"].partition("/")
-            base = f"{root}/namespaces/default/{plural}" if resource["namespaced"] else f"{root}/{plural}"
+            base = (
+                f"{root}/namespaces/default/{plural}"
+                if resource["namespaced"]
+                else f"{root}/{plural}"
+            )
             for verb in resource["verbs"]:
                 single = bool(sub) or verb in ("get", "update", "patch", "delete")
                 yield verb, f"{base}/some" + (f"/{sub}" if sub else "") if single else base, single
@@ -39,7 +61,9 @@ def attempt(api: Api, verb: str, path: str) -> Answer:
         case "update":
             return api.put(path, body)
         case "patch":
-            return api.patch(path, body, APPLY if "status" in path else MERGE, fieldManager="stranger")
+            return api.patch(
+                path, body, APPLY if "status" in path else MERGE, fieldManager="stranger"
+            )
         case "delete" | "deletecollection":
             return api.delete(path)
         case "watch":
@@ -69,18 +93,29 @@ def test_the_rest_is_not(fort: Fort, path: str) -> None:
     assert Api(fort.kubeconfig, anonymous=True).get(path).status == 403
 
 
-@pytest.mark.parametrize(("credential", "status"), [
-    ("Bearer x", 401), ("Bearer a.b.c", 401), ("Bearer " + "x" * 5000, 401),
-    ("Basic YWRtaW46YWRtaW4=", 401),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("credential", "status"),
+    [
+        ("Bearer x", 401),
+        ("Bearer a.b.c", 401),
+        ("Bearer " + "x" * 5000, 401),
+        ("Basic YWRtaW46YWRtaW4=", 401),
+    ],
+)
 def test_a_wrong_credential_is_worse_than_none(fort: Fort, credential: str, status: int) -> None:
     wrong = Api(fort.kubeconfig, anonymous=True, headers={"Authorization": credential})
     assert wrong.get("/api/v1/namespaces").status == status
 
 
-@pytest.mark.parametrize("header", ["X-Remote-User", "X-Remote-Group", "X-Remote-Extra-Scopes", "X-Forwarded-User"])
+@pytest.mark.parametrize(
+    "header", ["X-Remote-User", "X-Remote-Group", "X-Remote-Extra-Scopes", "X-Forwarded-User"]
+)
 def test_nobody_is_believed_to_be_a_front_proxy(fort: Fort, header: str) -> None:
-    named = Api(fort.kubeconfig, anonymous=True, headers={header: "system:masters", "X-Remote-User": "admin"})
+    named = Api(
+        fort.kubeconfig,
+        anonymous=True,
+        headers={header: "system:masters", "X-Remote-User": "admin"},
+    )
     assert named.get("/api/v1/namespaces").status == 403
 
 
@@ -91,9 +126,14 @@ def test_nobody_is_believed_to_be_a_front_proxy(fort: Fort, header: str) -> None
     {"Impersonate-Uid": "1"},
     {"Impersonate-Extra-Scopes": "all"},
 ])  # fmt: skip
-def test_being_somebody_else_needs_its_right(fort: Fort, ns: Namespace, headers: dict[str, str]) -> None:
+def test_being_somebody_else_needs_its_right(
+    fort: Fort, ns: Namespace, headers: dict[str, str]
+) -> None:
     token = fort.token(ns, "default")
-    for who in (Api(fort.kubeconfig, anonymous=True, headers=headers), Api(fort.kubeconfig, token=token, headers=headers)):
+    for who in (
+        Api(fort.kubeconfig, anonymous=True, headers=headers),
+        Api(fort.kubeconfig, token=token, headers=headers),
+    ):
         assert who.get("/api/v1/namespaces").status in (400, 403)
 
 
@@ -102,7 +142,12 @@ def test_a_user_may_be_somebody_and_nobody_else(fort: Fort, ns: Namespace) -> No
     group = "rbac.authorization.k8s.io"
     subject = {"kind": "ServiceAccount", "name": "actor", "namespace": ns.name}
     role = f"{ns.name}-actor"
-    rule = {"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"], "resourceNames": ["jane"]}
+    rule = {
+        "apiGroups": [""],
+        "resources": ["users"],
+        "verbs": ["impersonate"],
+        "resourceNames": ["jane"],
+    }
     fort.api.create(f"/apis/{group}/v1/clusterroles", {"metadata": {"name": role}, "rules": [rule]})
     reference = {"apiGroup": group, "kind": "ClusterRole", "name": role}
     binding = {"metadata": {"name": role}, "subjects": [subject], "roleRef": reference}
@@ -122,7 +167,9 @@ def test_a_user_may_be_somebody_and_nobody_else(fort: Fort, ns: Namespace) -> No
         fort.api.delete(f"/apis/{group}/v1/{kind}/{role}")
 
 
-@pytest.mark.parametrize("sub", ["exec", "attach", "portforward", "proxy", "log", "ephemeralcontainers", "eviction"])
+@pytest.mark.parametrize(
+    "sub", ["exec", "attach", "portforward", "proxy", "log", "ephemeralcontainers", "eviction"]
+)
 def test_each_way_into_a_pod_needs_its_right(fort: Fort, ns: Namespace, sub: str) -> None:
     """Who may read pods may not enter them."""
     name = f"reader-{sub}"
@@ -132,7 +179,10 @@ def test_each_way_into_a_pod_needs_its_right(fort: Fort, ns: Namespace, sub: str
     user = fort.with_token(fort.token(ns, name))
     assert user.get(ns.path("pods")).status == 200
     path = ns.path("pods", "some", sub)
-    answers = [user.get(path, command="true", stdout="true"), user.post(path, {"metadata": {"name": "some"}})]
+    answers = [
+        user.get(path, command="true", stdout="true"),
+        user.post(path, {"metadata": {"name": "some"}}),
+    ]
     if sub in ("exec", "attach", "portforward"):
         answers.append(user.request("GET", f"{path}?command=true&stdout=true", None, UPGRADE))
     assert {answer.status for answer in answers} <= {403, 405}, answers
@@ -142,13 +192,29 @@ def test_each_way_into_a_pod_needs_its_right(fort: Fort, ns: Namespace, sub: str
 def test_nobody_grants_what_he_has_not(fort: Fort, ns: Namespace) -> None:
     fort.api.create(ns.path("serviceaccounts"), {"metadata": {"name": "climber"}})
     group = "rbac.authorization.k8s.io"
-    rules = {"apiGroups": [group], "resources": ["roles", "rolebindings"], "verbs": ["get", "create", "update", "patch"]}
+    rules = {
+        "apiGroups": [group],
+        "resources": ["roles", "rolebindings"],
+        "verbs": ["get", "create", "update", "patch"],
+    }
     subject = {"kind": "ServiceAccount", "name": "climber", "namespace": ns.name}
     fort.allow(ns, "climber", subject, rules)
     climber = fort.with_token(fort.token(ns, "climber"))
     secrets = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}
-    refused = climber.post(ns.path(f"{group}/v1/roles"), {"metadata": {"name": "more"}, "rules": [secrets]})
-    assert refused.status == 403 and "attempting to grant RBAC permissions not currently held" in refused.message
-    assert climber.patch(ns.path(f"{group}/v1/roles", "climber"), {"rules": [rules, secrets]}).status == 403
-    admin = {"metadata": {"name": "more"}, "subjects": [subject], "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "admin"}}
+    refused = climber.post(
+        ns.path(f"{group}/v1/roles"), {"metadata": {"name": "more"}, "rules": [secrets]}
+    )
+    assert (
+        refused.status == 403
+        and "attempting to grant RBAC permissions not currently held" in refused.message
+    )
+    assert (
+        climber.patch(ns.path(f"{group}/v1/roles", "climber"), {"rules": [rules, secrets]}).status
+        == 403
+    )
+    admin = {
+        "metadata": {"name": "more"},
+        "subjects": [subject],
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "admin"},
+    }
     assert climber.post(ns.path(f"{group}/v1/rolebindings"), admin).status == 403

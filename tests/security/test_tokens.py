@@ -1,4 +1,5 @@
-"""Service account tokens: dead with what they speak for, with their time, and with any change to them."""
+"""Service account tokens: dead with what they speak for, with their time, and with any change to
+them."""
 
 from __future__ import annotations
 
@@ -60,14 +61,24 @@ def test_a_token_for_others_is_none_for_the_server(fort: Fort, ns: Namespace) ->
 
 def test_a_token_of_a_pod_stops_when_the_pod_has_gone(fort: Fort, ns: Namespace) -> None:
     """The very token that a container was given."""
-    fort.start(ns, "holder", "cat /var/run/secrets/kubernetes.io/serviceaccount/token; echo; sleep 600")
+    fort.start(
+        ns, "holder", "cat /var/run/secrets/kubernetes.io/serviceaccount/token; echo; sleep 600"
+    )
     token = eventually(lambda: fort.api.get(ns.path("pods", "holder", "log")).text.strip())
     assert who(fort.with_token(token)) == 201
     fort.api.delete(ns.path("pods", "holder"), gracePeriodSeconds=0)
     eventually(lambda: who(fort.with_token(token)) == 401)
 
 
-CHANGES = ("alg none", "HS256 by the public key", "subject", "time", "signature cut", "signature of zeros", "four parts")
+CHANGES = (
+    "alg none",
+    "HS256 by the public key",
+    "subject",
+    "time",
+    "signature cut",
+    "signature of zeros",
+    "four parts",
+)
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -99,14 +110,20 @@ def test_expired_tokens(tmp_path: Path) -> None:
     """Signed with the cluster's own key, but of yesterday, of tomorrow, or just over."""
     with ApiServerProcess.started(tmp_path) as server:
         api = Api(server.kubeconfig)
-        account = api.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "late"}})
-        fresh = api.post("/api/v1/namespaces/default/serviceaccounts/late/token", {"spec": {}}).tree["status"]["token"]
+        account = api.create(
+            "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "late"}}
+        )
+        fresh = api.post(
+            "/api/v1/namespaces/default/serviceaccounts/late/token", {"spec": {}}
+        ).tree["status"]["token"]
         claims = unpack(fresh.split(".")[1])
         signer = Tokens(server.pki / "sa.key", None)  # type: ignore[arg-type]  # signing asks no registry
         now = time.time()
 
         def status(issued: float, until: float, **more: object) -> int:
-            signed = signer.sign({**claims, "iat": int(issued), "nbf": int(issued), "exp": int(until), **more})
+            signed = signer.sign(
+                {**claims, "iat": int(issued), "nbf": int(issued), "exp": int(until), **more}
+            )
             return who(Api(server.kubeconfig, token=signed))
 
         assert account["metadata"]["uid"] == claims["kubernetes.io"]["serviceaccount"]["uid"]

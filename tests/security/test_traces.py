@@ -38,23 +38,45 @@ JOB = {
 
 
 @pytest.fixture(scope="module")
-def secrets(fort: Fort, ns: Namespace, kubectl: Kubectl, mounts: None) -> Iterator[dict[str, bytes]]:
+def secrets(
+    fort: Fort, ns: Namespace, kubectl: Kubectl, mounts: None
+) -> Iterator[dict[str, bytes]]:
     """What must not be found anywhere, by name, after a whole job has lived with it."""
     api = fort.api
     api.create(ns.path("serviceaccounts"), {"metadata": {"name": "worker"}})
-    kubectl("-n", ns.name, "create", "secret", "generic", "password", f"--from-literal=word={PASSWORD}")
+    kubectl(
+        "-n", ns.name, "create", "secret", "generic", "password", f"--from-literal=word={PASSWORD}"
+    )
     api.create(ns.path("batch.volcano.sh/v1alpha1/jobs"), JOB)
     eventually(lambda: api.get(ns.path("pods", "keeper-t-0", "log")).text == "same\n")
-    own = kubectl("-n", ns.name, "exec", "keeper-t-0", "--", "cat", "/var/run/secrets/kubernetes.io/serviceaccount/token")
+    own = kubectl(
+        "-n",
+        ns.name,
+        "exec",
+        "keeper-t-0",
+        "--",
+        "cat",
+        "/var/run/secrets/kubernetes.io/serviceaccount/token",
+    )
     made = kubectl("-n", ns.name, "create", "token", "worker").strip()
-    assert fort.with_token(own).get("/api").status == fort.with_token(made).get("/api").status == 200
+    assert (
+        fort.with_token(own).get("/api").status == fort.with_token(made).get("/api").status == 200
+    )
     fort.with_token(own + "x").get("/api")  # refused, and perhaps remarked upon
-    api.put(ns.path("secrets", "password"), {"metadata": {"name": "other"}, "stringData": {"word": PASSWORD}})  # refused too
-    api.post(ns.path("secrets"), {"metadata": {"name": "Bad Name"}, "stringData": {"word": PASSWORD}})
+    api.put(
+        ns.path("secrets", "password"),
+        {"metadata": {"name": "other"}, "stringData": {"word": PASSWORD}},
+    )  # refused too
+    api.post(
+        ns.path("secrets"), {"metadata": {"name": "Bad Name"}, "stringData": {"word": PASSWORD}}
+    )
     yield {
-        "the password": PASSWORD.encode(), "the password in base64": base64.b64encode(PASSWORD.encode()), "the pod's token": own.encode(),
-        "a token on request": made.encode(), "the signature of a token": own.rpartition(".")[2].encode(),
-    }  # fmt: skip
+        "the password": PASSWORD.encode(),
+        "the password in base64": base64.b64encode(PASSWORD.encode()),
+        "the pod's token": own.encode(),
+        "a token on request": made.encode(),
+        "the signature of a token": own.rpartition(".")[2].encode(),
+    }
 
 
 def test_logs_hold_no_secrets(fort: Fort, secrets: dict[str, bytes]) -> None:
@@ -68,14 +90,17 @@ def test_logs_hold_no_secrets(fort: Fort, secrets: dict[str, bytes]) -> None:
 
 
 def test_process_lists_hold_no_secrets(fort: Fort, secrets: dict[str, bytes]) -> None:
-    """Command lines of every process of the machine, which all users may read, and the environments of the daemons."""
+    """Command lines of every process of the machine, which all users may read, and the environments
+    of the daemons."""
     for process in psutil.process_iter():
         try:
             line = Path(f"/proc/{process.pid}/cmdline").read_bytes()
         except OSError:
             continue
         for name, secret in secrets.items():
-            assert secret not in line or b"kubectl" in line, f"the command line of {process.pid} holds {name}"
+            assert secret not in line or b"kubectl" in line, (
+                f"the command line of {process.pid} holds {name}"
+            )
     daemons = fort.daemons()
     assert len(daemons) >= 8  # the supervisor, six daemons, the spawner
     for process in daemons:
@@ -84,7 +109,9 @@ def test_process_lists_hold_no_secrets(fort: Fort, secrets: dict[str, bytes]) ->
             assert secret not in environment, f"the environment of {process.cmdline()} holds {name}"
 
 
-def test_events_and_the_pod_hold_no_secrets(fort: Fort, ns: Namespace, secrets: dict[str, bytes]) -> None:
+def test_events_and_the_pod_hold_no_secrets(
+    fort: Fort, ns: Namespace, secrets: dict[str, bytes]
+) -> None:
     for path in (ns.path("events"), ns.path("pods"), ns.path("batch.volcano.sh/v1alpha1/jobs")):
         body = fort.api.get(path).body
         assert not [name for name, secret in secrets.items() if secret in body]
@@ -109,42 +136,66 @@ def test_other_users_find_nothing_in_the_state_directory(fort: Fort) -> None:
         mode = stat.S_IMODE(found)
         inner = path.relative_to(fort.cluster.directory).parts
         if stat.S_ISLNK(found) or (inner[0] in ("pods", "volumes") and len(inner) > 1):
-            continue  # what containers use has their modes, behind a directory that is closed to all others
+            # what containers use has their modes, behind a directory that is closed to all others
+            continue
         assert mode == 0o700 if stat.S_ISDIR(found) else not mode & 0o177, f"{path}: {mode:o}"
-    for directory in (fort.cluster.directory, fort.cluster.pods, fort.cluster.volumes, fort.cluster.socket.parent):
+    for directory in (
+        fort.cluster.directory,
+        fort.cluster.pods,
+        fort.cluster.volumes,
+        fort.cluster.socket.parent,
+    ):
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700, directory
     for path, found in below(fort.cluster.pods):
         if path.name in ("launch.json", "log", "claim", "exit"):
             assert not stat.S_IMODE(found) & 0o077, path
     if os.geteuid() == 0:
         walk = [sys.executable, "-I", "-S", "-c", WALK, str(fort.cluster.directory)]
-        done = subprocess.run(walk, capture_output=True, text=True, check=False, cwd="/", timeout=30)
+        done = subprocess.run(
+            walk, capture_output=True, text=True, check=False, cwd="/", timeout=30
+        )
         assert (done.stdout.strip(), done.stderr) == ("", "")
 
 
-POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "RequestResponse"}]}
+POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "rules": [{"level": "RequestResponse"}],
+}
 
 
 def test_the_audit_log_holds_no_secret_bodies(tmp_path: Path) -> None:
     """Even where a policy wants every body of everything."""
     policy, log = tmp_path / "policy.yaml", tmp_path / "audit.log"
     policy.write_text(json.dumps(POLICY))
-    with ApiServerProcess.started(tmp_path / "server", f"--audit-policy-file={policy}", f"--audit-log-path={log}") as server:
+    with ApiServerProcess.started(
+        tmp_path / "server", f"--audit-policy-file={policy}", f"--audit-log-path={log}"
+    ) as server:
         api = Api(server.kubeconfig)
         root = "/api/v1/namespaces/default"
         encoded = base64.b64encode(PASSWORD.encode()).decode()
-        made = api.create(f"{root}/secrets", {"metadata": {"name": "s"}, "stringData": {"word": PASSWORD}})
+        made = api.create(
+            f"{root}/secrets", {"metadata": {"name": "s"}, "stringData": {"word": PASSWORD}}
+        )
         api.put(f"{root}/secrets/s", {**made, "data": {"word": encoded, "more": encoded}})
         api.patch(f"{root}/secrets/s", {"stringData": {"third": PASSWORD}})
-        api.post(f"{root}/secrets", {"metadata": {"name": "t"}, "data": {"word": PASSWORD}})  # not base64: refused
-        api.post(f"{root}/secrets", {"metadata": {"name": "t"}, "type": PASSWORD, "data": {"word": 7}})
+        api.post(
+            f"{root}/secrets", {"metadata": {"name": "t"}, "data": {"word": PASSWORD}}
+        )  # not base64: refused
+        api.post(
+            f"{root}/secrets", {"metadata": {"name": "t"}, "type": PASSWORD, "data": {"word": 7}}
+        )
         api.get(f"{root}/secrets")
         api.get(f"{root}/secrets/s")
         with api.watch(f"{root}/secrets", timeoutSeconds=1) as watched:
             watched.rest()
         api.create(f"{root}/serviceaccounts", {"metadata": {"name": "robot"}})
-        token = api.post(f"{root}/serviceaccounts/robot/token", {"spec": {}}).tree["status"]["token"]
-        assert api.post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": token}}).tree["status"]["authenticated"]
+        token = api.post(f"{root}/serviceaccounts/robot/token", {"spec": {}}).tree["status"][
+            "token"
+        ]
+        assert api.post(
+            "/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": token}}
+        ).tree["status"]["authenticated"]
         Api(server.kubeconfig, token=token).get("/api")
         api.delete(f"{root}/secrets/s")
         api.create(f"{root}/configmaps", {"metadata": {"name": "public"}, "data": {"k": "told"}})
@@ -154,4 +205,6 @@ def test_the_audit_log_holds_no_secret_bodies(tmp_path: Path) -> None:
         assert secret.encode() not in text
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
     lines = [json.loads(line) for line in text.splitlines()]
-    assert PASSWORD not in json.dumps([line for line in lines if "PASSWORD" not in line.get("requestURI", "")])
+    assert PASSWORD not in json.dumps(
+        [line for line in lines if "PASSWORD" not in line.get("requestURI", "")]
+    )

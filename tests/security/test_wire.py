@@ -1,4 +1,5 @@
-"""Below HTTP: requests that two readers would split differently, old TLS, and doors that speak no TLS."""
+"""Below HTTP: requests that two readers would split differently, old TLS, and doors that speak no
+TLS."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ HIDDEN = b"GET /healthz HTTP/1.1\r\nHost: hidden\r\n\r\n"
 
 
 def talk(api: Api, data: bytes, seconds: float = 3.0) -> bytes:
-    """What the server says to these bytes on a connection of the administrator's, until it closes or falls silent."""
+    """What the server says to these bytes on a connection of the administrator's, until it closes
+    or falls silent."""
     connection = api.connect(seconds)
     connection.connect()
     sock = connection.sock
@@ -42,18 +44,32 @@ def statuses(answer: bytes) -> list[int]:
 
 
 SMUGGLED = {
-    "both lengths": POST + b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + HIDDEN,
-    "both lengths, the other way": POST + b"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n" + HIDDEN,
+    "both lengths": POST
+    + b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    + HIDDEN,
+    "both lengths, the other way": POST
+    + b"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n"
+    + HIDDEN,
     "two lengths": POST + b"Content-Length: 0\r\nContent-Length: 44\r\n\r\n" + HIDDEN,
     "a list of lengths": POST + b"Content-Length: 0, 44\r\n\r\n" + HIDDEN,
     "a length with a sign": POST + b"Content-Length: +0\r\n\r\n" + HIDDEN,
     "a length below nothing": POST + b"Content-Length: -1\r\n\r\n" + HIDDEN,
     "a blank before the colon": POST + b"Content-Length : 0\r\n\r\n" + HIDDEN,
-    "an encoding that nobody knows": POST + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n" + HIDDEN,
-    "an encoding behind chunked": POST + b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n" + HIDDEN,
-    "a folded header": POST + b"Transfer-Encoding:\r\n chunked\r\nContent-Length: 0\r\n\r\n0\r\n\r\n" + HIDDEN,
-    "a bare line feed in a header": POST + b"X: a\nTransfer-Encoding: chunked\r\nContent-Length: 0\r\n\r\n" + HIDDEN,
-    "a size that overflows": POST + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffff1\r\n\r\n" + HIDDEN,
+    "an encoding that nobody knows": POST
+    + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n"
+    + HIDDEN,
+    "an encoding behind chunked": POST
+    + b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n"
+    + HIDDEN,
+    "a folded header": POST
+    + b"Transfer-Encoding:\r\n chunked\r\nContent-Length: 0\r\n\r\n0\r\n\r\n"
+    + HIDDEN,
+    "a bare line feed in a header": POST
+    + b"X: a\nTransfer-Encoding: chunked\r\nContent-Length: 0\r\n\r\n"
+    + HIDDEN,
+    "a size that overflows": POST
+    + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffff1\r\n\r\n"
+    + HIDDEN,
     "a size that is no number": POST + b"Transfer-Encoding: chunked\r\n\r\n0x0\r\n\r\n" + HIDDEN,
     "a null in a header": POST + b"X: a\0b\r\nContent-Length: 0\r\n\r\n" + HIDDEN,
 }
@@ -67,7 +83,10 @@ def test_no_request_hides_behind_another(fort: Fort, what: str) -> None:
 
 
 def test_requests_one_after_the_other_are_no_smuggling(fort: Fort) -> None:
-    assert statuses(talk(fort.api, GET + b"\r\n" + GET + b"Connection: close\r\n\r\n")) == [200, 200]
+    assert statuses(talk(fort.api, GET + b"\r\n" + GET + b"Connection: close\r\n\r\n")) == [
+        200,
+        200,
+    ]
 
 
 @pytest.mark.parametrize("version", ["TLSv1", "TLSv1_1"])
@@ -82,7 +101,10 @@ def test_old_tls_is_not_spoken(fort: Fort, version: str) -> None:
         except (ValueError, ssl.SSLError):
             pytest.skip(f"this machine's OpenSSL cannot speak {version} either")
     for port in (fort.api.address.port, fort.endpoint()[1]):
-        with socket.create_connection(("127.0.0.1", port), 5) as plain, pytest.raises((ssl.SSLError, OSError)):
+        with (
+            socket.create_connection(("127.0.0.1", port), 5) as plain,
+            pytest.raises((ssl.SSLError, OSError)),
+        ):
             context.wrap_socket(plain)
 
 
@@ -101,12 +123,19 @@ def test_every_listener_is_of_this_machine_alone(fort: Fort) -> None:
             if connection.status == "LISTEN":
                 found.append((process.name(), connection.laddr))
     assert found
-    assert all(address.ip in ("127.0.0.1", "::1") or address.ip.startswith(("127.", "10.")) for _, address in found), found
+    assert all(
+        address.ip in ("127.0.0.1", "::1") or address.ip.startswith(("127.", "10."))
+        for _, address in found
+    ), found
 
 
-@pytest.mark.parametrize("path", ["/pods", "/containerLogs/default/x/c", "/exec/default/x/c?command=true&output=1", "/healthz"])
+@pytest.mark.parametrize(
+    "path",
+    ["/pods", "/containerLogs/default/x/c", "/exec/default/x/c?command=true&output=1", "/healthz"],
+)
 def test_a_node_talks_to_its_api_server_alone(fort: Fort, path: str, tmp_path: Path) -> None:
-    """Neither strangers nor users who have a certificate of the cluster's get anything from a node's own endpoint."""
+    """Neither strangers nor users who have a certificate of the cluster's get anything from a
+    node's own endpoint."""
     host, port = fort.endpoint()
     pki = fort.cluster.pki
 

@@ -1,7 +1,7 @@
 """headroom: prefer the node that keeps the most processors free.
 
-The vector kind of plugin: it is handed all nodes and gives a number for each, so that it costs the same for ten nodes as for ten
-thousand, near enough.
+The vector kind of plugin: it is handed all nodes and gives a number for each, so that it costs the
+same for ten nodes as for ten thousand, near enough.
 """
 
 from __future__ import annotations

@@ -47,16 +47,23 @@ def _zone(zone: str | None) -> str:
         return ""
     if not zone:
         return " timeZone must be nil or non-empty string, got empty string"
-    bad = sum(part in (".", "..") or part.startswith("-") or not _ZONE_PART.match(part) for part in zone.split("/"))
+    bad = sum(
+        part in (".", "..") or part.startswith("-") or not _ZONE_PART.match(part)
+        for part in zone.split("/")
+    )
     text = " unknown timeZone" * bad
     if zone.lower() == "local":
-        return text + " timeZone can't be Local, and must be defined in https://www.iana.org/time-zones"
+        return (
+            text
+            + " timeZone can't be Local, and must be defined in https://www.iana.org/time-zones"
+        )
     return text if is_known_zone(zone) else text + " invalid timeZone"
 
 
 @functools.lru_cache(maxsize=1024)
 def is_known_zone(zone: str) -> bool:
-    """Whether the zone database has the zone; it is looked up as a path, so a `.` part changes nothing."""
+    """Whether the zone database has the zone; it is looked up as a path, so a `.` part changes
+    nothing."""
     if ".." in zone or zone.startswith(("/", "\\")):
         return False
     path = "/".join(part for part in zone.split("/") if part not in (".", ""))

@@ -1,6 +1,7 @@
 """Dependency graphs of tasks and of flows.
 
-The two kinds differ in what they tolerate: a task must name existing tasks, each once; a flow may name a target twice.
+The two kinds differ in what they tolerate: a task must name existing tasks, each once; a flow may
+name a target twice.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ class UndefinedVertex(Exception):
 def sorted_tasks(dependencies: Mapping[str, Iterable[str]]) -> list[str] | None:
     """Names with every dependency before what needs it, or None where that cannot be.
 
-    Depth first in the order given, so that the result is stable.  A dependency on an unknown task, on itself, or named
-    twice makes the whole graph invalid.
+    Depth first in the order given, so that the result is stable.  A dependency on an unknown task,
+    on itself, or named twice makes the whole graph invalid.
     """
     order: list[str] = []
     state: dict[str, int] = {}  # 1 being visited, 2 done
@@ -25,7 +26,9 @@ def sorted_tasks(dependencies: Mapping[str, Iterable[str]]) -> list[str] | None:
             continue
         path: list[tuple[str, Iterator[str]]] = []
         name: str | None = first
-        while name is not None or path:  # by hand: a chain of tasks may be longer than calls may be deep
+        while (
+            name is not None or path
+        ):  # by hand: a chain of tasks may be longer than calls may be deep
             if name is not None:
                 if name not in dependencies:
                     return None
@@ -48,7 +51,8 @@ def sorted_tasks(dependencies: Mapping[str, Iterable[str]]) -> list[str] | None:
 
 
 def is_acyclic(targets: Mapping[str, Iterable[str]]) -> bool:
-    """Whether no path leads back to its start.  Raises UndefinedVertex for a target that is no vertex."""
+    """Whether no path leads back to its start.  Raises UndefinedVertex for a target that is no
+    vertex."""
     for needed in targets.values():
         for name in needed:
             if name not in targets:

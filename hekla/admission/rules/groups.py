@@ -1,6 +1,8 @@
-"""The admission configuration: resource groups that pods are sorted into.  Reference: api-and-admission 5.4.
+"""The admission configuration: resource groups that pods are sorted into.  Reference:
+api-and-admission 5.4.
 
-The file is read again whenever it changes; one that cannot be read leaves the groups in force as they are.
+The file is read again whenever it changes; one that cannot be read leaves the groups in force as
+they are.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ def parse(content: Any) -> tuple[ResourceGroup, ...]:
     if content is None:
         return ()
     if not isinstance(content, dict):
-        raise BadConfiguration(f"the admission configuration is a mapping with the key resourceGroups, not {type(content).__name__}")
+        raise BadConfiguration(
+            f"the admission configuration is a mapping with the key resourceGroups, not {type(content).__name__}"
+        )
     groups = content.get("resourceGroups") or []
     if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
         raise BadConfiguration("resourceGroups is a list of mappings")

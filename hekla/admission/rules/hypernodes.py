@@ -29,12 +29,17 @@ def validate(review: Review) -> str:
 def _below(hypernode: Tree) -> list[str]:
     """The HyperNodes that one names as its members; they are named exactly or not at all."""
     members = spec_of(hypernode).get("members") or []
-    exact = [((one.get("selector") or {}).get("exactMatch") or {}).get("name") for one in members if one.get("type") == "HyperNode"]
+    exact = [
+        ((one.get("selector") or {}).get("exactMatch") or {}).get("name")
+        for one in members
+        if one.get("type") == "HyperNode"
+    ]
     return [name for name in exact if name]
 
 
 def _circle(review: Review, child: str) -> str:
-    """Against a member that has this HyperNode below itself, at any depth.  What is stored already is no reason to refuse an update."""
+    """Against a member that has this HyperNode below itself, at any depth.  What is stored already
+    is no reason to refuse an update."""
     above: dict[str, str] = {child: review.name}
     ahead = [child]
     while ahead:
@@ -44,7 +49,11 @@ def _circle(review: Review, child: str) -> str:
             while (name := above[name]) != review.name:
                 path.append(name)
             way = " -> ".join([review.name, *reversed(path)])
-            return invalid(f"{MEMBERS}.selector.exactMatch.name", child, f"a HyperNode cannot be above itself: {way}")
+            return invalid(
+                f"{MEMBERS}.selector.exactMatch.name",
+                child,
+                f"a HyperNode cannot be above itself: {way}",
+            )
         stored = review.lookup.hypernode(name)
         for below in _below(stored) if stored is not None else ():
             if below not in above:

@@ -1,8 +1,9 @@
 """Job: what is filled in where it says nothing.  Reference: api-and-admission 5.3.2.
 
-The original fills in on create only.  A manifest that is applied a second time then takes the filled-in fields of its tasks away
-again, because a patch replaces a list as a whole, and the rule about updates refuses that as a change (decision 0188).  Here an
-update is filled in the same way before it is judged.
+The original fills in on create only.  A manifest that is applied a second time then takes the
+filled-in fields of its tasks away again, because a patch replaces a list as a whole, and the rule
+about updates refuses that as a change (decision 0188).  Here an update is filled in the same way
+before it is judged.
 """
 
 from __future__ import annotations
@@ -10,12 +11,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hekla.admission.review import DEFAULT_QUEUE, DEFAULT_SCHEDULER, Patch, Review, Settings, Tree, spec_of, with_spec
+from hekla.admission.review import (
+    DEFAULT_QUEUE,
+    DEFAULT_SCHEDULER,
+    Patch,
+    Review,
+    Settings,
+    Tree,
+    spec_of,
+    with_spec,
+)
 from hekla.admission.rules.minimums import THE_JOB, Minimums, filled_minimum, least_of
 
 DEFAULT_RETRIES = 3
 MOST = 2**31 - 1
-"""What the field holds; a larger sum is refused by its reason, and not for a number that nobody wrote."""
+"""What the field holds; a larger sum is refused by its reason, and not for a number that nobody
+wrote."""
 NEEDS_SERVICE = frozenset({"tensorflow", "mpi", "pytorch", "ray"})
 NEEDS_SSH = frozenset({"mpi"})
 
@@ -32,7 +43,8 @@ def mutate(review: Review) -> Patch | None:
     tasks = [minimums.follow(defaulted_task(task, index), task) for index, task in enumerate(given)]
     if tasks != given:
         patch.append({"op": "replace", "path": "/spec/tasks", "value": tasks})
-    # An update may set the minimum to 0; only where nothing is said about it is it worked out again.
+    # An update may set the minimum to 0; only where nothing is said about it is it worked out
+    # again.
     least = min(MOST, sum(map(least_of, tasks)))
     if not spec.get("minAvailable") and not (updated and "minAvailable" in spec):
         patch.append({"op": "add", "path": "/spec/minAvailable", "value": least})
@@ -45,18 +57,30 @@ def mutate(review: Review) -> Patch | None:
         plugins = defaulted_plugins(spec["plugins"])
         if not updated or plugins != spec["plugins"]:
             patch.append({"op": "replace", "path": "/spec/plugins", "value": plugins})
-    return with_spec(review.object, [*patch, *minimums.note()] if isinstance(review.object.get("spec"), Mapping) else patch)
+    return with_spec(
+        review.object,
+        [*patch, *minimums.note()] if isinstance(review.object.get("spec"), Mapping) else patch,
+    )
 
 
 def plain_defaults(settings: Settings) -> tuple[tuple[str, Any, Any], ...]:
     """(field of the spec, what counts as saying nothing, what is filled in)."""
     scheduler = settings.scheduler_names[0] if settings.scheduler_names else DEFAULT_SCHEDULER
-    return (("queue", "", DEFAULT_QUEUE), ("schedulerName", "", scheduler), ("maxRetry", 0, DEFAULT_RETRIES))
+    return (
+        ("queue", "", DEFAULT_QUEUE),
+        ("schedulerName", "", scheduler),
+        ("maxRetry", 0, DEFAULT_RETRIES),
+    )
 
 
 def defaulted_spec(spec: Tree, settings: Settings) -> dict[str, Any]:
     """A spec with everything filled in but its own minimum."""
-    filled = {**spec, "tasks": [defaulted_task(task, index) for index, task in enumerate(spec.get("tasks") or [])]}
+    filled = {
+        **spec,
+        "tasks": [
+            defaulted_task(task, index) for index, task in enumerate(spec.get("tasks") or [])
+        ],
+    }
     for field, missing, value in plain_defaults(settings):
         if (spec.get(field) or missing) == missing:
             filled[field] = value

@@ -14,7 +14,8 @@ def validate(review: Review) -> str:
         return f"spec.flows: {count} flows are more than the {most} that a JobFlow of this cluster may have (--max-job-tasks)"
     # A repeated flow name overwrites the earlier one, as the controller would see it.
     flows = {
-        flow.get("name") or "": (flow.get("dependsOn") or {}).get("targets") or [] for flow in spec_of(review.object).get("flows") or []
+        flow.get("name") or "": (flow.get("dependsOn") or {}).get("targets") or []
+        for flow in spec_of(review.object).get("flows") or []
     }
     try:
         return "" if is_acyclic(flows) else NOT_ACYCLIC

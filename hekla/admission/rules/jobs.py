@@ -1,7 +1,7 @@
 """Job: what a new job must be.  Reference: api-and-admission 5.3.3.
 
-What a job does not say is filled in by `jobdefaults`.  Updates have a room of their own, too (`jobupdates`): they are judged
-against the stored job, with other texts.
+What a job does not say is filled in by `jobdefaults`.  Updates have a room of their own, too
+(`jobupdates`): they are judged against the stored job, with other texts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from hekla.api.text.syntax import dns_subdomain, qualified_name
 
 PLUGINS = frozenset({"ssh", "env", "svc", "tensorflow", "mpi", "pytorch", "hcclrank", "ray"})
 
-_WHOLE = re.compile(r"[+-]?(?:0[xX]_?[0-9a-fA-F](?:_?[0-9a-fA-F])*|0[bB]_?[01](?:_?[01])*|0[oO]?(?:_?[0-7])*|[1-9](?:_?[0-9])*)")
+_WHOLE = re.compile(
+    r"[+-]?(?:0[xX]_?[0-9a-fA-F](?:_?[0-9a-fA-F])*|0[bB]_?[01](?:_?[01])*|0[oO]?(?:_?[0-7])*|[1-9](?:_?[0-9])*)"
+)
 """A whole number as flags take it."""
 
 VOLUME_CONFLICT = (
@@ -38,11 +40,15 @@ VOLUME_CONFLICT = (
 )
 
 
-# -- what must hold -----------------------------------------------------------------------------------------------------
+# -- what must hold --------------------------------------------------------------------------------
 
 
 def validate(review: Review) -> str:
-    return jobupdates.problem(review) if review.operation == "UPDATE" else create_problems(review).strip()
+    return (
+        jobupdates.problem(review)
+        if review.operation == "UPDATE"
+        else create_problems(review).strip()
+    )
 
 
 def create_problems(review: Review) -> str:
@@ -55,13 +61,16 @@ def create_problems(review: Review) -> str:
     if too_large:
         return too_large
     arguments = (spec.get("plugins") or {}).get("mpi")
-    if "mpi" in (spec.get("plugins") or {}) and mpi_master(arguments or []) not in {task.get("name") or "" for task in tasks}:
+    if "mpi" in (spec.get("plugins") or {}) and mpi_master(arguments or []) not in {
+        task.get("name") or "" for task in tasks
+    }:
         return "The specified mpi master task was not found"
     return "".join(rule(review) for rule in CREATE_RULES)
 
 
 def mpi_master(arguments: Sequence[str]) -> str:
-    """The task that the mpi plugin's `--master` names; reading stops at the first flag that is unknown or has a bad value."""
+    """The task that the mpi plugin's `--master` names; reading stops at the first flag that is
+    unknown or has a bad value."""
     master, index = "master", 0
     while index < len(arguments):
         flag, equals, value = arguments[index].partition("=")
@@ -113,12 +122,16 @@ def _minimum(review: Review, task: Tree) -> str:
 
 def _task(review: Review, task: Tree, index: int) -> str:
     job, name = name_of(review.object), task.get("name") or ""
-    text = _minimum(review, task) + policies.problems(task.get("policies") or [], "spec.tasks.policies")
+    text = _minimum(review, task) + policies.problems(
+        task.get("policies") or [], "spec.tasks.policies"
+    )
     pod = f"{job}-{name}-{index}"
     errors = qualified_name(pod)
     if errors:
         text += f"create pod with name {pod} validate failed {listed(errors)};"
-    template = podtemplates.problems(task.get("template") or {}, name, review.settings.pod_level_resources)
+    template = podtemplates.problems(
+        task.get("template") or {}, name, review.settings.pod_level_resources
+    )
     if template:
         text += f"spec.task[{index}]." + "".join(f"{error}. " for error in template)
     else:
@@ -127,7 +140,8 @@ def _task(review: Review, task: Tree, index: int) -> str:
 
 
 def numa_problem(task: Tree, index: int) -> str:
-    """A NUMA policy needs whole CPUs of every container: containers are counted first, then init containers."""
+    """A NUMA policy needs whole CPUs of every container: containers are counted first, then init
+    containers."""
     if (task.get("topologyPolicy") or "none") == "none":
         return ""
     pod = spec_of(task.get("template") or {})
@@ -147,9 +161,13 @@ def _name(review: Review) -> str:
 
 
 def named_well(job: Tree) -> bool:
-    """Whether the job's name is good, for itself and in its pods' names: of all its metadata the rules look at that."""
+    """Whether the job's name is good, for itself and in its pods' names: of all its metadata the
+    rules look at that."""
     name = name_of(job)
-    pods = (f"{name}-{task.get('name') or ''}-{index}" for index, task in enumerate(spec_of(job).get("tasks") or []))
+    pods = (
+        f"{name}-{task.get('name') or ''}-{index}"
+        for index, task in enumerate(spec_of(job).get("tasks") or [])
+    )
     return not qualified_name(name) and not any(map(qualified_name, pods))
 
 
@@ -168,18 +186,28 @@ def _policies(review: Review) -> str:
 
 def _estimate(review: Review) -> str:
     estimate = spec_of(review.object).get("runningEstimate")
-    return f" {invalid('spec.runningEstimate', estimate, policies.NO_DURATION)};" if estimate and not policies.is_duration(estimate) else ""
+    return (
+        f" {invalid('spec.runningEstimate', estimate, policies.NO_DURATION)};"
+        if estimate and not policies.is_duration(estimate)
+        else ""
+    )
 
 
 def _plugins(review: Review) -> str:
     plugins = spec_of(review.object).get("plugins") or {}
-    return "".join(f" unable to find job plugin: {plugin};" for plugin in plugins if plugin not in PLUGINS)
+    return "".join(
+        f" unable to find job plugin: {plugin};" for plugin in plugins if plugin not in PLUGINS
+    )
 
 
 def _volumes(review: Review) -> str:
     paths: set[str] = set()
     for volume in spec_of(review.object).get("volumes") or []:
-        path, name, claim = volume.get("mountPath") or "", volume.get("volumeClaimName") or "", volume.get("volumeClaim")
+        path, name, claim = (
+            volume.get("mountPath") or "",
+            volume.get("volumeClaimName") or "",
+            volume.get("volumeClaim"),
+        )
         if not path:
             return " mountPath is required;"
         if path in paths:
@@ -203,7 +231,9 @@ def _queue(review: Review) -> str:
     state = queue_state(queue)
     text = ""
     if state != "Open":
-        text = f" can only submit job to queue with state `Open`, queue `{name}` status is `{state}`;"
+        text = (
+            f" can only submit job to queue with state `Open`, queue `{name}` status is `{state}`;"
+        )
     if name == ROOT_QUEUE:
         return text + " can not submit job to root queue;"
     children = len(review.lookup.children(name))
@@ -216,9 +246,13 @@ def _dependencies(review: Review) -> str:
     tasks = spec_of(review.object)["tasks"]
     if not any(task.get("dependsOn") is not None for task in tasks):
         return ""
-    graph = {task.get("name") or "": (task.get("dependsOn") or {}).get("name") or [] for task in tasks}
+    graph = {
+        task.get("name") or "": (task.get("dependsOn") or {}).get("name") or [] for task in tasks
+    }
     if sorted_tasks(graph) is None:
-        return " job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG);"
+        return (
+            " job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG);"
+        )
     return ""
 
 

@@ -1,7 +1,9 @@
-"""How large a job may be: a number of replicas is one word, and 2147483647 is as easily written as 2 (decision 0330).
+"""How large a job may be: a number of replicas is one word, and 2147483647 is as easily written as
+2 (decision 0330).
 
-The bounds are the cluster's own (`--max-job-pods`, `--max-job-tasks`).  A job that is stored already keeps its size, so that
-whoever lowers a bound stops nobody's work; it may shrink, and not grow.
+The bounds are the cluster's own (`--max-job-pods`, `--max-job-tasks`).  A job that is stored
+already keeps its size, so that whoever lowers a bound stops nobody's work; it may shrink, and not
+grow.
 """
 
 from __future__ import annotations
@@ -26,4 +28,6 @@ def problem(review: Review) -> str:
 
 
 def _text(where: str, value: int, bound: str, flag: str) -> str:
-    return f" {where} {value} is more than the {bound} that a job of this cluster may have (--{flag});"
+    return (
+        f" {where} {value} is more than the {bound} that a job of this cluster may have (--{flag});"
+    )

@@ -35,14 +35,21 @@ def problem(review: Review) -> str:
         return BOTH_TIERS
     if len(tasks) != len(old_tasks):
         return "job updates may not add or remove tasks"
-    # Both sides with their defaults: what admission once filled in is no wish of the user's, and its absence is no change.
-    if not same(_fixed(defaulted_spec(spec, review.settings)), _fixed(defaulted_spec(old, review.settings))):
+    # Both sides with their defaults: what admission once filled in is no wish of the user's, and
+    # its absence is no change.
+    if not same(
+        _fixed(defaulted_spec(spec, review.settings)), _fixed(defaulted_spec(old, review.settings))
+    ):
         return IMMUTABLE
     return ""
 
 
 def _task_problem(task: Tree, job: str) -> str:
-    replicas, minimum, name = task.get("replicas") or 0, task.get("minAvailable"), task.get("name") or ""
+    replicas, minimum, name = (
+        task.get("replicas") or 0,
+        task.get("minAvailable"),
+        task.get("name") or "",
+    )
     if replicas < 0:
         return f"'replicas' must be >= 0 in task: {name}"
     if minimum is not None:
@@ -56,9 +63,16 @@ def _task_problem(task: Tree, job: str) -> str:
 def _fixed(spec: Tree) -> dict[str, Any]:
     """The part of a spec that may not change."""
     fixed = {key: value for key, value in spec.items() if key not in MUTABLE}
-    fixed["tasks"] = [{key: value for key, value in task.items() if key not in MUTABLE_IN_TASK} for task in spec.get("tasks") or []]
+    fixed["tasks"] = [
+        {key: value for key, value in task.items() if key not in MUTABLE_IN_TASK}
+        for task in spec.get("tasks") or []
+    ]
     fixed["volumes"] = [
-        {key: value for key, value in volume.items() if key != "volumeClaimName" or volume.get("volumeClaim") is None}
+        {
+            key: value
+            for key, value in volume.items()
+            if key != "volumeClaimName" or volume.get("volumeClaim") is None
+        }
         for volume in spec.get("volumes") or []
     ]
     return fixed

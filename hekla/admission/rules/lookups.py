@@ -17,21 +17,31 @@ class CachedLookup:
 
     def __init__(self, client: Client, *, topologies: bool = False) -> None:
         """`topologies`: hypernodes are asked for, too."""
-        self._queues: Cache[dict[str, Any]] = Cache(client, scheduling.QUEUE.untyped, indexes={"parent": _parent})
+        self._queues: Cache[dict[str, Any]] = Cache(
+            client, scheduling.QUEUE.untyped, indexes={"parent": _parent}
+        )
         self._namespaces: Cache[dict[str, Any]] = Cache(client, core.NAMESPACE.untyped)
-        self._hypernodes: Cache[dict[str, Any]] | None = Cache(client, topology.HYPER_NODE.untyped) if topologies else None
+        self._hypernodes: Cache[dict[str, Any]] | None = (
+            Cache(client, topology.HYPER_NODE.untyped) if topologies else None
+        )
 
     async def start(self) -> None:
         """Begin to watch, and wait until everything that is there is known."""
         for cache in (self._queues, self._namespaces):
             await cache.start()
-        if self._hypernodes is not None:  # not waited for: the kind may be missing, or an account of old may not list it
+        if (
+            self._hypernodes is not None
+        ):  # not waited for: the kind may be missing, or an account of old may not list it
             await self._hypernodes.start()
         for cache in (self._queues, self._namespaces):
             await cache.synced()
 
     async def stop(self) -> None:
-        for cache in (self._queues, self._namespaces, *([self._hypernodes] if self._hypernodes is not None else [])):
+        for cache in (
+            self._queues,
+            self._namespaces,
+            *([self._hypernodes] if self._hypernodes is not None else []),
+        ):
             await cache.stop()
 
     def queue(self, name: str) -> Tree | None:

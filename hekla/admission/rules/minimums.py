@@ -1,8 +1,10 @@
-"""Minimums that admission has filled in follow the replicas; those that somebody wrote stay (decision 0188).
+"""Minimums that admission has filled in follow the replicas; those that somebody wrote stay
+(decision 0188).
 
-A filled-in minimum looks like a written one, so an annotation of the job says which were filled in.  It counts for as long as the
-minimum is what would be filled in: one that was changed since is somebody's own.  A job of before the annotation, or of another
-admission, is taken at the word of the manifest that `kubectl apply` keeps with it; one without either has written minimums.
+A filled-in minimum looks like a written one, so an annotation of the job says which were filled in.
+It counts for as long as the minimum is what would be filled in: one that was changed since is
+somebody's own.  A job of before the annotation, or of another admission, is taken at the word of
+the manifest that `kubectl apply` keeps with it; one without either has written minimums.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ def filled_minimum(task: Tree) -> int:
     """What is filled in where a task says nothing."""
     partition = task.get("partitionPolicy") or {}
     least = partition.get("minPartitions") or 0
-    return int(least * (partition.get("partitionSize") or 0) if least > 0 else task.get("replicas") or 0)
+    return int(
+        least * (partition.get("partitionSize") or 0) if least > 0 else task.get("replicas") or 0
+    )
 
 
 def unmarked(job: Tree) -> bool:
@@ -44,7 +48,9 @@ class Minimums:
         stored = self.old or self.object
         """A job that is made from another's manifest brings the word of that with it."""
         self.before = _stored_marks(stored)
-        self.tasks: dict[str, Tree] = {task.get("name") or "": task for task in spec_of(stored).get("tasks") or []}
+        self.tasks: dict[str, Tree] = {
+            task.get("name") or "": task for task in spec_of(stored).get("tasks") or []
+        }
         self.stored = spec_of(stored)
         self.filled: list[str] = []
 
@@ -55,7 +61,11 @@ class Minimums:
             self.filled.append(name)
             return task
         known = self.tasks.get(name)
-        if known is None or name not in self.before or known.get("minAvailable") != filled_minimum(known):
+        if (
+            known is None
+            or name not in self.before
+            or known.get("minAvailable") != filled_minimum(known)
+        ):
             return task
         if task["minAvailable"] == known["minAvailable"]:
             self.filled.append(name)
@@ -97,7 +107,11 @@ def _unsaid(manifest: str) -> frozenset[str]:
     try:
         spec = spec_of(msgspec.json.decode(manifest, type=dict[str, Any]))
         tasks = spec.get("tasks") or []
-        unsaid = {task.get("name") or f"default{index}" for index, task in enumerate(tasks) if task.get("minAvailable") is None}
+        unsaid = {
+            task.get("name") or f"default{index}"
+            for index, task in enumerate(tasks)
+            if task.get("minAvailable") is None
+        }
     except (msgspec.DecodeError, AttributeError, RecursionError):
         return frozenset()
     return frozenset(unsaid | ({THE_JOB} if not spec.get("minAvailable") else set()))

@@ -1,4 +1,5 @@
-"""A task's partition policy: its groups must add up to the task.  Reference: api-and-admission 5.3.3, row 8."""
+"""A task's partition policy: its groups must add up to the task.  Reference: api-and-admission
+5.3.3, row 8."""
 
 from __future__ import annotations
 
@@ -9,11 +10,15 @@ def partition_problem(task: Tree, job: str) -> str:
     policy = task.get("partitionPolicy")
     if policy is None:
         return ""
-    return _count_problem(task, policy, job) + (BOTH_TIERS if both_tiers(policy.get("networkTopology")) else "")
+    return _count_problem(task, policy, job) + (
+        BOTH_TIERS if both_tiers(policy.get("networkTopology")) else ""
+    )
 
 
 def _count_problem(task: Tree, policy: Tree, job: str) -> str:
-    total, size, least = (policy.get(key) or 0 for key in ("totalPartitions", "partitionSize", "minPartitions"))
+    total, size, least = (
+        policy.get(key) or 0 for key in ("totalPartitions", "partitionSize", "minPartitions")
+    )
     minimum = task.get("minAvailable")
     where = f" in task: {task.get('name') or ''}, job: {job}"
     if total <= 0:

@@ -1,4 +1,5 @@
-"""PodGroup: the queue of its namespace, and an open queue to stand in.  Reference: api-and-admission 5.3.9."""
+"""PodGroup: the queue of its namespace, and an open queue to stand in.  Reference:
+api-and-admission 5.3.9."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ def mutate(review: Review) -> Patch | None:
     namespace = review.lookup.namespace(review.namespace) if queue == DEFAULT_QUEUE else None
     if namespace is None or QUEUE_ANNOTATION not in annotations_of(namespace):
         return None
-    return [{"op": "add", "path": "/spec/queue", "value": annotations_of(namespace)[QUEUE_ANNOTATION]}]
+    return [
+        {"op": "add", "path": "/spec/queue", "value": annotations_of(namespace)[QUEUE_ANNOTATION]}
+    ]
 
 
 def validate(review: Review) -> str:

@@ -1,7 +1,8 @@
-"""Pod: resource groups and gates put in, disruption budgets checked.  Reference: api-and-admission 5.3.10, 5.4.
+"""Pod: resource groups and gates put in, disruption budgets checked.  Reference: api-and-admission
+5.3.10, 5.4.
 
-Every pod of the cluster may pass here, so both functions leave at the first thing that shows that the pod is none of
-theirs; the registration keeps most pods away altogether (see `registration`).
+Every pod of the cluster may pass here, so both functions leave at the first thing that shows that
+the pod is none of theirs; the registration keeps most pods away altogether (see `registration`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from hekla.admission.review import Patch, ResourceGroup, Review, Tree, annotations_of, metadata_of, spec_of
+from hekla.admission.review import (
+    Patch,
+    ResourceGroup,
+    Review,
+    Tree,
+    annotations_of,
+    metadata_of,
+    spec_of,
+)
 from hekla.api.text.quoting import quoted
 
 ALLOCATION_GATE = "scheduling.volcano.sh/queue-allocation-gate"
@@ -38,7 +47,10 @@ def mutate(review: Review) -> Patch | None:
 
 def _gate(review: Review) -> Patch:
     """A pod that opted in waits behind a gate until its queue has room."""
-    if not review.settings.scheduling_gates or annotations_of(review.object).get(ALLOCATION_GATE) != "true":
+    if (
+        not review.settings.scheduling_gates
+        or annotations_of(review.object).get(ALLOCATION_GATE) != "true"
+    ):
         return []
     gates = spec_of(review.object).get("schedulingGates") or []
     gate = {"name": ALLOCATION_GATE}
@@ -78,7 +90,8 @@ def _affinity(text: str) -> Mapping[str, Any] | None:
 
 
 def matches(group: ResourceGroup, review: Review) -> bool:
-    """Whether a pod belongs to a resource group; which of its marks count is the group's `object.key`."""
+    """Whether a pod belongs to a resource group; which of its marks count is the group's
+    `object.key`."""
     annotations = annotations_of(review.object)
     if group.key == "namespace":
         return (metadata_of(review.object).get("namespace") or review.namespace) in group.values

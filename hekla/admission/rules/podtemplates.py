@@ -1,8 +1,9 @@
 """A task's pod template, judged as the API server will judge the pods made from it.
 
-Reference: api-and-admission 5.3.5.  A template that would give refused pods is refused with the Job, where its author still
-sees it.  The rules are everybody's (`hekla/podrules`); what Volcano's webhook knows of Kubernetes has no feature switched on.
-Defaults of the API server are taken as given, never written back.
+Reference: api-and-admission 5.3.5.  A template that would give refused pods is refused with the
+Job, where its author still sees it.  The rules are everybody's (`hekla/podrules`); what Volcano's
+webhook knows of Kubernetes has no feature switched on. Defaults of the API server are taken as
+given, never written back.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ _known: dict[tuple[bytes, str, bool], list[str]] = {}
 
 
 def problems(template: Tree, name: str, pod_level_resources: bool) -> list[str]:
-    """Everything against a template, as field errors; paths begin with `template`, the object is named after its task.
+    """Everything against a template, as field errors; paths begin with `template`, the object is
+    named after its task.
 
-    Jobs come by the thousand from a few templates, so what was found is remembered by the template's bytes.  Not to be changed.
+    Jobs come by the thousand from a few templates, so what was found is remembered by the
+    template's bytes.  Not to be changed.
     """
     key = msgspec.json.encode(template), name, pod_level_resources
     found = _known.get(key)
@@ -47,11 +50,18 @@ def _problems(template: Tree, name: str, pod_level_resources: bool) -> Errors:
         found.append(required("metadata.name", "name or generateName is required"))
     else:
         found += [invalid("metadata.name", name, reason) for reason in dns_subdomain(name)]
-    rules.template(dict(template), "template", Options(features=False, resources=pod_level_resources), found)
+    rules.template(
+        dict(template), "template", Options(features=False, resources=pod_level_resources), found
+    )
     spec = template.get("spec") or {}
-    # Of what follows a template is told nothing by Kubernetes: its pods would be refused, or lose it.
+    # Of what follows a template is told nothing by Kubernetes: its pods would be refused, or lose
+    # it.
     rules.images(spec, "template.spec", found)
-    not_negative(spec.get("terminationGracePeriodSeconds"), "template.spec.terminationGracePeriodSeconds", found)
+    not_negative(
+        spec.get("terminationGracePeriodSeconds"),
+        "template.spec.terminationGracePeriodSeconds",
+        found,
+    )
     return found
 
 

@@ -1,6 +1,7 @@
 """Lifecycle policies: which event or exit code leads to which action, each only once in a list.
 
-Reference: api-and-admission 5.3.4.  Task lists and the job's list are judged alone; the first bad policy ends a list.
+Reference: api-and-admission 5.3.4.  Task lists and the job's list are judged alone; the first bad
+policy ends a list.
 """
 
 from __future__ import annotations
@@ -13,14 +14,30 @@ from hekla.kube.flags import seconds
 
 ANY_EVENT = "*"
 VALID_EVENTS = (
-    ANY_EVENT, "JobUpdated", "PodEvicted", "PodFailed", "PodPending", "TaskCompleted", "TaskFailed", "Unknown",
-)  # fmt: skip
+    ANY_EVENT,
+    "JobUpdated",
+    "PodEvicted",
+    "PodFailed",
+    "PodPending",
+    "TaskCompleted",
+    "TaskFailed",
+    "Unknown",
+)
 VALID_ACTIONS = (
-    "AbortJob", "CompleteJob", "RestartJob", "RestartPartition", "RestartPod", "RestartTask", "ResumeJob", "TerminateJob",
-)  # fmt: skip
+    "AbortJob",
+    "CompleteJob",
+    "RestartJob",
+    "RestartPartition",
+    "RestartPod",
+    "RestartTask",
+    "ResumeJob",
+    "TerminateJob",
+)
 
 NO_DURATION = "a duration is written as in Go, numbers with their units, such as 90s, 5m or 1h30m"
-CHOICES = f" valid events are [{' '.join(VALID_EVENTS)}], valid actions are [{' '.join(VALID_ACTIONS)}];"
+CHOICES = (
+    f" valid events are [{' '.join(VALID_EVENTS)}], valid actions are [{' '.join(VALID_ACTIONS)}];"
+)
 
 
 def problems(policies: Sequence[Tree], path: str) -> str:

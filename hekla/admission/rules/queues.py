@@ -1,4 +1,5 @@
-"""Queue: defaults, and the checks on one queue by itself.  Reference: api-and-admission 5.3.7, 5.3.8 A and DELETE.
+"""Queue: defaults, and the checks on one queue by itself.  Reference: api-and-admission 5.3.7,
+5.3.8 A and DELETE.
 
 What a queue must be in relation to its parent and children is in `queuetree`.
 """
@@ -45,7 +46,13 @@ def mutate(review: Review) -> Patch | None:
     patch: Patch = []
     if hierarchy and weights and not hierarchy.startswith(ROOT_QUEUE):
         for key, value in ((HIERARCHY, f"root/{hierarchy}"), (WEIGHTS, f"1/{weights}")):
-            patch.append({"op": "add", "path": "/metadata/annotations/" + key.replace("/", "~1"), "value": value})
+            patch.append(
+                {
+                    "op": "add",
+                    "path": "/metadata/annotations/" + key.replace("/", "~1"),
+                    "value": value,
+                }
+            )
     if spec.get("reclaimable") is None:
         patch.append({"op": "add", "path": "/spec/reclaimable", "value": True})
     if not spec.get("weight"):
@@ -56,7 +63,9 @@ def mutate(review: Review) -> Patch | None:
 def validate(review: Review) -> str:
     if review.operation == "DELETE":
         return deletion_problem(review)
-    problem = aggregate([*_resources(spec_of(review.object)), *_state(review.object), *_hierarchy(review)])
+    problem = aggregate(
+        [*_resources(spec_of(review.object)), *_state(review.object), *_hierarchy(review)]
+    )
     return problem or queuetree.problem(review)
 
 
@@ -79,7 +88,11 @@ def _resources(spec: Tree) -> Iterator[str]:
     for name, amount in sorted(guarantee.items()):
         floor, given = Quantity.parse(amount), deserved.get(name)
         if given is None:
-            yield invalid(f"requestBody.spec.deserved.{name}", "<nil>", f"deserved[{name}] must be >= guarantee[{name}]={floor}")
+            yield invalid(
+                f"requestBody.spec.deserved.{name}",
+                "<nil>",
+                f"deserved[{name}] must be >= guarantee[{name}]={floor}",
+            )
         elif given < floor:
             text = f"deserved[{name}]={given} must be >= guarantee[{name}]={floor}"
             yield invalid(f"requestBody.spec.deserved.{name}", str(given), text)
@@ -129,7 +142,8 @@ def _hierarchy(review: Review) -> Iterator[str]:
 
 
 def weight_of(text: str) -> tuple[float, str]:
-    """A weight as the wire's readers take a number: decimal, hexadecimal with an exponent, or a word; and what is wrong with it."""
+    """A weight as the wire's readers take a number: decimal, hexadecimal with an exponent, or a
+    word; and what is wrong with it."""
     if _DECIMAL.fullmatch(text):
         number = float(text)
         return number, "value out of range" if math.isinf(number) else ""

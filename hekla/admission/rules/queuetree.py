@@ -1,7 +1,8 @@
-"""Queues in relation: depth, parents, and shares that must fit inside one another.  Reference: api-and-admission 5.3.8 B to D.
+"""Queues in relation: depth, parents, and shares that must fit inside one another.  Reference:
+api-and-admission 5.3.8 B to D.
 
-A parent that does not set guarantee or deserved counts as 0 there; a capability that is not set does not limit.  The root
-queue is above all this: its children are not added up.
+A parent that does not set guarantee or deserved counts as 0 there; a capability that is not set
+does not limit.  The root queue is above all this: its children are not added up.
 """
 
 from __future__ import annotations
@@ -9,12 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from hekla.admission.review import ROOT_QUEUE, Lookup, Review, Tree, name_of, queue_not_found, spec_of, status_of
+from hekla.admission.review import (
+    ROOT_QUEUE,
+    Lookup,
+    Review,
+    Tree,
+    name_of,
+    queue_not_found,
+    spec_of,
+    status_of,
+)
 from hekla.admission.rules.resources import TOLERANCE, Resources, amount_text
 from hekla.admission.rules.semantics import same
 from hekla.api.text import quantity
 
-ROOT_PROTECTED = "root queue's resource attributes (capability, deserved, guarantee) cannot be modified"
+ROOT_PROTECTED = (
+    "root queue's resource attributes (capability, deserved, guarantee) cannot be modified"
+)
 
 
 def problem(review: Review) -> str:
@@ -47,7 +59,7 @@ def parent_of(queue: Tree) -> str:
     return "" if parent == ROOT_QUEUE else parent
 
 
-# -- B: the parent ------------------------------------------------------------------------------------------------------
+# -- B: the parent ---------------------------------------------------------------------------------
 
 
 def _parent(review: Review) -> str:
@@ -84,21 +96,29 @@ def depth_problem(queue: Tree, name: str, lookup: Lookup, deepest: int) -> str:
     return ""
 
 
-# -- C: the root --------------------------------------------------------------------------------------------------------
+# -- C: the root -----------------------------------------------------------------------------------
 
 
 def _root(review: Review) -> str:
-    protected = review.settings.root_queue_protection and review.operation == "UPDATE" and review.name == ROOT_QUEUE
+    protected = (
+        review.settings.root_queue_protection
+        and review.operation == "UPDATE"
+        and review.name == ROOT_QUEUE
+    )
     return ROOT_PROTECTED if protected and _changed(review, _shares) else ""
 
 
-# -- D: shares ----------------------------------------------------------------------------------------------------------
+# -- D: shares -------------------------------------------------------------------------------------
 
 
 def _tree(review: Review) -> str:
     if review.name == ROOT_QUEUE:
         return ""
-    if review.operation == "UPDATE" and not _changed(review, _parent_name) and not _changed(review, _shares):
+    if (
+        review.operation == "UPDATE"
+        and not _changed(review, _parent_name)
+        and not _changed(review, _shares)
+    ):
         return ""
     return ancestor_problem(review.object, review.name, review.lookup) or children_problem(
         review.object, review.name, review.lookup.children(review.name), review.lookup
@@ -164,12 +184,18 @@ def _largest_below(queue: Tree, resource: str, lookup: Lookup, seen: set[str]) -
     name = name_of(queue)
     if own >= TOLERANCE or name in seen:
         return own
-    return max((_largest_below(child, resource, lookup, seen | {name}) for child in lookup.children(name)), default=0.0)
+    return max(
+        (_largest_below(child, resource, lookup, seen | {name}) for child in lookup.children(name)),
+        default=0.0,
+    )
 
 
 def _sums(parent: Tree, who: str, children: Iterable[Tree]) -> str:
     """Add the children up one by one; the first sum over the parent's share is the answer."""
-    shares = [(word, share, share(parent), Resources()) for word, share in (("guarantee", guarantee), ("deserved", deserved))]
+    shares = [
+        (word, share, share(parent), Resources())
+        for word, share in (("guarantee", guarantee), ("deserved", deserved))
+    ]
     for child in children:
         for word, share, limit, total in shares:
             total.add(share(child))
@@ -178,7 +204,7 @@ def _sums(parent: Tree, who: str, children: Iterable[Tree]) -> str:
     return ""
 
 
-# -- what an update changed ---------------------------------------------------------------------------------------------
+# -- what an update changed ------------------------------------------------------------------------
 
 
 def _parent_name(queue: Tree) -> Any:
@@ -187,7 +213,11 @@ def _parent_name(queue: Tree) -> Any:
 
 def _shares(queue: Tree) -> Any:
     spec = spec_of(queue)
-    lists = (spec.get("capability"), spec.get("deserved"), (spec.get("guarantee") or {}).get("resource"))
+    lists = (
+        spec.get("capability"),
+        spec.get("deserved"),
+        (spec.get("guarantee") or {}).get("resource"),
+    )
     return [{"limits": amounts or {}} for amounts in lists]  # "limits": compared as quantities
 
 

@@ -1,7 +1,9 @@
-"""Whether a pattern is one of the RE2 syntax, and what is wrong with it in the words of that syntax's library.
+"""Whether a pattern is one of the RE2 syntax, and what is wrong with it in the words of that
+syntax's library.
 
-Patterns of a HyperNode are written for RE2, whose syntax is not Python's: no look-around, no back references, other
-escapes.  Compiling with `re` would accept what the cluster's other readers refuse, so the grammar is walked here.
+Patterns of a HyperNode are written for RE2, whose syntax is not Python's: no look-around, no back
+references, other escapes.  Compiling with `re` would accept what the cluster's other readers
+refuse, so the grammar is walked here.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ LARGEST_REPEAT = 1000
 _REPEAT = re.compile(r"\{([0-9]+)(?:(,)([0-9]*))?\}")
 _GROUP_NAME = re.compile(r"[A-Za-z0-9_]+\Z")
 _FLAGS = re.compile(r"\(\?(?P<flags>[imsU]*(?:-[imsU]+)?)(?P<end>[:)])")
-_SCRIPT = re.compile(r"\^?(?:Any|C[cfos]?|L[lmotu]?|M[cen]?|N[dlo]?|P[cdefios]?|S[ckmo]?|Z[lps]?|[A-Z][a-z]+(?:_[A-Z][a-z]+)*)\Z")
+_SCRIPT = re.compile(
+    r"\^?(?:Any|C[cfos]?|L[lmotu]?|M[cen]?|N[dlo]?|P[cdefios]?|S[ckmo]?|Z[lps]?|[A-Z][a-z]+(?:_[A-Z][a-z]+)*)\Z"
+)
 _POSIX = frozenset(
     [
         "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper", "word",
@@ -27,7 +31,8 @@ _POSIX = frozenset(
 
 @functools.lru_cache(maxsize=256)
 def is_script(name: str) -> bool:
-    """Whether `\\p{name}` stands for letters.  The library knows the table; what else its own words say is not Go's."""
+    """Whether `\\p{name}` stands for letters.  The library knows the table; what else its own words
+    say is not Go's."""
     if not _SCRIPT.match(name):
         return False
     options = re2.Options()
@@ -77,7 +82,9 @@ class _Reader:
                 self.at, repeat_start = repeat, start
                 continue
             repeat_start = -1
-            if self._flags():  # flags for what follows: what may be repeated is still what stands before them
+            if (
+                self._flags()
+            ):  # flags for what follows: what may be repeated is still what stands before them
                 continue
             can_repeat = self._atom(letter)
         if self.depth:
@@ -124,7 +131,9 @@ class _Reader:
         if not text.startswith("(?", self.at):
             self.depth, self.at = self.depth + 1, self.at + 1
             return False
-        prefix = next((prefix for prefix in ("(?P<", "(?<") if text.startswith(prefix, self.at)), None)
+        prefix = next(
+            (prefix for prefix in ("(?P<", "(?<") if text.startswith(prefix, self.at)), None
+        )
         if prefix:
             end = text.find(">", self.at)
             if end < 0:
@@ -183,7 +192,9 @@ class _Reader:
                 self.at = found.end()
                 return chr(int(found[1] or found[2], 16))
             # As far as it was read when it turned out to be none.
-            read = re.compile(r"x(?:\{[0-9A-Fa-f]*.?|[0-9A-Fa-f]?.?)", re.DOTALL).match(text, start + 1)
+            read = re.compile(r"x(?:\{[0-9A-Fa-f]*.?|[0-9A-Fa-f]?.?)", re.DOTALL).match(
+                text, start + 1
+            )
             assert read is not None
             raise _Bad("invalid escape sequence", text[start : read.end()])
         elif letter in "afnrtv":
@@ -231,7 +242,16 @@ class _Reader:
         if self.at + 1 >= len(text):
             raise _Bad("missing closing ]", text[bracket:])
         self.at += 1
-        if text[self.at : self.at + 1] == "\\" and text[self.at + 1 : self.at + 2] in ("d", "D", "s", "S", "w", "W", "p", "P"):
+        if text[self.at : self.at + 1] == "\\" and text[self.at + 1 : self.at + 2] in (
+            "d",
+            "D",
+            "s",
+            "S",
+            "w",
+            "W",
+            "p",
+            "P",
+        ):
             raise _Bad("invalid escape sequence", text[self.at : self.at + 2])
         high = self._bracket_letter(bracket)
         if high is None or high < low:

@@ -1,7 +1,8 @@
 """Resource lists as the queue tree counts them: vectors of cpu, memory and scalars.
 
-Reference: api-and-admission 5.3.8, comparison details.  cpu is in millicores, memory in bytes, `pods` plain, every other
-resource in thousandths; names without a prefix that are no resource of pods (`storage`) and object counts are left out.
+Reference: api-and-admission 5.3.8, comparison details.  cpu is in millicores, memory in bytes,
+`pods` plain, every other resource in thousandths; names without a prefix that are no resource of
+pods (`storage`) and object counts are left out.
 """
 
 from __future__ import annotations
@@ -18,7 +19,12 @@ TOLERANCE = 0.1  # below this an amount counts as nothing
 
 def is_scalar(name: str) -> bool:
     prefixed = "/" in name and "kubernetes.io/" in name
-    return is_extended(name) or prefixed or name.startswith(("hugepages-", "attachable-volumes-")) or name == "ephemeral-storage"
+    return (
+        is_extended(name)
+        or prefixed
+        or name.startswith(("hugepages-", "attachable-volumes-"))
+        or name == "ephemeral-storage"
+    )
 
 
 @dataclass(slots=True)
@@ -55,20 +61,31 @@ class Resources:
         yield from sorted(self.scalars.items())
 
     def get(self, name: str) -> float:
-        return self.cpu if name == "cpu" else self.memory if name == "memory" else self.scalars.get(name, 0)
+        return (
+            self.cpu
+            if name == "cpu"
+            else self.memory
+            if name == "memory"
+            else self.scalars.get(name, 0)
+        )
 
     def fits(self, limit: Resources) -> bool:
-        """Whether no dimension is over the limit.  A scalar that the limit does not name is over it, even at 0."""
+        """Whether no dimension is over the limit.  A scalar that the limit does not name is over
+        it, even at 0."""
         if any(name not in limit.scalars for name in self.scalars):
             return False
-        return all(amount < limit.get(name) or abs(amount - limit.get(name)) < TOLERANCE for name, amount in self.items())
+        return all(
+            amount < limit.get(name) or abs(amount - limit.get(name)) < TOLERANCE
+            for name, amount in self.items()
+        )
 
     def __str__(self) -> str:
         return ", ".join(f"{name} {amount:.2f}" for name, amount in self.items())
 
 
 def amount_text(name: str, amount: float) -> str:
-    """One amount as a person reads it: cpu and memory as quantities, others as the number that is compared."""
+    """One amount as a person reads it: cpu and memory as quantities, others as the number that is
+    compared."""
     if name == "cpu":
         return _scaled(int(amount), 1000, ("m", "", "k", "M", "G", "T", "P", "E"))
     if name == "memory":

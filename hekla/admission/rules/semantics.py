@@ -1,7 +1,8 @@
 """Equality of two trees as a typed client sees it.
 
-A client that reads an object into types and writes it back drops zeros and empty lists, and may spell a quantity another
-way; that is no change.  Where absence has a meaning of its own (a pointer in the original's types), zero and absent differ.
+A client that reads an object into types and writes it back drops zeros and empty lists, and may
+spell a quantity another way; that is no change.  Where absence has a meaning of its own (a pointer
+in the original's types), zero and absent differ.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ QUANTITIES = frozenset({"sizeLimit", "divisor"})
 DURATIONS = frozenset({"timeout", "runningEstimate"})
 """A typed client writes `60s` back as `1m0s`."""
 
-# Numbers and booleans whose zero is the same as their absence; every other one is a pointer in the original's types.
+# Numbers and booleans whose zero is the same as their absence; every other one is a pointer in the
+# original's types.
 ZERO_IS_ABSENT = frozenset({
     "maxRetry", "minPartitions", "totalPartitions", "partitionSize", "replicas",
     "hostNetwork", "hostPID", "hostIPC", "stdin", "stdinOnce", "tty", "readOnly",
@@ -26,7 +28,9 @@ ZERO_IS_ABSENT = frozenset({
 })  # fmt: skip
 
 # Texts whose emptiness differs from their absence.
-EMPTY_TEXT_COUNTS = frozenset({"storageClassName", "runtimeClassName", "volumeAttributesClassName", "apiGroup"})
+EMPTY_TEXT_COUNTS = frozenset(
+    {"storageClassName", "runtimeClassName", "volumeAttributesClassName", "apiGroup"}
+)
 
 # Structs whose emptiness differs from their absence: pointers in the original's types.
 EMPTY_COUNTS = frozenset({
@@ -38,7 +42,17 @@ EMPTY_COUNTS = frozenset({
 })  # fmt: skip
 
 # Mappings whose keys are the user's: an entry counts, however empty its value.
-USER_MAPS = frozenset({"plugins", "labels", "annotations", "nodeSelector", "matchLabels", "options", "volumeAttributes"})
+USER_MAPS = frozenset(
+    {
+        "plugins",
+        "labels",
+        "annotations",
+        "nodeSelector",
+        "matchLabels",
+        "options",
+        "volumeAttributes",
+    }
+)
 
 
 def same(one: Any, other: Any) -> bool:

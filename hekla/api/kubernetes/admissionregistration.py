@@ -1,4 +1,5 @@
-"""Registrations of admission webhooks.  Only the programs that register themselves touch them, so webhooks stay trees."""
+"""Registrations of admission webhooks.  Only the programs that register themselves touch them, so
+webhooks stay trees."""
 
 from __future__ import annotations
 

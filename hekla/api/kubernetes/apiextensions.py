@@ -1,4 +1,5 @@
-"""Definitions of custom kinds.  Their schemas stay trees: whoever writes one has it as a tree already."""
+"""Definitions of custom kinds.  Their schemas stay trees: whoever writes one has it as a tree
+already."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ class CustomResourceDefinitionNames(Struct):
 
 class CustomResourceDefinitionSpec(Struct):
     group: str = ""
-    names: CustomResourceDefinitionNames = msgspec.field(default_factory=CustomResourceDefinitionNames)
+    names: CustomResourceDefinitionNames = msgspec.field(
+        default_factory=CustomResourceDefinitionNames
+    )
     scope: str = ""
     versions: list[dict[str, Any]] = []
     conversion: dict[str, Any] | None = None
@@ -39,7 +42,9 @@ class CustomResourceDefinition(Object):
     api_version: str = always("apiextensions.k8s.io/v1")
     kind: str = always("CustomResourceDefinition")
     spec: CustomResourceDefinitionSpec = msgspec.field(default_factory=CustomResourceDefinitionSpec)
-    status: CustomResourceDefinitionStatus = msgspec.field(default_factory=CustomResourceDefinitionStatus)
+    status: CustomResourceDefinitionStatus = msgspec.field(
+        default_factory=CustomResourceDefinitionStatus
+    )
 
 
 CUSTOM_RESOURCE_DEFINITION = Kind(

@@ -1,4 +1,5 @@
-"""Workloads of Kubernetes' own that keep pods running: deployments, replica sets, stateful sets, daemon sets."""
+"""Workloads of Kubernetes' own that keep pods running: deployments, replica sets, stateful sets,
+daemon sets."""
 
 from __future__ import annotations
 
@@ -119,10 +120,14 @@ class StatefulSetSpec(Struct):
     volume_claim_templates: list[PersistentVolumeClaim] = []
     service_name: str = ""
     pod_management_policy: str = ""
-    update_strategy: StatefulSetUpdateStrategy = msgspec.field(default_factory=StatefulSetUpdateStrategy)
+    update_strategy: StatefulSetUpdateStrategy = msgspec.field(
+        default_factory=StatefulSetUpdateStrategy
+    )
     revision_history_limit: Int32 | None = None
     min_ready_seconds: Int32 = 0
-    persistent_volume_claim_retention_policy: StatefulSetPersistentVolumeClaimRetentionPolicy | None = None
+    persistent_volume_claim_retention_policy: (
+        StatefulSetPersistentVolumeClaimRetentionPolicy | None
+    ) = None
     ordinals: StatefulSetOrdinals | None = None
 
 
@@ -167,7 +172,9 @@ class DaemonSetUpdateStrategy(Struct):
 class DaemonSetSpec(Struct):
     selector: LabelSelector | None = None
     template: PodTemplate = {}
-    update_strategy: DaemonSetUpdateStrategy = msgspec.field(default_factory=DaemonSetUpdateStrategy)
+    update_strategy: DaemonSetUpdateStrategy = msgspec.field(
+        default_factory=DaemonSetUpdateStrategy
+    )
     min_ready_seconds: Int32 = 0
     revision_history_limit: Int32 | None = None
 
@@ -211,4 +218,11 @@ DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments", namespaced=True, ty
 REPLICA_SET = Kind("apps", "v1", "ReplicaSet", "replicasets", namespaced=True, type=ReplicaSet)
 STATEFUL_SET = Kind("apps", "v1", "StatefulSet", "statefulsets", namespaced=True, type=StatefulSet)
 DAEMON_SET = Kind("apps", "v1", "DaemonSet", "daemonsets", namespaced=True, type=DaemonSet)
-CONTROLLER_REVISION = Kind("apps", "v1", "ControllerRevision", "controllerrevisions", namespaced=True, type=ControllerRevision)
+CONTROLLER_REVISION = Kind(
+    "apps",
+    "v1",
+    "ControllerRevision",
+    "controllerrevisions",
+    namespaced=True,
+    type=ControllerRevision,
+)

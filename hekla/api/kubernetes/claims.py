@@ -9,7 +9,11 @@ import msgspec
 from hekla.api.kinds import Kind
 from hekla.api.kubernetes.placement import NodeSelector
 from hekla.api.kubernetes.references import ObjectReference, SecretReference
-from hekla.api.kubernetes.volumes import HostPathVolumeSource, NFSVolumeSource, PersistentVolumeClaimSpec
+from hekla.api.kubernetes.volumes import (
+    HostPathVolumeSource,
+    NFSVolumeSource,
+    PersistentVolumeClaimSpec,
+)
 from hekla.api.meta import Object, Struct, always
 from hekla.api.schema import NullableTime, ResourceList, Time
 
@@ -116,5 +120,14 @@ class PersistentVolume(Object):
     status: PersistentVolumeStatus = msgspec.field(default_factory=PersistentVolumeStatus)
 
 
-PERSISTENT_VOLUME_CLAIM = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", namespaced=True, type=PersistentVolumeClaim)
-PERSISTENT_VOLUME = Kind("", "v1", "PersistentVolume", "persistentvolumes", namespaced=False, type=PersistentVolume)
+PERSISTENT_VOLUME_CLAIM = Kind(
+    "",
+    "v1",
+    "PersistentVolumeClaim",
+    "persistentvolumeclaims",
+    namespaced=True,
+    type=PersistentVolumeClaim,
+)
+PERSISTENT_VOLUME = Kind(
+    "", "v1", "PersistentVolume", "persistentvolumes", namespaced=False, type=PersistentVolume
+)

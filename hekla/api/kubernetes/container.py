@@ -1,4 +1,5 @@
-"""A container as it is wanted, whether main, init or ephemeral: image, command, environment, probes, hooks, rights."""
+"""A container as it is wanted, whether main, init or ephemeral: image, command, environment,
+probes, hooks, rights."""
 
 from __future__ import annotations
 
@@ -8,7 +9,16 @@ import msgspec
 
 from hekla.api.kubernetes.references import ObjectFieldSelector, ResourceFieldSelector
 from hekla.api.meta import AtomicStruct, Struct
-from hekla.api.schema import Atomic, Int32, Int64, IntOrString, NamedList, Required, ResourceList, Rule
+from hekla.api.schema import (
+    Atomic,
+    Int32,
+    Int64,
+    IntOrString,
+    NamedList,
+    Required,
+    ResourceList,
+    Rule,
+)
 
 
 class ContainerPort(Struct):
@@ -216,10 +226,14 @@ class Container(Struct):
     command: Atomic[list[str]] = []
     args: Atomic[list[str]] = []
     working_dir: str = ""
-    ports: Annotated[list[ContainerPort], Rule(list_type="map", list_keys=("containerPort", "protocol"))] = []
+    ports: Annotated[
+        list[ContainerPort], Rule(list_type="map", list_keys=("containerPort", "protocol"))
+    ] = []
     env: NamedList[EnvVar] = []
     resources: ResourceRequirements = msgspec.field(default_factory=ResourceRequirements)
-    volume_mounts: Annotated[list[VolumeMount], Rule(list_type="map", list_keys=("mountPath",))] = []
+    volume_mounts: Annotated[
+        list[VolumeMount], Rule(list_type="map", list_keys=("mountPath",))
+    ] = []
     liveness_probe: Probe | None = None
     readiness_probe: Probe | None = None
     lifecycle: Lifecycle | None = None
@@ -231,7 +245,9 @@ class Container(Struct):
     tty: bool = False
     env_from: Atomic[list[EnvFromSource]] = []
     termination_message_policy: str = ""
-    volume_devices: Annotated[list[VolumeDevice], Rule(list_type="map", list_keys=("devicePath",))] = []
+    volume_devices: Annotated[
+        list[VolumeDevice], Rule(list_type="map", list_keys=("devicePath",))
+    ] = []
     startup_probe: Probe | None = None
     resize_policy: Atomic[list[ContainerResizePolicy]] = []
     restart_policy: str = ""
@@ -244,10 +260,14 @@ class EphemeralContainer(Struct):
     command: Atomic[list[str]] = []
     args: Atomic[list[str]] = []
     working_dir: str = ""
-    ports: Annotated[list[ContainerPort], Rule(list_type="map", list_keys=("containerPort", "protocol"))] = []
+    ports: Annotated[
+        list[ContainerPort], Rule(list_type="map", list_keys=("containerPort", "protocol"))
+    ] = []
     env: NamedList[EnvVar] = []
     resources: ResourceRequirements = msgspec.field(default_factory=ResourceRequirements)
-    volume_mounts: Annotated[list[VolumeMount], Rule(list_type="map", list_keys=("mountPath",))] = []
+    volume_mounts: Annotated[
+        list[VolumeMount], Rule(list_type="map", list_keys=("mountPath",))
+    ] = []
     liveness_probe: Probe | None = None
     readiness_probe: Probe | None = None
     lifecycle: Lifecycle | None = None
@@ -259,7 +279,9 @@ class EphemeralContainer(Struct):
     tty: bool = False
     env_from: Atomic[list[EnvFromSource]] = []
     termination_message_policy: str = ""
-    volume_devices: Annotated[list[VolumeDevice], Rule(list_type="map", list_keys=("devicePath",))] = []
+    volume_devices: Annotated[
+        list[VolumeDevice], Rule(list_type="map", list_keys=("devicePath",))
+    ] = []
     startup_probe: Probe | None = None
     resize_policy: Atomic[list[ContainerResizePolicy]] = []
     restart_policy: str = ""

@@ -531,8 +531,19 @@ class ReplicationController(Object):
 NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False, type=Namespace)
 CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps", namespaced=True, type=ConfigMap)
 SECRET = Kind("", "v1", "Secret", "secrets", namespaced=True, type=Secret)
-SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts", namespaced=True, type=ServiceAccount)
+SERVICE_ACCOUNT = Kind(
+    "", "v1", "ServiceAccount", "serviceaccounts", namespaced=True, type=ServiceAccount
+)
 EVENT = Kind("", "v1", "Event", "events", namespaced=True, type=Event)
-RESOURCE_QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas", namespaced=True, type=ResourceQuota)
+RESOURCE_QUOTA = Kind(
+    "", "v1", "ResourceQuota", "resourcequotas", namespaced=True, type=ResourceQuota
+)
 LIMIT_RANGE = Kind("", "v1", "LimitRange", "limitranges", namespaced=True, type=LimitRange)
-REPLICATION_CONTROLLER = Kind("", "v1", "ReplicationController", "replicationcontrollers", namespaced=True, type=ReplicationController)
+REPLICATION_CONTROLLER = Kind(
+    "",
+    "v1",
+    "ReplicationController",
+    "replicationcontrollers",
+    namespaced=True,
+    type=ReplicationController,
+)

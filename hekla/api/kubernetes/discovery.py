@@ -55,4 +55,6 @@ class EndpointSlice(Object):
     address_type: str = always("")
 
 
-ENDPOINT_SLICE = Kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", namespaced=True, type=EndpointSlice)
+ENDPOINT_SLICE = Kind(
+    "discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", namespaced=True, type=EndpointSlice
+)

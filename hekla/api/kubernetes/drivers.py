@@ -1,6 +1,7 @@
 """Volume sources of single storage products, and the two projections of certificates.
 
-Nothing in Hekla mounts them; they are here so that a pod template that names one is checked and kept like any other.
+Nothing in Hekla mounts them; they are here so that a pod template that names one is checked and
+kept like any other.
 """
 
 from __future__ import annotations

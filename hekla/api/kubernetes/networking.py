@@ -49,4 +49,11 @@ class NetworkPolicy(Object):
     spec: NetworkPolicySpec = msgspec.field(default_factory=NetworkPolicySpec)
 
 
-NETWORK_POLICY = Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", namespaced=True, type=NetworkPolicy)
+NETWORK_POLICY = Kind(
+    "networking.k8s.io",
+    "v1",
+    "NetworkPolicy",
+    "networkpolicies",
+    namespaced=True,
+    type=NetworkPolicy,
+)

@@ -21,7 +21,17 @@ from hekla.api.kubernetes.placement import Affinity, Toleration, TopologySpreadC
 from hekla.api.kubernetes.references import LocalObjectReference
 from hekla.api.kubernetes.volumes import Volume
 from hekla.api.meta import Object, Struct, TemplateMeta, always
-from hekla.api.schema import Atomic, Int32, Int64, NamedList, NullableTime, Required, ResourceList, Rule, Time
+from hekla.api.schema import (
+    Atomic,
+    Int32,
+    Int64,
+    NamedList,
+    NullableTime,
+    Required,
+    ResourceList,
+    Rule,
+    Time,
+)
 
 
 class Sysctl(Struct):
@@ -117,7 +127,8 @@ class PodSpec(Struct):
     preemption_policy: str = ""
     overhead: ResourceList = {}
     topology_spread_constraints: Annotated[
-        list[TopologySpreadConstraint], Rule(list_type="map", list_keys=("topologyKey", "whenUnsatisfiable"))
+        list[TopologySpreadConstraint],
+        Rule(list_type="map", list_keys=("topologyKey", "whenUnsatisfiable")),
     ] = []
     ephemeral_containers: NamedList[EphemeralContainer] = []
     set_hostname_as_fqdn: bool | None = None
@@ -202,7 +213,8 @@ class Pod(Object):
 
 
 class PodTemplateSpec(Struct):
-    """The pods that a workload makes.  Workloads keep theirs as raw trees; this is its shape, for those who look inside."""
+    """The pods that a workload makes.  Workloads keep theirs as raw trees; this is its shape, for
+    those who look inside."""
 
     metadata: TemplateMeta = msgspec.field(default_factory=TemplateMeta)
     spec: PodSpec = msgspec.field(default_factory=PodSpec)

@@ -33,4 +33,11 @@ class PodDisruptionBudget(Object):
     status: PodDisruptionBudgetStatus = msgspec.field(default_factory=PodDisruptionBudgetStatus)
 
 
-POD_DISRUPTION_BUDGET = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", namespaced=True, type=PodDisruptionBudget)
+POD_DISRUPTION_BUDGET = Kind(
+    "policy",
+    "v1",
+    "PodDisruptionBudget",
+    "poddisruptionbudgets",
+    namespaced=True,
+    type=PodDisruptionBudget,
+)

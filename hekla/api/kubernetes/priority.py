@@ -16,4 +16,11 @@ class PriorityClass(Object):
     preemption_policy: str = ""
 
 
-PRIORITY_CLASS = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False, type=PriorityClass)
+PRIORITY_CLASS = Kind(
+    "scheduling.k8s.io",
+    "v1",
+    "PriorityClass",
+    "priorityclasses",
+    namespaced=False,
+    type=PriorityClass,
+)

@@ -65,4 +65,11 @@ class ClusterRoleBinding(Object):
 ROLE = Kind(GROUP, "v1", "Role", "roles", namespaced=True, type=Role)
 CLUSTER_ROLE = Kind(GROUP, "v1", "ClusterRole", "clusterroles", namespaced=False, type=ClusterRole)
 ROLE_BINDING = Kind(GROUP, "v1", "RoleBinding", "rolebindings", namespaced=True, type=RoleBinding)
-CLUSTER_ROLE_BINDING = Kind(GROUP, "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False, type=ClusterRoleBinding)
+CLUSTER_ROLE_BINDING = Kind(
+    GROUP,
+    "v1",
+    "ClusterRoleBinding",
+    "clusterrolebindings",
+    namespaced=False,
+    type=ClusterRoleBinding,
+)

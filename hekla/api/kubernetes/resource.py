@@ -292,10 +292,28 @@ class DeviceClass(Object):
     spec: DeviceClassSpec = msgspec.field(default_factory=DeviceClassSpec)
 
 
-RESOURCE_CLAIM = Kind("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", namespaced=True, type=ResourceClaim)
-RESOURCE_CLAIM_TEMPLATE = Kind(
-    "resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates", namespaced=True, type=ResourceClaimTemplate
+RESOURCE_CLAIM = Kind(
+    "resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", namespaced=True, type=ResourceClaim
 )
-RESOURCE_SLICE = Kind("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", namespaced=False, type=ResourceSlice)
-DEVICE_CLASS = Kind("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", namespaced=False, type=DeviceClass)
-DEVICE_TAINT_RULE = Kind("resource.k8s.io", "v1beta2", "DeviceTaintRule", "devicetaintrules", namespaced=False, type=DeviceTaintRule)
+RESOURCE_CLAIM_TEMPLATE = Kind(
+    "resource.k8s.io",
+    "v1",
+    "ResourceClaimTemplate",
+    "resourceclaimtemplates",
+    namespaced=True,
+    type=ResourceClaimTemplate,
+)
+RESOURCE_SLICE = Kind(
+    "resource.k8s.io", "v1", "ResourceSlice", "resourceslices", namespaced=False, type=ResourceSlice
+)
+DEVICE_CLASS = Kind(
+    "resource.k8s.io", "v1", "DeviceClass", "deviceclasses", namespaced=False, type=DeviceClass
+)
+DEVICE_TAINT_RULE = Kind(
+    "resource.k8s.io",
+    "v1beta2",
+    "DeviceTaintRule",
+    "devicetaintrules",
+    namespaced=False,
+    type=DeviceTaintRule,
+)

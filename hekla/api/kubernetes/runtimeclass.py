@@ -25,4 +25,6 @@ class RuntimeClass(Object):
     scheduling: Scheduling | None = None
 
 
-RUNTIME_CLASS = Kind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", namespaced=False, type=RuntimeClass)
+RUNTIME_CLASS = Kind(
+    "node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", namespaced=False, type=RuntimeClass
+)

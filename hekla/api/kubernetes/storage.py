@@ -118,8 +118,26 @@ class VolumeAttachment(Object):
     status: VolumeAttachmentStatus = msgspec.field(default_factory=VolumeAttachmentStatus)
 
 
-STORAGE_CLASS = Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False, type=StorageClass)
-CSI_DRIVER = Kind("storage.k8s.io", "v1", "CSIDriver", "csidrivers", namespaced=False, type=CSIDriver)
+STORAGE_CLASS = Kind(
+    "storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False, type=StorageClass
+)
+CSI_DRIVER = Kind(
+    "storage.k8s.io", "v1", "CSIDriver", "csidrivers", namespaced=False, type=CSIDriver
+)
 CSI_NODE = Kind("storage.k8s.io", "v1", "CSINode", "csinodes", namespaced=False, type=CSINode)
-CSI_STORAGE_CAPACITY = Kind("storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities", namespaced=True, type=CSIStorageCapacity)
-VOLUME_ATTACHMENT = Kind("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", namespaced=False, type=VolumeAttachment)
+CSI_STORAGE_CAPACITY = Kind(
+    "storage.k8s.io",
+    "v1",
+    "CSIStorageCapacity",
+    "csistoragecapacities",
+    namespaced=True,
+    type=CSIStorageCapacity,
+)
+VOLUME_ATTACHMENT = Kind(
+    "storage.k8s.io",
+    "v1",
+    "VolumeAttachment",
+    "volumeattachments",
+    namespaced=False,
+    type=VolumeAttachment,
+)

@@ -1,4 +1,5 @@
-"""Where a pod's files come from: volumes, their sources, and the claims that a pod makes for itself."""
+"""Where a pod's files come from: volumes, their sources, and the claims that a pod makes for
+itself."""
 
 from __future__ import annotations
 
@@ -47,7 +48,9 @@ class VolumeResourceRequirements(Struct):
 
 class PersistentVolumeClaimSpec(Struct):
     access_modes: Atomic[list[str]] = []
-    resources: VolumeResourceRequirements = msgspec.field(default_factory=VolumeResourceRequirements)
+    resources: VolumeResourceRequirements = msgspec.field(
+        default_factory=VolumeResourceRequirements
+    )
     volume_name: str = ""
     selector: LabelSelector | None = None
     storage_class_name: str | None = None
@@ -156,7 +159,9 @@ class CSIVolumeSource(Struct):
 
 class PersistentVolumeClaimTemplate(Struct):
     metadata: TemplateMeta = msgspec.field(default_factory=TemplateMeta)
-    spec: Required[PersistentVolumeClaimSpec] = msgspec.field(default_factory=PersistentVolumeClaimSpec)
+    spec: Required[PersistentVolumeClaimSpec] = msgspec.field(
+        default_factory=PersistentVolumeClaimSpec
+    )
 
 
 class EphemeralVolumeSource(Struct):

@@ -34,7 +34,9 @@ def address(text: str, path: str, found: Errors, known: Collection[str] = ()) ->
         return given
     if given is None:
         sloppy = read(_LEADING_ZEROS.sub("", text)) if "%" not in text else None
-        found.append(invalid(path, text, NO_ADDRESS if sloppy is None else "must not have leading 0s"))
+        found.append(
+            invalid(path, text, NO_ADDRESS if sloppy is None else "must not have leading 0s")
+        )
         return None
     if "%" in text:
         found.append(invalid(path, text, NO_ADDRESS))
@@ -54,7 +56,8 @@ def canonical(text: str, path: str, found: Errors) -> Address | None:
 
 
 def reachable(text: str, path: str, found: Errors, *, loopback: bool = False) -> None:
-    """One that traffic can be sent to.  `loopback`: also one of this machine, as pods that share its network have."""
+    """One that traffic can be sent to.  `loopback`: also one of this machine, as pods that share
+    its network have."""
     given = read(text)
     if given is None:
         found.append(invalid(path, text, "must be a valid IP address"))
@@ -64,9 +67,15 @@ def reachable(text: str, path: str, found: Errors, *, loopback: bool = False) ->
     if given.is_loopback and not (loopback and given.version == 4):
         found.append(invalid(path, text, "may not be in the loopback range (127.0.0.0/8, ::1/128)"))
     if given.is_link_local:
-        found.append(invalid(path, text, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"))
+        found.append(
+            invalid(path, text, "may not be in the link-local range (169.254.0.0/16, fe80::/10)")
+        )
     if any(given in net for net in _LOCAL_MULTICAST if net.version == given.version):
-        found.append(invalid(path, text, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"))
+        found.append(
+            invalid(
+                path, text, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
+            )
+        )
 
 
 def network(text: str, path: str, found: Errors, known: Collection[str] = ()) -> Network | None:
@@ -105,7 +114,9 @@ def full_name(text: str, path: str, found: Errors) -> None:
     if reasons:
         found.append(invalid(path, name, ",".join(reasons)))
     elif "." not in name:
-        found.append(invalid(path, name, "should be a domain with at least two segments separated by dots"))
+        found.append(
+            invalid(path, name, "should be a domain with at least two segments separated by dots")
+        )
     else:
         for label in name.split("."):
             reasons = syntax.dns_label(label)

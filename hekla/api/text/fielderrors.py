@@ -1,4 +1,5 @@
-"""What is wrong with a field of an object, in the words of Kubernetes: users search for them, and clients compare them.
+"""What is wrong with a field of an object, in the words of Kubernetes: users search for them, and
+clients compare them.
 
 Whoever judges objects, the API server and the webhooks, says it with these (local-cluster 2.11).
 """
@@ -21,7 +22,8 @@ BEGINNING, LONGEST_SHOWN = 100, 1024
 
 
 class FieldError(NamedTuple):
-    """One cause of an Invalid answer: `<field>: <text>`, where reason is the FieldValue... name of section 2.11."""
+    """One cause of an Invalid answer: `<field>: <text>`, where reason is the FieldValue... name of
+    section 2.11."""
 
     field: str
     reason: str
@@ -47,7 +49,9 @@ def shown(value: Any) -> str:
 def is_long(value: dict[str, Any] | list[Any]) -> bool:
     """Whether an object or a list has so much in it that messages show its beginning only.
 
-    There may be a message for each of its entries: each with the whole of it would be its length squared."""
+    There may be a message for each of its entries: each with the whole of it would be its length
+    squared.
+    """
     left, nested = MOST_SHOWN, [value]
     while nested:
         inner = nested.pop()
@@ -74,19 +78,28 @@ def shortened(value: dict[str, Any] | list[Any]) -> str:
 
 
 def required(path: str, detail: str = "") -> FieldError:
-    return FieldError(path, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
+    return FieldError(
+        path, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value"
+    )
 
 
 def invalid(path: str, value: Any, detail: str) -> FieldError:
-    text = f"Invalid value: {shown(value)}: {detail}" if detail else f"Invalid value: {shown(value)}"
+    text = (
+        f"Invalid value: {shown(value)}: {detail}" if detail else f"Invalid value: {shown(value)}"
+    )
     return FieldError(path, "FieldValueInvalid", text)
 
 
-def not_supported(path: str, value: Any, allowed: Iterable[str], *, plain: bool = False) -> FieldError:
-    """The value of an enumeration; `plain` where Kubernetes' type is a text and not a name for one, which it prints in another way."""
+def not_supported(
+    path: str, value: Any, allowed: Iterable[str], *, plain: bool = False
+) -> FieldError:
+    """The value of an enumeration; `plain` where Kubernetes' type is a text and not a name for one,
+    which it prints in another way."""
     names = ", ".join(shown(name) for name in allowed)
     text = marshalled(value) if isinstance(value, str) and not plain else shown(value)
-    return FieldError(path, "FieldValueNotSupported", f"Unsupported value: {text}: supported values: {names}")
+    return FieldError(
+        path, "FieldValueNotSupported", f"Unsupported value: {text}: supported values: {names}"
+    )
 
 
 def duplicate(path: str, value: Any) -> FieldError:
@@ -102,7 +115,9 @@ def too_long(path: str, limit: int) -> FieldError:
 
 
 def too_many(path: str, count: int, limit: int) -> FieldError:
-    return FieldError(path, "FieldValueTooMany", f"Too many: {count}: must have at most {limit} items")
+    return FieldError(
+        path, "FieldValueTooMany", f"Too many: {count}: must have at most {limit} items"
+    )
 
 
 def type_invalid(path: str, value: Any, detail: str) -> FieldError:
@@ -110,4 +125,8 @@ def type_invalid(path: str, value: Any, detail: str) -> FieldError:
 
 
 def not_found(path: str, value: Any, detail: str = "") -> FieldError:
-    return FieldError(path, "FieldValueNotFound", f"Not found: {shown(value)}: {detail}" if detail else f"Not found: {shown(value)}")
+    return FieldError(
+        path,
+        "FieldValueNotFound",
+        f"Not found: {shown(value)}: {detail}" if detail else f"Not found: {shown(value)}",
+    )

@@ -1,4 +1,5 @@
-"""The rules of the small things that many kinds share: labels, annotations, selectors, choices (local-cluster 2.1).
+"""The rules of the small things that many kinds share: labels, annotations, selectors, choices
+(local-cluster 2.1).
 
 A rule takes a value, where it stands, and a list of what is wrong, which it adds to.
 """
@@ -10,7 +11,14 @@ from functools import lru_cache
 from typing import Any
 
 from hekla.api.text import syntax
-from hekla.api.text.fielderrors import FieldError, forbidden, invalid, not_supported, required, too_long
+from hekla.api.text.fielderrors import (
+    FieldError,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+)
 
 Tree = dict[str, Any]
 Errors = list[FieldError]
@@ -51,27 +59,48 @@ def selector(value: Tree | None, path: str, found: Errors) -> None:
         where = f"{path}.matchExpressions[{position}]"
         operator, values = term.get("operator", ""), term.get("values")
         operator_fits(operator, values or (), where, found)
-        found += [invalid(f"{where}.key", term.get("key", ""), reason) for reason in label_key(term.get("key", ""))]
+        found += [
+            invalid(f"{where}.key", term.get("key", ""), reason)
+            for reason in label_key(term.get("key", ""))
+        ]
         for index, text in enumerate(values or ()):
-            found += [invalid(f"{where}.values[{index}]", text, reason) for reason in label_value(text)]
+            found += [
+                invalid(f"{where}.values[{index}]", text, reason) for reason in label_value(text)
+            ]
 
 
-def operator_fits(operator: str, values: Sequence[str], path: str, found: Errors, *, numbers: bool = False) -> None:
+def operator_fits(
+    operator: str, values: Sequence[str], path: str, found: Errors, *, numbers: bool = False
+) -> None:
     """What the operator of a selector asks of its values; `numbers`: whether it may compare them."""
     if operator in ("In", "NotIn"):
         if not values:
-            found.append(required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+            found.append(
+                required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+            )
     elif operator in ("Exists", "DoesNotExist"):
         if values:
-            found.append(forbidden(f"{path}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
+            found.append(
+                forbidden(
+                    f"{path}.values",
+                    "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+                )
+            )
     elif numbers and operator in ("Gt", "Lt"):
         if len(values) != 1:
-            found.append(required(f"{path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"))
+            found.append(
+                required(
+                    f"{path}.values",
+                    "must be specified single value when `operator` is 'Lt' or 'Gt'",
+                )
+            )
     else:
         found.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
 
 
-def named(text: str | None, grammar: Callable[[str], syntax.Reasons], path: str, found: Errors) -> None:
+def named(
+    text: str | None, grammar: Callable[[str], syntax.Reasons], path: str, found: Errors
+) -> None:
     """A text that must be there and follow a grammar."""
     if not text:
         found.append(required(path))
@@ -79,8 +108,17 @@ def named(text: str | None, grammar: Callable[[str], syntax.Reasons], path: str,
         found += [invalid(path, text, reason) for reason in grammar(text)]
 
 
-def one_of(value: Any, allowed: tuple[str, ...], path: str, found: Errors, *, needed: bool = False, known: bool = False) -> None:
-    """`needed`: nothing is refused as absent; `known`: nothing is refused as a value that is not among the allowed."""
+def one_of(
+    value: Any,
+    allowed: tuple[str, ...],
+    path: str,
+    found: Errors,
+    *,
+    needed: bool = False,
+    known: bool = False,
+) -> None:
+    """`needed`: nothing is refused as absent; `known`: nothing is refused as a value that is not
+    among the allowed."""
     if not value:
         if known:
             found.append(not_supported(path, "", allowed))

@@ -1,4 +1,5 @@
-"""Patterns over names, in the syntax that Kubernetes' own tools read: RE2's, whose time grows with the text and not with the pattern."""
+"""Patterns over names, in the syntax that Kubernetes' own tools read: RE2's, whose time grows with
+the text and not with the pattern."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Amounts of resources as Kubernetes writes them: `500m`, `2Gi`, `1e3`.
 
-A scheduler reads the same few dozen texts a million times, so `milli` and `whole` are cached by text and cost a dictionary
-look-up.  The arithmetic is exact: a quantity is a whole number of billionths, which is the finest that the notation can hold;
-what is finer is rounded away from zero, because who asks for a little must not get nothing.
+A scheduler reads the same few dozen texts a million times, so `milli` and `whole` are cached by
+text and cost a dictionary look-up.  The arithmetic is exact: a quantity is a whole number of
+billionths, which is the finest that the notation can hold; what is finer is rounded away from zero,
+because who asks for a little must not get nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ LARGEST: Final = 2**63 - 1
 """A quantity with a binary suffix is cut off here."""
 LARGEST_EXPONENT: Final = 100
 LONGEST: Final = 1000
-"""Characters of a text that may be a quantity: what is longer is nobody's amount, and numbers without end cost time and memory."""
+"""Characters of a text that may be a quantity: what is longer is nobody's amount, and numbers
+without end cost time and memory."""
 SHOWN: Final = 60
 """Characters of a text that is none that a message repeats."""
 
@@ -35,7 +37,18 @@ class Format(Enum):
     EXPONENT = "exponent"
 
 
-DECIMAL_SUFFIXES: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+DECIMAL_SUFFIXES: Final = {
+    "n": -9,
+    "u": -6,
+    "m": -3,
+    "": 0,
+    "k": 3,
+    "M": 6,
+    "G": 9,
+    "T": 12,
+    "P": 15,
+    "E": 18,
+}
 """Suffix -> power of ten."""
 BINARY_SUFFIXES: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 """Suffix -> power of two."""
@@ -44,16 +57,21 @@ _DECIMAL_BY_POWER: Final = {power: suffix for suffix, power in DECIMAL_SUFFIXES.
 _BINARY_BY_POWER: Final = {0: "", **{power: suffix for suffix, power in BINARY_SUFFIXES.items()}}
 
 _SHAPE: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)")
-_MEANT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(?:([kKmMgGtTpP])[iI]?[bB](?:ytes?)?|([gtp])[iI]?)")
+_MEANT: Final = re.compile(
+    r"([0-9]+(?:\.[0-9]+)?)\s*(?:([kKmMgGtTpP])[iI]?[bB](?:ytes?)?|([gtp])[iI]?)"
+)
 _EXPONENT: Final = re.compile(r"[eE]([+-]?[0-9]+)")
 
-BAD_FORMAT: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+BAD_FORMAT: Final = (
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
 BAD_NUMBER: Final = "unable to parse numeric part of quantity"
 BAD_SUFFIX: Final = "unable to parse quantity's suffix"
 
 
 class QuantityError(ValueError):
-    """A text that is no quantity.  `value` is the text, `wire` the words that Kubernetes clients know."""
+    """A text that is no quantity.  `value` is the text, `wire` the words that Kubernetes clients
+    know."""
 
     def __init__(self, value: object, wire: str) -> None:
         shown = repr(value)
@@ -66,7 +84,8 @@ class QuantityError(ValueError):
 
 
 def hint(value: object) -> str:
-    """What a text that is no quantity may have meant, to stand behind the reason; empty where nobody knows."""
+    """What a text that is no quantity may have meant, to stand behind the reason; empty where
+    nobody knows."""
     meant = _MEANT.fullmatch(value) if isinstance(value, str) and len(value) < SHOWN else None
     if meant is None:
         return ""
@@ -144,7 +163,11 @@ class Quantity:
         """The canonical form: no fraction, the largest suffix of its family that loses nothing."""
         if self.nanos == 0:
             return "0"
-        if self.format is Format.BINARY and self.nanos % NANO == 0 and abs(self.nanos) >= 1024 * NANO:
+        if (
+            self.format is Format.BINARY
+            and self.nanos % NANO == 0
+            and abs(self.nanos) >= 1024 * NANO
+        ):
             return _with_binary_suffix(self.nanos // NANO)
         return _with_decimal_suffix(self.nanos, self.format)
 
@@ -220,7 +243,8 @@ def _decimal_power(text: str, suffix: str) -> tuple[int, Format]:
 
 
 def _nanos(mantissa: int, power: int) -> int:
-    """mantissa * 10**power in billionths, rounded up; both are what a text could hold, so power may be far below zero."""
+    """mantissa * 10**power in billionths, rounded up; both are what a text could hold, so power may
+    be far below zero."""
     if mantissa == 0:
         return 0
     shift = power + 9

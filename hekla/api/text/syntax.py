@@ -26,7 +26,8 @@ _SUBDOMAIN_RULE = (
     f"with an alphanumeric character (e.g. 'example.com', regex used for validation is '{SUBDOMAIN}')"
 )
 _QUALIFIED_RULE = (
-    f"must consist of {_ALPHANUMERIC} (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{QUALIFIED}')"
+    f"must consist of {_ALPHANUMERIC} (e.g. 'MyName',  or 'my.name',  or '123-abc', "
+    f"regex used for validation is '{QUALIFIED}')"
 )
 _LABEL_VALUE_RULE = (
     f"a valid label must be an empty string or consist of {_ALPHANUMERIC} (e.g. 'MyValue',  or 'my_value',  or '12345', "
@@ -63,7 +64,8 @@ def too_long(limit: int, unit: str = "bytes") -> str:
 
 @lru_cache(maxsize=4096)
 def dns_label(text: str) -> Reasons:
-    """One part of a host name, up to 63 characters.  Of a text that would be a good subdomain it is said what makes it no label."""
+    """One part of a host name, up to 63 characters.  Of a text that would be a good subdomain it is
+    said what makes it no label."""
     good = is_label(text) is not None
     rule = _LABEL_RULE if good or is_subdomain(text) is None else "must not contain dots"
     return checked(text, 63, good, rule, "characters")
@@ -85,11 +87,16 @@ def qualified_name(text: str) -> Reasons:
     if not slash:
         name = text
     elif "/" in name:
-        return (f"a valid label key {_QUALIFIED_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",)
+        return (
+            f"a valid label key {_QUALIFIED_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+        )
     elif not prefix:
         reasons.append("prefix part must be non-empty")
     else:
-        reasons += [f"prefix part {reason}" for reason in checked(prefix, 253, is_subdomain(prefix) is not None, _SUBDOMAIN_RULE)]
+        reasons += [
+            f"prefix part {reason}"
+            for reason in checked(prefix, 253, is_subdomain(prefix) is not None, _SUBDOMAIN_RULE)
+        ]
     if not name:
         reasons.append("name part must be non-empty")
     elif len(name) > 63:
@@ -115,7 +122,9 @@ def relaxed_environment_name(text: str) -> Reasons:
 
 def configuration_key(text: str) -> Reasons:
     """A key of a ConfigMap or a Secret, which is a file's name too."""
-    return checked(text, 253, _is_configuration_key(text) is not None, _CONFIGURATION_KEY_RULE, "characters") + _dots(text)
+    return checked(
+        text, 253, _is_configuration_key(text) is not None, _CONFIGURATION_KEY_RULE, "characters"
+    ) + _dots(text)
 
 
 def _dots(text: str) -> Reasons:
@@ -147,7 +156,8 @@ def port_number(number: int) -> Reasons:
 
 
 def checked(text: str, limit: int, good: bool, rule: str, unit: str = "bytes") -> Reasons:
-    """The reasons against a text that may have `limit` characters and does, or does not, follow a rule."""
+    """The reasons against a text that may have `limit` characters and does, or does not, follow a
+    rule."""
     if good and len(text) <= limit:
         return ()
     return ((too_long(limit, unit),) if len(text) > limit else ()) + (() if good else (rule,))

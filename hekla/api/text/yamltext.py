@@ -1,8 +1,9 @@
 """YAML that people write, read so that a small file cannot become a large tree.
 
-An alias stands for a whole branch, and branches of aliases of branches grow by powers: nine lines are a billion texts as soon as
-somebody walks them.  So what the aliases of a text stand for is counted before anything is made of it.  Every failure is a
-`yaml.YAMLError`, also where the library's own constructors would raise something else.
+An alias stands for a whole branch, and branches of aliases of branches grow by powers: nine lines
+are a billion texts as soon as somebody walks them.  So what the aliases of a text stand for is
+counted before anything is made of it.  Every failure is a `yaml.YAMLError`, also where the
+library's own constructors would raise something else.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import yaml
 
 DEEPEST = 500
 MOST = 4 * 2**20
-"""Characters that the aliases of one text may stand for in sum, and 16 for each value: more than any API server takes."""
+"""Characters that the aliases of one text may stand for in sum, and 16 for each value: more than
+any API server takes."""
 VALUE = 16
 Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -23,12 +25,17 @@ def load(text: str) -> Any:
     check(text)
     try:
         return yaml.load(text, Loader)
-    except (ValueError, OverflowError, RecursionError) as error:  # a date that is none, a number without end
+    except (
+        ValueError,
+        OverflowError,
+        RecursionError,
+    ) as error:  # a date that is none, a number without end
         raise yaml.YAMLError(f"a value cannot be read: {error}") from error
 
 
 def check(text: str) -> None:
-    """Raises yaml.YAMLError where a text's aliases stand for too much, one stands in what it stands for, or it is nested too deeply."""
+    """Raises yaml.YAMLError where a text's aliases stand for too much, one stands in what it stands
+    for, or it is nested too deeply."""
     anchors: dict[str, int] = {}
     opened: list[tuple[str | None, int]] = []
     size = of_aliases = 0
@@ -53,7 +60,10 @@ def check(text: str) -> None:
                 if event.anchor not in anchors:
                     inside = any(anchor == event.anchor for anchor, _ in opened)
                     raise problem(
-                        f"*{event.anchor} stands in what it stands for" if inside else f"found undefined alias {event.anchor}", event
+                        f"*{event.anchor} stands in what it stands for"
+                        if inside
+                        else f"found undefined alias {event.anchor}",
+                        event,
                     )
                 size += anchors[event.anchor]
                 of_aliases += anchors[event.anchor]
@@ -64,4 +74,6 @@ def check(text: str) -> None:
 
 
 def problem(words: str, event: yaml.Event) -> yaml.YAMLError:
-    return yaml.YAMLError(f"line {event.start_mark.line + 1}: {words}" if event.start_mark else words)
+    return yaml.YAMLError(
+        f"line {event.start_mark.line + 1}: {words}" if event.start_mark else words
+    )

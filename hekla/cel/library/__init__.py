@@ -1,4 +1,5 @@
-"""The functions that expressions may call.  A module is imported when an expression names one of its functions for the first time."""
+"""The functions that expressions may call.  A module is imported when an expression names one of
+its functions for the first time."""
 
 from __future__ import annotations
 

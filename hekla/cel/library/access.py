@@ -1,6 +1,7 @@
 """`authorizer`: what a policy may ask about the rights of who sends a request.
 
-The answer comes from a function that the caller of the expression hands in (`Authorizer.decide`); nothing here knows RBAC.
+The answer comes from a function that the caller of the expression hands in (`Authorizer.decide`);
+nothing here knows RBAC.
 """
 
 from __future__ import annotations
@@ -10,7 +11,15 @@ from typing import Any, NamedTuple
 
 from hekla.cel.errors import Failed
 from hekla.cel.functions import function, method
-from hekla.cel.types import AUTHORIZER, BOOL, DECISION, GROUP_CHECK, PATH_CHECK, RESOURCE_CHECK, STRING
+from hekla.cel.types import (
+    AUTHORIZER,
+    BOOL,
+    DECISION,
+    GROUP_CHECK,
+    PATH_CHECK,
+    RESOURCE_CHECK,
+    STRING,
+)
 
 
 class Question(NamedTuple):
@@ -91,13 +100,21 @@ def _resource(check: GroupCheck, resource: str) -> ResourceCheck:
 
 def _decided(check: ResourceCheck, verb: str) -> Decision:
     question = Question(
-        check.authorizer.account, verb, check.group, check.resource, check.subresource, check.namespace, check.name
-    )  # fmt: skip
+        check.authorizer.account,
+        verb,
+        check.group,
+        check.resource,
+        check.subresource,
+        check.namespace,
+        check.name,
+    )
     return Decision(*check.authorizer.decide(question))
 
 
 def _path_decided(check: PathCheck, verb: str) -> Decision:
-    return Decision(*check.authorizer.decide(Question(check.authorizer.account, verb, path=check.path)))
+    return Decision(
+        *check.authorizer.decide(Question(check.authorizer.account, verb, path=check.path))
+    )
 
 
 def _part(name: str) -> Callable[[ResourceCheck, str], Any]:
@@ -106,7 +123,12 @@ def _part(name: str) -> Callable[[ResourceCheck, str], Any]:
 
 method("path", (AUTHORIZER, STRING), PATH_CHECK, _path)
 method("group", (AUTHORIZER, STRING), GROUP_CHECK, GroupCheck)
-method("serviceAccount", (AUTHORIZER, STRING, STRING), AUTHORIZER, lambda found, space, name: found._replace(account=(space, name)))
+method(
+    "serviceAccount",
+    (AUTHORIZER, STRING, STRING),
+    AUTHORIZER,
+    lambda found, space, name: found._replace(account=(space, name)),
+)
 method("resource", (GROUP_CHECK, STRING), RESOURCE_CHECK, _resource)
 for _name in ("subresource", "namespace", "name"):
     method(_name, (RESOURCE_CHECK, STRING), RESOURCE_CHECK, _part(_name))
@@ -119,4 +141,9 @@ method("errored", (DECISION,), BOOL, lambda decision: False)
 method("error", (DECISION,), STRING, lambda decision: "")
 method("allowed", (DECISION,), BOOL, lambda decision: decision.allowed)
 method("reason", (DECISION,), STRING, lambda decision: decision.reason)
-function("jsonpatch.escapeKey", (STRING,), STRING, lambda text: text.replace("~", "~0").replace("/", "~1"))
+function(
+    "jsonpatch.escapeKey",
+    (STRING,),
+    STRING,
+    lambda text: text.replace("~", "~0").replace("/", "~1"),
+)

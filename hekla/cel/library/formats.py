@@ -1,4 +1,5 @@
-"""Named formats: `format.dns1123Label().validate(text)` gives nothing, or the reasons why a text is refused."""
+"""Named formats: `format.dns1123Label().validate(text)` gives nothing, or the reasons why a text is
+refused."""
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ class Format:
 
 
 def _label_1035(text: str) -> Reasons:
-    return syntax.checked(text, 63, re.fullmatch("[a-z]([-a-z0-9]*[a-z0-9])?", text) is not None, _LABEL_1035)
+    return syntax.checked(
+        text, 63, re.fullmatch("[a-z]([-a-z0-9]*[a-z0-9])?", text) is not None, _LABEL_1035
+    )
 
 
 def _prefix(check: Callable[[str], Reasons]) -> Callable[[str], Reasons]:
@@ -82,7 +85,9 @@ def _datetime(text: str) -> Reasons:
 
 
 def _uuid(text: str) -> Reasons:
-    found = re.fullmatch("(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", text)
+    found = re.fullmatch(
+        "(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", text
+    )
     return () if found else ("does not match the UUID format",)
 
 

@@ -23,7 +23,7 @@ from hekla.cel.types import (
     Type,
     list_of,
     optional_of,
-)  # fmt: skip
+)
 from hekla.cel.values import NONE, Duration, Optional, Uint, kind_of, same
 
 LONGEST = 1_000_000
@@ -51,7 +51,9 @@ def _index_of(items: list[Any], wanted: Any) -> int:
 
 
 def _last_index_of(items: list[Any], wanted: Any) -> int:
-    return next((place for place in range(len(items) - 1, -1, -1) if same(items[place], wanted)), -1)
+    return next(
+        (place for place in range(len(items) - 1, -1, -1) if same(items[place], wanted)), -1
+    )
 
 
 def _sum(items: list[Any], zero: Any) -> Any:
@@ -81,14 +83,16 @@ method("indexOf", (list_of(A), A), INT, _index_of)
 method("lastIndexOf", (list_of(A), A), INT, _last_index_of)
 
 
-# --- CEL's list extension ------------------------------------------------------------------------------------------------
+# --- CEL's list extension -------------------------------------------------------------------------
 
 
 def _slice(items: list[Any], start: int, end: int) -> list[Any]:
     if start < 0 or end < 0:
         raise Failed(f"cannot slice({start}, {end}), negative indexes not supported")
     if start > end:
-        raise Failed(f"cannot slice({start}, {end}), start index must be less than or equal to end index")
+        raise Failed(
+            f"cannot slice({start}, {end}), start index must be less than or equal to end index"
+        )
     if end > len(items):
         raise Failed(f"cannot slice({start}, {end}), list is length {len(items)}")
     return items[start:end]
@@ -149,7 +153,7 @@ method("first", (list_of(A),), optional_of(A), lambda items: Optional(items[0]) 
 method("last", (list_of(A),), optional_of(A), lambda items: Optional(items[-1]) if items else NONE)
 
 
-# --- sets ----------------------------------------------------------------------------------------------------------------
+# --- sets -----------------------------------------------------------------------------------------
 
 
 def _contains(holder: list[Any], items: list[Any]) -> bool:
@@ -165,5 +169,10 @@ def _meets(one: list[Any], other: list[Any]) -> bool:
 
 
 function("sets.contains", (list_of(A), list_of(A)), BOOL, _contains)
-function("sets.equivalent", (list_of(A), list_of(A)), BOOL, lambda one, other: _contains(one, other) and _contains(other, one))
+function(
+    "sets.equivalent",
+    (list_of(A), list_of(A)),
+    BOOL,
+    lambda one, other: _contains(one, other) and _contains(other, one),
+)
 function("sets.intersects", (list_of(A), list_of(A)), BOOL, _meets)

@@ -17,7 +17,9 @@ def _in_zone(value: Timestamp, zone: str) -> datetime:
         if ":" in zone:
             sign = -1 if zone[0] == "-" else 1
             hours, minutes = zone.lstrip("+-").split(":")
-            return value.moment().astimezone(timezone(sign * timedelta(hours=int(hours), minutes=int(minutes))))
+            return value.moment().astimezone(
+                timezone(sign * timedelta(hours=int(hours), minutes=int(minutes)))
+            )
         return value.moment().astimezone(ZoneInfo(zone or "UTC"))
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise Failed(f"unknown time zone {zone}") from None

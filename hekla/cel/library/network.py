@@ -25,9 +25,17 @@ class Address:
         try:
             address = ipaddress.ip_address(text)
         except ValueError:
-            short = text.count(".") < 3 and all(part.isdigit() and int(part) < 256 for part in text.split(".")) and "." in text
-            why = f"ParseAddr({quoted(text)}): " + ("IPv4 address too short" if short else "unable to parse IP")
-            raise Failed(f"IP Address {quoted(text)} parse error during conversion from string: {why}") from None
+            short = (
+                text.count(".") < 3
+                and all(part.isdigit() and int(part) < 256 for part in text.split("."))
+                and "." in text
+            )
+            why = f"ParseAddr({quoted(text)}): " + (
+                "IPv4 address too short" if short else "unable to parse IP"
+            )
+            raise Failed(
+                f"IP Address {quoted(text)} parse error during conversion from string: {why}"
+            ) from None
         if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
             raise Failed(f"IPv4-mapped IPv6 address {quoted(text)} is not allowed")
         return cls(address)
@@ -54,18 +62,28 @@ class Network:
     def read(cls, text: str) -> Network:
         host, slash, length = text.partition("/")
         try:
-            if not slash or not length.isdigit() or (len(length) > 1 and length[0] == "0") or "%" in host:
+            if (
+                not slash
+                or not length.isdigit()
+                or (len(length) > 1 and length[0] == "0")
+                or "%" in host
+            ):
                 raise ValueError
             interface = ipaddress.ip_interface(text)
         except ValueError:
-            why = f"netip.ParsePrefix({quoted(text)}): " + ("no '/'" if not slash else f"ParseAddr({quoted(host)}): unable to parse IP")
+            why = f"netip.ParsePrefix({quoted(text)}): " + (
+                "no '/'" if not slash else f"ParseAddr({quoted(host)}): unable to parse IP"
+            )
             raise Failed(f"{_NO_CIDR}{_NO_CIDR}{why}") from None
         if isinstance(interface, ipaddress.IPv6Interface) and interface.ip.ipv4_mapped is not None:
             raise Failed(f"IPv4-mapped IPv6 address {quoted(host)} is not allowed")
         return cls(interface.ip, interface.network)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Network) and (other.address, other.network) == (self.address, self.network)
+        return isinstance(other, Network) and (other.address, other.network) == (
+            self.address,
+            self.network,
+        )
 
     def __hash__(self) -> int:
         return hash(self.network)
@@ -74,7 +92,9 @@ class Network:
         return address.version == self.network.version and address in self.network
 
     def contains_network(self, other: Network) -> bool:
-        return other.network.version == self.network.version and bool(other.network.subnet_of(self.network))
+        return other.network.version == self.network.version and bool(
+            other.network.subnet_of(self.network)
+        )
 
 
 def _is(read: Any, text: str) -> bool:
@@ -90,9 +110,15 @@ def _canonical(text: str) -> bool:
 
 
 def _global(value: Address) -> bool:
-    """Go's notion: not unspecified, loopback, multicast, link-local or broadcast; private addresses count."""
+    """Go's notion: not unspecified, loopback, multicast, link-local or broadcast; private addresses
+    count."""
     address = value.address
-    if address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local:
+    if (
+        address.is_unspecified
+        or address.is_loopback
+        or address.is_multicast
+        or address.is_link_local
+    ):
         return False
     return str(address) != "255.255.255.255"
 
@@ -116,9 +142,19 @@ method("isGlobalUnicast", (IP,), BOOL, _global)
 function("string", (IP,), STRING, lambda value: str(value.address))
 function("cidr", (STRING,), CIDR, Network.read)
 function("isCIDR", (STRING,), BOOL, lambda text: _is(Network.read, text))
-method("containsIP", (CIDR, STRING), BOOL, lambda holder, text: holder.contains(Address.read(text).address))
+method(
+    "containsIP",
+    (CIDR, STRING),
+    BOOL,
+    lambda holder, text: holder.contains(Address.read(text).address),
+)
 method("containsIP", (CIDR, IP), BOOL, lambda holder, value: holder.contains(value.address))
-method("containsCIDR", (CIDR, STRING), BOOL, lambda holder, text: holder.contains_network(Network.read(text)))
+method(
+    "containsCIDR",
+    (CIDR, STRING),
+    BOOL,
+    lambda holder, text: holder.contains_network(Network.read(text)),
+)
 method("containsCIDR", (CIDR, CIDR), BOOL, Network.contains_network)
 method("ip", (CIDR,), IP, lambda value: Address(value.address))
 method("prefixLength", (CIDR,), INT, lambda value: value.network.prefixlen)

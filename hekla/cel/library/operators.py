@@ -27,8 +27,21 @@ from hekla.cel.types import (
     map_of,
     optional_of,
     type_of,
-)  # fmt: skip
-from hekla.cel.values import FIRST, HIGHEST, LAST, LOWEST, NONE, SECOND, Duration, Optional, Timestamp, Uint, same, type_value
+)
+from hekla.cel.values import (
+    FIRST,
+    HIGHEST,
+    LAST,
+    LOWEST,
+    NONE,
+    SECOND,
+    Duration,
+    Optional,
+    Timestamp,
+    Uint,
+    same,
+    type_value,
+)
 
 LONGEST_TEXT = 10_000_000
 """Texts that grow beyond this end an evaluation: requests are smaller."""
@@ -135,7 +148,12 @@ for _sign in ("_==_", "_!=_"):
     function(_sign, (A, A), BOOL, same)
 
 _NUMBERS = (INT, UINT, DOUBLE)
-for _sign, _compare in (("_<_", operator.lt), ("_<=_", operator.le), ("_>_", operator.gt), ("_>=_", operator.ge)):
+for _sign, _compare in (
+    ("_<_", operator.lt),
+    ("_<=_", operator.le),
+    ("_>_", operator.gt),
+    ("_>=_", operator.ge),
+):
     for _one in _NUMBERS:
         for _other in _NUMBERS:
             function(_sign, (_one, _other), BOOL, _compare)
@@ -143,7 +161,7 @@ for _sign, _compare in (("_<_", operator.lt), ("_<=_", operator.le), ("_>_", ope
         function(_sign, (_one, _one), BOOL, _compare)
 
 
-# --- containers ----------------------------------------------------------------------------------------------------------
+# --- containers -----------------------------------------------------------------------------------
 
 
 def _in_list(item: Any, holder: list[Any]) -> bool:
@@ -196,7 +214,11 @@ def _maybe_key(holder: dict[Any, Any], key: Any) -> Optional:
 def _within(optional: Optional, place: Any) -> Optional:
     if not optional.present:
         return NONE
-    return _maybe_at(optional.value, place) if isinstance(optional.value, list) else _maybe_key(optional.value, place)
+    return (
+        _maybe_at(optional.value, place)
+        if isinstance(optional.value, list)
+        else _maybe_key(optional.value, place)
+    )
 
 
 function("@in", (A, list_of(A)), BOOL, _in_list)
@@ -213,7 +235,7 @@ for _kind in (STRING, BYTES, list_of(A), map_of(A, B)):
     method("size", (_kind,), INT, len)
 
 
-# --- conversions ---------------------------------------------------------------------------------------------------------
+# --- conversions ----------------------------------------------------------------------------------
 
 
 def quoted(text: str) -> str:
@@ -325,6 +347,8 @@ function("dyn", (A,), DYN, lambda value: value)
 function("type", (A,), type_of(A), type_value)
 
 for _name, _test in (
-    ("startsWith", str.startswith), ("endsWith", str.endswith), ("contains", lambda text, part: part in text),
-):  # fmt: skip
+    ("startsWith", str.startswith),
+    ("endsWith", str.endswith),
+    ("contains", lambda text, part: part in text),
+):
     method(_name, (STRING, STRING), BOOL, _test)

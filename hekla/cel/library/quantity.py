@@ -14,10 +14,18 @@ from hekla.cel.values import HIGHEST, LOWEST
 
 _FORM = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?\d{1,3})?")
 _FACTORS: dict[str, Fraction] = {
-    **{sign: Fraction(1000) ** power for power, sign in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), start=-3)},
-    **{sign: Fraction(1024) ** power for power, sign in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)},
+    **{
+        sign: Fraction(1000) ** power
+        for power, sign in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), start=-3)
+    },
+    **{
+        sign: Fraction(1024) ** power
+        for power, sign in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)
+    },
 }
-_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_WRONG = (
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
 
 
 class Quantity:

@@ -1,4 +1,5 @@
-"""Regular expressions: RE2's, as everywhere in Kubernetes.  RE2 takes time in proportion to the text, whatever the pattern."""
+"""Regular expressions: RE2's, as everywhere in Kubernetes.  RE2 takes time in proportion to the
+text, whatever the pattern."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def _compiled(text: str) -> Any:
     try:
         return re2.compile(text, _OPTIONS)
     except re2.error as error:
-        return str(error.args[0].decode() if error.args and isinstance(error.args[0], bytes) else error)
+        return str(
+            error.args[0].decode() if error.args and isinstance(error.args[0], bytes) else error
+        )
 
 
 def pattern(text: str) -> Any:

@@ -9,7 +9,10 @@ from hekla.cel.errors import Failed
 from hekla.cel.functions import function, method
 from hekla.cel.types import BOOL, INT, SEMVER, STRING
 
-_FORM = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9A-Za-z.-]+))?(?:\+([0-9A-Za-z.-]+))?", re.ASCII)
+_FORM = re.compile(
+    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9A-Za-z.-]+))?(?:\+([0-9A-Za-z.-]+))?",
+    re.ASCII,
+)
 
 
 @total_ordering
@@ -19,7 +22,11 @@ class Semver:
 
     def __init__(self, numbers: tuple[int, int, int], before: str) -> None:
         self.numbers = numbers
-        parts = [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in before.split(".")] if before else []
+        parts = (
+            [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in before.split(".")]
+            if before
+            else []
+        )
         self.order = (numbers, not before, parts)
 
     @classmethod
@@ -32,7 +39,9 @@ class Semver:
         before = match[4] or ""
         parts = before.split(".") if match[4] is not None else []
         parts += match[5].split(".") if match[5] is not None else []
-        if any(not part for part in parts) or any(part.isdigit() and len(part) > 1 and part[0] == "0" for part in before.split(".")):
+        if any(not part for part in parts) or any(
+            part.isdigit() and len(part) > 1 and part[0] == "0" for part in before.split(".")
+        ):
             raise Failed("Invalid character(s) found in prerelease")
         return cls((int(match[1]), int(match[2]), int(match[3])), before)
 

@@ -65,7 +65,9 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
 
 
 def _ascii(text: str, lower: bool) -> str:
-    return "".join((sign.lower() if lower else sign.upper()) if sign.isascii() else sign for sign in text)
+    return "".join(
+        (sign.lower() if lower else sign.upper()) if sign.isascii() else sign for sign in text
+    )
 
 
 def _joined(parts: list[Any], separator: str = "") -> str:
@@ -75,14 +77,24 @@ def _joined(parts: list[Any], separator: str = "") -> str:
         raise Failed("no such overload") from None
 
 
-_QUOTED = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\", '"': '\\"'}
+_QUOTED = {
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+    "\\": "\\\\",
+    '"': '\\"',
+}
 
 
 def _quote(text: str) -> str:
     return '"' + "".join(_QUOTED.get(sign, sign) for sign in text) + '"'
 
 
-# --- format --------------------------------------------------------------------------------------------------------------
+# --- format ---------------------------------------------------------------------------------------
 
 
 def _format(text: str, arguments: list[Any]) -> str:
@@ -158,7 +170,9 @@ def _unfit(text: str, value: Any) -> Failed:
     return Failed(f"error during formatting: {text}, was given {type_value(value)}")
 
 
-_RAISED = str.maketrans("0123456789-", "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079\u207b")
+_RAISED = str.maketrans(
+    "0123456789-", "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079\u207b"
+)
 
 
 def _special(value: float) -> str:
@@ -183,7 +197,11 @@ def _shown(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_nested, value)) + "]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_nested(key)}:{_nested(value[key])}" for key in sorted(value, key=str)) + "}"
+        return (
+            "{"
+            + ", ".join(f"{_nested(key)}:{_nested(value[key])}" for key in sorted(value, key=str))
+            + "}"
+        )
     kinds = "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
     raise _unfit(f"string clause can only be used on {kinds}", value)
 

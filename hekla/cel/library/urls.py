@@ -51,11 +51,16 @@ def _parsed(text: str) -> SplitResult:
         host = parts.netloc.rpartition("@")[2]
         tail = host.rpartition("]")[2] if host.startswith("[") else host
         if ":" in tail and not tail.rpartition(":")[2].isdigit() and tail.rpartition(":")[2]:
-            raise Failed(f'{start}parse {quoted(text)}: invalid port ":{tail.rpartition(":")[2]}" after host')
+            raise Failed(
+                f'{start}parse {quoted(text)}: invalid port ":{tail.rpartition(":")[2]}" after host'
+            )
     except ValueError as error:
         raise Failed(f"{start}parse {quoted(text)}: {error}") from None
     if not text or (not parts.scheme and not text.startswith("/")) or " " in parts.netloc:
-        raise Failed(f"{start}parse {quoted(text)}: " + ("empty url" if not text else "invalid URI for request"))
+        raise Failed(
+            f"{start}parse {quoted(text)}: "
+            + ("empty url" if not text else "invalid URI for request")
+        )
     if re.search(r"%(?![0-9A-Fa-f]{2})", parts.path):
         raise Failed(f"{start}parse {quoted(text)}: invalid URL escape")
     return parts
@@ -75,5 +80,15 @@ method("getScheme", (URL,), STRING, lambda value: value.parts.scheme)
 method("getHost", (URL,), STRING, lambda value: value.parts.netloc.rpartition("@")[2])
 method("getHostname", (URL,), STRING, lambda value: value.hostname)
 method("getPort", (URL,), STRING, lambda value: value.port)
-method("getEscapedPath", (URL,), STRING, lambda value: quote(value.parts.path, safe="%/:@!$&'()*+,;=~-._"))
-method("getQuery", (URL,), map_of(STRING, list_of(STRING)), lambda value: parse_qs(value.parts.query, keep_blank_values=True))
+method(
+    "getEscapedPath",
+    (URL,),
+    STRING,
+    lambda value: quote(value.parts.path, safe="%/:@!$&'()*+,;=~-._"),
+)
+method(
+    "getQuery",
+    (URL,),
+    map_of(STRING, list_of(STRING)),
+    lambda value: parse_qs(value.parts.query, keep_blank_values=True),
+)

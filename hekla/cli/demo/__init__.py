@@ -1,4 +1,5 @@
-"""`hekla demo`: a cluster in a temporary place, five stories run on it as real processes, and whether each did what it should."""
+"""`hekla demo`: a cluster in a temporary place, five stories run on it as real processes, and
+whether each did what it should."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""A ring all-reduce over plain sockets: what each pod of the demo's distributed job runs, handed to `python3 -c`.
+"""A ring all-reduce over plain sockets: what each pod of the demo's distributed job runs, handed to
+`python3 -c`.
 
-The pods find each other only by the names that the svc plugin gives them.  Each starts with its own vector, passes partial
-sums round the ring, and exits 0 only if the vector that it ends with is the sum over all pods.
+The pods find each other only by the names that the svc plugin gives them.  Each starts with its own
+vector, passes partial sums round the ring, and exits 0 only if the vector that it ends with is the
+sum over all pods.
 """
 
 import os
@@ -60,5 +62,8 @@ for _ in range(size - 1):
     travelling = receive(before)
     total = [a + b for a, b in zip(total, travelling)]
 expected = [float(size * (size + 1) // 2 * i) for i in range(LENGTH)]
-print(f"rank {rank} of {size}: sum of element 999 is {total[999]:.0f}, expected {expected[999]:.0f}", flush=True)
+print(
+    f"rank {rank} of {size}: sum of element 999 is {total[999]:.0f}, expected {expected[999]:.0f}",
+    flush=True,
+)
 raise SystemExit(0 if total == expected else 1)

@@ -8,24 +8,44 @@ from typing import Any
 Manifest = dict[str, Any]
 
 
-def job(name: str, tasks: list[Manifest], *, queue: str = "default", min_available: int = 1, **spec: Any) -> Manifest:
+def job(
+    name: str, tasks: list[Manifest], *, queue: str = "default", min_available: int = 1, **spec: Any
+) -> Manifest:
     """A batch job."""
     return {
         "apiVersion": "batch.volcano.sh/v1alpha1",
         "kind": "Job",
         "metadata": {"name": name, "namespace": "default"},
-        "spec": {"schedulerName": "volcano", "queue": queue, "minAvailable": min_available, "tasks": tasks, **spec},
+        "spec": {
+            "schedulerName": "volcano",
+            "queue": queue,
+            "minAvailable": min_available,
+            "tasks": tasks,
+            **spec,
+        },
     }
 
 
 def task(
-    name: str, replicas: int, command: list[str], *, cpu: str = "", restart: str = "Never", image: str = "busybox", **fields: Any
+    name: str,
+    replicas: int,
+    command: list[str],
+    *,
+    cpu: str = "",
+    restart: str = "Never",
+    image: str = "busybox",
+    **fields: Any,
 ) -> Manifest:
     """A task of a job: `replicas` pods of one container."""
     container: Manifest = {"name": "main", "image": image, "command": command}
     if cpu:
         container["resources"] = {"requests": {"cpu": cpu}}
-    return {"name": name, "replicas": replicas, "template": {"spec": {"containers": [container], "restartPolicy": restart}}, **fields}
+    return {
+        "name": name,
+        "replicas": replicas,
+        "template": {"spec": {"containers": [container], "restartPolicy": restart}},
+        **fields,
+    }
 
 
 def shell(script: str) -> list[str]:
@@ -48,7 +68,11 @@ def hello() -> Manifest:
 def weighted() -> list[Manifest]:
     """Six jobs of eight pods of half a cpu in each of two queues."""
     return [
-        job(f"job-{letter}-{number}", [task("work", 8, shell("sleep 4"), cpu="500m")], queue=f"queue-{letter}")
+        job(
+            f"job-{letter}-{number}",
+            [task("work", 8, shell("sleep 4"), cpu="500m")],
+            queue=f"queue-{letter}",
+        )
         for letter in "ab"
         for number in range(1, 7)
     ]
@@ -63,7 +87,13 @@ def workflow() -> Manifest:
         "workflow",
         [
             task("task-a", 1, shell("sleep 2; echo 'task-a is done'"), restart="OnFailure"),
-            task("task-b", 1, shell("echo 'task-b runs'"), restart="OnFailure", dependsOn={"name": ["task-a"]}),
+            task(
+                "task-b",
+                1,
+                shell("echo 'task-b runs'"),
+                restart="OnFailure",
+                dependsOn={"name": ["task-a"]},
+            ),
         ],
     )
 

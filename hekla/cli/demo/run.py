@@ -1,4 +1,5 @@
-"""Runs the demo's stories one after another on a cluster of its own and prints what was expected and what was seen."""
+"""Runs the demo's stories one after another on a cluster of its own and prints what was expected
+and what was seen."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ NODES, NODE_CPU = 6, "4"
 
 
 class Story(NamedTuple):
-    """What is shown, and the coroutine that shows it; it returns what was seen or raises stories.Differs."""
+    """What is shown, and the coroutine that shows it; it returns what was seen or raises
+    stories.Differs."""
 
     title: str
     expected: str
@@ -49,16 +51,31 @@ STORIES = [
         "20 x 4 cpu on 24 cpu: not one pod starts, and the PodGroup says why; with minAvailable 4, at least 4 run",
         stories.gang,
     ),
-    Story("04 task dependency", "no pod of task-b exists until task-a runs; both complete", stories.dependency),
-    Story("05 all-reduce", "4 pods find each other by name, sum a vector over sockets and exit 0", stories.allreduce),
+    Story(
+        "04 task dependency",
+        "no pod of task-b exists until task-a runs; both complete",
+        stories.dependency,
+    ),
+    Story(
+        "05 all-reduce",
+        "4 pods find each other by name, sum a vector over sockets and exit 0",
+        stories.allreduce,
+    ),
 ]
 
 
 def main(argv: list[str]) -> int:
     """The command; exit code 0 only if every story ended as expected."""
     parser = Parser("hekla demo", "Runs real jobs on a temporary cluster and checks each.")
-    parser.add_argument("--keep", action="store_true", help="leave the cluster's directory for a look at its logs")
-    parser.add_argument("--isolation", choices=("auto", "none"), default="auto", help="none: run pods without namespaces")
+    parser.add_argument(
+        "--keep", action="store_true", help="leave the cluster's directory for a look at its logs"
+    )
+    parser.add_argument(
+        "--isolation",
+        choices=("auto", "none"),
+        default="auto",
+        help="none: run pods without namespaces",
+    )
     arguments = parser.parse(argv)
     console = Console()
     directory = Path(tempfile.mkdtemp(prefix="hekla-demo-"))
@@ -66,9 +83,21 @@ def main(argv: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     began = time.monotonic()
     try:
-        console.print(f"[bold]A cluster of {NODES} nodes with {NODE_CPU} cpu each, on this machine[/bold]")
-        flags: dict[str, object] = {"nodes": NODES, "node_cpu": NODE_CPU, "node_memory": "4Gi", "isolation": arguments.isolation}
-        bring_up(cluster, flags, 60, lambda what, how, detail: console.print(f"  {what:<24} [green]{how}[/green]  {detail}"))
+        console.print(
+            f"[bold]A cluster of {NODES} nodes with {NODE_CPU} cpu each, on this machine[/bold]"
+        )
+        flags: dict[str, object] = {
+            "nodes": NODES,
+            "node_cpu": NODE_CPU,
+            "node_memory": "4Gi",
+            "isolation": arguments.isolation,
+        }
+        bring_up(
+            cluster,
+            flags,
+            60,
+            lambda what, how, detail: console.print(f"  {what:<24} [green]{how}[/green]  {detail}"),
+        )
         explain_isolation(console, arguments.isolation)
         rows = asyncio.run(tell_all(cluster, console))
     except ClusterError as error:
@@ -78,13 +107,17 @@ def main(argv: list[str]) -> int:
         console.print("\nInterrupted; cleaning up.")
         return 130
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave half of it behind
+        signal.signal(
+            signal.SIGINT, signal.SIG_IGN
+        )  # a second Ctrl-C must not leave half of it behind
         stop(cluster)
         if not arguments.keep:
             shutil.rmtree(directory, ignore_errors=True)
     print_rows(console, rows)
     good = sum(ok for _, _, ok in rows)
-    console.print(f"{good} of {len(rows)} as expected, in {time.monotonic() - began:.0f} s; nothing is left running.")
+    console.print(
+        f"{good} of {len(rows)} as expected, in {time.monotonic() - began:.0f} s; nothing is left running."
+    )
     if arguments.keep:
         console.print(f"The cluster's files are in {cluster.directory}")
     return 0 if good == len(rows) else 1
@@ -95,17 +128,25 @@ def explain_isolation(console: Console, wanted: str) -> None:
     from hekla.local.kubelet.runtime import isolation
 
     if wanted == "none":
-        console.print("\nPods run without namespaces, as told by --isolation=none.", highlight=False)
+        console.print(
+            "\nPods run without namespaces, as told by --isolation=none.", highlight=False
+        )
     without = [finding for finding in isolation.survey() if not finding.available]
     if without:
-        console.print("\nThis machine runs pods without: " + "; ".join(f"{f.name} ({f.why_not})" for f in without), highlight=False)
+        console.print(
+            "\nThis machine runs pods without: "
+            + "; ".join(f"{f.name} ({f.why_not})" for f in without),
+            highlight=False,
+        )
         console.print('"hekla doctor" says what that means.', highlight=False)
 
 
 async def tell_all(cluster: Cluster, console: Console) -> list[tuple[Story, str, bool]]:
     """Runs the stories in order: what was seen, and whether it is what was expected."""
     rows = []
-    async with Client(config.load(str(cluster.internal_kubeconfig)), user_agent="hekla-demo") as client:
+    async with Client(
+        config.load(str(cluster.internal_kubeconfig)), user_agent="hekla-demo"
+    ) as client:
         for story in STORIES:
             with console.status(f"[bold]{story.title}[/bold]: {story.expected}"):
                 began = time.monotonic()
@@ -126,5 +167,7 @@ def print_rows(console: Console, rows: list[tuple[Story, str, bool]]) -> None:
     for title in ("Story", "Expected", "Seen", ""):
         table.add_column(title)
     for story, seen, ok in rows:
-        table.add_row(story.title, story.expected, seen, "[green]ok[/green]" if ok else "[red]differs[/red]")
+        table.add_row(
+            story.title, story.expected, seen, "[green]ok[/green]" if ok else "[red]differs[/red]"
+        )
     console.print(table)

@@ -1,6 +1,8 @@
-"""The demo's stories: each creates what a user would, watches what happens, and returns what it saw.
+"""The demo's stories: each creates what a user would, watches what happens, and returns what it
+saw.
 
-A story raises `Differs` with what it saw instead as soon as that cannot become right any more, or when its time is up.
+A story raises `Differs` with what it saw instead as soon as that cannot become right any more, or
+when its time is up.
 """
 
 from __future__ import annotations
@@ -61,11 +63,14 @@ async def job_reaches(client: Client, job: str, phase: str, seconds: float = 20.
 async def group_of(client: Client, job: str) -> scheduling.PodGroup | None:
     """The PodGroup that belongs to the job."""
     groups = (await client.list(scheduling.POD_GROUP, NAMESPACE)).items
-    return next((g for g in groups if any(o.name == job for o in g.metadata.owner_references)), None)
+    return next(
+        (g for g in groups if any(o.name == job for o in g.metadata.owner_references)), None
+    )
 
 
 async def remove(client: Client, *jobs: str) -> None:
-    """Deletes jobs and waits until their pods are gone, so that the next story has the nodes to itself."""
+    """Deletes jobs and waits until their pods are gone, so that the next story has the nodes to
+    itself."""
     for job in jobs:
         try:
             await client.delete(batch.JOB, job, NAMESPACE)
@@ -114,7 +119,9 @@ async def two_queues(client: Client) -> str:
         """How many of queue-a's pods, and of queue-b's, are wanted."""
         pods = [pod for pod in (await client.list(core.POD, NAMESPACE)).items if wanted(pod)]
         of_jobs = [pod.metadata.labels.get(JOB_OF_POD, "") for pod in pods]
-        return sum(name.startswith("job-a-") for name in of_jobs), sum(name.startswith("job-b-") for name in of_jobs)
+        return sum(name.startswith("job-a-") for name in of_jobs), sum(
+            name.startswith("job-b-") for name in of_jobs
+        )
 
     async def all_wait() -> bool | None:
         return True if await count(lambda pod: pod.status.phase == "Pending") == (48, 48) else None
@@ -142,7 +149,9 @@ async def is_open(client: Client, queue: str) -> bool | None:
 
 async def cordon(client: Client, nodes: list[str], closed: bool) -> None:
     """Takes the nodes out of scheduling, or back in."""
-    await asyncio.gather(*(client.patch(core.NODE, node, {"spec": {"unschedulable": closed}}) for node in nodes))
+    await asyncio.gather(
+        *(client.patch(core.NODE, node, {"spec": {"unschedulable": closed}}) for node in nodes)
+    )
 
 
 async def gang(client: Client) -> str:
@@ -151,14 +160,22 @@ async def gang(client: Client) -> str:
 
     async def reason() -> str | None:
         group = await group_of(client, "gang-20")
-        said = [c.message for c in group.status.conditions if c.type == "Unschedulable" and c.message] if group else []
+        said = (
+            [c.message for c in group.status.conditions if c.type == "Unschedulable" and c.message]
+            if group
+            else []
+        )
         return said[-1] if said else None
 
     why = await until("a reason on the PodGroup", reason)
     bound = [pod.metadata.name for pod in await pods_of(client, "gang-20") if pod.spec.node_name]
-    for _ in range(10):  # a reason that is true keeps the gang waiting; one that is not would let it start now
+    for _ in range(
+        10
+    ):  # a reason that is true keeps the gang waiting; one that is not would let it start now
         await asyncio.sleep(0.1)
-        bound += [pod.metadata.name for pod in await pods_of(client, "gang-20") if pod.spec.node_name]
+        bound += [
+            pod.metadata.name for pod in await pods_of(client, "gang-20") if pod.spec.node_name
+        ]
     await remove(client, "gang-20")
     if bound:
         raise Differs(f"{len(set(bound))} pods of the gang of 20 were started")
@@ -179,9 +196,14 @@ async def dependency(client: Client) -> str:
     early: list[str] = []
 
     async def second_made() -> bool | None:
-        pods = {pod.metadata.annotations.get(TASK_OF_POD, ""): pod for pod in await pods_of(client, "workflow")}
+        pods = {
+            pod.metadata.annotations.get(TASK_OF_POD, ""): pod
+            for pod in await pods_of(client, "workflow")
+        }
         first, second = pods.get("task-a"), pods.get("task-b")
-        if second is not None and (first is None or first.status.phase not in ("Running", "Succeeded")):
+        if second is not None and (
+            first is None or first.status.phase not in ("Running", "Succeeded")
+        ):
             early.append(second.metadata.name)
         return True if second is not None else None
 
@@ -201,7 +223,12 @@ async def allreduce(client: Client) -> str:
     except Differs as differs:
         raise Differs(f"{differs}; {await last_lines(client, 'allreduce')}") from differs
     pods = await pods_of(client, "allreduce")
-    codes = {s.state.terminated.exit_code for p in pods for s in p.status.container_statuses if s.state.terminated}
+    codes = {
+        s.state.terminated.exit_code
+        for p in pods
+        for s in p.status.container_statuses
+        if s.state.terminated
+    }
     lines = await last_lines(client, "allreduce")
     await remove(client, "allreduce")
     if codes != {0} or len(pods) != 4:
@@ -213,6 +240,8 @@ async def last_lines(client: Client, job: str) -> str:
     """The last line of each pod's log."""
     lines = []
     for pod in sorted(await pods_of(client, job), key=lambda pod: pod.metadata.name):
-        log = await client.request("GET", core.POD.path(NAMESPACE, pod.metadata.name, "log"), query={"tailLines": "1"})
+        log = await client.request(
+            "GET", core.POD.path(NAMESPACE, pod.metadata.name, "log"), query={"tailLines": "1"}
+        )
         lines.append(log.body.decode(errors="replace").strip())
     return "\n".join(lines)

@@ -1,7 +1,8 @@
 """`vcctl` and its Slurm-like short forms: the batch system's command line.
 
-Reference: cli.  A command line is judged by its start: everything that a command needs beyond the table of commands is
-imported when that command runs, so that `--help` costs little more than the interpreter.
+Reference: cli.  A command line is judged by its start: everything that a command needs beyond the
+table of commands is imported when that command runs, so that `--help` costs little more than the
+interpreter.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Times as people read them.  Reference: cli 1.5.
 
-There are two renderings, alike but for one range: the command line's own, and the Kubernetes library's, which drops the
-days of a whole number of years.  Timestamps are RFC 3339 texts of the wire.
+There are two renderings, alike but for one range: the command line's own, and the Kubernetes
+library's, which drops the days of a whole number of years.  Timestamps are RFC 3339 texts of the
+wire.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ def parsed(timestamp: str) -> datetime.datetime:
 
 
 def human(seconds: float, *, whole_years: bool = False) -> str:
-    """An elapsed time in at most two units.  `whole_years` is the Kubernetes library's variant: `2y`, not `2y0d`."""
+    """An elapsed time in at most two units.  `whole_years` is the Kubernetes library's variant:
+    `2y`, not `2y0d`."""
     whole = int(seconds)
     if whole < -1:
         return "<invalid>"
@@ -54,7 +56,9 @@ def _two(seconds: int, unit: int, letter: str, part: int, part_letter: str) -> s
 
 
 def age(timestamp: str | None, now: float, *, whole_years: bool = False) -> str:
-    return human(seconds_since(timestamp, now), whole_years=whole_years) if timestamp else "<unknown>"
+    return (
+        human(seconds_since(timestamp, now), whole_years=whole_years) if timestamp else "<unknown>"
+    )
 
 
 def creation_date(timestamp: str | None) -> str:

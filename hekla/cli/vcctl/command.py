@@ -8,7 +8,8 @@ Value = str | int | bool
 
 
 class CommandError(Exception):
-    """A command cannot go on; the text is for the user.  `hint` goes to stderr, so that stdout keeps its exact text."""
+    """A command cannot go on; the text is for the user.  `hint` goes to stderr, so that stdout
+    keeps its exact text."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -16,7 +17,8 @@ class CommandError(Exception):
 
 
 class Flag(NamedTuple):
-    """One flag.  `type` is the placeholder in the help: string, int, int32, bool, duration, Level, moduleSpec."""
+    """One flag.  `type` is the placeholder in the help: string, int, int32, bool, duration, Level,
+    moduleSpec."""
 
     name: str
     short: str
@@ -27,10 +29,11 @@ class Flag(NamedTuple):
 
 
 class Command(NamedTuple):
-    """One command.  A group has children; a leaf has `action`, a `module:function` that is imported when it runs.
+    """One command.  A group has children; a leaf has `action`, a `module:function` that is imported
+    when it runs.
 
-    Hidden commands and flags are Hekla's own: they work everywhere, and the standard help keeps its exact text
-    (`vcctl help more` lists them).
+    Hidden commands and flags are Hekla's own: they work everywhere, and the standard help keeps its
+    exact text (`vcctl help more` lists them).
     """
 
     name: str

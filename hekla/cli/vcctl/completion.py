@@ -53,6 +53,8 @@ def zsh() -> str:
 def fish() -> str:
     lines = ["complete -c vcctl -f"]
     for path, choices in words():
-        seen = f"test (string join ' ' (commandline -opc | string match -v -- '-*')[2..]) = '{path}'"
+        seen = (
+            f"test (string join ' ' (commandline -opc | string match -v -- '-*')[2..]) = '{path}'"
+        )
         lines.append(f'complete -c vcctl -n "{seen}" -a "{" ".join(choices)}"')
     return "\n".join(lines) + "\n"

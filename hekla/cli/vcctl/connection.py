@@ -1,7 +1,8 @@
-"""Running a command against the API server: configuration first, then the command, then its errors in words.
+"""Running a command against the API server: configuration first, then the command, then its errors
+in words.
 
-The configuration is read before a command looks at its own flags, so a broken kubeconfig is reported in preference to a
-missing name.  Reference: cli 1.3.
+The configuration is read before a command looks at its own flags, so a broken kubeconfig is
+reported in preference to a missing name.  Reference: cli 1.3.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from hekla.api.kinds import Kind
 from hekla.cli.vcctl.command import CommandError, Invocation
 from hekla.cli.vcctl.parsing import near_names
 from hekla.kube.client import Client
-from hekla.kube.connection.config import DEFAULT_SERVER, ConfigError, Connection, NoConfiguration, load
+from hekla.kube.connection.config import (
+    DEFAULT_SERVER,
+    ConfigError,
+    Connection,
+    NoConfiguration,
+    load,
+)
 from hekla.kube.errors import ApiError, NotFound
 from hekla.kube.http.client import TransportError
 
@@ -33,7 +40,13 @@ def connected(invocation: Invocation, action: Action) -> int:
     """Run the action with a client; what goes wrong becomes a CommandError."""
     logging.basicConfig(level=logging.ERROR)
     try:
-        return asyncio.run(_run(configured(invocation.text("kubeconfig"), invocation.text("master")), invocation, action))
+        return asyncio.run(
+            _run(
+                configured(invocation.text("kubeconfig"), invocation.text("master")),
+                invocation,
+                action,
+            )
+        )
     except (ConfigError, TransportError) as error:
         raise CommandError(str(error)) from error
     except ApiError as error:
@@ -41,7 +54,8 @@ def connected(invocation: Invocation, action: Action) -> int:
 
 
 def configured(kubeconfig: str, master: str) -> Connection:
-    """What the flags and the environment name; where they name nothing, the cluster of `hekla up` that runs, if it is the only one."""
+    """What the flags and the environment name; where they name nothing, the cluster of `hekla up`
+    that runs, if it is the only one."""
     if not kubeconfig and not master and not os.environ.get("KUBECONFIG"):
         try:
             return load()
@@ -52,16 +66,22 @@ def configured(kubeconfig: str, master: str) -> Connection:
 
 
 def the_running_cluster() -> Cluster | None:
-    """The only cluster of this user that runs, said on stderr; None where there is none.  Raises CommandError where there are several."""
+    """The only cluster of this user that runs, said on stderr; None where there is none.  Raises
+    CommandError where there are several."""
     from hekla.local.cluster.cluster import clusters
     from hekla.local.cluster.supervisor import running
 
     found = [cluster for cluster in clusters() if running(cluster) is not None]
     if len(found) > 1:
         named = "".join(f"\n  export KUBECONFIG={cluster.kubeconfig}" for cluster in found)
-        raise CommandError("no KUBECONFIG is set, and several clusters run here; choose one:" + named)
+        raise CommandError(
+            "no KUBECONFIG is set, and several clusters run here; choose one:" + named
+        )
     for cluster in found:
-        print(f'No KUBECONFIG is set: this is the cluster "{cluster.name}" of `hekla up`.', file=sys.stderr)
+        print(
+            f'No KUBECONFIG is set: this is the cluster "{cluster.name}" of `hekla up`.',
+            file=sys.stderr,
+        )
         print(f"  export KUBECONFIG={cluster.kubeconfig}", file=sys.stderr)
     return found[0] if found else None
 
@@ -89,7 +109,8 @@ async def _nearest(api: Api, kind: Kind[Tree], name: str, namespace: str | None)
 
 
 def name_of(invocation: Invocation, missing: str) -> str:
-    """The name that the command needs, from its flag or, for Hekla's own commands, as a word of its own."""
+    """The name that the command needs, from its flag or, for Hekla's own commands, as a word of its
+    own."""
     name = invocation.text("name")
     if not name and invocation.command.arguments and invocation.arguments:
         name = invocation.arguments[0]

@@ -1,7 +1,8 @@
-"""From a command line to an exit code: find the command, give its help, or run it and word what went wrong.
+"""From a command line to an exit code: find the command, give its help, or run it and word what
+went wrong.
 
-Reference: cli 1.4.  What a command prints goes to stdout, its failure too (the original does so, and scripts read it);
-what concerns the command line itself goes to stderr.
+Reference: cli 1.4.  What a command prints goes to stdout, its failure too (the original does so,
+and scripts read it); what concerns the command line itself goes to stderr.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`vcctl explain` and `vcctl job events`: why a job is where it is.  Hekla's own.
 
-Nothing is computed here: the reasons stand on the objects (the group's conditions, the queue's state, what pods wait for,
-events); this puts them in the order in which a user asks for them.
+Nothing is computed here: the reasons stand on the objects (the group's conditions, the queue's
+state, what pods wait for, events); this puts them in the order in which a user asks for them.
 """
 
 from __future__ import annotations
@@ -28,12 +28,31 @@ POD_GROUP = scheduling.POD_GROUP.untyped
 QUEUE = scheduling.QUEUE.untyped
 
 MISSING = "job name is mandatory to explain a particular job"
-RESTATED = frozenset({WAITING, "Unschedulable", "FailedScheduling", "PodScheduled", "PodGroupPending"})
-"""Conditions and events that put the explanation into the words of the wire, for readers of other objects."""
-NUMBERS = ("needs", "fit", "missing", "asks", "nodes", "reasons", "shortages", "remedy", "noVictimBecause")
+RESTATED = frozenset(
+    {WAITING, "Unschedulable", "FailedScheduling", "PodScheduled", "PodGroupPending"}
+)
+"""Conditions and events that put the explanation into the words of the wire, for readers of other
+objects."""
+NUMBERS = (
+    "needs",
+    "fit",
+    "missing",
+    "asks",
+    "nodes",
+    "reasons",
+    "shortages",
+    "remedy",
+    "noVictimBecause",
+)
 GROUPLESS = {
-    **dict.fromkeys(("Aborting", "Aborted"), "It is suspended, so it has no PodGroup; `vcctl job resume` lets it go on."),
-    **dict.fromkeys(("Completing", "Completed", "Terminating", "Terminated", "Failed"), "It has ended, so it has no PodGroup."),
+    **dict.fromkeys(
+        ("Aborting", "Aborted"),
+        "It is suspended, so it has no PodGroup; `vcctl job resume` lets it go on.",
+    ),
+    **dict.fromkeys(
+        ("Completing", "Completed", "Terminating", "Terminated", "Failed"),
+        "It has ended, so it has no PodGroup.",
+    ),
 }
 """What is said of a job without a PodGroup, by its phase."""
 FEW = 5  # pods and events named one by one
@@ -48,7 +67,9 @@ async def explain(api: Api, invocation: Invocation) -> None:
     group = await group_of(api, job)
     queue = await _maybe(api, QUEUE, (job.get("spec") or {}).get("queue") or "", None)
     pods = (await api.list(POD, namespace, labels=f"{JOB_LABEL}={name}")).items
-    unfit = await nodes_not_ready(api, pods, waits=bool(_waiting(group)) and not _has_started(group))
+    unfit = await nodes_not_ready(
+        api, pods, waits=bool(_waiting(group)) and not _has_started(group)
+    )
     if form in ("json", "yaml"):
         shown = explanation(job, queue, group, pods)
         print(document({**shown, "nodesNotReady": unfit} if unfit else shown, form), end="")
@@ -63,44 +84,60 @@ async def explain(api: Api, invocation: Invocation) -> None:
     ):
         print(line)
     known = {IGNORED} | (RESTATED if _waiting(group) or _has_started(group) else frozenset())
-    warnings = [event for event in events if event.get("type") == "Warning" and event.get("reason") not in known]
+    warnings = [
+        event
+        for event in events
+        if event.get("type") == "Warning" and event.get("reason") not in known
+    ]
     for line in list(dict.fromkeys(map(_said, reversed(warnings))))[:FEW][::-1]:
         print(line)
 
 
 def _said(event: Tree) -> str:
     about, message = event.get("involvedObject") or {}, (event.get("message") or "").strip()
-    return f"  {about.get('kind', '')} {about.get('name', '')}: {event.get('reason', '')}: {message}"
+    return (
+        f"  {about.get('kind', '')} {about.get('name', '')}: {event.get('reason', '')}: {message}"
+    )
 
 
 def explanation(job: Tree, queue: Tree | None, group: Tree | None, pods: list[Tree]) -> Tree:
     """For programs: what the scheduler says of a job that waits, and what it was asked for.
 
-    `constraint` and `text` are the reason and message of the group's condition Waiting, empty for a job that does not wait.  What
-    the text says in numbers is there too, where it says any (`NUMBERS`).
+    `constraint` and `text` are the reason and message of the group's condition Waiting, empty for a
+    job that does not wait.  What the text says in numbers is there too, where it says any
+    (`NUMBERS`).
     """
     spec, status = job.get("spec") or {}, (group or {}).get("status") or {}
     waiting = _waiting(group)
     return {
-        "kind": "Explanation", "job": job["metadata"]["name"], "namespace": job["metadata"]["namespace"],
-        "phase": phase(job) or "Pending", "queue": spec.get("queue") or "default",
+        "kind": "Explanation",
+        "job": job["metadata"]["name"],
+        "namespace": job["metadata"]["namespace"],
+        "phase": phase(job) or "Pending",
+        "queue": spec.get("queue") or "default",
         "queueState": ((queue or {}).get("status") or {}).get("state") or "",
-        "podGroup": (group or {}).get("metadata", {}).get("name", ""), "podGroupPhase": status.get("phase") or "",
-        "minAvailable": spec.get("minAvailable") or 0, "pods": dict(Counter(cells(pod, 0.0)[1] for pod in pods)),
+        "podGroup": (group or {}).get("metadata", {}).get("name", ""),
+        "podGroupPhase": status.get("phase") or "",
+        "minAvailable": spec.get("minAvailable") or 0,
+        "pods": dict(Counter(cells(pod, 0.0)[1] for pod in pods)),
         **(numbers(group) if waiting else {}),
-        "constraint": (waiting.get("reason") or "").lower(), "text": waiting.get("message") or "",
+        "constraint": (waiting.get("reason") or "").lower(),
+        "text": waiting.get("message") or "",
         "conditions": status.get("conditions") or [],
-    }  # fmt: skip
+    }
 
 
 def numbers(group: Tree | None) -> Tree:
-    """What the scheduler has written beside the condition Waiting; empty where that is nothing that can be read."""
+    """What the scheduler has written beside the condition Waiting; empty where that is nothing that
+    can be read."""
     try:
         annotations = ((group or {}).get("metadata") or {}).get("annotations") or {}
         found = json.loads(annotations.get(EXPLANATION) or "{}")
     except ValueError:
         return {}
-    return {name: found[name] for name in NUMBERS if name in found} if isinstance(found, dict) else {}
+    return (
+        {name: found[name] for name in NUMBERS if name in found} if isinstance(found, dict) else {}
+    )
 
 
 def _waiting(group: Tree | None) -> Tree:
@@ -110,13 +147,18 @@ def _waiting(group: Tree | None) -> Tree:
 
 
 def _has_started(group: Tree | None) -> bool:
-    """Whether reasons to wait are of the past: conditions that once said so stay on the object, as upstream leaves them."""
+    """Whether reasons to wait are of the past: conditions that once said so stay on the object, as
+    upstream leaves them."""
     return ((group or {}).get("status") or {}).get("phase") in ("Running", "Completed")
 
 
 async def events(api: Api, invocation: Invocation) -> None:
-    job = await find(api, JOB, name_of(invocation, "job name is mandatory to show the events of a particular job"),
-                     invocation.text("namespace"))  # fmt: skip
+    job = await find(
+        api,
+        JOB,
+        name_of(invocation, "job name is mandatory to show the events of a particular job"),
+        invocation.text("namespace"),
+    )
     namespace = job["metadata"]["namespace"]
     pods = (await api.list(POD, namespace, labels=f"{JOB_LABEL}={job['metadata']['name']}")).items
     print(event_table(await _related_events(api, job, await group_of(api, job), pods)), end="")
@@ -146,13 +188,17 @@ async def _related_events(api: Api, job: Tree, group: Tree | None, pods: list[Tr
         names.add(group["metadata"]["name"])
     found = (await api.list(EVENT, job["metadata"]["namespace"])).items
     related = [event for event in found if (event.get("involvedObject") or {}).get("name") in names]
-    return sorted(related, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "")
+    return sorted(
+        related, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or ""
+    )
 
 
 def _job_lines(job: Tree) -> Iterator[str]:
     status, state = job.get("status") or {}, (job.get("status") or {}).get("state") or {}
     counts = ", ".join(
-        f"{status[key]} {key}" for key in ("pending", "running", "succeeded", "failed", "terminating", "unknown") if status.get(key)
+        f"{status[key]} {key}"
+        for key in ("pending", "running", "succeeded", "failed", "terminating", "unknown")
+        if status.get(key)
     )
     needed = (job.get("spec") or {}).get("minAvailable") or 0
     name, counted = job["metadata"]["name"], counts or "it has none yet"
@@ -187,7 +233,8 @@ def _group_lines(job: Tree, group: Tree | None) -> Iterator[str]:
 
 
 async def nodes_not_ready(api: Api, pods: list[Tree], *, waits: bool) -> dict[str, str]:
-    """By name, why a node is not ready: those that hold a pod of the job, and all that there are where the job waits for one."""
+    """By name, why a node is not ready: those that hold a pod of the job, and all that there are
+    where the job waits for one."""
     holding = {_node_of(pod) for pod in pods} - {""}
     if not holding and not waits:
         return {}
@@ -221,7 +268,11 @@ def _not_ready(node: Tree | None) -> str:
 def _node_lines(unfit: dict[str, str], pods: list[Tree]) -> Iterator[str]:
     for name, why in list(unfit.items())[:FEW]:
         here = [pod["metadata"]["name"] for pod in pods if _node_of(pod) == name]
-        held = f", which holds {', '.join(here[:FEW])}{' and others' if len(here) > FEW else ''}," if here else ""
+        held = (
+            f", which holds {', '.join(here[:FEW])}{' and others' if len(here) > FEW else ''},"
+            if here
+            else ""
+        )
         yield f"  Node {name}{held} is not ready: {why}."
     if len(unfit) > FEW:
         yield f"  {len(unfit) - FEW} further nodes are not ready."
@@ -231,11 +282,24 @@ def _pod_lines(pods: list[Tree], *, known: bool) -> Iterator[str]:
     """`known`: why they have no node has been said."""
     reasons = Counter(cells(pod, 0.0)[1] for pod in pods)
     if reasons:
-        yield "  Pods: " + ", ".join(f"{count} {reason}" for reason, count in reasons.most_common()) + "."
+        yield (
+            "  Pods: "
+            + ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+            + "."
+        )
     told: set[str] = set()
     for pod in pods:
         for condition in (pod.get("status") or {}).get("conditions") or []:
-            message = "" if known and condition.get("type") in RESTATED else condition.get("message") or ""
-            if condition.get("status") == "False" and message and message not in told and len(told) < FEW:
+            message = (
+                ""
+                if known and condition.get("type") in RESTATED
+                else condition.get("message") or ""
+            )
+            if (
+                condition.get("status") == "False"
+                and message
+                and message not in told
+                and len(told) < FEW
+            ):
                 told.add(message)
                 yield f"  {pod['metadata']['name']}: {message}"

@@ -1,4 +1,5 @@
-"""`vcctl jobflow` and `vcctl jobtemplate`: the same five commands over two kinds.  Reference: cli 4."""
+"""`vcctl jobflow` and `vcctl jobtemplate`: the same five commands over two kinds.  Reference: cli
+4."""
 
 from __future__ import annotations
 
@@ -29,7 +30,10 @@ class Sort(NamedTuple):
 
 
 def _flow_cells(item: Tree, now: float) -> tuple[str, ...]:
-    metadata, phase = item["metadata"], ((item.get("status") or {}).get("state") or {}).get("phase") or ""
+    metadata, phase = (
+        item["metadata"],
+        ((item.get("status") or {}).get("state") or {}).get("phase") or "",
+    )
     when = age(metadata.get("creationTimestamp"), now, whole_years=True)
     return metadata["name"], metadata.get("namespace") or "", phase, when
 
@@ -63,7 +67,12 @@ def _documents(file: str, sort: Sort) -> Iterator[Tree]:
         if not isinstance(tree, dict):
             raise CommandError(f"a document of {file} is no mapping")
         metadata = {"namespace": "default", **(tree.get("metadata") or {})}
-        yield {"apiVersion": sort.kind.api_version, "kind": sort.kind.kind, **tree, "metadata": metadata}
+        yield {
+            "apiVersion": sort.kind.api_version,
+            "kind": sort.kind.kind,
+            **tree,
+            "metadata": metadata,
+        }
 
 
 def _create(sort: Sort) -> Action:
@@ -107,7 +116,9 @@ def _delete(sort: Sort) -> Action:
 def _list(sort: Sort) -> Action:
     async def list_all(api: Api, invocation: Invocation) -> None:
         everywhere = "all-namespaces" in invocation.values and invocation.on("all-namespaces")
-        items = (await api.list(sort.kind, None if everywhere else invocation.text("namespace"))).items
+        items = (
+            await api.list(sort.kind, None if everywhere else invocation.text("namespace"))
+        ).items
         if printed(invocation, sort.kind, items):
             return
         if not items:
@@ -139,7 +150,11 @@ def _print(sort: Sort, items: Sequence[Tree]) -> None:
 
 def _describe(sort: Sort) -> Action:
     async def describe(api: Api, invocation: Invocation) -> None:
-        name, namespace, form = invocation.text("name"), invocation.text("namespace"), invocation.text("format")
+        name, namespace, form = (
+            invocation.text("name"),
+            invocation.text("namespace"),
+            invocation.text("format"),
+        )
         if name:
             items = [clean(sort.kind, await find(api, sort.kind, name, namespace))]
         else:
@@ -155,7 +170,12 @@ def _describe(sort: Sort) -> Action:
 
 
 def _bare(item: Tree) -> Tree:
-    return {**item, "metadata": {key: value for key, value in item["metadata"].items() if key != "managedFields"}}
+    return {
+        **item,
+        "metadata": {
+            key: value for key, value in item["metadata"].items() if key != "managedFields"
+        },
+    }
 
 
 create_jobflow, create_jobtemplate = _create(FLOW), _create(TEMPLATE)

@@ -41,7 +41,10 @@ def _commands(path: Sequence[Command]) -> str:
     if len(path) == 1:
         children.append(HELP_COMMAND)
     width = max(NARROWEST, *(len(child.name) for child in children))
-    return "\n".join(f"  {child.name:<{width}} {child.short}" for child in sorted(children, key=lambda child: child.name))
+    return "\n".join(
+        f"  {child.name:<{width}} {child.short}"
+        for child in sorted(children, key=lambda child: child.name)
+    )
 
 
 def flag_lines(flags: Iterable[Flag], hidden: bool = False) -> str:
@@ -49,7 +52,12 @@ def flag_lines(flags: Iterable[Flag], hidden: bool = False) -> str:
     for flag in sorted(flags, key=lambda flag: flag.name):
         if flag.hidden == hidden:
             front = f"  -{flag.short}, --{flag.name}" if flag.short else f"      --{flag.name}"
-            rows.append((front + ("" if flag.type == "bool" else f" {flag.type}"), flag.help + _default(flag)))
+            rows.append(
+                (
+                    front + ("" if flag.type == "bool" else f" {flag.type}"),
+                    flag.help + _default(flag),
+                )
+            )
     width = max((len(front) for front, _ in rows), default=0)
     return "\n".join(f"{front:<{width}}   {help}".rstrip() for front, help in rows)
 
@@ -62,7 +70,10 @@ def _default(flag: Flag) -> str:
 
 def more_text(root: Command) -> str:
     """What Hekla's commands can beyond the original's; the standard help keeps the original's text."""
-    lines = ["Beyond the original's commands (these work, and do not stand in the standard help):", ""]
+    lines = [
+        "Beyond the original's commands (these work, and do not stand in the standard help):",
+        "",
+    ]
     rows: list[tuple[str, str]] = []
 
     def walk(path: tuple[Command, ...]) -> None:

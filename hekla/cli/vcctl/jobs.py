@@ -22,7 +22,10 @@ async def run(api: Api, invocation: Invocation) -> None:
     file = invocation.text("filename") if "filename" in invocation.values else ""
     if not invocation.text("name") and not file:
         raise CommandError("job name cannot be left blank")
-    requests, limits = resource_list(invocation.text("requests")), resource_list(invocation.text("limits"))
+    requests, limits = (
+        resource_list(invocation.text("requests")),
+        resource_list(invocation.text("limits")),
+    )
     job = job_from_file(file) if file else job_from_flags(invocation, requests, limits)
     created = await api.create(JOB, job, invocation.text("namespace"))
     print(f"run job {created['metadata']['name']} successfully")
@@ -52,7 +55,9 @@ def job_from_file(file: str) -> Tree:
         with open(file, encoding="utf-8") as stream:
             content = stream.read()
     except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"failed to read file, err: {file_error('open', file, error)}") from error
+        raise CommandError(
+            f"failed to read file, err: {file_error('open', file, error)}"
+        ) from error
     import yaml
 
     from hekla.api.text import yamltext
@@ -71,7 +76,9 @@ def file_error(verb: str, file: str, error: Exception) -> str:
     return f"{verb} {file}: {reason}"
 
 
-def job_from_flags(invocation: Invocation, requests: dict[str, str], limits: dict[str, str]) -> Tree:
+def job_from_flags(
+    invocation: Invocation, requests: dict[str, str], limits: dict[str, str]
+) -> Tree:
     name = invocation.text("name")
     resources = {key: value for key, value in (("requests", requests), ("limits", limits)) if value}
     container: Tree = {
@@ -153,14 +160,18 @@ async def _watch(api: Api, invocation: Invocation) -> None:
         if not printed(invocation, JOB, jobs):
             _print_table(jobs, jobs, invocation)
         print(flush=True)
-        async for event in api.watch(JOB, namespace, resource_version=listing.resource_version, bookmarks=False):
+        async for event in api.watch(
+            JOB, namespace, resource_version=listing.resource_version, bookmarks=False
+        ):
             if event.type in ("ADDED", "MODIFIED", "DELETED"):
                 break
         await asyncio.sleep(0.5)
 
 
 async def view(api: Api, invocation: Invocation) -> None:
-    name = name_of(invocation, "job name (specified by --name or -N) is mandatory to view a particular job")
+    name = name_of(
+        invocation, "job name (specified by --name or -N) is mandatory to view a particular job"
+    )
     job = await find(api, JOB, name, invocation.text("namespace"))
     if not printed(invocation, JOB, [job], single=True):
         await _print_view(api, job, conditions=True)
@@ -171,13 +182,18 @@ async def _print_view(api: Api, job: Tree, *, conditions: bool) -> None:
 
 
 async def vjobs(api: Api, invocation: Invocation) -> None:
-    """List, or view one: widths come from all jobs of the answer, and the header is printed even over no rows."""
+    """List, or view one: widths come from all jobs of the answer, and the header is printed even
+    over no rows."""
     if invocation.text("name"):
         job = await find(api, JOB, invocation.text("name"), invocation.text("namespace"))
         await _print_view(api, job, conditions=False)
         return
-    listing = await api.list(JOB, None if invocation.on("all-namespaces") else invocation.text("namespace"))
-    _print_table([job for job in listing.items if _wanted(job, invocation)], listing.items, invocation)
+    listing = await api.list(
+        JOB, None if invocation.on("all-namespaces") else invocation.text("namespace")
+    )
+    _print_table(
+        [job for job in listing.items if _wanted(job, invocation)], listing.items, invocation
+    )
 
 
 async def suspend(api: Api, invocation: Invocation) -> None:
@@ -191,10 +207,14 @@ async def resume(api: Api, invocation: Invocation) -> None:
 async def _command(api: Api, invocation: Invocation, verb: str, action: str) -> None:
     name = name_of(invocation, f"job name is mandatory to {verb} a particular job")
     job = await find(api, JOB, name, invocation.text("namespace"))
-    await api.create(COMMAND, command_for(job, JOB.api_version, JOB.kind, action), job["metadata"]["namespace"])
+    await api.create(
+        COMMAND, command_for(job, JOB.api_version, JOB.kind, action), job["metadata"]["namespace"]
+    )
 
 
-def command_for(target: Tree, api_version: str, kind: str, action: str, namespace: str = "") -> Tree:
+def command_for(
+    target: Tree, api_version: str, kind: str, action: str, namespace: str = ""
+) -> Tree:
     """The Command that asks a controller to act on an object, owned by that object."""
     reference = {
         "apiVersion": api_version,

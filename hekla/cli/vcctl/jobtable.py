@@ -30,13 +30,19 @@ def phase(job: Tree) -> str:
 
 
 def replicas(job: Tree) -> int:
-    return sum(int(task.get("replicas") or 0) for task in (job.get("spec") or {}).get("tasks") or [])
+    return sum(
+        int(task.get("replicas") or 0) for task in (job.get("spec") or {}).get("tasks") or []
+    )
 
 
 COLUMNS = (
     Column("Creation", 15, lambda job: creation_date(job["metadata"].get("creationTimestamp"))),
     Column("Phase", 12, phase),
-    Column("JobType", 12, lambda job: str((job["metadata"].get("labels") or {}).get(TYPE_LABEL) or "Batch")),
+    Column(
+        "JobType",
+        12,
+        lambda job: str((job["metadata"].get("labels") or {}).get(TYPE_LABEL) or "Batch"),
+    ),
     Column("Replicas", 12, lambda job: str(replicas(job))),
     Column("Min", 6, _status("minAvailable")),
     Column("Pending", 10, _status("pending")),
@@ -46,7 +52,10 @@ COLUMNS = (
     Column("Unknown", 12, _status("unknown")),
     Column("RetryCount", 10, _status("retryCount")),
 )
-WIDE = (Column("   Queue", 19, lambda job: "   " + _spec("queue")(job)), Column("Scheduler", 16, _spec("schedulerName")))
+WIDE = (
+    Column("   Queue", 19, lambda job: "   " + _spec("queue")(job)),
+    Column("Scheduler", 16, _spec("schedulerName")),
+)
 
 
 def padded(text: str, width: int) -> str:
@@ -54,7 +63,9 @@ def padded(text: str, width: int) -> str:
     return text + " " * (width - len(text.encode()))
 
 
-def table(shown: Sequence[Tree], measured: Sequence[Tree], *, namespaces: bool, wide: bool = False) -> list[str]:
+def table(
+    shown: Sequence[Tree], measured: Sequence[Tree], *, namespaces: bool, wide: bool = False
+) -> list[str]:
     """Header and rows of `shown`; the widths of names come from `measured`."""
     columns = [_sized("Name", 4, "name", measured), *COLUMNS, *(WIDE if wide else ())]
     if namespaces:

@@ -1,6 +1,7 @@
 """The description of one job, and its events.  Reference: cli 2.3.
 
-The lines are a table of level, label and value; labels carry the blanks that line up their values in the original.
+The lines are a table of level, label and value; labels carry the blanks that line up their values
+in the original.
 """
 
 from __future__ import annotations
@@ -50,7 +51,12 @@ TEMPLATE_ANNOTATIONS = (
 
 
 def job_text(job: Tree, *, conditions: bool) -> str:
-    lines = [*_head(job), *_spec(job.get("spec") or {}), *_status(job.get("status") or {}, conditions), *_failure(job)]
+    lines = [
+        *_head(job),
+        *_spec(job.get("spec") or {}),
+        *_status(job.get("status") or {}, conditions),
+        *_failure(job),
+    ]
     return "".join(f"{'  ' * level}{text}\n" for level, text in lines)
 
 
@@ -59,7 +65,11 @@ def _head(job: Tree) -> Iterator[Line]:
     yield 0, f"Name:       \t{metadata.get('name', '')}"
     yield 0, f"Namespace:  \t{metadata.get('namespace', '')}"
     yield 0, f"Labels:     \t{_mapping(metadata.get('labels'))}"
-    annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != names.LAST_FAILURE}
+    annotations = {
+        key: value
+        for key, value in (metadata.get("annotations") or {}).items()
+        if key != names.LAST_FAILURE
+    }
     yield 0, f"Annotations:\t{_mapping(annotations)}"
     # Empty as the original prints them: its typed clients drop what kind an object is.
     yield 0, "API Version:\t"
@@ -159,7 +169,8 @@ def _status(status: Tree, conditions: bool) -> Iterator[Line]:
 
 
 def _failure(job: Tree) -> Iterator[Line]:
-    """How the job failed last, which the controllers keep when its pods are gone.  Hekla's own: the original has no such lines."""
+    """How the job failed last, which the controllers keep when its pods are gone.  Hekla's own: the
+    original has no such lines."""
     try:
         kept = json.loads((job["metadata"].get("annotations") or {}).get(names.LAST_FAILURE, ""))
     except ValueError:
@@ -182,7 +193,8 @@ EVENT_LINE = "{:<15}\t{:<40}\t{:<30}\t{:<40}\t{}"
 
 
 async def events_text(api: Api, job: Tree) -> str:
-    """Events whose own name begins with the job's; those of its pods are not shown here (see `vcctl job events`)."""
+    """Events whose own name begins with the job's; those of its pods are not shown here (see `vcctl
+    job events`)."""
     try:
         events = (await api.list(EVENT, job["metadata"].get("namespace"))).items
     except (ApiError, TransportError) as error:
@@ -196,7 +208,11 @@ def event_table(events: list[Tree]) -> str:
     if not events:
         return "Events: \t<none>\n"
     now = time.time()
-    rows = [("Type", "Reason", "Age", "Form", "Message"), ("-------",) * 5, *(_event(event, now) for event in events)]
+    rows = [
+        ("Type", "Reason", "Age", "Form", "Message"),
+        ("-------",) * 5,
+        *(_event(event, now) for event in events),
+    ]
     return "Events:\n" + "".join(EVENT_LINE.format(*row) + "\n" for row in rows)
 
 

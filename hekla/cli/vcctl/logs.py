@@ -1,4 +1,5 @@
-"""`vcctl job logs`: the logs of a job's pods, each line after its pod's name where there are several.  Hekla's own."""
+"""`vcctl job logs`: the logs of a job's pods, each line after its pod's name where there are
+several.  Hekla's own."""
 
 from __future__ import annotations
 
@@ -28,13 +29,17 @@ async def logs(api: Api, invocation: Invocation) -> None:
     streams = [(pod, container["name"]) for pod in pods for container in pod["spec"]["containers"]]
     several = len(streams) > 1
     if invocation.on("follow"):
-        await asyncio.gather(*(_print(api, pod, container, invocation, several) for pod, container in streams))
+        await asyncio.gather(
+            *(_print(api, pod, container, invocation, several) for pod, container in streams)
+        )
         return
     for pod, container in streams:
         await _print(api, pod, container, invocation, several)
 
 
-async def _print(api: Api, pod: Tree, container: str, invocation: Invocation, several: bool) -> None:
+async def _print(
+    api: Api, pod: Tree, container: str, invocation: Invocation, several: bool
+) -> None:
     name = pod["metadata"]["name"]
     query = {"container": container, "follow": str(invocation.on("follow")).lower()}
     if invocation.number("tail") >= 0:

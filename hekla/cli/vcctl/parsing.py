@@ -1,7 +1,8 @@
-"""Reading a command line: which command, which flags.  The rules and messages are those of the original's flag library.
+"""Reading a command line: which command, which flags.  The rules and messages are those of the
+original's flag library.
 
-Flags may stand anywhere, underscores count as hyphens, and a group's unknown child only shows the group's help; an unknown
-child of the root is an error.  Reference: cli 1.2, 1.4.
+Flags may stand anywhere, underscores count as hyphens, and a group's unknown child only shows the
+group's help; an unknown child of the root is an error.  Reference: cli 1.2, 1.4.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 BITS = {"int": 63, "int32": 31}
 LONGEST_NUMBER = 100
-"""Digits that are looked at: no flag takes as many, and Python refuses to read thousands of them."""
+"""Digits that are looked at: no flag takes as many, and Python refuses to read thousands of them.
+"""
 
 
 class UsageError(Exception):
-    """The command line cannot be read.  `path` is the command that was meant as far as that is known."""
+    """The command line cannot be read.  `path` is the command that was meant as far as that is
+    known."""
 
     def __init__(self, message: str, path: tuple[Command, ...], hint: str = "") -> None:
         super().__init__(message)
@@ -65,7 +68,9 @@ def _find(root: Command, words: list[str]) -> tuple[tuple[Command, ...], list[st
         child = path[-1].child(name)
         if child is None:
             if len(path) == 1:
-                raise UsageError(f'unknown command "{name}" for "{root.name}"{_meant(name, root)}', path)
+                raise UsageError(
+                    f'unknown command "{name}" for "{root.name}"{_meant(name, root)}', path
+                )
             break
         path, rest = (*path, child), rest[:place] + rest[place + 1 :]
     return path, rest
@@ -79,14 +84,18 @@ def _help_topic(root: Command, names: list[str]) -> tuple[tuple[Command, ...], l
     for name in names:
         child = path[-1].child(name)
         if child is None:
-            raise UsageError(f"Unknown help topic {names}".replace("'", "`").replace(", ", " "), (root,))
+            raise UsageError(
+                f"Unknown help topic {names}".replace("'", "`").replace(", ", " "), (root,)
+            )
         path = (*path, child)
     return path, ["--help"]
 
 
 def _first_argument(words: Sequence[str], flags: Sequence[Flag]) -> int | None:
     """Where the first word stands that is neither a flag nor a flag's value."""
-    takes_value = {flag.name for flag in flags if flag.type != "bool"} | {flag.short for flag in flags if flag.type != "bool"}
+    takes_value = {flag.name for flag in flags if flag.type != "bool"} | {
+        flag.short for flag in flags if flag.type != "bool"
+    }
     skip = False
     for place, word in enumerate(words):
         if skip:
@@ -104,12 +113,21 @@ def _first_argument(words: Sequence[str], flags: Sequence[Flag]) -> int | None:
 
 def _meant(name: str, root: Command) -> str:
     near = near_names(name, [child.name for child in root.children if not child.hidden])
-    return "\n\nDid you mean this?\n" + "".join(f"\t{candidate}\n" for candidate in near) if near else ""
+    return (
+        "\n\nDid you mean this?\n" + "".join(f"\t{candidate}\n" for candidate in near)
+        if near
+        else ""
+    )
 
 
 def near_names(name: str, candidates: Sequence[str]) -> list[str]:
-    """Candidates that a slip of the keyboard may have meant: two edits away, or a longer form of what was typed."""
-    return [candidate for candidate in candidates if _distance(name, candidate) <= 2 or candidate.startswith(name)]
+    """Candidates that a slip of the keyboard may have meant: two edits away, or a longer form of
+    what was typed."""
+    return [
+        candidate
+        for candidate in candidates
+        if _distance(name, candidate) <= 2 or candidate.startswith(name)
+    ]
 
 
 def _distance(one: str, other: str) -> int:
@@ -117,18 +135,29 @@ def _distance(one: str, other: str) -> int:
     for i, a in enumerate(one, 1):
         previous, row[0] = row[0], i
         for j, b in enumerate(other, 1):
-            previous, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, previous + (a.lower() != b.lower()))
+            previous, row[j] = (
+                row[j],
+                min(row[j] + 1, row[j - 1] + 1, previous + (a.lower() != b.lower())),
+            )
     return row[-1]
 
 
-def _long(word: str, words: Iterator[str], flags: Sequence[Flag], values: dict[str, Value], path: tuple[Command, ...]) -> None:
+def _long(
+    word: str,
+    words: Iterator[str],
+    flags: Sequence[Flag],
+    values: dict[str, Value],
+    path: tuple[Command, ...],
+) -> None:
     name, equals, value = word[2:].partition("=")
     if not name or name.startswith("-"):
         raise UsageError(f"bad flag syntax: {word}", path)
     flag = next((flag for flag in flags if flag.name == name.replace("_", "-")), None)
     if flag is None:
         near = near_names(name, [flag.name for flag in flags])
-        raise UsageError(f"unknown flag: --{name}", path, f"Did you mean --{near[0]}?" if near else "")
+        raise UsageError(
+            f"unknown flag: --{name}", path, f"Did you mean --{near[0]}?" if near else ""
+        )
     if not equals:
         if flag.type == "bool":
             value = "true"
@@ -140,7 +169,13 @@ def _long(word: str, words: Iterator[str], flags: Sequence[Flag], values: dict[s
     values[flag.name] = _value(flag, value, path)
 
 
-def _short(word: str, words: Iterator[str], flags: Sequence[Flag], values: dict[str, Value], path: tuple[Command, ...]) -> None:
+def _short(
+    word: str,
+    words: Iterator[str],
+    flags: Sequence[Flag],
+    values: dict[str, Value],
+    path: tuple[Command, ...],
+) -> None:
     letters = word[1:]
     while letters:
         letter, letters = letters[0], letters[1:]
@@ -171,7 +206,10 @@ def _value(flag: Flag, text: str, path: tuple[Command, ...]) -> Value:
         digits = text[1:] if text[:1] in ("+", "-") else text
         if not (digits.isascii() and digits.isdigit()):
             reason = f'strconv.ParseInt: parsing "{text}": invalid syntax'
-        elif len(digits) > LONGEST_NUMBER or not -(2 ** BITS[flag.type]) <= int(text) < 2 ** BITS[flag.type]:
+        elif (
+            len(digits) > LONGEST_NUMBER
+            or not -(2 ** BITS[flag.type]) <= int(text) < 2 ** BITS[flag.type]
+        ):
             reason = f'strconv.ParseInt: parsing "{text}": value out of range'
         else:
             return int(text)

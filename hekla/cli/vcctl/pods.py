@@ -43,7 +43,11 @@ async def _selected(api: Api, invocation: Invocation) -> list[Tree]:
         pods = (await api.list(POD, namespace)).items
         labelled = [pod for pod in pods if _label(pod, QUEUE_LABEL) == queue]
         taken = {_key(pod) for pod in labelled}
-        annotated = [pod for pod in pods if (pod["metadata"].get("annotations") or {}).get(QUEUE_ANNOTATION) == queue]
+        annotated = [
+            pod
+            for pod in pods
+            if (pod["metadata"].get("annotations") or {}).get(QUEUE_ANNOTATION) == queue
+        ]
         return [*labelled, *(pod for pod in annotated if _key(pod) not in taken)]
     return (await api.list(POD, namespace, labels=JOB_LABEL)).items
 
@@ -55,20 +59,35 @@ def _label(pod: Tree, key: str) -> str | None:
 def _print(pods: Sequence[Tree], *, namespaces: bool) -> None:
     now = time.time()
     titles = ("Namespace", "Name", "Ready", "Status", "Restart", "Age")
-    rows = [(pod["metadata"].get("namespace") or "", pod["metadata"]["name"], *cells(pod, now)) for pod in pods]
+    rows = [
+        (pod["metadata"].get("namespace") or "", pod["metadata"]["name"], *cells(pod, now))
+        for pod in pods
+    ]
     widths = [
-        max(len(title) + 2, *(len(row[column]) + 8 for row in rows)) if rows else len(title) + 2 for column, title in enumerate(titles)
+        max(len(title) + 2, *(len(row[column]) + 8 for row in rows)) if rows else len(title) + 2
+        for column, title in enumerate(titles)
     ]
     for row in (titles, *rows):
         start = 0 if namespaces else 1
-        print("".join(f"{value:<{width}}" for value, width in list(zip(row, widths, strict=True))[start:]))
+        print(
+            "".join(
+                f"{value:<{width}}" for value, width in list(zip(row, widths, strict=True))[start:]
+            )
+        )
 
 
 def cells(pod: Tree, now: float) -> tuple[str, str, str, str]:
     """Ready, status, restarts and age, as the API server's own table of pods has them."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
-    containers, inits = status.get("containerStatuses") or [], status.get("initContainerStatuses") or []
-    restartable = {container["name"] for container in spec.get("initContainers") or [] if container.get("restartPolicy") == "Always"}
+    containers, inits = (
+        status.get("containerStatuses") or [],
+        status.get("initContainerStatuses") or [],
+    )
+    restartable = {
+        container["name"]
+        for container in spec.get("initContainers") or []
+        if container.get("restartPolicy") == "Always"
+    }
     total = len(spec.get("containers") or []) + len(restartable)
     reason = _start_reason(status)
     ready = restarts = restartable_restarts = 0
@@ -107,7 +126,12 @@ def cells(pod: Tree, now: float) -> tuple[str, str, str, str]:
     shown = str(restarts)
     if restarts and finished:
         shown += f" ({age(max(finished), now, whole_years=True)} ago)"
-    return f"{ready}/{total}", reason, shown, age(pod["metadata"].get("creationTimestamp"), now, whole_years=True)
+    return (
+        f"{ready}/{total}",
+        reason,
+        shown,
+        age(pod["metadata"].get("creationTimestamp"), now, whole_years=True),
+    )
 
 
 def _start_reason(status: Tree) -> str:
@@ -117,7 +141,9 @@ def _start_reason(status: Tree) -> str:
     return str(status.get("reason") or status.get("phase") or "")
 
 
-def _containers(containers: Sequence[Tree], reason: str, status: Tree) -> tuple[str, int, int, list[str]]:
+def _containers(
+    containers: Sequence[Tree], reason: str, status: Tree
+) -> tuple[str, int, int, list[str]]:
     ready = restarts = 0
     running = False
     finished: list[str] = []
@@ -141,7 +167,11 @@ def _containers(containers: Sequence[Tree], reason: str, status: Tree) -> tuple[
 def _end_reason(ended: Tree) -> str:
     if ended.get("reason"):
         return str(ended["reason"])
-    return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode') or 0}"
+    return (
+        f"Signal:{ended['signal']}"
+        if ended.get("signal")
+        else f"ExitCode:{ended.get('exitCode') or 0}"
+    )
 
 
 def _last_end(container: Tree) -> list[str]:
@@ -150,4 +180,7 @@ def _last_end(container: Tree) -> list[str]:
 
 
 def _condition(status: Tree, type_: str) -> bool:
-    return any(condition.get("type") == type_ and condition.get("status") == "True" for condition in status.get("conditions") or [])
+    return any(
+        condition.get("type") == type_ and condition.get("status") == "True"
+        for condition in status.get("conditions") or []
+    )

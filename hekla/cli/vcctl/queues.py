@@ -61,7 +61,13 @@ async def _tally(api: Api, failure: str) -> Counter[tuple[str, str]]:
         groups = (await api.list(POD_GROUP)).items
     except (ApiError, TransportError) as error:
         raise CommandError(f"{failure}: {error}") from error
-    return Counter(((group.get("spec") or {}).get("queue") or "", (group.get("status") or {}).get("phase") or "") for group in groups)
+    return Counter(
+        (
+            (group.get("spec") or {}).get("queue") or "",
+            (group.get("status") or {}).get("phase") or "",
+        )
+        for group in groups
+    )
 
 
 def _print(queues: Sequence[Tree], tally: Counter[tuple[str, str]]) -> None:
@@ -69,7 +75,9 @@ def _print(queues: Sequence[Tree], tally: Counter[tuple[str, str]]) -> None:
     for queue in queues:
         name, spec = queue["metadata"]["name"], queue.get("spec") or {}
         counts = (str(tally[name, phase]) for phase in PHASES)
-        rows.append((name, str(spec.get("weight") or 0), _state(queue), spec.get("parent") or "", *counts))
+        rows.append(
+            (name, str(spec.get("weight") or 0), _state(queue), spec.get("parent") or "", *counts)
+        )
     _rows(rows)
 
 
@@ -93,7 +101,14 @@ async def vqueues(api: Api, invocation: Invocation) -> None:
     for queue in queues:
         status = queue.get("status") or {}
         counts = (str(status.get(key) or 0) for key in ("inqueue", "pending", "running", "unknown"))
-        rows.append((queue["metadata"]["name"], str((queue.get("spec") or {}).get("weight") or 0), _state(queue), *counts))
+        rows.append(
+            (
+                queue["metadata"]["name"],
+                str((queue.get("spec") or {}).get("weight") or 0),
+                _state(queue),
+                *counts,
+            )
+        )
     _rows(rows)
 
 
@@ -102,7 +117,9 @@ async def operate(api: Api, invocation: Invocation) -> None:
     weight = invocation.number("weight")
     if action == "update":
         if weight == 0:
-            raise CommandError(f"when update queue {name}, weight must be specified, the value must be greater than 0")
+            raise CommandError(
+                f"when update queue {name}, weight must be specified, the value must be greater than 0"
+            )
         await api.patch(QUEUE, name, {"spec": {"weight": weight}})
         return
     if not action:
@@ -116,17 +133,25 @@ async def operate(api: Api, invocation: Invocation) -> None:
 
 async def top(api: Api, invocation: Invocation) -> None:
     """What each queue holds beside what it deserves and may have."""
-    queues, tally = await asyncio.gather(api.list(QUEUE), _tally(api, "failed to list podgroups with err"))
+    queues, tally = await asyncio.gather(
+        api.list(QUEUE), _tally(api, "failed to list podgroups with err")
+    )
     rows = [("Queue", "State", "Allocated", "Deserved", "Capability", "Waiting", "Running")]
     for queue in queues.items:
-        name, spec, status = queue["metadata"]["name"], queue.get("spec") or {}, queue.get("status") or {}
+        name, spec, status = (
+            queue["metadata"]["name"],
+            queue.get("spec") or {},
+            queue.get("status") or {},
+        )
         waiting = tally[name, "Pending"] + tally[name, "Inqueue"]
         lists = (status.get("allocated"), spec.get("deserved"), spec.get("capability"))
         amounts = (_amounts(amount) for amount in lists)
         rows.append((name, _state(queue), *amounts, str(waiting), str(tally[name, "Running"])))
     widths = [max(len(row[column]) for row in rows) + 3 for column in range(len(rows[0]))]
     for row in rows:
-        print("".join(f"{value:<{width}}" for value, width in zip(row, widths, strict=True)).rstrip())
+        print(
+            "".join(f"{value:<{width}}" for value, width in zip(row, widths, strict=True)).rstrip()
+        )
 
 
 def _amounts(amounts: Tree | None) -> str:

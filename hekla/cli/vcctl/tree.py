@@ -1,6 +1,7 @@
 """The commands and their flags.  Reference: cli 1.1, 1.2, 2 to 7.
 
-Only names, texts and defaults stand here; what a command does is named by module and imported when it runs.
+Only names, texts and defaults stand here; what a command does is named by module and imported when
+it runs.
 """
 
 from __future__ import annotations
@@ -38,8 +39,18 @@ def everywhere(nouns: str) -> Flag:
     return Flag("all-namespaces", "", "bool", False, f"list {nouns} in all namespaces")
 
 
-def leaf(name: str, short: str, action: str, *flags: Flag, long: str = "", hidden: bool = False, arguments: bool = False) -> Command:
-    return Command(name, short, (*flags, *CONNECTION), (), action, long, hidden=hidden, arguments=arguments)
+def leaf(
+    name: str,
+    short: str,
+    action: str,
+    *flags: Flag,
+    long: str = "",
+    hidden: bool = False,
+    arguments: bool = False,
+) -> Command:
+    return Command(
+        name, short, (*flags, *CONNECTION), (), action, long, hidden=hidden, arguments=arguments
+    )
 
 
 def _size(noun_min: str = "the minimal available tasks of job") -> tuple[Flag, ...]:
@@ -53,75 +64,172 @@ def _size(noun_min: str = "the minimal available tasks of job") -> tuple[Flag, .
 
 JOB_NAME = text("name", "N", "", "the name of job")
 
-EXPLAIN = leaf("explain", "say why a job is where it is", "explain:explain", namespace("job"), JOB_NAME, OUTPUT,
-               hidden=True, arguments=True)  # fmt: skip
+EXPLAIN = leaf(
+    "explain",
+    "say why a job is where it is",
+    "explain:explain",
+    namespace("job"),
+    JOB_NAME,
+    OUTPUT,
+    hidden=True,
+    arguments=True,
+)
 
-JOB = Command("job", "vcctl command line operation job", children=(
-    leaf("run", "run job by parameters from the command line", "jobs:run",
-         text("image", "i", "busybox", "the container image of job"), namespace("job"), JOB_NAME, *_size(),
-         text("scheduler", "S", "volcano", "the scheduler for this job"),
-         text("filename", "f", "", "the yaml file of job"),
-         Flag("command", "c", "string", "", "the command of job")),
-    leaf("list", "list job information", "jobs:list_jobs", text("queue", "q", "", "list job with specified queue name"),
-         namespace("job"), text("scheduler", "S", "", "list job with specified scheduler name"), everywhere("jobs"),
-         text("selector", "", "", "fuzzy matching jobName"), OUTPUT, WATCH),
-    leaf("view", "show job information", "jobs:view", namespace("job"), JOB_NAME, OUTPUT),
-    leaf("suspend", "abort a job", "jobs:suspend", namespace("job"), JOB_NAME),
-    leaf("resume", "resume a job", "jobs:resume", namespace("job"), JOB_NAME),
-    leaf("delete", "delete a job", "jobs:delete", namespace("job"), JOB_NAME),
-    EXPLAIN,
-    leaf("logs", "print the logs of a job's pods", "logs:logs", namespace("job"), JOB_NAME,
-         text("task", "t", "", "only pods of this task"), Flag("follow", "f", "bool", False, "stay and print what comes"),
-         Flag("tail", "", "int", -1, "only the last lines of each pod"), hidden=True, arguments=True),
-    leaf("events", "show the events of a job, its group and its pods", "explain:events", namespace("job"), JOB_NAME,
-         hidden=True, arguments=True),
-))  # fmt: skip
+JOB = Command(
+    "job",
+    "vcctl command line operation job",
+    children=(
+        leaf(
+            "run",
+            "run job by parameters from the command line",
+            "jobs:run",
+            text("image", "i", "busybox", "the container image of job"),
+            namespace("job"),
+            JOB_NAME,
+            *_size(),
+            text("scheduler", "S", "volcano", "the scheduler for this job"),
+            text("filename", "f", "", "the yaml file of job"),
+            Flag("command", "c", "string", "", "the command of job"),
+        ),
+        leaf(
+            "list",
+            "list job information",
+            "jobs:list_jobs",
+            text("queue", "q", "", "list job with specified queue name"),
+            namespace("job"),
+            text("scheduler", "S", "", "list job with specified scheduler name"),
+            everywhere("jobs"),
+            text("selector", "", "", "fuzzy matching jobName"),
+            OUTPUT,
+            WATCH,
+        ),
+        leaf("view", "show job information", "jobs:view", namespace("job"), JOB_NAME, OUTPUT),
+        leaf("suspend", "abort a job", "jobs:suspend", namespace("job"), JOB_NAME),
+        leaf("resume", "resume a job", "jobs:resume", namespace("job"), JOB_NAME),
+        leaf("delete", "delete a job", "jobs:delete", namespace("job"), JOB_NAME),
+        EXPLAIN,
+        leaf(
+            "logs",
+            "print the logs of a job's pods",
+            "logs:logs",
+            namespace("job"),
+            JOB_NAME,
+            text("task", "t", "", "only pods of this task"),
+            Flag("follow", "f", "bool", False, "stay and print what comes"),
+            Flag("tail", "", "int", -1, "only the last lines of each pod"),
+            hidden=True,
+            arguments=True,
+        ),
+        leaf(
+            "events",
+            "show the events of a job, its group and its pods",
+            "explain:events",
+            namespace("job"),
+            JOB_NAME,
+            hidden=True,
+            arguments=True,
+        ),
+    ),
+)
 
 QUEUE_NAME = text("name", "n", "", "the name of queue")
 
-QUEUE = Command("queue", "Queue Operations", children=(
-    leaf("create", "creates queue", "queues:create", text("name", "n", "test", "the name of queue"),
-         Flag("weight", "w", "int32", 1, "the weight of the queue"), text("state", "S", "Open", "the state of queue")),
-    leaf("delete", "delete queue", "queues:delete", QUEUE_NAME),
-    leaf("operate", "operate queue", "queues:operate", QUEUE_NAME, Flag("weight", "w", "int32", 0, "the weight of the queue"),
-         text("action", "a", "", "operate action to queue, valid actions are open, close, update")),
-    leaf("list", "lists all the queue", "queues:list_queues", OUTPUT),
-    leaf("get", "get a queue", "queues:get", QUEUE_NAME, OUTPUT),
-))  # fmt: skip
+QUEUE = Command(
+    "queue",
+    "Queue Operations",
+    children=(
+        leaf(
+            "create",
+            "creates queue",
+            "queues:create",
+            text("name", "n", "test", "the name of queue"),
+            Flag("weight", "w", "int32", 1, "the weight of the queue"),
+            text("state", "S", "Open", "the state of queue"),
+        ),
+        leaf("delete", "delete queue", "queues:delete", QUEUE_NAME),
+        leaf(
+            "operate",
+            "operate queue",
+            "queues:operate",
+            QUEUE_NAME,
+            Flag("weight", "w", "int32", 0, "the weight of the queue"),
+            text(
+                "action", "a", "", "operate action to queue, valid actions are open, close, update"
+            ),
+        ),
+        leaf("list", "lists all the queue", "queues:list_queues", OUTPUT),
+        leaf("get", "get a queue", "queues:get", QUEUE_NAME, OUTPUT),
+    ),
+)
 
 
 def _flow_group(name: str, noun: str, *listing: Flag) -> Command:
     called = text("name", "N", "", f"the name of {noun}")
     where = namespace(noun)
     file = text("file", "f", "", f"the path to the YAML file containing the {noun}")
-    return Command(name, f"vcctl command line operation {name}", children=(
-        leaf("create", f"create a {name}", f"flows:create_{name}", file),
-        leaf("list", f"list {name}s", f"flows:list_{name}s", where, *listing, OUTPUT),
-        leaf("get", f"get a {name}", f"flows:get_{name}", called, where, OUTPUT),
-        leaf("delete", f"delete a {name}", f"flows:delete_{name}", called, where, file),
-        leaf("describe", f"describe a {name}", f"flows:describe_{name}", called, where,
-             text("format", "o", "yaml", "the format of output")),
-    ))  # fmt: skip
+    return Command(
+        name,
+        f"vcctl command line operation {name}",
+        children=(
+            leaf("create", f"create a {name}", f"flows:create_{name}", file),
+            leaf("list", f"list {name}s", f"flows:list_{name}s", where, *listing, OUTPUT),
+            leaf("get", f"get a {name}", f"flows:get_{name}", called, where, OUTPUT),
+            leaf("delete", f"delete a {name}", f"flows:delete_{name}", called, where, file),
+            leaf(
+                "describe",
+                f"describe a {name}",
+                f"flows:describe_{name}",
+                called,
+                where,
+                text("format", "o", "yaml", "the format of output"),
+            ),
+        ),
+    )
 
 
-POD = Command("pod", "vcctl command line operation pod", children=(
-    leaf("list", "list pod information created by vcjob", "pods:list_pods",
-         text("queue", "q", "", "list pod with specified queue name"), text("job", "j", "", "list pod with specified job name"),
-         namespace("pod"), everywhere("pods"), OUTPUT),
-))  # fmt: skip
+POD = Command(
+    "pod",
+    "vcctl command line operation pod",
+    children=(
+        leaf(
+            "list",
+            "list pod information created by vcjob",
+            "pods:list_pods",
+            text("queue", "q", "", "list pod with specified queue name"),
+            text("job", "j", "", "list pod with specified job name"),
+            namespace("pod"),
+            everywhere("pods"),
+            OUTPUT,
+        ),
+    ),
+)
 
-VCCTL = Command("vcctl", "", children=(
-    JOB,
-    QUEUE,
-    _flow_group("jobflow", "jobflow", everywhere("jobflows")),
-    _flow_group("jobtemplate", "job template"),
-    POD,
-    EXPLAIN,
-    leaf("top", "show what queues hold and want", "queues:top", hidden=True),
-    Command("completion", "print a completion script for bash, zsh or fish", action="completion:completion", hidden=True,
-            arguments=True),
-    Command("version", "Print the version information", action="version:version", example="vcctl version"),
-))  # fmt: skip
+VCCTL = Command(
+    "vcctl",
+    "",
+    children=(
+        JOB,
+        QUEUE,
+        _flow_group("jobflow", "jobflow", everywhere("jobflows")),
+        _flow_group("jobtemplate", "job template"),
+        POD,
+        EXPLAIN,
+        leaf("top", "show what queues hold and want", "queues:top", hidden=True),
+        Command(
+            "completion",
+            "print a completion script for bash, zsh or fish",
+            action="completion:completion",
+            hidden=True,
+            arguments=True,
+        ),
+        Command(
+            "version",
+            "Print the version information",
+            action="version:version",
+            example="vcctl version",
+        ),
+    ),
+)
 
 
 def _slurm_name() -> tuple[Flag, ...]:
@@ -129,7 +237,8 @@ def _slurm_name() -> tuple[Flag, ...]:
 
 
 def single(name: str) -> Command:
-    """One of the commands without children.  `vsub` reads its defaults from the environment when its flags are declared."""
+    """One of the commands without children.  `vsub` reads its defaults from the environment when
+    its flags are declared."""
     return _SINGLES[name]()
 
 
@@ -139,41 +248,62 @@ def _vsub() -> Command:
         return text(flag, short, os.environ.get(variable) or default, wording)
 
     return leaf(
-        "vsub", "submit a job", "jobs:run",
+        "vsub",
+        "submit a job",
+        "jobs:run",
         told("image", "i", "VOLCANO_DEFAULT_IMAGE", "busybox", "the container image of job"),
         told("namespace", "N", "VOLCANO_DEFAULT_JOB_NAMESPACE", "default", "the namespace of job"),
-        text("name", "n", "", "the name of job"), *_size(),
+        text("name", "n", "", "the name of job"),
+        *_size(),
         told("scheduler", "S", "VOLCANO_SCHEDULER_NAME", "volcano", "the scheduler for this job"),
         text("command", "c", "", "the command of job"),
         long="submit a job with specified name and arguments. yaml/json file is not accepted, you may refer to kubectl.",
-    )  # fmt: skip
+    )
 
 
 def _vjobs() -> Command:
     return leaf(
-        "vjobs", "view job information", "jobs:vjobs", *_slurm_name(),
-        text("scheduler", "S", "", "list job with specified scheduler name"), everywhere("jobs"),
+        "vjobs",
+        "view job information",
+        "jobs:vjobs",
+        *_slurm_name(),
+        text("scheduler", "S", "", "list job with specified scheduler name"),
+        everywhere("jobs"),
         text("selector", "", "", "fuzzy matching jobName"),
         long="view information of a job with specified name or jobs from the same namespace",
-    )  # fmt: skip
+    )
 
 
 def _vqueues() -> Command:
-    return leaf("vqueues", "view queue information", "queues:vqueues", QUEUE_NAME,
-                long="view information of a queue with specified name or queues from the same namespace")  # fmt: skip
+    return leaf(
+        "vqueues",
+        "view queue information",
+        "queues:vqueues",
+        QUEUE_NAME,
+        long="view information of a queue with specified name or queues from the same namespace",
+    )
 
 
 def _job_command(name: str, short: str, action: str, states: str) -> Command:
     verb = short.split(" ", 1)[0]
-    return leaf(name, short, action, *_slurm_name(),
-                long=f"{verb} {states} job with specified name in default or specified namespace")  # fmt: skip
+    return leaf(
+        name,
+        short,
+        action,
+        *_slurm_name(),
+        long=f"{verb} {states} job with specified name in default or specified namespace",
+    )
 
 
 _SINGLES: dict[str, Callable[[], Command]] = {
     "vsub": _vsub,
     "vjobs": _vjobs,
     "vqueues": _vqueues,
-    "vcancel": lambda: _job_command("vcancel", "cancel a job", "jobs:cancel", "a running, pending, or aborted"),
-    "vsuspend": lambda: _job_command("vsuspend", "suspend a job", "jobs:suspend", "a running or pending"),
+    "vcancel": lambda: _job_command(
+        "vcancel", "cancel a job", "jobs:cancel", "a running, pending, or aborted"
+    ),
+    "vsuspend": lambda: _job_command(
+        "vsuspend", "suspend a job", "jobs:suspend", "a running or pending"
+    ),
     "vresume": lambda: _job_command("vresume", "resume a job", "jobs:resume", "an aborted"),
 }

@@ -19,7 +19,9 @@ def version(_: Invocation) -> int:
     print(f"Git SHA: {UNKNOWN}")
     print(f"Built At: {UNKNOWN}")
     print(f"Go Version: python{platform.python_version()}")
-    print(f"Go OS/Arch: {platform.system().lower()}/{MACHINES.get(platform.machine(), platform.machine())}")
+    print(
+        f"Go OS/Arch: {platform.system().lower()}/{MACHINES.get(platform.machine(), platform.machine())}"
+    )
     return 0
 
 

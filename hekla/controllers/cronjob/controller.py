@@ -1,4 +1,5 @@
-"""The cron job controller: makes a job when its time has come, and keeps the list of those that run (reference: controllers 8)."""
+"""The cron job controller: makes a job when its time has come, and keeps the list of those that run
+(reference: controllers 8)."""
 
 from __future__ import annotations
 
@@ -41,7 +42,11 @@ class _Books:
 
     @property
     def status(self) -> batch.CronJobStatus:
-        return batch.CronJobStatus(active=self.active, last_schedule_time=self.last_schedule, last_successful_time=self.last_success)
+        return batch.CronJobStatus(
+            active=self.active,
+            last_schedule_time=self.last_schedule,
+            last_successful_time=self.last_success,
+        )
 
 
 class CronJobController(Controller):
@@ -68,19 +73,29 @@ class CronJobController(Controller):
         self.enqueue(caches.jobs, _cron_of, of=(concerns, [CRON_INDEX]))
 
     def _cron_changed(self, old: batch.CronJob | None, new: batch.CronJob | None) -> None:
-        if new is None or (old is not None and old.spec == new.spec and old.metadata.generation == new.metadata.generation):
+        if new is None or (
+            old is not None
+            and old.spec == new.spec
+            and old.metadata.generation == new.metadata.generation
+        ):
             return
-        changed = old is not None and (old.spec.schedule, old.spec.time_zone) != (new.spec.schedule, new.spec.time_zone)
+        changed = old is not None and (old.spec.schedule, old.spec.time_zone) != (
+            new.spec.schedule,
+            new.spec.time_zone,
+        )
         if not changed:
             self.queue.add(key_of(new))
             return
         try:
             delay = delay_after_change(new, self._clock())
         except ScheduleError as error:
-            self._warn(new, "UnParseableCronJobSchedule", f"unparseable schedule for cronjob: {error}")
+            self._warn(
+                new, "UnParseableCronJobSchedule", f"unparseable schedule for cronjob: {error}"
+            )
             return
         if delay is not None:
-            # A new schedule begins with its next run; what the old one left behind is not made up for.
+            # A new schedule begins with its next run; what the old one left behind is not made up
+            # for.
             self.queue.add_after(key_of(new), delay)
 
     async def reconcile(self, key: str) -> float | None:
@@ -88,7 +103,11 @@ class CronJobController(Controller):
         if cron is None or cron.metadata.deletion_timestamp:
             return None
         books = _Books(cron)
-        owned = [job for job in self._caches.jobs.by(CRON_INDEX, cron.metadata.uid) if job.metadata.namespace == cron.metadata.namespace]
+        owned = [
+            job
+            for job in self._caches.jobs.by(CRON_INDEX, cron.metadata.uid)
+            if job.metadata.namespace == cron.metadata.namespace
+        ]
         self._note_finished(books, owned)
         await self._prune(cron, owned)
         await self._check_active(books, owned)
@@ -98,7 +117,7 @@ class CronJobController(Controller):
             await self._write(books)
         return again
 
-    # -- what has been ------------------------------------------------------------------------------------------------------
+    # -- what has been -----------------------------------------------------------------------------
 
     def _note_finished(self, books: _Books, owned: list[batch.Job]) -> None:
         for job in owned:
@@ -107,7 +126,11 @@ class CronJobController(Controller):
                 continue
             if job.metadata.uid in books.uids:
                 books.drop(job.metadata.uid)
-                self._say(books.cron, "SawCompletedJob", f"Saw completed job: {job.metadata.name} in active, remove")
+                self._say(
+                    books.cron,
+                    "SawCompletedJob",
+                    f"Saw completed job: {job.metadata.name} in active, remove",
+                )
             ended = job.status.state.last_transition_time
             if phase == batch.JobPhase.COMPLETED and instant(ended) > instant(books.last_success):
                 books.last_success = ended
@@ -127,7 +150,11 @@ class CronJobController(Controller):
                 if job.metadata.name.startswith(f"{cron.metadata.name}-"):
                     books.active.append(_reference(job))
                 else:
-                    self._warn(cron, "OrphanedJob", f"Found job {job.metadata.name} that is not in the list of active jobs")
+                    self._warn(
+                        cron,
+                        "OrphanedJob",
+                        f"Found job {job.metadata.name} that is not in the list of active jobs",
+                    )
         for entry in list(books.active):
             if entry.uid in known:
                 continue
@@ -136,10 +163,14 @@ class CronJobController(Controller):
             except NotFound:
                 found = None
             if found is None or found.metadata.uid != entry.uid:
-                self._warn(cron, "StaleReference", f"Active job {entry.name} does not exist any more; it is left out")
+                self._warn(
+                    cron,
+                    "StaleReference",
+                    f"Active job {entry.name} does not exist any more; it is left out",
+                )
                 books.drop(entry.uid)
 
-    # -- what comes ---------------------------------------------------------------------------------------------------------
+    # -- what comes --------------------------------------------------------------------------------
 
     async def _schedule(self, books: _Books) -> float | None:
         """Start the run that is due.  Gives the seconds until the next one."""
@@ -153,11 +184,18 @@ class CronJobController(Controller):
             self._warn(cron, "InvalidSchedule", f"Error getting schedule time: {error}")
             raise
         if recent.missed is Missed.MANY:
-            self._warn(cron, "TooManyMissedTimes", "too many missed start times. Set or decrease .spec.startingDeadlineSeconds")
+            self._warn(
+                cron,
+                "TooManyMissedTimes",
+                "too many missed start times. Set or decrease .spec.startingDeadlineSeconds",
+            )
         if recent.run is None:
             return until_next(cron, schedule, now)
         name = job_name(cron, recent.run)
-        if any(entry.name == name for entry in books.active) or instant(books.last_schedule) == recent.run:
+        if (
+            any(entry.name == name for entry in books.active)
+            or instant(books.last_schedule) == recent.run
+        ):
             return until_next(cron, schedule, now)
         if books.active and not await self._make_room(books, recent.run):
             return until_next(cron, schedule, now)
@@ -173,7 +211,11 @@ class CronJobController(Controller):
     def _parse(self, cron: batch.CronJob) -> Schedule:
         zone = cron.spec.time_zone
         if "TZ" in cron.spec.schedule:
-            self._warn(cron, "UnsupportedSchedule", f"TZ or CRON_TZ in schedule {cron.spec.schedule!r} is not supported; use timeZone")
+            self._warn(
+                cron,
+                "UnsupportedSchedule",
+                f"TZ or CRON_TZ in schedule {cron.spec.schedule!r} is not supported; use timeZone",
+            )
             zone = None
         if zone is not None:
             try:
@@ -189,10 +231,16 @@ class CronJobController(Controller):
         policy = cron.spec.concurrency_policy
         if policy == batch.ConcurrencyPolicy.FORBID:
             still = ", ".join(entry.name for entry in books.active)
-            self._warn(cron, "ForbidConcurrent", f"the run of {stamp(run)} does not start: {still} still runs (concurrencyPolicy Forbid)")
+            self._warn(
+                cron,
+                "ForbidConcurrent",
+                f"the run of {stamp(run)} does not start: {still} still runs (concurrencyPolicy Forbid)",
+            )
             return False
         if policy == batch.ConcurrencyPolicy.REPLACE:
-            self._warn(cron, "ReplaceConcurrent", "the jobs of this cron job that still run are replaced")
+            self._warn(
+                cron, "ReplaceConcurrent", "the jobs of this cron job that still run are replaced"
+            )
             for entry in list(books.active):
                 try:
                     job = await self._client.get(batch.JOB, entry.name, cron.metadata.namespace)
@@ -206,28 +254,47 @@ class CronJobController(Controller):
     async def _create(self, cron: batch.CronJob, name: str, run: float) -> batch.Job | None:
         namespace = cron.metadata.namespace
         try:
-            made = await self._client.create(batch.JOB, job_body(cron, name, run, stamped=self._stamped), namespace)
+            made = await self._client.create(
+                batch.JOB, job_body(cron, name, run, stamped=self._stamped), namespace
+            )
         except AlreadyExists:
             return await self._adopt(cron, name)
         except ApiError as error:
             terminating = error.has_cause("NamespaceTerminating")
-            self._warn(cron, "NamespaceTerminating" if terminating else "FailedCreate", f"Error creating job: {error}")
+            self._warn(
+                cron,
+                "NamespaceTerminating" if terminating else "FailedCreate",
+                f"Error creating job: {error}",
+            )
             raise
-        self._say(cron, "SuccessfulCreate", f"Created job {name} for CronJob {namespace}/{cron.metadata.name}")
+        self._say(
+            cron,
+            "SuccessfulCreate",
+            f"Created job {name} for CronJob {namespace}/{cron.metadata.name}",
+        )
         return made
 
     async def _adopt(self, cron: batch.CronJob, name: str) -> batch.Job | None:
-        """A job of the run's name is there: ours, made before its status was written, or somebody else's."""
+        """A job of the run's name is there: ours, made before its status was written, or somebody
+        else's."""
         found = await self._client.get(batch.JOB, name, cron.metadata.namespace)
         owner = found.metadata.controller()
         if owner is None or owner.uid != cron.metadata.uid:
-            self._warn(cron, "ForeignJob", f"Job {name} exists already and does not belong to this cron job")
+            self._warn(
+                cron,
+                "ForeignJob",
+                f"Job {name} exists already and does not belong to this cron job",
+            )
             return None
         return None if found.status.state.phase in batch.FINISHED else found
 
-    async def _delete(self, cron: batch.CronJob, name: str, uid: str, *, strict: bool = False) -> None:
+    async def _delete(
+        self, cron: batch.CronJob, name: str, uid: str, *, strict: bool = False
+    ) -> None:
         try:
-            await self._client.delete(batch.JOB, name, cron.metadata.namespace, uid=uid, propagation="Background")
+            await self._client.delete(
+                batch.JOB, name, cron.metadata.namespace, uid=uid, propagation="Background"
+            )
         except NotFound:
             return
         except ApiError as error:
@@ -261,7 +328,9 @@ def job_body(cron: batch.CronJob, name: str, run: float, *, stamped: bool = True
     annotations = dict(template.metadata.annotations)
     if stamped:
         zone = zone_named(cron.spec.time_zone) if cron.spec.time_zone else UTC
-        text = datetime.fromtimestamp(run, zone).isoformat(timespec="seconds").replace("+00:00", "Z")
+        text = (
+            datetime.fromtimestamp(run, zone).isoformat(timespec="seconds").replace("+00:00", "Z")
+        )
         annotations[names.CRON_JOB_SCHEDULED_TIMESTAMP] = text
     return {
         "metadata": {
@@ -298,6 +367,10 @@ def _reference(job: batch.Job) -> ObjectReference:
 def _cron_of(job: batch.Job) -> str | None:
     """The key of the cron job that made a job."""
     owner = job.metadata.controller()
-    if owner is None or owner.kind != batch.CRON_JOB.kind or owner.api_version != batch.CRON_JOB.api_version:
+    if (
+        owner is None
+        or owner.kind != batch.CRON_JOB.kind
+        or owner.api_version != batch.CRON_JOB.api_version
+    ):
         return None
     return f"{job.metadata.namespace}/{owner.name}"

@@ -10,7 +10,8 @@ from hekla.api.text.times import instant
 
 
 def surplus(cron: batch.CronJob, jobs: Iterable[batch.Job]) -> list[batch.Job]:
-    """The jobs beyond the limits, the oldest of each kind first.  An absent limit keeps all; Terminated jobs always stay."""
+    """The jobs beyond the limits, the oldest of each kind first.  An absent limit keeps all;
+    Terminated jobs always stay."""
     found: list[batch.Job] = []
     listed = list(jobs)
     for phase, limit in (

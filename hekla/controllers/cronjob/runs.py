@@ -12,7 +12,8 @@ __all__ = ["DELTA", "Missed", "Recent", "job_name", "most_recent", "until_next"]
 
 
 def most_recent(cron: batch.CronJob, schedule: Schedule, now: float, *, deadline: bool) -> Recent:
-    """The newest time of the schedule up to now.  Raises ValueError for a schedule that stands still."""
+    """The newest time of the schedule up to now.  Raises ValueError for a schedule that stands
+    still."""
     earliest = instant(cron.status.last_schedule_time) or instant(cron.metadata.creation_timestamp)
     if deadline and cron.spec.starting_deadline_seconds is not None:
         earliest = max(earliest, now - cron.spec.starting_deadline_seconds)

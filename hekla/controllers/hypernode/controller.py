@@ -1,4 +1,5 @@
-"""Counts the nodes of hypernodes, and reads which sources discovery is to ask (reference: controllers 10.2, 10.3)."""
+"""Counts the nodes of hypernodes, and reads which sources discovery is to ask (reference:
+controllers 10.2, 10.3)."""
 
 from __future__ import annotations
 
@@ -39,11 +40,14 @@ NODE = read_as(core.NODE, Node)
 def config_map_key(environment: Mapping[str, str]) -> tuple[str, str]:
     """(namespace, name) of the controllers' ConfigMap."""
     release = environment.get("HELM_RELEASE_NAME") or "volcano"
-    return environment.get("KUBE_POD_NAMESPACE") or "volcano-system", f"{release}-controller-configmap"
+    return environment.get(
+        "KUBE_POD_NAMESPACE"
+    ) or "volcano-system", f"{release}-controller-configmap"
 
 
 def discovery_config(config_map: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """The enabled sources of discovery.  Raises ValueError when there is a ConfigMap that says nothing readable."""
+    """The enabled sources of discovery.  Raises ValueError when there is a ConfigMap that says
+    nothing readable."""
     if config_map is None:
         return []
     text = (config_map.get("data") or {}).get(KEY)
@@ -56,7 +60,9 @@ def discovery_config(config_map: Mapping[str, Any] | None) -> list[dict[str, Any
     sources = tree.get("networkTopologyDiscovery") if isinstance(tree, dict) else None
     if sources is not None and not isinstance(sources, list):
         raise ValueError("failed to parse config: networkTopologyDiscovery has to be a list")
-    return [source for source in sources or () if isinstance(source, dict) and source.get("enabled")]
+    return [
+        source for source in sources or () if isinstance(source, dict) and source.get("enabled")
+    ]
 
 
 class HyperNodeController(Controller):
@@ -64,7 +70,9 @@ class HyperNodeController(Controller):
 
     name = "hyperNode-controller"
 
-    def __init__(self, client: Client, hyper_nodes: Cache[topology.HyperNode], nodes: Cache[Node]) -> None:
+    def __init__(
+        self, client: Client, hyper_nodes: Cache[topology.HyperNode], nodes: Cache[Node]
+    ) -> None:
         super().__init__(hyper_nodes, nodes)
         self._client = client
         self._hyper_nodes = hyper_nodes
@@ -76,19 +84,28 @@ class HyperNodeController(Controller):
         if old is not None and new is not None and old.metadata.labels == new.metadata.labels:
             return
         for hyper_node in self._hyper_nodes:
-            if any(member.selector and not member.selector.exact_match for member in hyper_node.spec.members):
+            if any(
+                member.selector and not member.selector.exact_match
+                for member in hyper_node.spec.members
+            ):
                 self.queue.add_after(hyper_node.metadata.name, PAUSE)
 
     async def reconcile(self, key: str) -> float | None:
         hyper_node = self._hyper_nodes.get(key)
         if hyper_node is None or hyper_node.metadata.deletion_timestamp:
             return None
-        count = node_count(hyper_node.spec.members, {node.metadata.name: node.metadata.labels for node in self._nodes})
+        count = node_count(
+            hyper_node.spec.members,
+            {node.metadata.name: node.metadata.labels for node in self._nodes},
+        )
         if count != hyper_node.status.node_count:
             counted = msgspec.structs.replace(hyper_node.status, node_count=count)
             try:
-                # No patch: the account that Volcano's chart makes for this process may update and nothing more.
-                await self._client.update_status(topology.HYPER_NODE, msgspec.structs.replace(hyper_node, status=counted))
+                # No patch: the account that Volcano's chart makes for this process may update and
+                # nothing more.
+                await self._client.update_status(
+                    topology.HYPER_NODE, msgspec.structs.replace(hyper_node, status=counted)
+                )
             except NotFound:
                 pass
         return None

@@ -1,7 +1,8 @@
-"""Carries out what the sources of discovery find: one key a source, and one for their configuration (reference: controllers 10.3, 10.4).
+"""Carries out what the sources of discovery find: one key a source, and one for their configuration
+(reference: controllers 10.3, 10.4).
 
-A source gives the whole tree that it sees; what is labelled with its name and is not in the tree goes.  A source that cannot be
-asked changes nothing.
+A source gives the whole tree that it sees; what is labelled with its name and is not in the tree
+goes.  A source that cannot be asked changes nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,13 @@ import msgspec
 from hekla.api import names, topology
 from hekla.api.kubernetes import core
 from hekla.controllers.hypernode import labels, ufm
-from hekla.controllers.hypernode.controller import NODE, PAUSE, Node, config_map_key, discovery_config
+from hekla.controllers.hypernode.controller import (
+    NODE,
+    PAUSE,
+    Node,
+    config_map_key,
+    discovery_config,
+)
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
@@ -34,30 +41,42 @@ Tree = dict[str, Any]
 
 
 class DiscoveryController(Controller):
-    """Makes the hypernodes that the enabled sources find, and takes those away that they find no more."""
+    """Makes the hypernodes that the enabled sources find, and takes those away that they find no
+    more."""
 
     name = "hyperNode-discovery"
     workers = 2
 
-    def __init__(self, client: Client, hyper_nodes: Cache[topology.HyperNode], nodes: Cache[Node]) -> None:
+    def __init__(
+        self, client: Client, hyper_nodes: Cache[topology.HyperNode], nodes: Cache[Node]
+    ) -> None:
         namespace, name = config_map_key(os.environ)
-        self._config = Cache(client, core.CONFIG_MAP.untyped, namespace=namespace, fields=f"metadata.name={name}")
+        self._config = Cache(
+            client, core.CONFIG_MAP.untyped, namespace=namespace, fields=f"metadata.name={name}"
+        )
         super().__init__(hyper_nodes, nodes, self._config)
         self._client = client
         self._namespace = namespace
         self._hyper_nodes = hyper_nodes
         self._nodes = nodes
         self._sources: dict[str, Tree] = {}
-        self._ask: dict[str, Callable[[Tree], Awaitable[float | None]]] = {labels.SOURCE: self._by_labels, ufm.SOURCE: self._by_ufm}
+        self._ask: dict[str, Callable[[Tree], Awaitable[float | None]]] = {
+            labels.SOURCE: self._by_labels,
+            ufm.SOURCE: self._by_ufm,
+        }
         self._config.on_change(lambda old, new: self.queue.add(CONFIGURATION))
         nodes.on_change(self._node_changed)
         hyper_nodes.on_change(self._hyper_node_changed)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        if labels.SOURCE in self._sources and (old is None or new is None or old.metadata.labels != new.metadata.labels):
+        if labels.SOURCE in self._sources and (
+            old is None or new is None or old.metadata.labels != new.metadata.labels
+        ):
             self.queue.add_after(labels.SOURCE, PAUSE)
 
-    def _hyper_node_changed(self, old: topology.HyperNode | None, new: topology.HyperNode | None) -> None:
+    def _hyper_node_changed(
+        self, old: topology.HyperNode | None, new: topology.HyperNode | None
+    ) -> None:
         if new is None and labels.SOURCE in self._sources:
             self.queue.add_after(labels.SOURCE, PAUSE)
 
@@ -69,9 +88,11 @@ class DiscoveryController(Controller):
         return await self._ask[key](source) if source is not None else None
 
     def _configure(self) -> None:
-        """Start the enabled sources anew, in their order; what is disabled is asked no more, and its hypernodes stay.
+        """Start the enabled sources anew, in their order; what is disabled is asked no more, and
+        its hypernodes stay.
 
-        Raises ValueError for a source that nobody knows: those before it run, those after it do not.
+        Raises ValueError for a source that nobody knows: those before it run, those after it do
+        not.
         """
         found = self._config.all()
         wanted = discovery_config(found[0] if found else None)
@@ -80,7 +101,9 @@ class DiscoveryController(Controller):
         for source in wanted:
             name = str(source.get("source"))
             if name not in self._ask:
-                raise ValueError(f"unsupported source of network topology: {name}; known: {', '.join(sorted(self._ask))}")
+                raise ValueError(
+                    f"unsupported source of network topology: {name}; known: {', '.join(sorted(self._ask))}"
+                )
             self._sources[name] = source
             self.queue.forget(name)
             self.queue.add(name)
@@ -104,18 +127,27 @@ class DiscoveryController(Controller):
         return interval_of(source)
 
     async def _credentials(self, config: ufm.Settings) -> tuple[str, str]:
-        """Read at every look, so that a password that is changed counts at the next.  Raises ValueError."""
+        """Read at every look, so that a password that is changed counts at the next.  Raises
+        ValueError."""
         namespace = config.secret_namespace or self._namespace
         try:
             secret = await self._client.get(core.SECRET.untyped, config.secret, namespace)
         except NotFound:
-            raise ValueError(f"the secret {namespace}/{config.secret} of source {ufm.SOURCE} does not exist") from None
+            raise ValueError(
+                f"the secret {namespace}/{config.secret} of source {ufm.SOURCE} does not exist"
+            ) from None
         return ufm.credentials(secret)
 
     def _found_by(self, source: str) -> list[topology.HyperNode]:
-        return [node for node in self._hyper_nodes if node.metadata.labels.get(names.NETWORK_TOPOLOGY_SOURCE) == source]
+        return [
+            node
+            for node in self._hyper_nodes
+            if node.metadata.labels.get(names.NETWORK_TOPOLOGY_SOURCE) == source
+        ]
 
-    async def _bring_about(self, wanted: Mapping[str, Tree], existing: list[topology.HyperNode]) -> None:
+    async def _bring_about(
+        self, wanted: Mapping[str, Tree], existing: list[topology.HyperNode]
+    ) -> None:
         known = {node.metadata.name: node for node in existing}
         for name, body in wanted.items():
             current = known.get(name)
@@ -134,7 +166,8 @@ class DiscoveryController(Controller):
 
 
 def interval_of(source: Mapping[str, Any]) -> float:
-    """Seconds between two looks at a source; an hour where nothing sensible is said.  Raises ValueError for no duration."""
+    """Seconds between two looks at a source; an hour where nothing sensible is said.  Raises
+    ValueError for no duration."""
     text = str(source.get("interval") or "0")
     wanted = seconds(text)
     return wanted if wanted > 0 else INTERVAL
@@ -142,9 +175,16 @@ def interval_of(source: Mapping[str, Any]) -> float:
 
 def _changed(current: topology.HyperNode, body: Mapping[str, Any]) -> topology.HyperNode:
     """The object with what was found; what else it says stays."""
-    meta = msgspec.structs.replace(current.metadata, labels={**current.metadata.labels, **body["metadata"]["labels"]})
-    return msgspec.structs.replace(current, metadata=meta, spec=msgspec.convert(body["spec"], topology.HyperNodeSpec))
+    meta = msgspec.structs.replace(
+        current.metadata, labels={**current.metadata.labels, **body["metadata"]["labels"]}
+    )
+    return msgspec.structs.replace(
+        current, metadata=meta, spec=msgspec.convert(body["spec"], topology.HyperNodeSpec)
+    )
 
 
 def _same(current: topology.HyperNode, body: Mapping[str, Any]) -> bool:
-    return bool(msgspec.to_builtins(current.spec) == body["spec"]) and current.metadata.labels.items() >= body["metadata"]["labels"].items()
+    return (
+        bool(msgspec.to_builtins(current.spec) == body["spec"])
+        and current.metadata.labels.items() >= body["metadata"]["labels"].items()
+    )

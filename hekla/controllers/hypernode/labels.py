@@ -1,7 +1,8 @@
 """Finds the tree of hypernodes in the labels of nodes (reference: controllers 10.5).
 
-A topology type is a list of label keys from the highest tier down to the node.  Nodes that agree in the key of a tier are one
-hypernode of that tier.  The names that are made up here follow from what they stand for, so that a second look makes the same.
+A topology type is a list of label keys from the highest tier down to the node.  Nodes that agree in
+the key of a tier are one hypernode of that tier.  The names that are made up here follow from what
+they stand for, so that a second look makes the same.
 """
 
 from __future__ import annotations
@@ -36,28 +37,47 @@ class Part:
 
     @property
     def body(self) -> dict[str, Any]:
-        members = [{"type": str(self.member_type), "selector": {"exactMatch": {"name": name}}} for name in sorted(self.members)]
+        members = [
+            {"type": str(self.member_type), "selector": {"exactMatch": {"name": name}}}
+            for name in sorted(self.members)
+        ]
         return {
-            "metadata": {"name": self.name, "labels": {names.NETWORK_TOPOLOGY_SOURCE: SOURCE, self.label: self.value}},
+            "metadata": {
+                "name": self.name,
+                "labels": {names.NETWORK_TOPOLOGY_SOURCE: SOURCE, self.label: self.value},
+            },
             "spec": {"tier": self.tier, "tierName": self.label, "members": members},
         }
 
 
 def tiers_of(config: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The label keys of each topology type, tier 1 first.  A type that cannot be read is left out, with a word in the log."""
+    """The label keys of each topology type, tier 1 first.  A type that cannot be read is left out,
+    with a word in the log."""
     found: dict[str, list[str]] = {}
     for type_, entries in (config.get("networkTopologyTypes") or {}).items():
-        labels = [str(entry.get("nodeLabel") or "") for entry in entries or () if isinstance(entry, dict)]
+        labels = [
+            str(entry.get("nodeLabel") or "") for entry in entries or () if isinstance(entry, dict)
+        ]
         if len(type_) > LONGEST_TYPE:
-            log.warning("network topology type %s: its name is longer than %d characters", type_, LONGEST_TYPE)
+            log.warning(
+                "network topology type %s: its name is longer than %d characters",
+                type_,
+                LONGEST_TYPE,
+            )
         elif len(set(labels)) != len(labels) or not all(labels):
-            log.warning("network topology type %s: its labels have to be different and not empty: %s", type_, labels)
+            log.warning(
+                "network topology type %s: its labels have to be different and not empty: %s",
+                type_,
+                labels,
+            )
         else:
             found[type_] = labels[-2::-1]  # the last names the node itself
     return found
 
 
-def discover(tiers: Mapping[str, Sequence[str]], nodes: Nodes, existing: Iterable[topology.HyperNode]) -> dict[str, dict[str, Any]]:
+def discover(
+    tiers: Mapping[str, Sequence[str]], nodes: Nodes, existing: Iterable[topology.HyperNode]
+) -> dict[str, dict[str, Any]]:
     """The hypernodes that the labels ask for, by name."""
     taken = sorted(existing, key=lambda node: node.metadata.name)
     made: dict[str, dict[str, Any]] = {}
@@ -84,7 +104,10 @@ def _name(part: Part, existing: list[topology.HyperNode]) -> str:
     prefix = f"hypernode-{clean}-tier{part.tier}-"
     for node in existing:
         labels = node.metadata.labels
-        ours = labels.get(names.NETWORK_TOPOLOGY_SOURCE) == SOURCE and labels.get(part.label) == part.value
+        ours = (
+            labels.get(names.NETWORK_TOPOLOGY_SOURCE) == SOURCE
+            and labels.get(part.label) == part.value
+        )
         if ours and node.metadata.name.startswith(prefix):
             return node.metadata.name
     word = hashlib.sha256(f"{part.type}/{part.tier}/{part.label}={part.value}".encode()).hexdigest()

@@ -13,7 +13,8 @@ Nodes = Mapping[str, Mapping[str, str]]
 
 
 def names_of(member: topology.Member, nodes: Nodes) -> set[str]:
-    """An exact name is taken on trust; a pattern and a selector choose among the nodes, and choose none when they are bad."""
+    """An exact name is taken on trust; a pattern and a selector choose among the nodes, and choose
+    none when they are bad."""
     selector = member.selector
     if selector is None:
         return set()

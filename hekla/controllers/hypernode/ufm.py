@@ -1,7 +1,8 @@
-"""Finds the tree of hypernodes in what NVIDIA's fabric manager knows of the ports of its network (reference: controllers 10.6).
+"""Finds the tree of hypernodes in what NVIDIA's fabric manager knows of the ports of its network
+(reference: controllers 10.6).
 
-Ports of computers name the switch at their other end, the leaf.  Leaves that share a computer are one hypernode of tier 1; all
-of these together are the spine, tier 2.
+Ports of computers name the switch at their other end, the leaf.  Leaves that share a computer are
+one hypernode of tier 1; all of these together are the spine, tier 2.
 """
 
 from __future__ import annotations
@@ -51,12 +52,21 @@ def settings(source: Mapping[str, Any]) -> Settings:
     config = source.get("config") or {}
     endpoint = config.get("endpoint") or ""
     if not isinstance(endpoint, str) or not endpoint:
-        raise ValueError(f"source {SOURCE} needs config.endpoint, the address of the fabric manager")
+        raise ValueError(
+            f"source {SOURCE} needs config.endpoint, the address of the fabric manager"
+        )
     secret = (source.get("credentials") or {}).get("secretRef") or {}
     if not secret.get("name"):
-        raise ValueError(f"source {SOURCE} needs credentials.secretRef.name, a Secret with username and password")
+        raise ValueError(
+            f"source {SOURCE} needs credentials.secretRef.name, a Secret with username and password"
+        )
     base = endpoint.rstrip("/") if "://" in endpoint else f"https://{endpoint.rstrip('/')}"
-    return Settings(base + PATH, not config.get("insecureSkipVerify"), str(secret["name"]), str(secret.get("namespace") or ""))
+    return Settings(
+        base + PATH,
+        not config.get("insecureSkipVerify"),
+        str(secret["name"]),
+        str(secret.get("namespace") or ""),
+    )
 
 
 def credentials(secret: Mapping[str, Any]) -> tuple[str, str]:
@@ -76,13 +86,16 @@ async def fetch(config: Settings, user: str, password: str) -> list[Port]:
 
 
 def _fetch(config: Settings, user: str, password: str) -> list[Port]:
-    # Imported here: few clusters have such a network, and every one would pay for the modules at its start.
+    # Imported here: few clusters have such a network, and every one would pay for the modules at
+    # its start.
     import http.client
     import ssl
     import urllib.request
 
     word = base64.b64encode(f"{user}:{password}".encode()).decode()
-    request = urllib.request.Request(config.url, headers={"Authorization": f"Basic {word}", "Accept": "application/json"})
+    request = urllib.request.Request(
+        config.url, headers={"Authorization": f"Basic {word}", "Accept": "application/json"}
+    )
     context = ssl.create_default_context()
     if not config.verify:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -104,14 +117,17 @@ def _fetch(config: Settings, user: str, password: str) -> list[Port]:
 def discover(ports: Iterable[Port]) -> dict[str, dict[str, Any]]:
     """The hypernodes of a network, by name; none when it has no computers."""
     groups = components(ports)
-    found = {f"leaf-hn-{at}": _body(f"leaf-hn-{at}", 1, "Node", nodes) for at, nodes in enumerate(groups)}
+    found = {
+        f"leaf-hn-{at}": _body(f"leaf-hn-{at}", 1, "Node", nodes) for at, nodes in enumerate(groups)
+    }
     if found:
         found[SPINE] = _body(SPINE, 2, "HyperNode", list(found))
     return found
 
 
 def components(ports: Iterable[Port]) -> list[list[str]]:
-    """The nodes below each group of leaves that hang together by a node, in the order of the leaves' names."""
+    """The nodes below each group of leaves that hang together by a node, in the order of the
+    leaves' names."""
     nodes: dict[str, set[str]] = {}
     leaves: dict[str, set[str]] = {}
     for port in ports:
@@ -139,5 +155,11 @@ def components(ports: Iterable[Port]) -> list[list[str]]:
 def _body(name: str, tier: int, type_: str, members: Iterable[str]) -> dict[str, Any]:
     return {
         "metadata": {"name": name, "labels": {names.NETWORK_TOPOLOGY_SOURCE: SOURCE}},
-        "spec": {"tier": tier, "members": [{"type": type_, "selector": {"exactMatch": {"name": name}}} for name in sorted(members)]},
+        "spec": {
+            "tier": tier,
+            "members": [
+                {"type": type_, "selector": {"exactMatch": {"name": name}}}
+                for name in sorted(members)
+            ],
+        },
     }

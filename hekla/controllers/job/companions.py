@@ -1,4 +1,5 @@
-"""Brings the objects that plugins want beside the pods to the API server, and takes them away again."""
+"""Brings the objects that plugins want beside the pods to the API server, and takes them away
+again."""
 
 from __future__ import annotations
 
@@ -11,10 +12,11 @@ from hekla.kube.errors import AlreadyExists, NotFound
 
 
 async def ensure(client: Client, job: batch.Job, companion: Companion, *, expect: bool) -> None:
-    """Create the object, or write it again when it is outdated.  `expect`: it is probably there, so look first.
+    """Create the object, or write it again when it is outdated.  `expect`: it is probably there, so
+    look first.
 
-    Raises Wait while something of that name belongs to somebody else: often to a job of the same name that was deleted just
-    now, whose objects go in a moment.
+    Raises Wait while something of that name belongs to somebody else: often to a job of the same
+    name that was deleted just now, whose objects go in a moment.
     """
     namespace, kind = job.metadata.namespace, companion.kind.untyped
     if not expect:
@@ -29,14 +31,22 @@ async def ensure(client: Client, job: batch.Job, companion: Companion, *, expect
         await client.create(kind, companion.make(), namespace)
         return
     if not _owned(job, existing):
-        raise Wait(f"{companion.kind.kind} {companion.name} exists already and does not belong to this job")
+        raise Wait(
+            f"{companion.kind.kind} {companion.name} exists already and does not belong to this job"
+        )
     if companion.outdated is not None and companion.outdated(existing):
-        await client.update(kind, {**existing, **companion.make(), "metadata": existing["metadata"]})
+        await client.update(
+            kind, {**existing, **companion.make(), "metadata": existing["metadata"]}
+        )
 
 
 async def delete_all(client: Client, job: batch.Job) -> None:
     """Delete what the job's plugins have made, and nothing else that may bear the same name."""
-    marked = {key.removeprefix("plugin-") for key in job.status.controlled_resources if key.startswith("plugin-")}
+    marked = {
+        key.removeprefix("plugin-")
+        for key in job.status.controlled_resources
+        if key.startswith("plugin-")
+    }
     try:
         plugins = [plugin for plugin in plugins_of(job) if plugin.name in marked]
     except PluginError:
@@ -44,13 +54,20 @@ async def delete_all(client: Client, job: batch.Job) -> None:
     for plugin in plugins:
         for companion in plugin.companions(job):
             try:
-                existing = await client.get(companion.kind.untyped, companion.name, job.metadata.namespace)
+                existing = await client.get(
+                    companion.kind.untyped, companion.name, job.metadata.namespace
+                )
                 if _owned(job, existing):
                     uid = existing["metadata"]["uid"]
-                    await client.delete(companion.kind, companion.name, job.metadata.namespace, uid=uid)
+                    await client.delete(
+                        companion.kind, companion.name, job.metadata.namespace, uid=uid
+                    )
             except NotFound:
                 pass
 
 
 def _owned(job: batch.Job, existing: Tree) -> bool:
-    return any(owner.get("uid") == job.metadata.uid for owner in existing["metadata"].get("ownerReferences") or ())
+    return any(
+        owner.get("uid") == job.metadata.uid
+        for owner in existing["metadata"].get("ownerReferences") or ()
+    )

@@ -1,8 +1,9 @@
 """The job controller: carries the plan of `plan.py` to the API server.
 
-`reconcile` looks at the job, its pods and its PodGroup in the caches, asks for a plan, and writes it.  What it keeps in memory
-is either derived (molds, the last spec that was laid out) or has no place on the server: commands that were consumed and
-evictions that the watch has shown, until they are answered.
+`reconcile` looks at the job, its pods and its PodGroup in the caches, asks for a plan, and writes
+it.  What it keeps in memory is either derived (molds, the last spec that was laid out) or has no
+place on the server: commands that were consumed and evictions that the watch has shown, until they
+are answered.
 """
 
 from __future__ import annotations
@@ -29,10 +30,24 @@ from hekla.controllers.job.failures import Failures
 from hekla.controllers.job.plan import Beside, Plan, View, plan
 from hekla.controllers.job.plugins import Plugin, PluginError, plugins_of
 from hekla.controllers.job.pod_template import BodyTemplate
-from hekla.controllers.job.podgroup import complaint, difference, group_body, lets_pods_in, live_spec
+from hekla.controllers.job.podgroup import (
+    complaint,
+    difference,
+    group_body,
+    lets_pods_in,
+    live_spec,
+)
 from hekla.controllers.job.podrequests import PodRequests
 from hekla.controllers.job.pods import mold_of
-from hekla.controllers.job.policies import COMMAND_ISSUED, POD_EVICTED, UNKNOWN, Trigger, decide, from_pod, listens
+from hekla.controllers.job.policies import (
+    COMMAND_ISSUED,
+    POD_EVICTED,
+    UNKNOWN,
+    Trigger,
+    decide,
+    from_pod,
+    listens,
+)
 from hekla.controllers.job.status import dated, first_phase
 from hekla.controllers.job.trouble import TRANSIENT, Trouble, Wait
 from hekla.controllers.job.volumes import claim_body, claim_name, unnamed
@@ -50,10 +65,13 @@ from hekla.kube.workqueue import ROUNDING
 log = logging.getLogger(__name__)
 
 STATUS_INTERVAL = 0.5
-"""Seconds between two writes of a status in which only the counts differ, and for which such counts are gathered: pods that have
-just been made are often running, and the job with them, before anybody could have read that they were pending."""
+"""Seconds between two writes of a status in which only the counts differ, and for which such counts
+are gathered: pods that have just been made are often running, and the job with them, before anybody
+could have read that they were pending.
+"""
 LONGEST_INTERVAL = 2.0
-"""The same where the server is busy, and then for a job's first steps too: that it is Pending, that it is Running (decision 0202)."""
+"""The same where the server is busy, and then for a job's first steps too: that it is Pending, that
+it is Running (decision 0202)."""
 WAITING = 2.0
 """Seconds between two looks for something that a job waits for and that is not watched."""
 LONGEST_BACKOFF = 10.0
@@ -61,13 +79,16 @@ _FIRST_STEPS = {("", states.PENDING), ("", states.RUNNING), (states.PENDING, sta
 """Changes of phase that nothing else waits for."""
 _MADE = unread(scheduling.POD_GROUP)
 UNSEEN = 5.0
-"""Seconds to wait for the watch to show what was written and not answered.  Names are fixed and deletions go by uid, so trying again
-is harmless; but what was answered is there, and writing it again would only keep a late watch late."""
+"""Seconds to wait for the watch to show what was written and not answered.  Names are fixed and
+deletions go by uid, so trying again is harmless; but what was answered is there, and writing it
+again would only keep a late watch late.
+"""
 
 
 @dataclass(slots=True)
 class _Memory:
-    """What is remembered of one job.  `layout` names the state of the job that molds and the group's spec were made for."""
+    """What is remembered of one job.  `layout` names the state of the job that molds and the
+    group's spec were made for."""
 
     uid: str
     triggers: list[Trigger] = field(default_factory=list)
@@ -77,7 +98,8 @@ class _Memory:
     """The status is being written."""
     written_at: float = 0.0
     counted_at: float = 0.0
-    """Since when the status on the server lags behind in nothing but counts and first steps; 0: it does not."""
+    """Since when the status on the server lags behind in nothing but counts and first steps; 0: it
+    does not."""
     due_at: float = 0.0
     """Until when it may."""
     step: batch.JobStatus | None = None
@@ -89,7 +111,8 @@ class _Memory:
     molds: dict[str, BodyTemplate] = field(default_factory=dict)
     group_spec: dict[str, Any] = field(default_factory=dict)
     group_seen: tuple[object, ...] = ()
-    """The generation of the PodGroup that was compared with `group_spec` last, and the layout of that."""
+    """The generation of the PodGroup that was compared with `group_spec` last, and the layout of
+    that."""
     laid_out_at: int = -1
     """The generation whose companions were looked at last."""
     failures: int = 0
@@ -125,7 +148,8 @@ class JobController(Controller):
         self._failures = Failures(client, self._note_failure, self.queue.add)
         self._tasks: set[asyncio.Task[None]] = set()
         self._lane = StatusWriter(self._launch)
-        """Jobs whose status may wait, while the server is busy: few at a time, so that what pods wait for goes by."""
+        """Jobs whose status may wait, while the server is busy: few at a time, so that what pods
+        wait for goes by."""
         self._lagging = self.queue.aside(self._status_is_due)
         self._turned_away: set[str] = set()
         """Jobs that wanted a look before the watch had shown what was written for them."""
@@ -134,11 +158,13 @@ class JobController(Controller):
         caches.groups.on_change(self._group_changed)
         caches.queues.on_change(self._queue_changed)
 
-    # -- what the watches say -----------------------------------------------------------------------------------------------
+    # -- what the watches say ----------------------------------------------------------------------
 
     def command(self, key: str, action: str) -> None:
         """Have an action carried out on a job."""
-        self._orders.setdefault(key, []).append(Trigger(COMMAND_ISSUED, action=action, cause=f"{action} was asked for"))
+        self._orders.setdefault(key, []).append(
+            Trigger(COMMAND_ISSUED, action=action, cause=f"{action} was asked for")
+        )
         self.queue.add(key)
 
     def _job_changed(self, old: batch.Job | None, new: batch.Job | None) -> None:
@@ -157,8 +183,13 @@ class JobController(Controller):
         key = key_of(new)
         memory = self._memory.get(key)
         if memory and memory.writing:
-            return  # most likely our own words, before the answer: it is looked at when that is there
-        if memory and memory.written and memory.written.metadata.resource_version == new.metadata.resource_version:
+            # most likely our own words, before the answer: it is looked at when that is there
+            return
+        if (
+            memory
+            and memory.written
+            and memory.written.metadata.resource_version == new.metadata.resource_version
+        ):
             memory.written = None  # our own words have come back
             return
         self.queue.add(key)
@@ -184,21 +215,28 @@ class JobController(Controller):
         self.queue.add_after(key, min(0.25, 0.02 + 0.0002 * replicas_of(job)))
 
     def _wants_a_look(self, key: str) -> bool:
-        """Once the watch has shown what a look has written: whether there is to be another, because one came too early."""
+        """Once the watch has shown what a look has written: whether there is to be another, because
+        one came too early."""
         return key in self._turned_away and not self.expectations.pending(key)
 
     def _evicted(self, key: str, job: batch.Job, pod: Pod) -> None:
-        """A pod was deleted: an eviction, unless this controller did it or the pod had no place in the job."""
+        """A pod was deleted: an eviction, unless this controller did it or the pod had no place in
+        the job."""
         if pod.metadata.annotations.out_of_sync is not None or pod.owner_uid != job.metadata.uid:
             return
-        if job.status.state.phase not in states.AT_WORK or (pod.job_version or 0) < job.status.version:
+        if (
+            job.status.state.phase not in states.AT_WORK
+            or (pod.job_version or 0) < job.status.version
+        ):
             return
         trigger = from_pod(POD_EVICTED, job, pod, since=self._clock())
         if decide(job, trigger).action != states.SYNC_JOB:
             cause = f"pod {pod.metadata.name} was deleted"
             self._remember(key, job).triggers.append(replace(trigger, cause=cause))
 
-    def _group_changed(self, old: scheduling.PodGroup | None, new: scheduling.PodGroup | None) -> None:
+    def _group_changed(
+        self, old: scheduling.PodGroup | None, new: scheduling.PodGroup | None
+    ) -> None:
         group = new if new is not None else old
         assert group is not None
         key = _job_key(group)
@@ -208,23 +246,43 @@ class JobController(Controller):
         job = self._job(key)
         if job is None:
             return
-        if ours and new is not None and self._as_made(key, job, new) and not self._wants_a_look(key):
+        if (
+            ours
+            and new is not None
+            and self._as_made(key, job, new)
+            and not self._wants_a_look(key)
+        ):
             return
         if old is not None and new is not None:
-            if lets_pods_in(old) == lets_pods_in(new) and complaint(job, old) == complaint(job, new) and not _turned_unknown(old, new):
+            if (
+                lets_pods_in(old) == lets_pods_in(new)
+                and complaint(job, old) == complaint(job, new)
+                and not _turned_unknown(old, new)
+            ):
                 return
             if _turned_unknown(old, new):
-                # Volcano sends version 0 here, which a job that was restarted once never hears (its bug 4).
+                # Volcano sends version 0 here, which a job that was restarted once never hears (its
+                # bug 4).
                 trigger = Trigger(
-                    UNKNOWN, version=job.status.version, since=self._clock(), cause="pods that the gang needs are not running"
+                    UNKNOWN,
+                    version=job.status.version,
+                    since=self._clock(),
+                    cause="pods that the gang needs are not running",
                 )
                 self._remember(key, job).triggers.append(trigger)
-        self.queue.add(key, ahead=lets_pods_in(new))  # its pods are bound the sooner, and new jobs have to wait for that anyway
+        self.queue.add(
+            key, ahead=lets_pods_in(new)
+        )  # its pods are bound the sooner, and new jobs have to wait for that anyway
 
     def _as_made(self, key: str, job: batch.Job, group: scheduling.PodGroup) -> bool:
         """Whether a PodGroup is still as a look at the job would have it, and lets no pods in yet."""
         memory = self._memory.get(key)
-        if memory is None or memory.uid != job.metadata.uid or lets_pods_in(group) or complaint(job, group):
+        if (
+            memory is None
+            or memory.uid != job.metadata.uid
+            or lets_pods_in(group)
+            or complaint(job, group)
+        ):
             return False
         return not self._changes(memory, group)
 
@@ -234,7 +292,7 @@ class JobController(Controller):
                 if job.spec.queue == new.metadata.name and job.status.state.phase in states.AT_WORK:
                     self.queue.add(key_of(job))
 
-    # -- one look -----------------------------------------------------------------------------------------------------------
+    # -- one look ----------------------------------------------------------------------------------
 
     async def reconcile(self, key: str) -> float | None:
         job = self._job(key)
@@ -255,8 +313,14 @@ class JobController(Controller):
     async def _look(self, key: str, job: batch.Job, memory: _Memory) -> float | None:
         view = self._view(key, job, memory)
         made = plan(view)
-        if memory.step is not None and not _is_a_step(made) and job.status.state.phase in ("", states.PENDING):
-            made = Plan(memory.step, wake=0.0)  # what the job was until now shall be seen before what becomes of it
+        if (
+            memory.step is not None
+            and not _is_a_step(made)
+            and job.status.state.phase in ("", states.PENDING)
+        ):
+            made = Plan(
+                memory.step, wake=0.0
+            )  # what the job was until now shall be seen before what becomes of it
         self._failures.look(key, job)
         if made.delete and (wait := self._failures.holds(key, made.delete)) is not None:
             return wait
@@ -286,12 +350,20 @@ class JobController(Controller):
         super().given_up(key, error)
         job = self._job(key)
         if job is not None and job.status.state.phase in states.AT_WORK:
-            self._events.event(job, "Normal", "ExecuteAction", f"Job failed on action {states.SYNC_JOB} for retry limit reached: {error}")
-            self._orders.setdefault(key, []).append(Trigger(COMMAND_ISSUED, action=states.TERMINATE_JOB, cause=str(error)))
+            self._events.event(
+                job,
+                "Normal",
+                "ExecuteAction",
+                f"Job failed on action {states.SYNC_JOB} for retry limit reached: {error}",
+            )
+            self._orders.setdefault(key, []).append(
+                Trigger(COMMAND_ISSUED, action=states.TERMINATE_JOB, cause=str(error))
+            )
             self.queue.add(key)
 
     def _job(self, key: str) -> batch.Job | None:
-        """The newest that is known of a job: what the watch has shown, or what the server answered to our last write."""
+        """The newest that is known of a job: what the watch has shown, or what the server answered
+        to our last write."""
         job = self._caches.jobs.get(key)
         memory = self._memory.get(key)
         if job is None or memory is None or memory.written is None:
@@ -349,13 +421,19 @@ class JobController(Controller):
             self._orders[key] = orders
             self.queue.add(key)
 
-    # -- carrying out -------------------------------------------------------------------------------------------------------
+    # -- carrying out ------------------------------------------------------------------------------
 
-    async def _carry_out(self, key: str, job: batch.Job, memory: _Memory, made: Plan, view: View) -> float | None:
+    async def _carry_out(
+        self, key: str, job: batch.Job, memory: _Memory, made: Plan, view: View
+    ) -> float | None:
         """Write the plan, in the order that survives a crash at any point."""
         if made.status_first:
             moved = made.status.state.phase != job.status.state.phase
-            status = dated(made.status, memory.step) if moved and memory.step is not None else made.status
+            status = (
+                dated(made.status, memory.step)
+                if moved and memory.step is not None
+                else made.status
+            )
             before, job = job, await self._write_status(job, memory, status)
             await self._pods.delete(key, before, made.delete)
             if made.beside is Beside.DISSOLVE:
@@ -376,14 +454,18 @@ class JobController(Controller):
             try:
                 await self._pods.create(key, job, memory.molds, made.create)
             except (ApiError, Trouble, Wait):
-                if memory.step is not None:  # nor may a step that was put off wait for pods that cannot be made
+                if (
+                    memory.step is not None
+                ):  # nor may a step that was put off wait for pods that cannot be made
                     await self._write_status(job, memory, memory.step)
                 raise
         if made.delete:
             await self._pods.delete(key, job, made.delete)
         return await self._settle(job, memory, made.status)
 
-    async def _settle(self, job: batch.Job, memory: _Memory, status: batch.JobStatus) -> float | None:
+    async def _settle(
+        self, job: batch.Job, memory: _Memory, status: batch.JobStatus
+    ) -> float | None:
         """Write the status if it says something new; counts alone may wait for more of them."""
         if status == job.status:
             memory.counted_at, memory.step = 0.0, None
@@ -398,7 +480,11 @@ class JobController(Controller):
             now = time.monotonic()
             memory.counted_at = memory.counted_at or now
             since = memory.counted_at if moved else max(memory.written_at, memory.counted_at)
-            wait = since + self.client.pace.gather(0.0 if moved else STATUS_INTERVAL, LONGEST_INTERVAL) - now
+            wait = (
+                since
+                + self.client.pace.gather(0.0 if moved else STATUS_INTERVAL, LONGEST_INTERVAL)
+                - now
+            )
             if wait > 0 or (memory.turn is None and self.client.pace.busy):
                 key = key_of(job)
                 memory.step = status if moved else None
@@ -408,14 +494,17 @@ class JobController(Controller):
                 else:
                     self._lane.put(key, partial(self._let_in, key, memory))
                 return None
-        if not before and after == states.RUNNING:  # who waits for each phase in turn shall see each
+        if (
+            not before and after == states.RUNNING
+        ):  # who waits for each phase in turn shall see each
             job = await self._write_status(job, memory, first_phase(status))
             memory.step = status  # and if the next write fails, it is made up for
         await self._write_status(job, memory, status)
         return 0.0 if moved and not _nothing_follows(before, status) else None
 
     def _status_is_due(self, key: str) -> None:
-        """Has a job looked at whose status may lag no longer: in its turn, while the server is busy."""
+        """Has a job looked at whose status may lag no longer: in its turn, while the server is
+        busy."""
         memory = self._memory.get(key)
         if memory is None or not memory.counted_at:
             return  # written meanwhile
@@ -440,12 +529,18 @@ class JobController(Controller):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _write_status(self, job: batch.Job, memory: _Memory, status: batch.JobStatus) -> batch.Job:
+    async def _write_status(
+        self, job: batch.Job, memory: _Memory, status: batch.JobStatus
+    ) -> batch.Job:
         key = key_of(job)
         memory.writing = True
         try:
-            fresh = await self.client.update_status(batch.JOB, msgspec.structs.replace(job, status=status))
-        except TransportError:  # it is tried again in a while, and sees what was not looked at meanwhile
+            fresh = await self.client.update_status(
+                batch.JOB, msgspec.structs.replace(job, status=status)
+            )
+        except (
+            TransportError
+        ):  # it is tried again in a while, and sees what was not looked at meanwhile
             raise
         except BaseException:
             self.queue.add(key)  # for what was not looked at meanwhile
@@ -461,14 +556,25 @@ class JobController(Controller):
             metrics.count_phase(fresh, key, fresh.status.state.phase)
         return fresh
 
-    async def _prepare(self, key: str, job: batch.Job, memory: _Memory, made: Plan, view: View) -> batch.Job:
+    async def _prepare(
+        self, key: str, job: batch.Job, memory: _Memory, made: Plan, view: View
+    ) -> batch.Job:
         """All that has to stand before pods may: queue, plugins' objects, claims, the PodGroup."""
         queue = self._caches.queues.get(job.spec.queue)
         if queue is None:
-            self._warn(job, "PodGroupError", f"Failed to create PodGroup, err: queue {job.spec.queue} does not exist")
+            self._warn(
+                job,
+                "PodGroupError",
+                f"Failed to create PodGroup, err: queue {job.spec.queue} does not exist",
+            )
             raise Wait(f"queue {job.spec.queue} does not exist")
-        if queue.spec.extend_clusters and job.metadata.annotations.get(names.JOB_FORWARDING) != "true":
-            job = await self._patch_job(job, memory, {"metadata": {"annotations": {names.JOB_FORWARDING: "true"}}})
+        if (
+            queue.spec.extend_clusters
+            and job.metadata.annotations.get(names.JOB_FORWARDING) != "true"
+        ):
+            job = await self._patch_job(
+                job, memory, {"metadata": {"annotations": {names.JOB_FORWARDING: "true"}}}
+            )
         try:
             self._lay_out(job, memory, forwarded=bool(queue.spec.extend_clusters))
             if memory.plugins:
@@ -485,7 +591,9 @@ class JobController(Controller):
         if job.spec.volumes:
             job = await self._ensure_claims(job, memory)
         try:
-            await self._ensure_group(key, job, memory, view.group, renew=made.beside is Beside.RENEW)
+            await self._ensure_group(
+                key, job, memory, view.group, renew=made.beside is Beside.RENEW
+            )
         except ApiError as error:
             if isinstance(error, TRANSIENT):
                 raise
@@ -495,11 +603,20 @@ class JobController(Controller):
 
     def _lay_out(self, job: batch.Job, memory: _Memory, *, forwarded: bool) -> None:
         """Molds and the PodGroup's spec, made anew when what they were made from has changed."""
-        layout = (job.metadata.generation, job.status.version, job.status.retry_count, forwarded, len(self._caches.priorities))
+        layout = (
+            job.metadata.generation,
+            job.status.version,
+            job.status.retry_count,
+            forwarded,
+            len(self._caches.priorities),
+        )
         if memory.layout == layout and memory.molds:
             return
         memory.plugins = plugins_of(job)
-        memory.molds = {task.name: mold_of(job, task, memory.plugins, forwarded=forwarded) for task in job.spec.tasks}
+        memory.molds = {
+            task.name: mold_of(job, task, memory.plugins, forwarded=forwarded)
+            for task in job.spec.tasks
+        }
         memory.group_spec = live_spec(job, self._caches.priority_of)
         memory.layout = layout
 
@@ -522,7 +639,11 @@ class JobController(Controller):
                     continue
                 if job.spec.volumes[position].volume_claim is not None:
                     try:
-                        await self.client.create(core.PERSISTENT_VOLUME_CLAIM.untyped, claim_body(job, position), namespace)
+                        await self.client.create(
+                            core.PERSISTENT_VOLUME_CLAIM.untyped,
+                            claim_body(job, position),
+                            namespace,
+                        )
                     except AlreadyExists:
                         pass
                 else:
@@ -545,7 +666,9 @@ class JobController(Controller):
         return await self._patch_job(job, memory, {"spec": {"volumes": volumes}})
 
     async def _patch_job(self, job: batch.Job, memory: _Memory, patch: dict[str, Any]) -> batch.Job:
-        memory.written = await self.client.patch(batch.JOB, job.metadata.name, patch, job.metadata.namespace)
+        memory.written = await self.client.patch(
+            batch.JOB, job.metadata.name, patch, job.metadata.namespace
+        )
         return memory.written
 
     async def _note_failure(self, key: str, uid: str, text: str) -> None:
@@ -554,31 +677,49 @@ class JobController(Controller):
         if job is None or job.metadata.uid != uid:
             return
         changes = {"metadata": {"annotations": {names.LAST_FAILURE: text}, "uid": uid}}
-        fresh = await self.client.patch(batch.JOB, job.metadata.name, changes, job.metadata.namespace)
+        fresh = await self.client.patch(
+            batch.JOB, job.metadata.name, changes, job.metadata.namespace
+        )
         newest = self._job(key)
         if key in self._memory and newest is not None and _version(fresh) > _version(newest):
             self._memory[key].written = fresh
 
-    # -- PodGroup -----------------------------------------------------------------------------------------------------------
+    # -- PodGroup ----------------------------------------------------------------------------------
 
-    async def _ensure_group(self, key: str, job: batch.Job, memory: _Memory, group: scheduling.PodGroup | None, *, renew: bool) -> None:
+    async def _ensure_group(
+        self,
+        key: str,
+        job: batch.Job,
+        memory: _Memory,
+        group: scheduling.PodGroup | None,
+        *,
+        renew: bool,
+    ) -> None:
         if renew:
             await self._delete_group(key, group)
             group = None
         if group is None:
             body = group_body(job, memory.group_spec)
             try:
-                with self.expectations.creating(key, f"{job.metadata.namespace}/{body['metadata']['name']}"):
+                with self.expectations.creating(
+                    key, f"{job.metadata.namespace}/{body['metadata']['name']}"
+                ):
                     await self.client.create(_MADE, body, job.metadata.namespace)
             except AlreadyExists:
                 pass  # the watch may have shown it already, and would not again
             return
         changes = self._changes(memory, group)
         if changes:
-            await self.client.patch(scheduling.POD_GROUP.untyped, group.metadata.name, {"spec": changes}, job.metadata.namespace)
+            await self.client.patch(
+                scheduling.POD_GROUP.untyped,
+                group.metadata.name,
+                {"spec": changes},
+                job.metadata.namespace,
+            )
 
     def _changes(self, memory: _Memory, group: scheduling.PodGroup) -> dict[str, Any]:
-        """What the PodGroup's spec lacks; compared once a generation, which a change of its status leaves alone."""
+        """What the PodGroup's spec lacks; compared once a generation, which a change of its status
+        leaves alone."""
         meta = group.metadata
         seen = (meta.uid, meta.generation or meta.resource_version, *memory.layout)
         if memory.group_seen == seen:
@@ -594,7 +735,9 @@ class JobController(Controller):
         meta = group.metadata
         try:
             with self.expectations.deleting(key, meta.uid):
-                await self.client.delete(scheduling.POD_GROUP, meta.name, meta.namespace, uid=meta.uid)
+                await self.client.delete(
+                    scheduling.POD_GROUP, meta.name, meta.namespace, uid=meta.uid
+                )
         except (NotFound, Conflict):
             pass  # gone, or another by that name; the watch may have shown that already
 
@@ -624,7 +767,8 @@ async def _within(seconds: float, work: Coroutine[Any, Any, Any]) -> None:
 
 
 def _waits_like_new(job: batch.Job, pod: Pod) -> bool:
-    """Whether a pod is as the look that made it has counted it, and nothing of the job answers that it waits."""
+    """Whether a pod is as the look that made it has counted it, and nothing of the job answers that
+    it waits."""
     marks = pod.metadata.annotations
     current = marks.out_of_sync is None and (pod.job_version or 0) >= job.status.version
     return pod.status.phase == PENDING and not pod.leaving and current and not listens(job)

@@ -1,4 +1,5 @@
-"""How many pods of a job are in which phase: the only thing about pods that the state machine looks at."""
+"""How many pods of a job are in which phase: the only thing about pods that the state machine looks
+at."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ _COUNTED = {PENDING: "pending", RUNNING: "running", SUCCEEDED: "succeeded", FAIL
 
 @dataclass(slots=True)
 class Counts:
-    """Pods by phase.  A pod that is being deleted is `terminating` and nothing else; `tasks` leaves it out."""
+    """Pods by phase.  A pod that is being deleted is `terminating` and nothing else; `tasks` leaves
+    it out."""
 
     pending: int = 0
     running: int = 0

@@ -1,7 +1,7 @@
 """When the pods of a task may be created: `dependsOn` (reference: controllers 2.14).
 
-Only creation waits.  A task whose dependencies are not ready is passed over in this look at the job, and the change of a pod
-brings the next look; nothing blocks.
+Only creation waits.  A task whose dependencies are not ready is passed over in this look at the
+job, and the change of a pod brings the next look; nothing blocks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ def ready(tasks: Mapping[str, batch.TaskSpec], task: batch.TaskSpec, places: Pla
 
 def _up(task: batch.TaskSpec | None, places: Places) -> bool:
     if task is None:
-        return False  # admission refuses such a name; whoever came round it waits, and the job says so by its pending pods
+        # admission refuses such a name; whoever came round it waits, and the job says so by its
+        # pending pods
+        return False
     if task.min_available is None:
         return True
     return sum(map(is_up, places.get(task.name, {}).values())) >= task.min_available
@@ -37,4 +39,6 @@ def is_up(pod: Pod) -> bool:
     if pod.status.phase == SUCCEEDED:
         return True
     statuses = pod.status.container_statuses
-    return pod.status.phase == RUNNING and not pod.leaving and all(status.ready for status in statuses)
+    return (
+        pod.status.phase == RUNNING and not pod.leaving and all(status.ready for status in statuses)
+    )

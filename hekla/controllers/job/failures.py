@@ -1,8 +1,10 @@
-"""Keeps a job's last failure in sight when its pods are gone: which pod, how it ended, and the last lines that it printed.
+"""Keeps a job's last failure in sight when its pods are gone: which pod, how it ended, and the last
+lines that it printed.
 
-It stands in an annotation of the Job, because an unknown field of the status is cut off by whoever installed Volcano's own
-definitions (decision 0070).  Only pods that failed cost anything here: the log is asked for beside the job's own work, by few
-requests at a time, and the deletion of a failed pod waits for it no longer than a second.
+It stands in an annotation of the Job, because an unknown field of the status is cut off by whoever
+installed Volcano's own definitions (decision 0070).  Only pods that failed cost anything here: the
+log is asked for beside the job's own work, by few requests at a time, and the deletion of a failed
+pod waits for it no longer than a second.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ LINES = 20
 LENGTH = 2048
 """Characters of the log that are kept, from its end."""
 READ = 64 * 1024
-"""Bytes that are asked for: a limit counts from the first of the lines, so it must leave room for long ones."""
+"""Bytes that are asked for: a limit counts from the first of the lines, so it must leave room for
+long ones."""
 AT_ONCE = 8
 """Requests at a time."""
 PATIENCE = 2.0
@@ -38,7 +41,8 @@ PATIENCE = 2.0
 HELD = 1.0
 """Seconds for which a pod is kept from being deleted so that its log can be read."""
 CONSEQUENCE = 5.0
-"""Seconds within which a further failure of the same run is taken for a consequence of the first, which stays the one shown."""
+"""Seconds within which a further failure of the same run is taken for a consequence of the first,
+which stays the one shown."""
 
 
 class LastFailure(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -90,7 +94,9 @@ class Failures:
         if status.phase == FAILED:
             news = old is None or old.status.phase != FAILED
         else:
-            news = any(one.restart_count for one in status.container_statuses) and (old is None or _restarts(old) != _restarts(new))
+            news = any(one.restart_count for one in status.container_statuses) and (
+                old is None or _restarts(old) != _restarts(new)
+            )
         if news and new.job_key and new.metadata.annotations.out_of_sync is None:
             self._suspects.setdefault(new.job_key, {})[new.metadata.name] = new
 
@@ -159,7 +165,8 @@ def tail(text: str) -> str:
 
 
 def news(job: batch.Job, pods: Iterable[Pod]) -> tuple[Pod, LastFailure] | None:
-    """The failure to write down: the first of a run's, unless one of its is shown that came just before."""
+    """The failure to write down: the first of a run's, unless one of its is shown that came just
+    before."""
     shown = recorded(job.metadata.annotations)
     best: tuple[Pod, LastFailure] | None = None
     for pod in pods:
@@ -168,7 +175,11 @@ def news(job: batch.Job, pods: Iterable[Pod]) -> tuple[Pod, LastFailure] | None:
         one = described(pod)
         if shown is not None and not _replaces(one, shown):
             continue
-        if best is None or _replaces(one, best[1]) or (one.run == best[1].run and instant(one.time) < instant(best[1].time)):
+        if (
+            best is None
+            or _replaces(one, best[1])
+            or (one.run == best[1].run and instant(one.time) < instant(best[1].time))
+        ):
             best = pod, one
     return best
 
@@ -183,13 +194,20 @@ def _replaces(new: LastFailure, old: LastFailure) -> bool:
 
 def described(pod: Pod) -> LastFailure:
     """How a pod failed, without its log."""
-    kept = LastFailure(pod.metadata.name, pod.metadata.uid, run=pod.job_version or 0, restarts=_restarts(pod))
+    kept = LastFailure(
+        pod.metadata.name, pod.metadata.uid, run=pod.job_version or 0, restarts=_restarts(pod)
+    )
     found = worst_end(pod)
     if found is None:
         kept.reason, kept.message = pod.status.reason, pod.status.message or failure(pod)
         return kept
     _, name, end = found
-    kept.container, kept.exit_code, kept.reason, kept.message = name, end.exit_code, end.reason, end.message
+    kept.container, kept.exit_code, kept.reason, kept.message = (
+        name,
+        end.exit_code,
+        end.reason,
+        end.message,
+    )
     kept.time = end.finished_at or ""
     return kept
 

@@ -8,8 +8,16 @@ from hekla.api import batch
 from hekla.controllers.job import states
 from hekla.kube.metrics import Tally
 
-COMPLETED = Tally("volcano_job_completed_phase_count", "The number of times a job has completed", ["job_name", "queue_name"])
-FAILED = Tally("volcano_job_failed_phase_count", "The number of times a job has failed", ["job_name", "queue_name"])
+COMPLETED = Tally(
+    "volcano_job_completed_phase_count",
+    "The number of times a job has completed",
+    ["job_name", "queue_name"],
+)
+FAILED = Tally(
+    "volcano_job_failed_phase_count",
+    "The number of times a job has failed",
+    ["job_name", "queue_name"],
+)
 CREATION = Histogram(
     "volcano_controller_job_to_pod_creation_latency_milliseconds",
     "From the creation of a job to that of its pods, in milliseconds",

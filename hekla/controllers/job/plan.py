@@ -1,10 +1,12 @@
 """What one look at a job leads to: the whole decision of the job controller, without a cluster.
 
-`plan(view)` takes what is (the job, its pods, its PodGroup, what was written but is not visible yet, what the watch handed in)
-and gives what to write.  The state table says which kind of work an action is; the three kinds of work are below.
+`plan(view)` takes what is (the job, its pods, its PodGroup, what was written but is not visible
+yet, what the watch handed in) and gives what to write.  The state table says which kind of work an
+action is; the three kinds of work are below.
 
-A stop is decided first and carried out after: the new phase and version are written, then the pods that have no place in it
-go.  A controller that dies in between finds the phase and does the rest, and a pod of an old version never outlives a restart.
+A stop is decided first and carried out after: the new phase and version are written, then the pods
+that have no place in it go.  A controller that dies in between finds the phase and does the rest,
+and a pod of an old version never outlives a restart.
 """
 
 from __future__ import annotations
@@ -22,7 +24,16 @@ from hekla.controllers.job.counts import FAILED, PENDING, RUNNING, SUCCEEDED, Co
 from hekla.controllers.job.dependencies import ready
 from hekla.controllers.job.plugins import UNMARKED
 from hekla.controllers.job.podgroup import complaint, lets_pods_in, of_earlier_run
-from hekla.controllers.job.policies import POD_EVICTED, POD_FAILED, Ruling, Trigger, decide, listens, triggers, unreadable
+from hekla.controllers.job.policies import (
+    POD_EVICTED,
+    POD_FAILED,
+    Ruling,
+    Trigger,
+    decide,
+    listens,
+    triggers,
+    unreadable,
+)
 from hekla.controllers.job.states import Situation, Transition, Verb
 from hekla.controllers.job.volumes import claim_name
 from hekla.controllers.job.window import missing, placed
@@ -34,7 +45,8 @@ _ENDED = (SUCCEEDED, FAILED)
 
 @dataclass(slots=True)
 class View:
-    """What a reconcile sees.  `pods` holds the job's own pods by name, and nothing written is still unseen."""
+    """What a reconcile sees.  `pods` holds the job's own pods by name, and nothing written is still
+    unseen."""
 
     job: batch.Job
     pods: Mapping[str, Pod]
@@ -61,7 +73,8 @@ class Beside(Enum):
 
 @dataclass(slots=True)
 class Plan:
-    """What to write.  The status comes first when `status_first`, else after everything else has succeeded."""
+    """What to write.  The status comes first when `status_first`, else after everything else has
+    succeeded."""
 
     status: batch.JobStatus
     action: str = states.SYNC_JOB
@@ -90,14 +103,21 @@ def plan(view: View) -> Plan:
         made = _kill_target(view, deed, choice)
     else:
         made = _kill(view, deed, choice)
-    made.action, made.used, made.delayed, made.wake = choice.action, choice.used, choice.delayed, choice.wake
+    made.action, made.used, made.delayed, made.wake = (
+        choice.action,
+        choice.used,
+        choice.delayed,
+        choice.wake,
+    )
     if choice.action != states.SYNC_JOB:
         # The reference's message ends in a blank.
-        made.events.insert(0, ("Normal", "ExecuteAction", f"Start to execute action {choice.action} "))
+        made.events.insert(
+            0, ("Normal", "ExecuteAction", f"Start to execute action {choice.action} ")
+        )
     return made
 
 
-# -- which action -----------------------------------------------------------------------------------------------------------
+# -- which action ----------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -130,14 +150,22 @@ def _choose(view: View) -> _Choice:
             choice.wake = min(choice.wake or due - view.now, due - view.now)
         elif ruling.action == states.SYNC_JOB or _aimless(view, ruling, trigger):
             choice.used.append(trigger)
-        elif not choice.triggers or (ruling.action == choice.action and ruling.action in states.TARGETED):
+        elif not choice.triggers or (
+            ruling.action == choice.action and ruling.action in states.TARGETED
+        ):
             choice.action = ruling.action
             choice.triggers.append(trigger)
             choice.used.append(trigger)
             if ruling.action not in states.TARGETED:
                 break
-    if choice.triggers and choice.action not in states.TARGETED and choice.action not in states.INTERNAL:
-        choice.used += [trigger for trigger in view.handed_in if trigger.event == POD_EVICTED]  # of the run that ends here
+    if (
+        choice.triggers
+        and choice.action not in states.TARGETED
+        and choice.action not in states.INTERNAL
+    ):
+        choice.used += [
+            trigger for trigger in view.handed_in if trigger.event == POD_EVICTED
+        ]  # of the run that ends here
     return choice
 
 
@@ -151,7 +179,8 @@ def _seen(view: View) -> list[Trigger]:
 def _aimless(view: View, ruling: Ruling, trigger: Trigger) -> bool:
     """Whether a restart of a partition finds no pod of it, as in a task without partitions.
 
-    Chosen all the same, it would stop nothing and keep the job from its pods for as long as the trigger stands.
+    Chosen all the same, it would stop nothing and keep the job from its pods for as long as the
+    trigger stands.
     """
     if ruling.action != states.RESTART_PARTITION:
         return False
@@ -164,10 +193,15 @@ def _overtaken(view: View, trigger: Trigger) -> bool:
     if trigger.event not in (POD_EVICTED, POD_FAILED):
         return False
     heir = view.pods.get(trigger.pod)
-    return heir is not None and heir.metadata.uid != trigger.pod_uid and heir.status.phase == RUNNING and not heir.leaving
+    return (
+        heir is not None
+        and heir.metadata.uid != trigger.pod_uid
+        and heir.status.phase == RUNNING
+        and not heir.leaving
+    )
 
 
-# -- the three kinds of work ------------------------------------------------------------------------------------------------
+# -- the three kinds of work -----------------------------------------------------------------------
 
 
 def _kill(view: View, deed: Transition, choice: _Choice) -> Plan:
@@ -185,14 +219,19 @@ def _kill(view: View, deed: Transition, choice: _Choice) -> Plan:
             victims.append(pod)
             counts.terminating += 1
     retries = old.retry_count + int(deed.retry)
-    # The version tells the pods of this run from those of the next.  A stop is looked at many times and counts once.
+    # The version tells the pods of this run from those of the next.  A stop is looked at many times
+    # and counts once.
     begins = old.state.phase in states.AT_WORK or deed.retry or not old.running_duration
-    fresh = msgspec.structs.replace(status.counted(old, counts), retry_count=retries, version=old.version + int(begins))
+    fresh = msgspec.structs.replace(
+        status.counted(old, counts), retry_count=retries, version=old.version + int(begins)
+    )
     fresh = _entered(view, fresh, deed.outcome(_situation(view, counts, retries)), choice)
     fresh.running_duration = status.running_duration(job, fresh)
     if old.state.phase in states.AT_WORK or deed.retry:
         return Plan(fresh, status_first=True, delete=victims, beside=Beside.DISSOLVE)
-    fresh.controlled_resources = {key: name for key, name in old.controlled_resources.items() if not key.startswith("plugin-")}
+    fresh.controlled_resources = {
+        key: name for key, name in old.controlled_resources.items() if not key.startswith("plugin-")
+    }
     return Plan(fresh, delete=victims, beside=Beside.REMOVE)
 
 
@@ -220,7 +259,11 @@ def _aimed_at(choice: _Choice, pod: Pod) -> bool:
         if trigger.task and trigger.task == marks.task:
             if choice.action == states.RESTART_TASK:
                 return True
-            if choice.action == states.RESTART_PARTITION and trigger.partition and trigger.partition == labels.partition:
+            if (
+                choice.action == states.RESTART_PARTITION
+                and trigger.partition
+                and trigger.partition == labels.partition
+            ):
                 return True
     return False
 
@@ -267,7 +310,11 @@ def _sync(view: View, deed: Transition) -> Plan:
         if not pod.leaving:
             made.delete.append(pod)
     fresh = status.counted(job.status, counts)
-    fresh.min_available, fresh.controlled_resources, fresh.running_duration = job.spec.min_available, controlled(job), ""
+    fresh.min_available, fresh.controlled_resources, fresh.running_duration = (
+        job.spec.min_available,
+        controlled(job),
+        "",
+    )
     if not job.status.state.phase:
         fresh = status.entered(fresh, states.PENDING, view.now)
     phase = deed.outcome(_situation(view, counts, fresh.retry_count))
@@ -299,15 +346,22 @@ def _out_of_place(view: View, pod: Pod) -> bool:
         return True
     # What had ended is swept by a restart, and kept by a resume and by the last retry.
     resumed = status.phase_before(old) in (states.ABORTED, states.ABORTING)
-    return old.state.phase == states.RESTARTING and not resumed and old.retry_count < view.job.spec.max_retry
+    return (
+        old.state.phase == states.RESTARTING
+        and not resumed
+        and old.retry_count < view.job.spec.max_retry
+    )
 
 
 def _situation(view: View, counts: Counts, retries: int) -> Situation:
     return Situation(view.job.spec, counts, retries, view.job.status.min_available)
 
 
-def _entered(view: View, fresh: batch.JobStatus, phase: str | None, choice: _Choice) -> batch.JobStatus:
-    """Move to a phase, with the reason a user will look for: what failed last stays readable when the pods are gone."""
+def _entered(
+    view: View, fresh: batch.JobStatus, phase: str | None, choice: _Choice
+) -> batch.JobStatus:
+    """Move to a phase, with the reason a user will look for: what failed last stays readable when
+    the pods are gone."""
     if phase is None or phase == fresh.state.phase:
         return fresh
     cause = choice.triggers[0] if choice.triggers else None
@@ -323,5 +377,7 @@ def _entered(view: View, fresh: batch.JobStatus, phase: str | None, choice: _Cho
 def _last_failure(view: View) -> str:
     if not any(pod.status.phase == FAILED for pod in view.pods.values()):
         return ""
-    failures = [trigger for trigger in triggers(view.job, view.pods.values()) if trigger.event == POD_FAILED]
+    failures = [
+        trigger for trigger in triggers(view.job, view.pods.values()) if trigger.event == POD_FAILED
+    ]
     return max(failures, key=lambda trigger: trigger.since).cause if failures else ""

@@ -1,8 +1,9 @@
 """Bodies of many pods from one template, at the price of joining a few byte strings a pod.
 
-The pods of a task differ by their index alone: in the name, in a label, in an environment variable.  A mold is built once:
-the pod as JSON in which every place that depends on the index holds a marker.  `body(index)` fills the markers in.  Nothing
-is copied or encoded again for a pod, which is what lets a gang of thousands be created at the speed of the connection.
+The pods of a task differ by their index alone: in the name, in a label, in an environment variable.
+A mold is built once: the pod as JSON in which every place that depends on the index holds a marker.
+`body(index)` fills the markers in.  Nothing is copied or encoded again for a pod, which is what
+lets a gang of thousands be created at the speed of the connection.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class BodyTemplate:
 
     def body(self, index: int) -> bytes:
         """The JSON of the pod with this index."""
-        return b"".join(part if isinstance(part, bytes) else b"%d" % part(index) for part in self._parts)
+        return b"".join(
+            part if isinstance(part, bytes) else b"%d" % part(index) for part in self._parts
+        )
 
     def pod(self, index: int) -> dict[str, Any]:
         """The same as a tree, for tests and for people."""

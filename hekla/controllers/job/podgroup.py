@@ -1,4 +1,5 @@
-"""The PodGroup of a job: what the scheduler has to find room for as a whole (reference: controllers 2.13, 2.15)."""
+"""The PodGroup of a job: what the scheduler has to find room for as a whole (reference: controllers
+2.13, 2.15)."""
 
 from __future__ import annotations
 
@@ -27,16 +28,22 @@ def lets_pods_in(group: scheduling.PodGroup | None) -> bool:
 
 
 def of_earlier_run(job: batch.Job, group: scheduling.PodGroup) -> bool:
-    """Whether a restarting job still sees the PodGroup of the run that was stopped; its phase says nothing about this one."""
+    """Whether a restarting job still sees the PodGroup of the run that was stopped; its phase says
+    nothing about this one."""
     made_for = group.metadata.annotations.get(names.JOB_VERSION, "")
-    return job.status.state.phase == states.RESTARTING and made_for.isdigit() and int(made_for) < job.status.version
+    return (
+        job.status.state.phase == states.RESTARTING
+        and made_for.isdigit()
+        and int(made_for) < job.status.version
+    )
 
 
 def complaint(job: batch.Job, group: scheduling.PodGroup | None) -> str:
-    """What the scheduler holds against the group: its newest true condition, unless that says that it is scheduled.
+    """What the scheduler holds against the group: its newest true condition, unless that says that
+    it is scheduled.
 
-    Why a group waits that has been let in is no complaint: it has just been, as a rule, and waits for its pods.  What the policy ignores
-    keeps no group waiting.
+    Why a group waits that has been let in is no complaint: it has just been, as a rule, and waits
+    for its pods.  What the policy ignores keeps no group waiting.
     """
     if group is None or not group.status.conditions:
         return ""
@@ -61,11 +68,15 @@ def group_body(job: batch.Job, live: dict[str, Any]) -> dict[str, Any]:
             "name": names.pod_group_name(job.metadata.name, job.metadata.uid),
             "namespace": job.metadata.namespace,
             "labels": dict(job.metadata.labels),
-            # Beyond Volcano: the version tells the group of this run from one that a restart has yet to delete.
+            # Beyond Volcano: the version tells the group of this run from one that a restart has
+            # yet to delete.
             "annotations": {**_own_annotations(job), names.JOB_VERSION: str(job.status.version)},
             "ownerReferences": [owner_reference(job)],
         },
-        "spec": {**_fixed_spec(job), **{name: value for name, value in live.items() if value not in ("", [])}},
+        "spec": {
+            **_fixed_spec(job),
+            **{name: value for name, value in live.items() if value not in ("", [])},
+        },
     }
 
 
@@ -98,7 +109,9 @@ def live_spec(job: batch.Job, priority_of: PriorityOf) -> dict[str, Any]:
         "minTaskMember": {task.name: task_minimum(task) for task in job.spec.tasks},
         "minResources": min_resources(job, priority_of),
         "priorityClassName": job.spec.priority_class_name,
-        "subGroupPolicy": [_sub_group(task) for task in job.spec.tasks if task.partition_policy is not None],
+        "subGroupPolicy": [
+            _sub_group(task) for task in job.spec.tasks if task.partition_policy is not None
+        ],
     }
     return spec
 
@@ -118,14 +131,20 @@ def difference(group: scheduling.PodGroup, wanted: dict[str, Any]) -> dict[str, 
         elif name == "minResources":
             if not _same_resources(current or {}, value):
                 # A merge keeps what it does not name, so what is to go is named with null.
-                changes[name] = {**{key: None for key in current or {} if key not in value}, **value}
+                changes[name] = {
+                    **{key: None for key in current or {} if key not in value},
+                    **value,
+                }
         elif (current or None) != (value or None):
             changes[name] = value if value else None
     return changes
 
 
 def _same_resources(one: dict[str, Any], other: dict[str, str]) -> bool:
-    return one == other or (one.keys() == other.keys() and all(Quantity.parse(one[name]) == Quantity.parse(other[name]) for name in one))
+    return one == other or (
+        one.keys() == other.keys()
+        and all(Quantity.parse(one[name]) == Quantity.parse(other[name]) for name in one)
+    )
 
 
 def task_minimum(task: batch.TaskSpec) -> int:
@@ -149,7 +168,10 @@ def _sub_group(task: batch.TaskSpec) -> dict[str, Any]:
     }
     if policy.network_topology is not None:
         topology = policy.network_topology
-        tiers = {"highestTierAllowed": topology.highest_tier_allowed, "highestTierName": topology.highest_tier_name or None}
+        tiers = {
+            "highestTierAllowed": topology.highest_tier_allowed,
+            "highestTierName": topology.highest_tier_name or None,
+        }
         entry["networkTopology"] = {
             "mode": topology.mode,
             **{name: value for name, value in tiers.items() if value is not None},
@@ -157,7 +179,7 @@ def _sub_group(task: batch.TaskSpec) -> dict[str, Any]:
     return entry
 
 
-# -- minResources -----------------------------------------------------------------------------------------------------------
+# -- minResources ----------------------------------------------------------------------------------
 
 
 def min_resources(job: batch.Job, priority_of: PriorityOf) -> dict[str, str]:
@@ -165,13 +187,18 @@ def min_resources(job: batch.Job, priority_of: PriorityOf) -> dict[str, str]:
     tasks = by_priority(job.spec.tasks, priority_of) if len(job.spec.tasks) > 1 else job.spec.tasks
     minimum = job.spec.min_available
     taken = taken_by_minimum(tasks, minimum)
-    pods = [(msgspec.json.encode(task.template.get("spec") or {}), count) for task, count in zip(tasks, taken, strict=True) if count]
+    pods = [
+        (msgspec.json.encode(task.template.get("spec") or {}), count)
+        for task, count in zip(tasks, taken, strict=True)
+        if count
+    ]
     return _amounts(tuple(pods))
 
 
 @lru_cache(maxsize=64)
 def _amounts(pods: tuple[tuple[bytes, int], ...]) -> dict[str, str]:
-    """What so many pods of each spec ask for.  Remembered, because jobs of one kind come by the thousand."""
+    """What so many pods of each spec ask for.  Remembered, because jobs of one kind come by the
+    thousand."""
     total: Usage = {}
     for spec, count in pods:
         add(total, pod_usage(msgspec.json.decode(spec)), count)
@@ -179,7 +206,8 @@ def _amounts(pods: tuple[tuple[bytes, int], ...]) -> dict[str, str]:
 
 
 def by_priority(tasks: Sequence[batch.TaskSpec], priority_of: PriorityOf) -> list[batch.TaskSpec]:
-    """Tasks by the value of the PriorityClass that their template names, highest first; ties as in the spec."""
+    """Tasks by the value of the PriorityClass that their template names, highest first; ties as in
+    the spec."""
 
     def priority(task: batch.TaskSpec) -> int:
         name = (task.template.get("spec") or {}).get("priorityClassName") or ""
@@ -190,7 +218,9 @@ def by_priority(tasks: Sequence[batch.TaskSpec], priority_of: PriorityOf) -> lis
 
 def taken_by_minimum(tasks: Sequence[batch.TaskSpec], minimum: int) -> list[int]:
     """Pods of each task that a job's minimum is made of."""
-    of_tasks = sum([task.replicas if task.min_available is None else task.min_available for task in tasks])
+    of_tasks = sum(
+        [task.replicas if task.min_available is None else task.min_available for task in tasks]
+    )
     return greedily(tasks, minimum) if minimum < of_tasks else by_task_minimum(tasks, minimum)
 
 

@@ -1,4 +1,5 @@
-"""Creates and deletes the pods of a job, many at a time, and remembers what the watch has still to show."""
+"""Creates and deletes the pods of a job, many at a time, and remembers what the watch has still to
+show."""
 
 from __future__ import annotations
 
@@ -27,14 +28,20 @@ IN_FLIGHT = 64
 class PodRequests:
     """The writes to pods of one controller."""
 
-    def __init__(self, client: Client, expectations: Expectations, events: Events, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, client: Client, expectations: Expectations, events: Events, clock: Callable[[], float]
+    ) -> None:
         self._client = client
         self._expectations = expectations
         self._events = events
         self._clock = clock
 
     async def create(
-        self, key: str, job: batch.Job, molds: Mapping[str, BodyTemplate], wanted: Sequence[tuple[batch.TaskSpec, int]]
+        self,
+        key: str,
+        job: batch.Job,
+        molds: Mapping[str, BodyTemplate],
+        wanted: Sequence[tuple[batch.TaskSpec, int]],
     ) -> None:
         """Create these pods, many at a time; after the first that is refused no more are tried."""
         if not wanted:
@@ -111,7 +118,9 @@ class PodRequests:
         except Invalid as error:  # mostly another uid, which the deletion will say, too
             log.info("%s/%s is not marked: %s", meta.namespace, meta.name, error)
 
-    def _check(self, job: batch.Job, errors: list[Exception], reason: str, doing: str, total: int) -> None:
+    def _check(
+        self, job: batch.Job, errors: list[Exception], reason: str, doing: str, total: int
+    ) -> None:
         if not errors:
             return
         unexpected = [error for error in errors if not isinstance(error, (*TRANSIENT, Wait))]

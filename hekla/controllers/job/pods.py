@@ -1,6 +1,7 @@
 """Builds the pods of a job (reference: controllers 2.11).
 
-Everything that the pods of one task have in common is put together once, as a `BodyTemplate`; a pod is then its index.
+Everything that the pods of one task have in common is put together once, as a `BodyTemplate`; a pod
+is then its index.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ _FROM_JOB_ANNOTATIONS = (names.PREEMPTABLE, names.COOLDOWN_TIME, names.REVOCABLE
 _FROM_JOB_LABELS = (names.PREEMPTABLE, names.COOLDOWN_TIME)
 
 
-def mold_of(job: batch.Job, task: batch.TaskSpec, plugins: list[Plugin], *, forwarded: bool = False) -> BodyTemplate:
+def mold_of(
+    job: batch.Job, task: batch.TaskSpec, plugins: list[Plugin], *, forwarded: bool = False
+) -> BodyTemplate:
     """The mold of a task's pods.  Raises PluginError when a plugin cannot serve the job."""
     slot = Slot(job.metadata.uid or hashlib.sha1(job.metadata.name.encode()).hexdigest())
     template = task.template
@@ -33,7 +36,9 @@ def mold_of(job: batch.Job, task: batch.TaskSpec, plugins: list[Plugin], *, forw
     return BodyTemplate(pod, slot)
 
 
-def _pod(job: batch.Job, task: batch.TaskSpec, template: dict[str, Any], slot: Slot, forwarded: bool) -> dict[str, Any]:
+def _pod(
+    job: batch.Job, task: batch.TaskSpec, template: dict[str, Any], slot: Slot, forwarded: bool
+) -> dict[str, Any]:
     own: dict[str, Any] = template.get("metadata") or {}
     spec: dict[str, Any] = {**(template.get("spec") or {})}
     spec["schedulerName"] = spec.get("schedulerName") or job.spec.scheduler_name
@@ -43,7 +48,10 @@ def _pod(job: batch.Job, task: batch.TaskSpec, template: dict[str, Any], slot: S
         "name": slot.name(job.metadata.name, task.name),
         "namespace": job.metadata.namespace,
         "labels": {**(own.get("labels") or {}), **_labels(job, task, slot, forwarded)},
-        "annotations": {**(own.get("annotations") or {}), **_annotations(job, task, slot, forwarded)},
+        "annotations": {
+            **(own.get("annotations") or {}),
+            **_annotations(job, task, slot, forwarded),
+        },
         "ownerReferences": [owner_reference(job)],
     }
     if own.get("finalizers"):
@@ -51,7 +59,9 @@ def _pod(job: batch.Job, task: batch.TaskSpec, template: dict[str, Any], slot: S
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def _annotations(job: batch.Job, task: batch.TaskSpec, slot: Slot, forwarded: bool) -> dict[str, str]:
+def _annotations(
+    job: batch.Job, task: batch.TaskSpec, slot: Slot, forwarded: bool
+) -> dict[str, str]:
     given = job.metadata.annotations
     made = {
         names.TASK_INDEX: slot.index,
@@ -83,7 +93,9 @@ def _labels(job: batch.Job, task: batch.TaskSpec, slot: Slot, forwarded: bool) -
         names.JOB_NAMESPACE: job.metadata.namespace,
         names.QUEUE_NAME: job.spec.queue,
     }
-    made.update((key, job.metadata.labels[key]) for key in _FROM_JOB_LABELS if key in job.metadata.labels)
+    made.update(
+        (key, job.metadata.labels[key]) for key in _FROM_JOB_LABELS if key in job.metadata.labels
+    )
     if task.partition_policy is not None:
         size = task.partition_policy.partition_size
         made[names.PARTITION_ID] = slot.computed(lambda index: index // size) if size > 0 else "0"

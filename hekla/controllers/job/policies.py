@@ -1,7 +1,8 @@
 """Which action answers an event: the lifecycle policies of a job (reference: controllers 2.6).
 
-Most events are read off the pods as they are, so that one that came while no controller ran is still answered.  Two cannot be:
-a pod that was deleted, and a PodGroup that turned Unknown; the watch hands those in.
+Most events are read off the pods as they are, so that one that came while no controller ran is
+still answered.  Two cannot be: a pod that was deleted, and a PodGroup that turned Unknown; the
+watch hands those in.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ _DEFAULT_TASK_RETRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """Something that happened to a job.  `since` is in seconds since the epoch; an empty `job_uid` fits every job."""
+    """Something that happened to a job.  `since` is in seconds since the epoch; an empty `job_uid`
+    fits every job."""
 
     event: str
     action: str = ""
@@ -57,7 +59,8 @@ class Ruling:
 
 
 def decide(job: batch.Job, trigger: Trigger) -> Ruling:
-    """The first that fits: the trigger's own action, the policies of its task, those of the job; else a plain sync."""
+    """The first that fits: the trigger's own action, the policies of its task, those of the job;
+    else a plain sync."""
     if trigger.action:
         return Ruling(trigger.action)
     if trigger.event in _ALWAYS_SYNC:
@@ -66,7 +69,11 @@ def decide(job: batch.Job, trigger: Trigger) -> Ruling:
         return Ruling()
     if trigger.version < job.status.version:
         return Ruling()
-    task = next((task for task in job.spec.tasks if task.name == trigger.task), None) if trigger.task else None
+    task = (
+        next((task for task in job.spec.tasks if task.name == trigger.task), None)
+        if trigger.task
+        else None
+    )
     for policy in (*(task.policies if task else ()), *job.spec.policies):
         if _matches(policy, trigger) and (delay := delay_of(policy)) is not None:
             return Ruling(policy.action, delay)
@@ -74,7 +81,8 @@ def decide(job: batch.Job, trigger: Trigger) -> Ruling:
 
 
 def delay_of(policy: batch.LifecyclePolicy) -> float | None:
-    """Seconds that a policy waits; None where it says something that is no duration, which admission refuses."""
+    """Seconds that a policy waits; None where it says something that is no duration, which
+    admission refuses."""
     try:
         return seconds(policy.timeout) if policy.timeout else 0.0
     except ValueError:
@@ -82,8 +90,12 @@ def delay_of(policy: batch.LifecyclePolicy) -> float | None:
 
 
 def unreadable(job: batch.Job) -> str:
-    """What is said of the first policy that cannot be read, and is passed over; empty where all can."""
-    for policy in (*job.spec.policies, *(policy for task in job.spec.tasks for policy in task.policies)):
+    """What is said of the first policy that cannot be read, and is passed over; empty where all
+    can."""
+    for policy in (
+        *job.spec.policies,
+        *(policy for task in job.spec.tasks for policy in task.policies),
+    ):
         if delay_of(policy) is None:
             return f"a policy's timeout {policy.timeout!r} is no duration such as 90s or 5m: the policy ({policy.action}) is passed over"
     return ""
@@ -91,7 +103,11 @@ def unreadable(job: batch.Job) -> str:
 
 def _matches(policy: batch.LifecyclePolicy, trigger: Trigger) -> bool:
     events = policy.triggers()
-    if trigger.event and (trigger.event in events or ANY in events) and (trigger.event != POD_PENDING or policy.timeout):
+    if (
+        trigger.event
+        and (trigger.event in events or ANY in events)
+        and (trigger.event != POD_PENDING or policy.timeout)
+    ):
         return True
     return bool(policy.exit_code) and policy.exit_code == trigger.exit_code
 
@@ -104,14 +120,19 @@ def listens(job: batch.Job) -> bool:
 def triggers(job: batch.Job, pods: Iterable[Pod]) -> Iterator[Trigger]:
     """What the pods say by being as they are, the gravest first.
 
-    A pod that is being deleted says nothing yet: it may fail on its way out, and that is an eviction, not a failure.
+    A pod that is being deleted says nothing yet: it may fail on its way out, and that is an
+    eviction, not a failure.
     """
     version = job.status.version
     tasks: dict[str, list[Pod]] = {}
     failed: list[Pod] = []
     pending: list[Pod] = []
     for pod in pods:
-        if pod.leaving or pod.metadata.annotations.out_of_sync is not None or (pod.job_version or 0) < version:
+        if (
+            pod.leaving
+            or pod.metadata.annotations.out_of_sync is not None
+            or (pod.job_version or 0) < version
+        ):
             continue
         tasks.setdefault(pod.metadata.annotations.task, []).append(pod)
         if pod.status.phase == FAILED:
@@ -125,7 +146,9 @@ def triggers(job: batch.Job, pods: Iterable[Pod]) -> Iterator[Trigger]:
         if task_failed(task, members):
             yield from_pod(TASK_FAILED, job, members[0])
         if task_completed(task, members):
-            yield from_pod(TASK_COMPLETED, job, next(pod for pod in members if pod.status.phase == SUCCEEDED))
+            yield from_pod(
+                TASK_COMPLETED, job, next(pod for pod in members if pod.status.phase == SUCCEEDED)
+            )
     for pod in pending:
         yield from_pod(POD_PENDING, job, pod)
 
@@ -147,14 +170,16 @@ def from_pod(event: str, job: batch.Job, pod: Pod, since: float | None = None) -
 
 
 def exit_code(pod: Pod) -> int:
-    """The exit code of the first container when it has ended, else 0: what `exitCode` policies are compared with."""
+    """The exit code of the first container when it has ended, else 0: what `exitCode` policies are
+    compared with."""
     statuses = pod.status.container_statuses
     ended = statuses[0].terminated if statuses else None
     return ended.exit_code if ended else 0
 
 
 def failure(pod: Pod) -> str:
-    """Why a pod failed, for a person: the container that did, its exit code and the reason that was given."""
+    """Why a pod failed, for a person: the container that did, its exit code and the reason that was
+    given."""
     found = worst_end(pod)
     if found is not None and pod.status.phase == FAILED:
         kind, name, ended = found
@@ -166,8 +191,12 @@ def failure(pod: Pod) -> str:
 
 
 def worst_end(pod: Pod) -> tuple[str, str, Terminated] | None:
-    """The end that made a pod fail, or its last one before a restart: what kind of container, its name, and how it ended."""
-    kinds = (("container", pod.status.container_statuses), ("init container", pod.status.init_container_statuses))
+    """The end that made a pod fail, or its last one before a restart: what kind of container, its
+    name, and how it ended."""
+    kinds = (
+        ("container", pod.status.container_statuses),
+        ("init container", pod.status.init_container_statuses),
+    )
     for of in ("terminated", "terminated_before"):
         for kind, statuses in kinds:
             for status in statuses:
@@ -179,9 +208,14 @@ def worst_end(pod: Pod) -> tuple[str, str, Terminated] | None:
 
 def _since(event: str, pod: Pod) -> float:
     if event == POD_PENDING:
-        # Creation times are whole seconds, rounded down: one second more keeps a timeout from firing early.
+        # Creation times are whole seconds, rounded down: one second more keeps a timeout from
+        # firing early.
         return instant(pod.metadata.creation_timestamp) + 1.0
-    ends = [instant(s.terminated.finished_at) for s in pod.status.container_statuses if s.terminated and s.terminated.finished_at]
+    ends = [
+        instant(s.terminated.finished_at)
+        for s in pod.status.container_statuses
+        if s.terminated and s.terminated.finished_at
+    ]
     return max(ends, default=0.0)
 
 

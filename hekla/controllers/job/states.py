@@ -1,11 +1,13 @@
 """The job state machine as data: what an action does in a phase.  Reference: controllers 2.8.
 
-`TABLE[phase][action]` is a `Transition`: whether the pods are brought to what the spec asks (`SYNC`), all stopped (`KILL`) or
-some stopped (`KILL_TARGET`), and which phase follows.  The row `ANY_OTHER` serves the actions that a phase does not name.
-Nothing here touches a cluster, so the table is tested row by row.
+`TABLE[phase][action]` is a `Transition`: whether the pods are brought to what the spec asks
+(`SYNC`), all stopped (`KILL`) or some stopped (`KILL_TARGET`), and which phase follows.  The row
+`ANY_OTHER` serves the actions that a phase does not name. Nothing here touches a cluster, so the
+table is tested row by row.
 
-Two rows differ from Volcano on purpose: an Abort, Terminate or Complete that arrives while a job is Restarting is obeyed
-rather than turned into one more restart, because a suspend that is consumed and forgotten helps nobody (decision 0070).
+Two rows differ from Volcano on purpose: an Abort, Terminate or Complete that arrives while a job is
+Restarting is obeyed rather than turned into one more restart, because a suspend that is consumed
+and forgotten helps nobody (decision 0070).
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ COMPLETE_JOB = Action.COMPLETE_JOB
 TERMINATE_JOB = Action.TERMINATE_JOB
 RESUME_JOB = Action.RESUME_JOB
 TARGETED = frozenset({RESTART_TASK, RESTART_POD, RESTART_PARTITION})
-INTERNAL = frozenset({SYNC_JOB, Action.ENQUEUE_JOB, Action.SYNC_QUEUE, Action.OPEN_QUEUE, Action.CLOSE_QUEUE})
+INTERNAL = frozenset(
+    {SYNC_JOB, Action.ENQUEUE_JOB, Action.SYNC_QUEUE, Action.OPEN_QUEUE, Action.CLOSE_QUEUE}
+)
 ANY_OTHER = "*"
 
 
@@ -58,7 +62,8 @@ class Verb(Enum):
 
 @dataclass(slots=True)
 class Situation:
-    """What an outcome may look at: the spec, the pods as they will be once the deed is done, and two stored numbers."""
+    """What an outcome may look at: the spec, the pods as they will be once the deed is done, and
+    two stored numbers."""
 
     spec: batch.JobSpec
     counts: Counts
@@ -76,7 +81,8 @@ Outcome = Callable[[Situation], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One cell of the table.  `soft` keeps pods that Succeeded or Failed; `retry` counts one restart."""
+    """One cell of the table.  `soft` keeps pods that Succeeded or Failed; `retry` counts one
+    restart."""
 
     verb: Verb
     outcome: Outcome
@@ -101,7 +107,8 @@ def started(now: Situation) -> str | None:
 
 
 def restarted(now: Situation) -> str | None:
-    """Restarting: give up when the retries are used, else wait until enough of the old pods are gone."""
+    """Restarting: give up when the retries are used, else wait until enough of the old pods are
+    gone."""
     if now.retry_count >= now.spec.max_retry:
         return FAILED
     if now.replicas - now.counts.terminating >= now.min_available:
@@ -125,11 +132,17 @@ def progressed(now: Situation) -> str | None:
 
 
 def _ended(spec: batch.JobSpec, counts: Counts, min_available: int) -> str:
-    needed_by_tasks = sum(task.replicas if task.min_available is None else task.min_available for task in spec.tasks)
+    needed_by_tasks = sum(
+        task.replicas if task.min_available is None else task.min_available for task in spec.tasks
+    )
     if min_available >= needed_by_tasks:
         for task in spec.tasks:
             succeeded = counts.succeeded_of(task.name)
-            if task.min_available is not None and succeeded is not None and succeeded < task.min_available:
+            if (
+                task.min_available is not None
+                and succeeded is not None
+                and succeeded < task.min_available
+            ):
                 return FAILED
     if spec.min_success and counts.succeeded < spec.min_success:
         return FAILED

@@ -1,7 +1,8 @@
-"""Keeps the books of a job: pod counts, phase history and how long it ran (reference: controllers 2.16).
+"""Keeps the books of a job: pod counts, phase history and how long it ran (reference: controllers
+2.16).
 
-Where Volcano's books disagree with the pods, these follow the pods (decision 0070): pods that a kill leaves alone stay
-counted, and the transition time moves when the phase does.
+Where Volcano's books disagree with the pods, these follow the pods (decision 0070): pods that a
+kill leaves alone stay counted, and the transition time moves when the phase does.
 """
 
 from __future__ import annotations
@@ -24,17 +25,25 @@ def counted(status: batch.JobStatus, counts: Counts) -> batch.JobStatus:
         failed=counts.failed,
         unknown=counts.unknown,
         terminating=counts.terminating,
-        task_status_count={task: batch.TaskState(phase=dict(phases)) for task, phases in sorted(counts.tasks.items())},
+        task_status_count={
+            task: batch.TaskState(phase=dict(phases))
+            for task, phases in sorted(counts.tasks.items())
+        },
     )
 
 
-def entered(status: batch.JobStatus, phase: str, now: float, *, reason: str = "", message: str = "") -> batch.JobStatus:
-    """The status once the job has come into a phase.  A phase has one condition; coming back moves it to the end."""
+def entered(
+    status: batch.JobStatus, phase: str, now: float, *, reason: str = "", message: str = ""
+) -> batch.JobStatus:
+    """The status once the job has come into a phase.  A phase has one condition; coming back moves
+    it to the end."""
     time = stamp(now)
     history = [condition for condition in status.conditions if condition.status != phase]
     return msgspec.structs.replace(
         status,
-        state=batch.JobState(phase=phase, reason=reason, message=message, last_transition_time=time),
+        state=batch.JobState(
+            phase=phase, reason=reason, message=message, last_transition_time=time
+        ),
         conditions=[*history, batch.JobCondition(status=phase, last_transition_time=time)],
     )
 
@@ -47,7 +56,8 @@ def first_phase(status: batch.JobStatus) -> batch.JobStatus:
 
 
 def dated(status: batch.JobStatus, earlier: batch.JobStatus) -> batch.JobStatus:
-    """The next step after one that was found and has not been written: its phases keep their dates, and none is passed over."""
+    """The next step after one that was found and has not been written: its phases keep their dates,
+    and none is passed over."""
     known = {condition.status: condition for condition in earlier.conditions}
     *before, last = [known.get(condition.status, condition) for condition in status.conditions]
     said = {condition.status for condition in status.conditions}
@@ -61,10 +71,19 @@ def dated(status: batch.JobStatus, earlier: batch.JobStatus) -> batch.JobStatus:
 
 def phase_before(status: batch.JobStatus) -> str:
     """The phase that the job was in before the one it is in."""
-    earlier = [condition.status for condition in status.conditions if condition.status != status.state.phase]
+    earlier = [
+        condition.status
+        for condition in status.conditions
+        if condition.status != status.state.phase
+    ]
     return earlier[-1] if earlier else ""
 
 
 def running_duration(job: batch.Job, status: batch.JobStatus) -> str:
     """From the job's creation to its last change of phase, which is how Volcano measures it."""
-    return duration_text(max(0.0, instant(status.state.last_transition_time) - instant(job.metadata.creation_timestamp)))
+    return duration_text(
+        max(
+            0.0,
+            instant(status.state.last_transition_time) - instant(job.metadata.creation_timestamp),
+        )
+    )

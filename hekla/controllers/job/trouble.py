@@ -6,11 +6,13 @@ from hekla.kube.errors import Conflict, ServerError, TooManyRequests
 from hekla.kube.http.client import TransportError
 
 TRANSIENT = (TransportError, Conflict, ServerError, TooManyRequests)
-"""Errors that say nothing about the job: a lost race, a server that is away or overloaded.  They cost no retry."""
+"""Errors that say nothing about the job: a lost race, a server that is away or overloaded.  They
+cost no retry."""
 
 
 class Trouble(Exception):
-    """A step of a sync has failed; repeating it may help, and after enough repetitions the job is terminated."""
+    """A step of a sync has failed; repeating it may help, and after enough repetitions the job is
+    terminated."""
 
 
 class Wait(Exception):

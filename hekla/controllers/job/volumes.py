@@ -1,6 +1,8 @@
-"""The volumes of a job: claims that every container of every task mounts (reference: controllers 2.12).
+"""The volumes of a job: claims that every container of every task mounts (reference: controllers
+2.12).
 
-Names that Volcano draws at random are derived from the job here, so that a second attempt finds what the first one made.
+Names that Volcano draws at random are derived from the job here, so that a second attempt finds
+what the first one made.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def claim_name(job: batch.Job, position: int) -> str:
-    """The claim of the volume at a position of `spec.volumes`: the user's name, or the one that is made for it."""
+    """The claim of the volume at a position of `spec.volumes`: the user's name, or the one that is
+    made for it."""
     given = job.spec.volumes[position].volume_claim_name
     return given or f"{job.metadata.name}-pvc-{_word(job.metadata.uid, str(position))}"
 
@@ -32,11 +35,14 @@ def claim_body(job: batch.Job, position: int) -> dict[str, Any]:
 
 def unnamed(job: batch.Job) -> list[int]:
     """Positions of volumes whose claim has no name yet."""
-    return [position for position, volume in enumerate(job.spec.volumes) if not volume.volume_claim_name]
+    return [
+        position for position, volume in enumerate(job.spec.volumes) if not volume.volume_claim_name
+    ]
 
 
 def mount_volumes(job: batch.Job, pod: dict[str, Any]) -> None:
-    """Mount each claim once in every main container; a claim that is named twice counts the first time only."""
+    """Mount each claim once in every main container; a claim that is named twice counts the first
+    time only."""
     seen: set[str] = set()
     for position, volume in enumerate(job.spec.volumes):
         claim = claim_name(job, position)

@@ -1,7 +1,8 @@
 """Which of a job's pods are made now, and which when there is room (decision 0330).
 
-A job of an ordinary size gets every pod that it lacks.  A larger one gets those of its minimum, and of the others so many that at
-most `WAITING` of them wait.  No list of all replicas is made: what is here costs the pods that there are and those to be made.
+A job of an ordinary size gets every pod that it lacks.  A larger one gets those of its minimum, and
+of the others so many that at most `WAITING` of them wait.  No list of all replicas is made: what is
+here costs the pods that there are and those to be made.
 """
 
 from __future__ import annotations
@@ -55,10 +56,17 @@ def _index(text: str) -> int:
 
 
 def missing(job: batch.Job, tasks: Iterable[batch.TaskSpec], places: Places) -> Missing:
-    """What these tasks lack.  `places` names the pods of all tasks that are there, those that leave among them."""
+    """What these tasks lack.  `places` names the pods of all tasks that are there, those that leave
+    among them."""
     if replicas_of(job) <= ORDINARY:
         return Missing([(task, index) for task in tasks for index in _free(task, 0, places)])
-    minimum = dict(zip((task.name for task in job.spec.tasks), taken_by_minimum(job.spec.tasks, job.spec.min_available), strict=True))
+    minimum = dict(
+        zip(
+            (task.name for task in job.spec.tasks),
+            taken_by_minimum(job.spec.tasks, job.spec.min_available),
+            strict=True,
+        )
+    )
     found = Missing()
     wanting: list[tuple[int, batch.TaskSpec]] = []
     for task in tasks:
@@ -68,21 +76,32 @@ def missing(job: batch.Job, tasks: Iterable[batch.TaskSpec], places: Places) -> 
         lacking = task.replicas - len(there) - len(needed)
         if lacking:
             wanting.append((lacking, task))
-    room = WAITING - sum(_waits(pod) for name, there in places.items() for index, pod in there.items() if index >= minimum[name])
+    room = WAITING - sum(
+        _waits(pod)
+        for name, there in places.items()
+        for index, pod in there.items()
+        if index >= minimum[name]
+    )
     # Those that lack least come first, so that what they leave of their share is for the others.
     wanting.sort(key=lambda pair: pair[0])
     for position, (lacking, task) in enumerate(wanting):
         share = min(lacking, -(-max(0, room) // (len(wanting) - position)))
         room -= share
-        found.create += [(task, index) for index in islice(_free(task, minimum[task.name], places), share)]
+        found.create += [
+            (task, index) for index in islice(_free(task, minimum[task.name], places), share)
+        ]
         if lacking > share:
             found.held[task.name] = lacking - share
     return found
 
 
-def _free(task: batch.TaskSpec, start: int, places: Places, end: int | None = None) -> Iterator[int]:
+def _free(
+    task: batch.TaskSpec, start: int, places: Places, end: int | None = None
+) -> Iterator[int]:
     there = places.get(task.name, {})
-    return (index for index in range(start, task.replicas if end is None else end) if index not in there)
+    return (
+        index for index in range(start, task.replicas if end is None else end) if index not in there
+    )
 
 
 def _waits(pod: Pod) -> bool:

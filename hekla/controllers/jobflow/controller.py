@@ -1,4 +1,5 @@
-"""The flow controller: makes the jobs of a flow in their order and tells how they stand (reference: controllers 7)."""
+"""The flow controller: makes the jobs of a flow in their order and tells how they stand (reference:
+controllers 7)."""
 
 from __future__ import annotations
 
@@ -22,8 +23,12 @@ from hekla.kube.controller import Controller, Expectations
 from hekla.kube.errors import AlreadyExists, NotFound
 from hekla.kube.metrics import Tally
 
-SUCCEEDED = Tally("volcano_jobflow_succeed_phase_count", "Flows that have succeeded", ["jobflow_namespace"])
-FAILED = Tally("volcano_jobflow_failed_phase_count", "Flows that have failed", ["jobflow_namespace"])
+SUCCEEDED = Tally(
+    "volcano_jobflow_succeed_phase_count", "Flows that have succeeded", ["jobflow_namespace"]
+)
+FAILED = Tally(
+    "volcano_jobflow_failed_phase_count", "Flows that have failed", ["jobflow_namespace"]
+)
 _ENDS = {JobFlowPhase.SUCCEED: SUCCEEDED, JobFlowPhase.FAILED: FAILED}
 _STILL = frozenset({JobFlowPhase.FAILED, JobFlowPhase.TERMINATING})
 """Phases in which no further job is made.  Those that are there go on, and the status with them."""
@@ -35,7 +40,13 @@ class JobFlowController(Controller):
     name = "jobflow-controller"
 
     def __init__(
-        self, client: Client, caches: Caches, events: Events, *, most_retries: int = 15, clock: Callable[[], float] = time.time
+        self,
+        client: Client,
+        caches: Caches,
+        events: Events,
+        *,
+        most_retries: int = 15,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(caches.flows, caches.templates, caches.jobs)
         self.most_retries = most_retries
@@ -55,7 +66,8 @@ class JobFlowController(Controller):
         return [
             key_of(owner)
             for owner in self._caches.flows
-            if owner.metadata.namespace == namespace and any(step.name == name for step in owner.spec.flows)
+            if owner.metadata.namespace == namespace
+            and any(step.name == name for step in owner.spec.flows)
         ]
 
     async def reconcile(self, key: str) -> float | None:
@@ -67,10 +79,20 @@ class JobFlowController(Controller):
             return self._expectations.remaining(key)
         jobs = {job.metadata.name: job for job in self._caches.jobs.by(FLOW_INDEX, key)}
         phase = owner.status.state.phase
-        if phase == JobFlowPhase.SUCCEED and owner.spec.job_retain_policy == flow.JobRetainPolicy.DELETE:
+        if (
+            phase == JobFlowPhase.SUCCEED
+            and owner.spec.job_retain_policy == flow.JobRetainPolicy.DELETE
+        ):
             await self._delete(owner, list(jobs.values()))
             return None
-        steps = steps_of(owner, {step.name: jobs[name] for step in owner.spec.flows if (name := job_name(owner, step.name)) in jobs})
+        steps = steps_of(
+            owner,
+            {
+                step.name: jobs[name]
+                for step in owner.spec.flows
+                if (name := job_name(owner, step.name)) in jobs
+            },
+        )
         ended = phase in _STILL or phase == JobFlowPhase.SUCCEED
         again = await self._deploy(key, owner, jobs, steps) if not ended else None
         status = status_of(owner, list(jobs.values()), self._clock())
@@ -80,7 +102,9 @@ class JobFlowController(Controller):
         following = next_phase(phase, status, steps.needed, forgiven)
         status.state = flow.FlowState(phase=following)
         if status != owner.status:
-            await self._client.update_status(flow.JOB_FLOW, msgspec.structs.replace(owner, status=status))
+            await self._client.update_status(
+                flow.JOB_FLOW, msgspec.structs.replace(owner, status=status)
+            )
             if following != phase and following in _ENDS:
                 _ENDS[JobFlowPhase(following)].labels(owner.metadata.namespace).inc()
         return again
@@ -95,19 +119,31 @@ class JobFlowController(Controller):
         for job in jobs:
             if not job.metadata.deletion_timestamp:
                 try:
-                    await self._client.delete(batch.JOB, job.metadata.name, owner.metadata.namespace, uid=job.metadata.uid)
+                    await self._client.delete(
+                        batch.JOB, job.metadata.name, owner.metadata.namespace, uid=job.metadata.uid
+                    )
                 except NotFound:
                     pass
 
-    def _count_attempts(self, owner: flow.JobFlow, status: flow.JobFlowStatus, jobs: dict[str, batch.Job], steps: Steps) -> None:
-        """Note that a job is made again.  It is deleted when that has been written, so that nobody forgets how often it was."""
+    def _count_attempts(
+        self,
+        owner: flow.JobFlow,
+        status: flow.JobFlowStatus,
+        jobs: dict[str, batch.Job],
+        steps: Steps,
+    ) -> None:
+        """Note that a job is made again.  It is deleted when that has been written, so that nobody
+        forgets how often it was."""
         for entry in status.job_status_list:
             job = jobs.get(entry.name)
             if job is not None and any(job_name(owner, name) == entry.name for name in steps.again):
                 entry.attempt = attempt_of(job) + 1
 
-    async def _deploy(self, key: str, owner: flow.JobFlow, jobs: dict[str, batch.Job], steps: Steps) -> float | None:
-        """Make the jobs whose time has come, in the order of the list.  Gives when to look at probes again."""
+    async def _deploy(
+        self, key: str, owner: flow.JobFlow, jobs: dict[str, batch.Job], steps: Steps
+    ) -> float | None:
+        """Make the jobs whose time has come, in the order of the list.  Gives when to look at
+        probes again."""
         again: float | None = None
         attempts = {entry.name: entry.attempt for entry in owner.status.job_status_list}
         for step in owner.spec.flows:
@@ -123,7 +159,9 @@ class JobFlowController(Controller):
                 await self._create(key, owner, step, name, attempts.get(name, 0))
         return again
 
-    async def _ready(self, owner: flow.JobFlow, step: flow.Flow, jobs: dict[str, batch.Job], steps: Steps) -> tuple[bool, bool]:
+    async def _ready(
+        self, owner: flow.JobFlow, step: flow.Flow, jobs: dict[str, batch.Job], steps: Steps
+    ) -> tuple[bool, bool]:
         """(whether a step may start, whether that hangs on probes)."""
         waits = step.depends_on
         if waits is None:
@@ -136,7 +174,9 @@ class JobFlowController(Controller):
                 return False, True
         return True, True
 
-    async def _create(self, key: str, owner: flow.JobFlow, step: flow.Flow, name: str, attempt: int) -> None:
+    async def _create(
+        self, key: str, owner: flow.JobFlow, step: flow.Flow, name: str, attempt: int
+    ) -> None:
         namespace = owner.metadata.namespace
         template = self._caches.templates.get(f"{namespace}/{step.name}")
         if template is None:
@@ -154,7 +194,9 @@ def job_name(owner: flow.JobFlow, step: str) -> str:
     return f"{owner.metadata.name}-{step}"
 
 
-def job_body(owner: flow.JobFlow, step: flow.Flow, template: flow.JobTemplate, attempt: int = 0) -> dict[str, Any]:
+def job_body(
+    owner: flow.JobFlow, step: flow.Flow, template: flow.JobTemplate, attempt: int = 0
+) -> dict[str, Any]:
     """The job of one step of a flow; `attempt` is said on it from the second on."""
     namespace = owner.metadata.namespace
     marks = {
@@ -171,7 +213,10 @@ def job_body(owner: flow.JobFlow, step: flow.Flow, template: flow.JobTemplate, a
             "name": job_name(owner, step.name),
             "namespace": namespace,
             "labels": marks,
-            "annotations": {**marks, **({names.JOB_FLOW_ATTEMPT: str(attempt)} if attempt > 1 else {})},
+            "annotations": {
+                **marks,
+                **({names.JOB_FLOW_ATTEMPT: str(attempt)} if attempt > 1 else {}),
+            },
             "ownerReferences": [
                 {
                     "apiVersion": flow.JOB_FLOW.api_version,

@@ -1,7 +1,9 @@
-"""What a flow changes in the template of one of its jobs: `flows[].patch.jobSpec` (reference: controllers 7.5), then parameters.
+"""What a flow changes in the template of one of its jobs: `flows[].patch.jobSpec` (reference:
+controllers 7.5), then parameters.
 
-Volcano stores the patch and ignores it; its design says how it is meant, and that is done here: most fields replace, lists
-whose entries have a name merge by it, maps merge by key.  It works on JSON trees, so that no field of a pod is unknown to it.
+Volcano stores the patch and ignores it; its design says how it is meant, and that is done here:
+most fields replace, lists whose entries have a name merge by it, maps merge by key.  It works on
+JSON trees, so that no field of a pod is unknown to it.
 """
 
 from __future__ import annotations
@@ -23,10 +25,25 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "volumeMounts": ("mountPath", "name"),
     "ports": ("containerPort",),
 }
-"""Lists that merge, and the fields by which their entries are told apart, the first that both have."""
+"""Lists that merge, and the fields by which their entries are told apart, the first that both have.
+"""
 _DEEP = frozenset({"tasks", "containers", "initContainers"})
-"""Lists whose matching entries merge; in the others the patch's entry takes the place of the old one."""
-_MAPS = frozenset({"template", "metadata", "spec", "labels", "annotations", "plugins", "nodeSelector", "resources", "requests", "limits"})
+"""Lists whose matching entries merge; in the others the patch's entry takes the place of the old
+one."""
+_MAPS = frozenset(
+    {
+        "template",
+        "metadata",
+        "spec",
+        "labels",
+        "annotations",
+        "plugins",
+        "nodeSelector",
+        "resources",
+        "requests",
+        "limits",
+    }
+)
 """Objects that merge by key; every other object is replaced whole."""
 
 
@@ -66,7 +83,8 @@ _PARAMETER = re.compile(r"\$\(([^()]+)\)")
 
 
 def filled(value: Any, parameters: Mapping[str, str]) -> Any:
-    """A tree in whose texts `$(name)` is what the flow says; names that are no parameters stay, as they may be variables."""
+    """A tree in whose texts `$(name)` is what the flow says; names that are no parameters stay, as
+    they may be variables."""
     if isinstance(value, str):
         return _PARAMETER.sub(lambda found: parameters.get(found[1], found[0]), value)
     if isinstance(value, dict):

@@ -1,7 +1,8 @@
 """Whether a job that another waits for is ready before it has completed: `dependsOn.probe`.
 
-Volcano stores probes and looks at none.  Here each of them has to be answered: a task's pods have to be in a phase, take a
-connection, or answer an HTTP request with a success.  All pods of the task are asked, within a short time, at every look.
+Volcano stores probes and looks at none.  Here each of them has to be answered: a task's pods have
+to be in a phase, take a connection, or answer an HTTP request with a success.  All pods of the task
+are asked, within a short time, at every look.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ PERIOD = 1.0
 
 def asked(probe: flow.Probe | None) -> bool:
     """Whether there is anything to look at."""
-    return probe is not None and bool(probe.http_get_list or probe.tcp_socket_list or probe.task_status_list)
+    return probe is not None and bool(
+        probe.http_get_list or probe.tcp_socket_list or probe.task_status_list
+    )
 
 
 def in_phase(job: batch.Job, wanted: Iterable[flow.TaskStatus]) -> bool:
@@ -50,12 +53,16 @@ async def answered(client: Client, job: batch.Job, probe: flow.Probe) -> bool:
         return True
     labels = f"{names.JOB_NAME}={job.metadata.name}"
     pods = (await client.list(core.POD.untyped, job.metadata.namespace, labels=labels)).items
-    answers = await asyncio.gather(*(_ask(_addresses(pods, task), port, http) for task, port, http in questions))
+    answers = await asyncio.gather(
+        *(_ask(_addresses(pods, task), port, http) for task, port, http in questions)
+    )
     return all(answers)
 
 
 def _addresses(pods: list[dict[str, Any]], task: str) -> list[str]:
-    mine = [pod for pod in pods if (pod["metadata"].get("labels") or {}).get(names.TASK_SPEC) == task]
+    mine = [
+        pod for pod in pods if (pod["metadata"].get("labels") or {}).get(names.TASK_SPEC) == task
+    ]
     return [str((pod.get("status") or {}).get("podIP") or "") for pod in mine]
 
 
@@ -86,7 +93,10 @@ def request_of(http: flow.HttpGet, address: str) -> bytes:
     headers: Mapping[str, str] = {"Host": f"{address}:{http.port}", "Connection": "close"}
     if http.http_header is not None:
         headers = {**headers, http.http_header.name: http.http_header.value}
-    lines = [f"GET /{http.path.removeprefix('/')} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    lines = [
+        f"GET /{http.path.removeprefix('/')} HTTP/1.1",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 

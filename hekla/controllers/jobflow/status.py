@@ -22,18 +22,24 @@ _LISTS = {
     JobPhase.COMPLETING: "",
     JobPhase.TERMINATING: "",
 }
-"""Phase -> the list that names the job; on the way to an end it is in none, and whatever is left is not known."""
+"""Phase -> the list that names the job; on the way to an end it is in none, and whatever is left is
+not known."""
 
 
-def next_phase(phase: str, status: flow.JobFlowStatus, flows: int, forgiven: Collection[str] = ()) -> str:
-    """The phase of a flow after a look; `flows` steps have to complete, and the failures of `forgiven` jobs break nothing.
+def next_phase(
+    phase: str, status: flow.JobFlowStatus, flows: int, forgiven: Collection[str] = ()
+) -> str:
+    """The phase of a flow after a look; `flows` steps have to complete, and the failures of
+    `forgiven` jobs break nothing.
 
     Raises ValueError for a phase that is none.
     """
     failed = [name for name in status.failed_jobs if name not in forgiven]
     broken = bool(failed or [name for name in status.terminated_jobs if name not in forgiven])
     if phase in ("", JobFlowPhase.PENDING):
-        if (status.running_jobs or status.completed_jobs or (forgiven and not broken)) and not failed:
+        if (
+            status.running_jobs or status.completed_jobs or (forgiven and not broken)
+        ) and not failed:
             return JobFlowPhase.RUNNING
         return JobFlowPhase.FAILED if broken else JobFlowPhase.PENDING
     if phase == JobFlowPhase.RUNNING:
@@ -51,7 +57,11 @@ def status_of(owner: flow.JobFlow, jobs: Sequence[batch.Job], now: float) -> flo
     known = {entry.name: entry for entry in owner.status.job_status_list}
     for job in sorted(jobs, key=lambda job: job.metadata.name):
         name, phase = job.metadata.name, job.status.state.phase
-        column = _LISTS.get(JobPhase(phase), "un_know_jobs") if phase in tuple(JobPhase) else "un_know_jobs"
+        column = (
+            _LISTS.get(JobPhase(phase), "un_know_jobs")
+            if phase in tuple(JobPhase)
+            else "un_know_jobs"
+        )
         if column:
             setattr(status, column, [*getattr(status, column), name])
         status.conditions[name] = flow.FlowCondition(
@@ -75,22 +85,31 @@ def _entry(job: batch.Job, before: flow.FlowJobStatus | None, now: float) -> flo
         start_timestamp=created,
         end_timestamp=_end(created, duration),
         restart_count=job.status.retry_count,
-        attempt=max(before.attempt if before else 0, attempt) if (attempt := attempt_of(job)) > 1 or (before and before.attempt) else 0,
+        attempt=max(before.attempt if before else 0, attempt)
+        if (attempt := attempt_of(job)) > 1 or (before and before.attempt)
+        else 0,
         running_histories=_histories(before.running_histories if before else [], phase, now),
     )
 
 
 def _end(created: str, duration: str) -> str:
-    """When a job ended.  Its status may have been written by anybody, and one that cannot be read says nothing."""
+    """When a job ended.  Its status may have been written by anybody, and one that cannot be read
+    says nothing."""
     try:
         return stamp(instant(created) + seconds(duration)) if duration else ""
     except (ValueError, OverflowError):
         return ""
 
 
-def _histories(before: list[flow.RunningHistory], phase: str, now: float) -> list[flow.RunningHistory]:
+def _histories(
+    before: list[flow.RunningHistory], phase: str, now: float
+) -> list[flow.RunningHistory]:
     """One entry for each phase that was seen, the last of them open."""
     if not phase or (before and before[-1].state == phase):
         return before
-    closed = [*before[:-1], msgspec.structs.replace(before[-1], end_timestamp=stamp(now))] if before else []
+    closed = (
+        [*before[:-1], msgspec.structs.replace(before[-1], end_timestamp=stamp(now))]
+        if before
+        else []
+    )
     return [*closed, flow.RunningHistory(start_timestamp=stamp(now), state=phase)]

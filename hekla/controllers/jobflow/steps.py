@@ -1,6 +1,8 @@
-"""How the steps of a flow stand to each other: which may start, which never will, and which failures are taken care of.
+"""How the steps of a flow stand to each other: which may start, which never will, and which
+failures are taken care of.
 
-The original knows one relation: a step starts when its targets have completed.  `when` adds steps for failures and for every end.
+The original knows one relation: a step starts when its targets have completed.  `when` adds steps
+for failures and for every end.
 """
 
 from __future__ import annotations
@@ -43,21 +45,38 @@ class Steps:
     @property
     def needed(self) -> int:
         """How many steps have to complete for the flow to succeed."""
-        return sum(stand is not Stand.SKIPPED and name not in self.forgiven for name, stand in self.stands.items())
+        return sum(
+            stand is not Stand.SKIPPED and name not in self.forgiven
+            for name, stand in self.stands.items()
+        )
 
 
 def steps_of(owner: flow.JobFlow, jobs: Mapping[str, batch.Job]) -> Steps:
     """`jobs` by the name of their step."""
-    again = frozenset(step.name for step in owner.spec.flows if step.retries and _to_be_made_again(step, jobs.get(step.name)))
+    again = frozenset(
+        step.name
+        for step in owner.spec.flows
+        if step.retries and _to_be_made_again(step, jobs.get(step.name))
+    )
     stands = {step.name: _own(step, jobs.get(step.name), again) for step in owner.spec.flows}
-    for _ in owner.spec.flows:  # what is skipped may skip what follows; a chain is no longer than the list
-        skipped = [step.name for step in owner.spec.flows if stands[step.name] is Stand.WAITS and _hopeless(step, stands)]
+    for _ in (
+        owner.spec.flows
+    ):  # what is skipped may skip what follows; a chain is no longer than the list
+        skipped = [
+            step.name
+            for step in owner.spec.flows
+            if stands[step.name] is Stand.WAITS and _hopeless(step, stands)
+        ]
         if not skipped:
             break
         stands.update((name, Stand.SKIPPED) for name in skipped)
-    takers = [step.depends_on for step in owner.spec.flows if step.when in (When.FAILED, When.ENDED)]
+    takers = [
+        step.depends_on for step in owner.spec.flows if step.when in (When.FAILED, When.ENDED)
+    ]
     answers = {target for waits in takers if waits is not None for target in waits.targets}
-    forgiven = frozenset(name for name, stand in stands.items() if stand is Stand.FAILED and name in answers)
+    forgiven = frozenset(
+        name for name, stand in stands.items() if stand is Stand.FAILED and name in answers
+    )
     return Steps(stands, again, forgiven)
 
 
@@ -88,7 +107,11 @@ def _hopeless(step: flow.Flow, stands: Mapping[str, Stand]) -> bool:
 
 def _targets(step: flow.Flow, stands: Mapping[str, Stand]) -> list[Stand]:
     """A target that is no step of the flow is waited for without end, as in the original."""
-    return [stands.get(target, Stand.WAITS) for target in step.depends_on.targets] if step.depends_on else []
+    return (
+        [stands.get(target, Stand.WAITS) for target in step.depends_on.targets]
+        if step.depends_on
+        else []
+    )
 
 
 def _to_be_made_again(step: flow.Flow, job: batch.Job | None) -> bool:

@@ -1,7 +1,9 @@
-"""What the sharding controller is told: a ConfigMap's YAML, or flags where there is none (reference: controllers 11.2).
+"""What the sharding controller is told: a ConfigMap's YAML, or flags where there is none
+(reference: controllers 11.2).
 
-A document is taken or refused as a whole.  Unlike the original, a policy that does not exist is refused here, too: there it
-gives its scheduler, and all after it, every node that is left (its bug 49).
+A document is taken or refused as a whole.  Unlike the original, a policy that does not exist is
+refused here, too: there it gives its scheduler, and all after it, every node that is left (its bug
+49).
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ class SchedulerConfig:
 
     def chain(self) -> Chain:
         """Raises ValueError for policies that do not exist or arguments that they refuse."""
-        return Chain([(policy_named(each.name)(each.arguments), each.weight) for each in self.policies])
+        return Chain(
+            [(policy_named(each.name)(each.arguments), each.weight) for each in self.policies]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,8 @@ class ShardingConfig:
 
 
 def read(text: str, period: float, node_events: bool) -> ShardingConfig:
-    """A document; `period` and `node_events` are for one that does not speak of them.  Raises ValueError."""
+    """A document; `period` and `node_events` are for one that does not speak of them.  Raises
+    ValueError."""
     try:
         tree = yamltext.load(text)
     except yaml.YAMLError as error:
@@ -90,14 +95,19 @@ def of_flags(texts: Sequence[str], period: float, node_events: bool) -> Sharding
 def _of_flag(text: str) -> SchedulerConfig:
     parts = text.split(":")
     if len(parts) != 7:
-        raise ValueError(f"{text!r} has to be name:type:minCPU:maxCPU:preferWarmup:minNodes:maxNodes")
+        raise ValueError(
+            f"{text!r} has to be name:type:minCPU:maxCPU:preferWarmup:minNodes:maxNodes"
+        )
     name, type_, low, high, warm, least, most = parts
     if warm.lower() not in _YES_NO:
         raise ValueError(f"{text!r}: preferWarmup has to be true or false, not {warm!r}")
     # An explicit chain, as in the original: its warm-up preference has no effect there.
     try:
         bounds = {"minCPUUtil": _WORDS.get(low.lower()), "maxCPUUtil": _WORDS.get(high.lower())}
-        rate = {key: float(part) if value is None else value for (key, value), part in zip(bounds.items(), (low, high), strict=True)}
+        rate = {
+            key: float(part) if value is None else value
+            for (key, value), part in zip(bounds.items(), (low, high), strict=True)
+        }
         limits = {"minNodes": int(least), "maxNodes": int(most)}
         made = _completed(name, type_, [PolicyConfig("allocation-rate", 1.0, rate)], limits)
         made.chain()
@@ -118,11 +128,18 @@ def _scheduler(tree: Any) -> SchedulerConfig:
 
 def _of_tree(name: str, tree: Mapping[str, Any]) -> SchedulerConfig:
     low, high = float(tree.get("cpuUtilizationMin") or 0), float(tree.get("cpuUtilizationMax") or 0)
-    limits = {"minNodes": int(tree.get("minNodes") or 0), "maxNodes": int(tree.get("maxNodes") or 0)}
+    limits = {
+        "minNodes": int(tree.get("minNodes") or 0),
+        "maxNodes": int(tree.get("maxNodes") or 0),
+    }
     if not 0 <= low <= 1 or not 0 <= high <= 1 or low > high:
-        raise ValueError(f"cpuUtilizationMin {low:g} and cpuUtilizationMax {high:g} have to be from 0 to 1, in order")
+        raise ValueError(
+            f"cpuUtilizationMin {low:g} and cpuUtilizationMax {high:g} have to be from 0 to 1, in order"
+        )
     if limits["minNodes"] < 0 or limits["maxNodes"] < limits["minNodes"]:
-        raise ValueError(f"minNodes {limits['minNodes']} and maxNodes {limits['maxNodes']} have to be 0 or more, in order")
+        raise ValueError(
+            f"minNodes {limits['minNodes']} and maxNodes {limits['maxNodes']} have to be 0 or more, in order"
+        )
     policies = [_policy(each) for each in tree.get("policies") or ()]
     if not policies:
         rate = tree.get("arguments") or {"minCPUUtil": low, "maxCPUUtil": high}
@@ -132,7 +149,9 @@ def _of_tree(name: str, tree: Mapping[str, Any]) -> SchedulerConfig:
     return _completed(name, str(tree.get("type") or ""), policies, limits)
 
 
-def _completed(name: str, type_: str, policies: list[PolicyConfig], limits: Mapping[str, int]) -> SchedulerConfig:
+def _completed(
+    name: str, type_: str, policies: list[PolicyConfig], limits: Mapping[str, int]
+) -> SchedulerConfig:
     if any(limits.values()) and all(each.name != "node-limit" for each in policies):
         policies = [*policies, PolicyConfig("node-limit", 1.0, dict(limits))]
     return SchedulerConfig(name, type_, tuple(policies))
@@ -141,7 +160,11 @@ def _completed(name: str, type_: str, policies: list[PolicyConfig], limits: Mapp
 def _policy(tree: Any) -> PolicyConfig:
     if not isinstance(tree, dict) or not tree.get("name"):
         raise ValueError("a policy needs a name")
-    name, weight, arguments = str(tree["name"]), float(tree.get("weight") or 0), tree.get("arguments") or {}
+    name, weight, arguments = (
+        str(tree["name"]),
+        float(tree.get("weight") or 0),
+        tree.get("arguments") or {},
+    )
     if weight < 0:
         raise ValueError(f"the weight of policy {name} has to be 0 or more, not {weight:g}")
     if policy_named(name) is not NodeLimit and {"minNodes", "maxNodes"} & arguments.keys():

@@ -1,7 +1,9 @@
-"""The sharding controller: one NodeShard a scheduler, with the nodes that it should use (reference: controllers 11).
+"""The sharding controller: one NodeShard a scheduler, with the nodes that it should use (reference:
+controllers 11).
 
-One look computes all shards together, so that no node is ever in two, and writes those that differ enough.  A look follows the
-period, a change of the configuration or of a shard, and events of nodes and pods that move a node far.
+One look computes all shards together, so that no node is ever in two, and writes those that differ
+enough.  A look follows the period, a change of the configuration or of a shard, and events of nodes
+and pods that move a node far.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ ALL = "*"
 PAUSE = 0.2
 """Seconds in which events gather before they lead to a look."""
 FAR = 0.5
-"""A node whose share of CPU or memory has moved by more than this since the last look is worth one at once."""
+"""A node whose share of CPU or memory has moved by more than this since the last look is worth one
+at once."""
 
 
 class ShardingController(Controller):
@@ -36,9 +39,15 @@ class ShardingController(Controller):
     workers = 1
 
     def __init__(
-        self, client: Client, *, flags: Sequence[str] = (), period: float = 60.0, node_events: bool = True, config_map: str = "",
+        self,
+        client: Client,
+        *,
+        flags: Sequence[str] = (),
+        period: float = 60.0,
+        node_events: bool = True,
+        config_map: str = "",
         namespace: str = "",
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._client = client
         self._shards = Cache(client, shard.NODE_SHARD)
         self._nodes: Cache[Node] = Cache(client, NODE)
@@ -53,14 +62,19 @@ class ShardingController(Controller):
         self._nodes.on_change(self._node_changed)
         self._shards.on_change(self._shard_changed)
         if config_map:
-            watched = Cache(client, core.CONFIG_MAP.untyped, namespace=namespace, fields=f"metadata.name={config_map}")
+            watched = Cache(
+                client,
+                core.CONFIG_MAP.untyped,
+                namespace=namespace,
+                fields=f"metadata.name={config_map}",
+            )
             self.caches.append(watched)
             watched.on_change(self._config_changed)
 
     async def start(self) -> None:
         self.queue.add(ALL)
 
-    # -- what the watches say -----------------------------------------------------------------------------------------------
+    # -- what the watches say ----------------------------------------------------------------------
 
     def _config_changed(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
         if new is not None:  # a ConfigMap that goes leaves the last configuration in force
@@ -82,13 +96,22 @@ class ShardingController(Controller):
         self._use.changed(old, new)
         if self.config.node_events:
             for pod in (old, new):
-                if pod is not None and pod.spec.node_name and self._moved(self._nodes.get(pod.spec.node_name)):
+                if (
+                    pod is not None
+                    and pod.spec.node_name
+                    and self._moved(self._nodes.get(pod.spec.node_name))
+                ):
                     self.queue.add_after(ALL, PAUSE)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if not self.config.node_events:
             return
-        if new is None or old is None or old.metadata.labels != new.metadata.labels or self._moved(new):
+        if (
+            new is None
+            or old is None
+            or old.metadata.labels != new.metadata.labels
+            or self._moved(new)
+        ):
             self.queue.add_after(ALL, PAUSE)
 
     def _moved(self, node: Node | None) -> bool:
@@ -104,7 +127,7 @@ class ShardingController(Controller):
         if old is None or new is None or old.spec != new.spec:
             self.queue.add_after(ALL, PAUSE)
 
-    # -- one look -----------------------------------------------------------------------------------------------------------
+    # -- one look ----------------------------------------------------------------------------------
 
     async def reconcile(self, key: str) -> float | None:
         config: ShardingConfig = self.config
@@ -113,7 +136,9 @@ class ShardingController(Controller):
         wanted = assign(config.chains(), nodes)
         for name, chosen in wanted.items():
             await self._apply(name, chosen)
-        for extra in [each.metadata.name for each in self._shards if each.metadata.name not in wanted]:
+        for extra in [
+            each.metadata.name for each in self._shards if each.metadata.name not in wanted
+        ]:
             try:
                 await self._client.delete(shard.NODE_SHARD, extra)
             except NotFound:
@@ -124,7 +149,10 @@ class ShardingController(Controller):
         current = self._shards.get(name)
         if current is None:
             try:
-                await self._client.create(shard.NODE_SHARD.untyped, {"metadata": {"name": name}, "spec": {"nodesDesired": chosen}})
+                await self._client.create(
+                    shard.NODE_SHARD.untyped,
+                    {"metadata": {"name": name}, "spec": {"nodesDesired": chosen}},
+                )
             except AlreadyExists:
                 pass  # the watch is late; what differs is seen when it comes
         elif differs(current.spec.nodes_desired, chosen):
@@ -132,7 +160,8 @@ class ShardingController(Controller):
 
 
 def differs(current: Sequence[str], wanted: Sequence[str]) -> bool:
-    """Whether a shard is worth writing: another number of nodes, or a tenth of them (at least one) new."""
+    """Whether a shard is worth writing: another number of nodes, or a tenth of them (at least one)
+    new."""
     if len(current) != len(wanted):
         return True
     return len(set(wanted) - set(current)) >= max(1, len(wanted) // 10)

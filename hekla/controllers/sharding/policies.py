@@ -1,6 +1,8 @@
-"""How a scheduler's nodes are chosen: filters, scores and selectors in a chain (reference: controllers 11.3).
+"""How a scheduler's nodes are chosen: filters, scores and selectors in a chain (reference:
+controllers 11.3).
 
-A policy is a class that reads its arguments once, refuses bad ones with a word to a person, and fills the hooks that it needs.
+A policy is a class that reads its arguments once, refuses bad ones with a word to a person, and
+fills the hooks that it needs.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ class AllocationRate(Policy):
             if not 0 <= value <= 1:
                 raise ValueError(f"allocation-rate: {name} has to be from 0 to 1, not {value:g}")
         if self._low > self._high:
-            raise ValueError(f"allocation-rate: minCPUUtil {self._low:g} is above maxCPUUtil {self._high:g}")
+            raise ValueError(
+                f"allocation-rate: minCPUUtil {self._low:g} is above maxCPUUtil {self._high:g}"
+            )
 
     def accepts(self, node: NodeUse) -> bool:
         if node.cpu is None or node.cpu < 0:
@@ -86,10 +90,14 @@ class Warmup(Policy):
 
 
 class NodeLimit(Policy):
-    """At most so many nodes, the first of the order; 0 sets no bound.  Too few nodes cannot be helped here."""
+    """At most so many nodes, the first of the order; 0 sets no bound.  Too few nodes cannot be
+    helped here."""
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
-        self.least, self.most = int(number(arguments, "minNodes")), int(number(arguments, "maxNodes"))
+        self.least, self.most = (
+            int(number(arguments, "minNodes")),
+            int(number(arguments, "maxNodes")),
+        )
         if self.least < 0:
             raise ValueError(f"node-limit: minNodes has to be 0 or more, not {self.least}")
         if 0 < self.most < self.least:
@@ -99,7 +107,11 @@ class NodeLimit(Policy):
         return nodes[: self.most] if self.most > 0 else nodes
 
 
-POLICIES: dict[str, type[Policy]] = {"allocation-rate": AllocationRate, "warmup": Warmup, "node-limit": NodeLimit}
+POLICIES: dict[str, type[Policy]] = {
+    "allocation-rate": AllocationRate,
+    "warmup": Warmup,
+    "node-limit": NodeLimit,
+}
 
 
 def policy_named(name: str) -> Callable[[Mapping[str, Any]], Policy]:
@@ -128,18 +140,22 @@ class Chain:
     links: Sequence[tuple[Policy, float]]
 
     def choose(self, nodes: Sequence[NodeUse]) -> list[NodeUse]:
-        """The nodes that pass every filter, best first (ties as they came), cut by the selectors in their order."""
+        """The nodes that pass every filter, best first (ties as they came), cut by the selectors in
+        their order."""
         found = [node for node in nodes if all(policy.accepts(node) for policy, _ in self.links)]
         scorers = [(policy, weight) for policy, weight in self.links if policy.scores]
         if scorers:
-            found.sort(key=lambda node: -sum(weight * policy.score(node) for policy, weight in scorers))
+            found.sort(
+                key=lambda node: -sum(weight * policy.score(node) for policy, weight in scorers)
+            )
         for policy, _ in self.links:
             found = policy.select(found)
         return found
 
 
 def assign(chains: Mapping[str, Chain], nodes: Sequence[NodeUse]) -> dict[str, list[str]]:
-    """Scheduler -> its nodes, in order of preference.  A scheduler sees what the ones before it have left."""
+    """Scheduler -> its nodes, in order of preference.  A scheduler sees what the ones before it
+    have left."""
     left = sorted(nodes, key=lambda node: node.name)
     shards: dict[str, list[str]] = {}
     for scheduler, chain in chains.items():

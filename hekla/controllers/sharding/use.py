@@ -80,7 +80,8 @@ POD = read_as(core.POD, Pod)
 
 
 class Use:
-    """Requests by node: (millicores, bytes in thousandths), added and taken away with each change of a pod."""
+    """Requests by node: (millicores, bytes in thousandths), added and taken away with each change
+    of a pod."""
 
     def __init__(self) -> None:
         self._asked: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
@@ -97,7 +98,12 @@ class Use:
         """Shares of the node's capacity, at most 1; 0 where it has none."""
         cpu, memory = self._asked.get(node.metadata.name, (0, 0))
         capacity = node.status.capacity
-        return NodeUse(node.metadata.name, _share(cpu, capacity.get("cpu")), _share(memory, capacity.get("memory")), node.metadata.labels)
+        return NodeUse(
+            node.metadata.name,
+            _share(cpu, capacity.get("cpu")),
+            _share(memory, capacity.get("memory")),
+            node.metadata.labels,
+        )
 
 
 def requests_of(pod: Pod) -> tuple[int, int]:

@@ -1,4 +1,5 @@
-"""The actions: what a cycle does, in the order in which the policy lists them.  Reference: scheduler-core 6."""
+"""The actions: what a cycle does, in the order in which the policy lists them.  Reference:
+scheduler-core 6."""
 
 from __future__ import annotations
 
@@ -22,11 +23,22 @@ class Action(Protocol):
 
     name: str
     arguments: Mapping[str, Any]
-    """Its arguments in the policy file, with their defaults; the type of a default is the type that is accepted."""
+    """Its arguments in the policy file, with their defaults; the type of a default is the type that
+    is accepted."""
 
     def run(self, session: Session) -> None: ...
 
 
 ACTIONS: Mapping[str, Action] = {
-    action.name: action for action in (Enqueue(), Allocate(), Backfill(), Preempt(), Reclaim(), Shuffle(), GangPreempt(), GangReclaim())
+    action.name: action
+    for action in (
+        Enqueue(),
+        Allocate(),
+        Backfill(),
+        Preempt(),
+        Reclaim(),
+        Shuffle(),
+        GangPreempt(),
+        GangReclaim(),
+    )
 }

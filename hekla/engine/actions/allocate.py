@@ -1,8 +1,10 @@
-"""allocate: gives pending tasks nodes, job by job, a gang as a whole or not at all.  Reference: scheduler-core 6.2.
+"""allocate: gives pending tasks nodes, job by job, a gang as a whole or not at all.  Reference:
+scheduler-core 6.2.
 
-Tasks of one class that follow each other are placed in one call.  Before a gang is ready that is as many as it still lacks;
-once it is ready, upstream serves one task a turn and asks again which queue and job comes first.  Where nobody else waits, the
-answer is known beforehand, and the turns are taken together.
+Tasks of one class that follow each other are placed in one call.  Before a gang is ready that is as
+many as it still lacks; once it is ready, upstream serves one task a turn and asks again which queue
+and job comes first.  Where nobody else waits, the answer is known beforehand, and the turns are
+taken together.
 """
 
 from __future__ import annotations
@@ -33,27 +35,39 @@ MANY = 1 << 30
 
 
 class Worksheet:
-    """What a job has to place: its sub-jobs in the order in which they are served, and the tasks of each."""
+    """What a job has to place: its sub-jobs in the order in which they are served, and the tasks of
+    each."""
 
     __slots__ = ("domain", "domains", "order", "required", "tasks")
 
-    def __init__(self, order: list[SubJob], tasks: dict[str, list[Task]], required: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        order: list[SubJob],
+        tasks: dict[str, list[Task]],
+        required: frozenset[str] = frozenset(),
+    ) -> None:
         self.order = order
         self.tasks = tasks
         self.required = required
         """The sub-jobs without which the minimum of sub-jobs is not reached."""
         self.domain = ""
-        """Where the job was placed last, once that is decided; `domains` the same for its sub-jobs."""
+        """Where the job was placed last, once that is decided; `domains` the same for its sub-jobs.
+        """
         self.domains: dict[str, str] = {}
 
     def __bool__(self) -> bool:
         return any(self.tasks.get(sub_job.uid) for sub_job in self.order)
 
     def copy(self) -> Worksheet:
-        return Worksheet(list(self.order), {uid: list(tasks) for uid, tasks in self.tasks.items()}, required=self.required)
+        return Worksheet(
+            list(self.order),
+            {uid: list(tasks) for uid, tasks in self.tasks.items()},
+            required=self.required,
+        )
 
     def place(self, session: Session, sub_job: SubJob) -> tuple[Any, ...]:
-        """The sub-job's place in the order as it stands now: what has become ready comes after what is not."""
+        """The sub-job's place in the order as it stands now: what has become ready comes after what
+        is not."""
         return (sub_job.uid not in self.required, *session.sub_job_key(sub_job))
 
 
@@ -62,7 +76,8 @@ class Allocate:
 
     name = "allocate"
     arguments: Mapping[str, Any] = {"predicateErrorCacheEnable": True, "candidateNodeCount": 3}
-    """How many candidates upstream's agent scheduler keeps for a pod: taken, because its policies say it, and of no use to one loop."""
+    """How many candidates upstream's agent scheduler keeps for a pod: taken, because its policies
+    say it, and of no use to one loop."""
 
     def run(self, session: Session) -> None:
         _Turns(session).run()
@@ -77,9 +92,14 @@ def worksheet(session: Session, job: Job) -> Worksheet:
     """Sub-jobs that the minimum needs come first, the rest in their order."""
     if not job.policies:
         sub_job = job.default_sub_job()
-        tasks = session.sorted_tasks([task for task in job.counts.statuses[Status.PENDING].values() if eligible(task)])
+        tasks = session.sorted_tasks(
+            [task for task in job.counts.statuses[Status.PENDING].values() if eligible(task)]
+        )
         return Worksheet([sub_job], {sub_job.uid: tasks})
-    waiting = sorted((one for one in job.sub_jobs.values() if not session.sub_job_ready(one)), key=session.sub_job_key)
+    waiting = sorted(
+        (one for one in job.sub_jobs.values() if not session.sub_job_ready(one)),
+        key=session.sub_job_key,
+    )
     have: dict[str, int] = {}
     for sub_job in job.sub_jobs.values():
         if session.sub_job_ready(sub_job):
@@ -89,8 +109,15 @@ def worksheet(session: Session, job: Job) -> Worksheet:
         if have.get(sub_job.group, 0) < job.min_sub_jobs.get(sub_job.group, 0):
             have[sub_job.group] = have.get(sub_job.group, 0) + 1
             required.add(sub_job.uid)
-    tasks_of = {uid: session.sorted_tasks(task for task in one.pending() if eligible(task)) for uid, one in job.sub_jobs.items()}
-    sheet = Worksheet([one for one in job.sub_jobs.values() if tasks_of[one.uid]], tasks_of, required=frozenset(required))
+    tasks_of = {
+        uid: session.sorted_tasks(task for task in one.pending() if eligible(task))
+        for uid, one in job.sub_jobs.items()
+    }
+    sheet = Worksheet(
+        [one for one in job.sub_jobs.values() if tasks_of[one.uid]],
+        tasks_of,
+        required=frozenset(required),
+    )
     sheet.order.sort(key=lambda one: sheet.place(session, one))
     return sheet
 
@@ -101,7 +128,11 @@ def only_task(job: Job) -> Task | None:
     if len(pending) != 1 or job.policies:
         return None
     (task,) = pending.values()
-    return task if not task.pods.request.best_effort and plain(job, job.default_sub_job(), task) else None
+    return (
+        task
+        if not task.pods.request.best_effort and plain(job, job.default_sub_job(), task)
+        else None
+    )
 
 
 class _Turns:
@@ -109,7 +140,8 @@ class _Turns:
         self.session = session
         self.jobs: dict[str, Line[Job]] = {}
         self.sheets: dict[str, Worksheet] = {}
-        """Of jobs that had a turn by the long way, and of those that cannot have one by the short way."""
+        """Of jobs that had a turn by the long way, and of those that cannot have one by the short
+        way."""
         self.single: dict[str, Task] = {}
         """Of the other jobs the only task."""
         self.singles = Singles(session)
@@ -135,9 +167,13 @@ class _Turns:
             job = jobs.pop()
             if not (strict and session.orders.held_back(job)):
                 try:
-                    again = not singles.take(queue, job, single.get(job.key)) and self._serve(queue, job, not queues and not jobs)
+                    again = not singles.take(queue, job, single.get(job.key)) and self._serve(
+                        queue, job, not queues and not jobs
+                    )
                 except Exception as error:
-                    session.broke_off(f"the placement of {job.key}", error)  # The others are still served.
+                    session.broke_off(
+                        f"the placement of {job.key}", error
+                    )  # The others are still served.
                     again = False
                 if again:
                     jobs.push(job)
@@ -177,11 +213,17 @@ class _Turns:
         served: dict[str, bool] = {}
         for key in session.state.claimants:
             job = session.job(key) if key in self.sheets or key in self.single else None
-            if job is not None and not session.overused(session.queue_of(job)) and not session.orders.held_back(job):
+            if (
+                job is not None
+                and not session.overused(session.queue_of(job))
+                and not session.orders.held_back(job)
+            ):
                 served[key] = self._serve(session.queue_of(job), job, False)
         for name in dict.fromkeys(session.state.jobs[key].queue for key in served):
             # Keys are taken when jobs are pushed, and these jobs now hold more.
-            self.jobs[name] = Line(session.job_key, [job for job in self.jobs[name] if served.get(job.key, True)])
+            self.jobs[name] = Line(
+                session.job_key, [job for job in self.jobs[name] if served.get(job.key, True)]
+            )
 
     def _serve(self, queue: Queue, job: Job, alone: bool) -> bool:
         """One turn of one job; True where it wants another."""
@@ -194,9 +236,15 @@ class _Turns:
         else:
             sub_job = job.default_sub_job()
             tasks = sheet.tasks[sub_job.uid]
-            statement = allocate_nominated(session, queue, sub_job, tasks) if sub_job.nominated_domain else None
+            statement = (
+                allocate_nominated(session, queue, sub_job, tasks)
+                if sub_job.nominated_domain
+                else None
+            )
             if statement is None:
-                statement = allocate_tasks(session, queue, sub_job, tasks, CLUSTER, alone and session.job_ready(job))
+                statement = allocate_tasks(
+                    session, queue, sub_job, tasks, CLUSTER, alone and session.job_ready(job)
+                )
         if statement is None:
             return False
         if not session.job_ready(job):
@@ -215,19 +263,24 @@ class _Turns:
 
 
 def allocate_job(session: Session, queue: Queue, job: Job, sheet: Worksheet) -> Statement | None:
-    """A job with sub-groups or a hard topology: each domain is tried dry, the best that holds it is taken."""
+    """A job with sub-groups or a hard topology: each domain is tried dry, the best that holds it is
+    taken."""
     best: _Trial | None = None
     tasks = [task for one in sheet.order for task in sheet.tasks[one.uid]]
     skipped = ""
     for domains in session.gradient_of_job(job, "allocate"):
         roomy = session.domains_with_room(job, tasks, domains)
         skipped = domains[-1] if not roomy[-1] else ""
-        best = _best_trial(session, queue, job, sheet, [one for one, has_room in zip(domains, roomy) if has_room])
+        best = _best_trial(
+            session, queue, job, sheet, [one for one, has_room in zip(domains, roomy) if has_room]
+        )
         if best is not None:
             break
     if best is None:
         if skipped:
-            _try_job(session, queue, job, sheet, skipped)  # Only to hear which of its tasks found what lacking.
+            _try_job(
+                session, queue, job, sheet, skipped
+            )  # Only to hear which of its tasks found what lacking.
         return None
     statement = session.statement()
     statement.replay(best.saved)
@@ -246,10 +299,13 @@ class _Trial(NamedTuple):
     taken: dict[str, str]
 
 
-def _best_trial(session: Session, queue: Queue, job: Job, sheet: Worksheet, domains: list[str]) -> _Trial | None:
+def _best_trial(
+    session: Session, queue: Queue, job: Job, sheet: Worksheet, domains: list[str]
+) -> _Trial | None:
     """The domain with the highest score among those that hold the job, the first of equals.
 
-    Where no domain left can do better than the best so far, the rest is not tried: what one sub-job can score at most is known.
+    Where no domain left can do better than the best so far, the rest is not tried: what one sub-job
+    can score at most is known.
     """
     best: tuple[_Trial, int] | None = None
     bounds: list[float] | None = None
@@ -260,7 +316,11 @@ def _best_trial(session: Session, queue: Queue, job: Job, sheet: Worksheet, doma
     if bounds is not None:
         order.sort(key=lambda at: (-bounds[at], at))
     for at in order:
-        if best is not None and bounds is not None and (bounds[at], -at) < (best[0].score, -best[1]):
+        if (
+            best is not None
+            and bounds is not None
+            and (bounds[at], -at) < (best[0].score, -best[1])
+        ):
             break
         trial = _try_job(session, queue, job, sheet, domains[at])
         if trial is not None and (best is None or (trial.score, -at) > (best[0].score, -best[1])):
@@ -269,12 +329,19 @@ def _best_trial(session: Session, queue: Queue, job: Job, sheet: Worksheet, doma
 
 
 def _in_one_turn(session: Session, job: Job, sheet: Worksheet) -> bool:
-    """Whether the only sub-job of a sheet is served once at most: each turn that it gets adds to the score."""
+    """Whether the only sub-job of a sheet is served once at most: each turn that it gets adds to
+    the score."""
     (only,) = sheet.order
-    return not job.policies or session.job_ready(job) or session.tasks_until_ready(only) >= len(sheet.tasks[only.uid])
+    return (
+        not job.policies
+        or session.job_ready(job)
+        or session.tasks_until_ready(only) >= len(sheet.tasks[only.uid])
+    )
 
 
-def _try_job(session: Session, queue: Queue, job: Job, sheet: Worksheet, domain: str) -> _Trial | None:
+def _try_job(
+    session: Session, queue: Queue, job: Job, sheet: Worksheet, domain: str
+) -> _Trial | None:
     """Place the job in a domain and take everything back; None where the domain does not hold it."""
     job.fit_errors = {}
     before = {uid: one.allocated_domain for uid, one in job.sub_jobs.items()}
@@ -290,7 +357,9 @@ def _try_job(session: Session, queue: Queue, job: Job, sheet: Worksheet, domain:
     return _Trial(score, domain, saved, trial, taken) if holds else None
 
 
-def _try_domain(session: Session, queue: Queue, job: Job, sheet: Worksheet, domain: str) -> tuple[float, list[Statement]]:
+def _try_domain(
+    session: Session, queue: Queue, job: Job, sheet: Worksheet, domain: str
+) -> tuple[float, list[Statement]]:
     statements: list[Statement] = []
     total = 0.0
     while sheet.order:
@@ -308,7 +377,9 @@ def _try_domain(session: Session, queue: Queue, job: Job, sheet: Worksheet, doma
     return total, statements
 
 
-def allocate_nominated(session: Session, queue: Queue, sub_job: SubJob, tasks: list[Task]) -> Statement | None:
+def allocate_nominated(
+    session: Session, queue: Queue, sub_job: SubJob, tasks: list[Task]
+) -> Statement | None:
     """Every task goes where an eviction made room for it, or none does and the nomination is void."""
     statement = session.statement()
     nodes, pipeline = session.state.nodes, placer_of(session)
@@ -332,10 +403,14 @@ def allocate_nominated(session: Session, queue: Queue, sub_job: SubJob, tasks: l
             else:
                 statement.pipeline(task, row)
         except Exception as error:  # a plugin's mistake: the others are still served
-            session.decisions.problems.append(f"the nomination of {sub_job.uid} is void: {fault(error, session.hooks.plugins)}")
+            session.decisions.problems.append(
+                f"the nomination of {sub_job.uid} is void: {fault(error, session.hooks.plugins)}"
+            )
             _void(statement, sub_job, tasks)
             return None
-    sub_job.allocated_domain = session.tree.common(sub_job.allocated_domain, sub_job.nominated_domain)
+    sub_job.allocated_domain = session.tree.common(
+        sub_job.allocated_domain, sub_job.nominated_domain
+    )
     tasks.clear()
     return statement
 
@@ -348,7 +423,9 @@ def _void(statement: Statement, sub_job: SubJob, tasks: list[Task]) -> None:
         task.nominated = ""
 
 
-def _allocate_sub_job(session: Session, queue: Queue, sub_job: SubJob, tasks: list[Task], domain: str) -> tuple[Statement | None, float]:
+def _allocate_sub_job(
+    session: Session, queue: Queue, sub_job: SubJob, tasks: list[Task], domain: str
+) -> tuple[Statement | None, float]:
     if sub_job.nominated_domain:
         nominated = allocate_nominated(session, queue, sub_job, tasks)
         if nominated is not None:
@@ -362,7 +439,9 @@ def _allocate_sub_job(session: Session, queue: Queue, sub_job: SubJob, tasks: li
         if not found:
             continue
         scores = session.domain_scores(sub_job, [one.domain for one in found])
-        best = max(range(len(found)), key=lambda at: (scores.get(found[at].domain, 0.0), -found[at].place))
+        best = max(
+            range(len(found)), key=lambda at: (scores.get(found[at].domain, 0.0), -found[at].place)
+        )
         chosen = found[best]
         statement = session.statement()
         statement.replay(chosen.saved)
@@ -370,12 +449,15 @@ def _allocate_sub_job(session: Session, queue: Queue, sub_job: SubJob, tasks: li
         tasks[:] = chosen.rest
         return statement, scores.get(chosen.domain, 0.0)
     if skipped:
-        _try_sub_job(session, queue, sub_job, tasks, [skipped])  # Only to hear what its tasks found lacking.
+        _try_sub_job(
+            session, queue, sub_job, tasks, [skipped]
+        )  # Only to hear what its tasks found lacking.
     return None, 0.0
 
 
 class _Found(NamedTuple):
-    """A domain that holds a sub-job, its place among those asked about, and what would be left to place."""
+    """A domain that holds a sub-job, its place among those asked about, and what would be left to
+    place."""
 
     domain: str
     place: int
@@ -383,8 +465,11 @@ class _Found(NamedTuple):
     rest: list[Task]
 
 
-def _try_sub_job(session: Session, queue: Queue, sub_job: SubJob, tasks: list[Task], domains: list[str]) -> list[_Found]:
-    """The domains that hold the sub-job; where the best is known beforehand, it and at most one that ties with it."""
+def _try_sub_job(
+    session: Session, queue: Queue, sub_job: SubJob, tasks: list[Task], domains: list[str]
+) -> list[_Found]:
+    """The domains that hold the sub-job; where the best is known beforehand, it and at most one
+    that ties with it."""
     found: list[_Found] = []
     order = list(range(len(domains)))
     ranks = session.domain_ranks(sub_job, domains) if len(domains) > 1 else None
@@ -393,7 +478,8 @@ def _try_sub_job(session: Session, queue: Queue, sub_job: SubJob, tasks: list[Ta
     for at in order:
         if found and ranks is not None:
             best = ranks[found[0].place]
-            # A second of the same rank matters to the score: what decides between equals is counted only where there are some.
+            # A second of the same rank matters to the score: what decides between equals is counted
+            # only where there are some.
             if len(found) > 1 or not best[1] or ranks[at][0] != best[0]:
                 break
         # Also of those placed since: a trial of theirs may have failed elsewhere.
@@ -409,8 +495,16 @@ def _try_sub_job(session: Session, queue: Queue, sub_job: SubJob, tasks: list[Ta
     return found
 
 
-def allocate_tasks(session: Session, queue: Queue, sub_job: SubJob, tasks: list[Task], within: str, all_at_once: bool) -> Statement | None:
-    """Place tasks (served from the front of the list, which shrinks) on nodes of a domain until the sub-job is ready.
+def allocate_tasks(
+    session: Session,
+    queue: Queue,
+    sub_job: SubJob,
+    tasks: list[Task],
+    within: str,
+    all_at_once: bool,
+) -> Statement | None:
+    """Place tasks (served from the front of the list, which shrinks) on nodes of a domain until the
+    sub-job is ready.
 
     `all_at_once`: nobody else waits, so what is left may be placed in this turn.
     """
@@ -430,7 +524,10 @@ def allocate_tasks(session: Session, queue: Queue, sub_job: SubJob, tasks: list[
         run = _run_length(session, tasks, at)
         wanted = min(run, MANY if all_at_once else session.tasks_until_ready(sub_job))
         if near:
-            wanted, task.allocated_domain = 1, domain  # Each placement says where the next had best be.
+            wanted, task.allocated_domain = (
+                1,
+                domain,
+            )  # Each placement says where the next had best be.
         allowed = session.allocatable_count(queue, task, wanted)
         if not allowed:
             job.short_of_quota = task
@@ -443,20 +540,30 @@ def allocate_tasks(session: Session, queue: Queue, sub_job: SubJob, tasks: list[
             continue
         if task.role and task.role in failed_roles:
             for one in tasks[at : at + run]:
-                skipped = f"Task {one.name} with role spec {one.role} has already predicated failed, skip"
+                skipped = (
+                    f"Task {one.name} with role spec {one.role} has already predicated failed, skip"
+                )
                 job.fit_errors.setdefault(one.key, FitErrors(0, base=skipped))
             at += run
             continue
         left = refused.left(task, scope)
         placed, errors, again = place(session, statement, tasks, at, allowed, left)
         at += placed
-        if errors is None and placed and not all_at_once:  # else each placement is an attempt of its own
+        if (
+            errors is None and placed and not all_at_once
+        ):  # else each placement is an attempt of its own
             refused.remember(task, tasks, at, scope)
         elif errors is not None and left is not scope:
             errors = refused.told(task, errors)
-        if near and placed and not all_at_once:  # else each placement is a turn of its own, and begins where the sub-job is
+        if (
+            near and placed and not all_at_once
+        ):  # else each placement is a turn of its own, and begins where the sub-job is
             domain = session.tree.common(session.tree.leaf(task.row), domain)
-        if placed and session.sub_job_ready(sub_job) and not (all_at_once and at < len(tasks) and (again or errors is None)):
+        if (
+            placed
+            and session.sub_job_ready(sub_job)
+            and not (all_at_once and at < len(tasks) and (again or errors is None))
+        ):
             break
         if errors is not None:
             if scope is not None and errors.reasons and errors.reasons[0].filter != "prefilter":
@@ -468,7 +575,9 @@ def allocate_tasks(session: Session, queue: Queue, sub_job: SubJob, tasks: list[
             failed_roles.add(failed[0].role)
             at += len(failed)
             if not _may_continue(job, sub_job, failed_roles):
-                break  # The rest waits for another turn, which comes where something was placed or nobody minds the gang.
+                # The rest waits for another turn, which comes where something was placed or nobody
+                # minds the gang.
+                break
     del tasks[:at]
     if session.sub_job_ready(sub_job) or session.sub_job_pipelined(sub_job):
         return statement
@@ -477,17 +586,27 @@ def allocate_tasks(session: Session, queue: Queue, sub_job: SubJob, tasks: list[
 
 
 def place(
-    session: Session, statement: Statement, tasks: list[Task], at: int, count: int, scope: Bools | None
+    session: Session,
+    statement: Statement,
+    tasks: list[Task],
+    at: int,
+    count: int,
+    scope: Bools | None,
 ) -> tuple[int, FitErrors | None, bool]:
     """Filter, score, place: up to `count` tasks of the class at `tasks[at]`.
 
-    Returns how many were placed, why the next found no node (None where all were placed), and whether to come again.
+    Returns how many were placed, why the next found no node (None where all were placed), and
+    whether to come again.
     """
     pipeline, task = placer_of(session), tasks[at]
     blocked = session.prefilter(task)
     if blocked:
         mask = session.state.nodes.ready if scope is None else scope
-        return 0, FitErrors(int(mask.sum()), [Reason(blocked, int(mask.sum()), mask, "prefilter")]), False
+        return (
+            0,
+            FitErrors(int(mask.sum()), [Reason(blocked, int(mask.sum()), mask, "prefilter")]),
+            False,
+        )
     done = 0
     if count == 1 and scope is None and not task.nominated:
         ahead = pipeline.choose_ahead(session, task, count)
@@ -498,7 +617,9 @@ def place(
     while done < count:
         task = tasks[at + done]  # The same to filters; a score may still know one from the other.
         session.step("Predicate")
-        candidates = pipeline.candidates(session, task, scope) if steps is None else steps.candidates()
+        candidates = (
+            pipeline.candidates(session, task, scope) if steps is None else steps.candidates()
+        )
         pipelining = not len(candidates.idle)
         rows = candidates.future if pipelining else candidates.idle
         if task.nominated:
@@ -511,7 +632,9 @@ def place(
             return done, pipeline.explain(session, task, scope), False
         session.step("Scoring")
         if steps is None:
-            chosen, _ = pipeline.fill(session, task, 1 if task.nominated else count - done, rows, pipelining)
+            chosen, _ = pipeline.fill(
+                session, task, 1 if task.nominated else count - done, rows, pipelining
+            )
         else:
             chosen = np.array([steps.choose(task, pipeline.preferred(session, rows), pipelining)])
         session.step("")
@@ -549,7 +672,9 @@ def _run_length(session: Session, tasks: list[Task], at: int) -> int:
 
 def _told_apart(one: LabelSet, other: LabelSet) -> bool:
     """Whether pods with these labels are not the same to every plugin."""
-    return bool(one.terms or other.terms or one.kin is not other.kin or one.counted != other.counted)
+    return bool(
+        one.terms or other.terms or one.kin is not other.kin or one.counted != other.counted
+    )
 
 
 def _may_continue(job: Job, sub_job: SubJob, failed_roles: set[str]) -> bool:

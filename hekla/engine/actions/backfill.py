@@ -1,4 +1,5 @@
-"""backfill: places best-effort tasks, which ask for nothing and so fit anywhere.  Reference: scheduler-core 6.3."""
+"""backfill: places best-effort tasks, which ask for nothing and so fit anywhere.  Reference:
+scheduler-core 6.3."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ class Backfill:
             blocked = session.prefilter(task)
             if blocked:
                 ready = session.state.nodes.ready
-                job.fit_errors[task.key] = FitErrors(int(ready.sum()), [Reason(blocked, int(ready.sum()), ready)])
+                job.fit_errors[task.key] = FitErrors(
+                    int(ready.sum()), [Reason(blocked, int(ready.sum()), ready)]
+                )
                 continue
             rows = np.flatnonzero(pipeline.feasible(session, task))
             if not len(rows):
@@ -49,7 +52,8 @@ class Backfill:
 
 
 def pick(session: Session) -> list[Task]:
-    """The best-effort tasks that wait, in the order in which they are served; promises made to them are taken back."""
+    """The best-effort tasks that wait, in the order in which they are served; promises made to them
+    are taken back."""
     jobs: dict[str, list[Job]] = {}
     for job in session.active_jobs():
         if not session.orders.strict and not _has_best_effort(job):
@@ -65,16 +69,23 @@ def pick(session: Session) -> list[Task]:
             job = waiting.pop()
             if session.orders.held_back(job):
                 continue
-            promised = [task for task in job.counts.statuses[Status.PIPELINED].values() if task.best_effort]
+            promised = [
+                task for task in job.counts.statuses[Status.PIPELINED].values() if task.best_effort
+            ]
             for task in promised:
                 session.unpromise(task)
             if job.counts.pending_best_effort:
-                result.extend(session.sorted_tasks(task for task in job.pending() if task.best_effort and not task.gated))
+                result.extend(
+                    session.sorted_tasks(
+                        task for task in job.pending() if task.best_effort and not task.gated
+                    )
+                )
     return result
 
 
 def _slots_being_left(session: Session, rows: Rows) -> FitErrors:
-    """Every node that would do has the pods that it may have, until some that leave it are gone: a kubelet refuses one more."""
+    """Every node that would do has the pods that it may have, until some that leave it are gone: a
+    kubelet refuses one more."""
     mask = np.zeros(len(session.state.nodes), dtype=np.bool_)
     mask[rows] = True
     leaving = Reason("Too many pods until those that leave are gone", len(rows), mask, "leaving")
@@ -82,7 +93,10 @@ def _slots_being_left(session: Session, rows: Rows) -> FitErrors:
 
 
 def _has_best_effort(job: Job) -> bool:
-    """Whether backfill has anything to do for the job; in a strict queue it is asked in any case, for others wait behind it."""
+    """Whether backfill has anything to do for the job; in a strict queue it is asked in any case,
+    for others wait behind it."""
     counts = job.counts
     promised = counts.statuses[Status.PIPELINED]
-    return bool(counts.pending_best_effort) or (bool(promised) and any(task.best_effort for task in promised.values()))
+    return bool(counts.pending_best_effort) or (
+        bool(promised) and any(task.best_effort for task in promised.values())
+    )

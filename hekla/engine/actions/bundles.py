@@ -1,4 +1,5 @@
-"""Victims by the bundle: what can be taken from a job without breaking its gang, and what only breaks it whole.
+"""Victims by the bundle: what can be taken from a job without breaking its gang, and what only
+breaks it whole.
 
 Reference: scheduler-core 6.7.
 """
@@ -33,7 +34,8 @@ class Bundle:
         return _sum(self.tasks)
 
     def worth(self, need: Amounts) -> float:
-        """How much of the need it covers for what is lost in all; without end where nothing else is lost."""
+        """How much of the need it covers for what is lost in all; without end where nothing else is
+        lost."""
         if self.safe:
             return math.inf
         wanted = {name: value for name, value in need.items() if value > 0}
@@ -44,17 +46,23 @@ class Bundle:
 
 
 def bundles_of(job: Job, tasks: Iterable[Task]) -> list[Bundle]:
-    """Split candidates of one job into those it can spare and the rest; the lowest priority is spared first."""
+    """Split candidates of one job into those it can spare and the rest; the lowest priority is
+    spared first."""
     ordered = sorted(tasks, key=lambda task: (task.priority, task.uid))
     surplus = job.counts.ready - job.min_available
     if surplus < 0:
         return [Bundle(job, ordered, True)]
     roles: dict[str, int] = {}
     if job.min_available >= job.role_total:
-        roles = {role: job.role_count(role) - minimum for role, minimum in job.role_minimums.items()}
+        roles = {
+            role: job.role_count(role) - minimum for role, minimum in job.role_minimums.items()
+        }
     minimums = job.min_sub_jobs if any(job.min_sub_jobs.values()) else {}
     ready = [one for one in job.sub_jobs.values() if one.is_ready()] if minimums else []
-    groups = {group: sum(1 for one in ready if one.group == group) - minimum for group, minimum in minimums.items()}
+    groups = {
+        group: sum(1 for one in ready if one.group == group) - minimum
+        for group, minimum in minimums.items()
+    }
     whole_sub_jobs = {one.uid for one in ready}
     safe: list[Task] = []
     rest: list[Task] = []
@@ -62,7 +70,9 @@ def bundles_of(job: Job, tasks: Iterable[Task]) -> list[Bundle]:
         part = task.subjob
         spare = surplus > 0 and roles.get(task.role, 1) > 0
         if spare and minimums:
-            spare = part is not None and (part.uid not in whole_sub_jobs or groups.get(part.group, 0) > 0)
+            spare = part is not None and (
+                part.uid not in whole_sub_jobs or groups.get(part.group, 0) > 0
+            )
         if not spare:
             rest.append(task)
             continue
@@ -88,7 +98,8 @@ def approved(bundles: Iterable[Bundle], allowed: set[str]) -> list[Bundle]:
 
 
 def sufficient(bundles: Iterable[Bundle], need: Amounts, room: Amounts) -> Iterator[list[Bundle]]:
-    """The first bundles that together with the room there is cover the need, then with one more each, to the last."""
+    """The first bundles that together with the room there is cover the need, then with one more
+    each, to the last."""
     taken: list[Bundle] = []
     total = dict(room)
     for bundle in bundles:
@@ -99,7 +110,8 @@ def sufficient(bundles: Iterable[Bundle], need: Amounts, room: Amounts) -> Itera
 
 
 def needed(session: Session, bundles: list[Bundle]) -> list[Bundle]:
-    """Of bundles that are on their way out, those parts without which their nodes would be too full; the dearest are spared first.
+    """Of bundles that are on their way out, those parts without which their nodes would be too
+    full; the dearest are spared first.
 
     A gang that is broken stays so: a whole bundle is spared whole or not at all.
     """
@@ -110,7 +122,9 @@ def needed(session: Session, bundles: list[Bundle]) -> list[Bundle]:
         for task in tasks:
             row = task.row
             if row not in tried:
-                tried[row] = free[row].copy() if row in free else session.state.nodes.future_idle_of(row)
+                tried[row] = (
+                    free[row].copy() if row in free else session.state.nodes.future_idle_of(row)
+                )
             for column, value in task.request:
                 tried[row][column] -= value
                 if tried[row][column] < -EPSILON:
@@ -129,7 +143,9 @@ def needed(session: Session, bundles: list[Bundle]) -> list[Bundle]:
     return result[::-1]
 
 
-def in_order(session: Session, bundles: Iterable[Bundle], claimer: Job, need: Amounts, across_queues: bool) -> list[Bundle]:
+def in_order(
+    session: Session, bundles: Iterable[Bundle], claimer: Job, need: Amounts, across_queues: bool
+) -> list[Bundle]:
     """Who goes first."""
 
     def compare(left: Bundle, right: Bundle) -> int:

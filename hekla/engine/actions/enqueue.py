@@ -1,4 +1,5 @@
-"""enqueue: lets pending PodGroups in, as far as queues and cluster have room for them.  Reference: scheduler-core 6.1."""
+"""enqueue: lets pending PodGroups in, as far as queues and cluster have room for them.  Reference:
+scheduler-core 6.1."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""gangpreempt and gangreclaim: room for a whole gang in one domain, by evicting as few whole gangs as possible.
+"""gangpreempt and gangreclaim: room for a whole gang in one domain, by evicting as few whole gangs
+as possible.
 
-Where preempt and reclaim look for a node a task, these look for a domain a job, so jobs with a topology are served too.
-Reference: scheduler-core 6.7.
+Where preempt and reclaim look for a node a task, these look for a domain a job, so jobs with a
+topology are served too. Reference: scheduler-core 6.7.
 """
 
 from __future__ import annotations
@@ -45,7 +46,11 @@ class GangPreempt:
     def run(self, session: Session) -> None:
         starving: dict[str, LiveHeap[Job]] = {}
         for job in session.active_jobs():
-            if job.is_pending or session.job_valid(job) is not None or not session.job_starving(job):
+            if (
+                job.is_pending
+                or session.job_valid(job) is not None
+                or not session.job_starving(job)
+            ):
                 continue
             heap = starving.get(job.queue)
             if heap is None:
@@ -59,7 +64,9 @@ class GangPreempt:
             jobs = starving[queue.name]
             while jobs:
                 job = jobs.pop()
-                if not session.state.back_off.left(job.key, session.now) and not session.orders.held_back(job):
+                if not session.state.back_off.left(
+                    job.key, session.now
+                ) and not session.orders.held_back(job):
                     self._serve(session, job)
 
     def _serve(self, session: Session, job: Job) -> None:
@@ -98,12 +105,22 @@ class GangPreempt:
 
     def _domains(self, session: Session, job: Job) -> list[str]:
         most = session.argument(self.name, "maxDomains", MOST_DOMAINS)
-        found = dict.fromkeys(name for names in session.gradient_of_job(job, "evict") for name in names)
+        found = dict.fromkeys(
+            name for names in session.gradient_of_job(job, "evict") for name in names
+        )
         if not found and not job.has_hard_topology:
             return [ROOT]
         return list(found)[: most if most > 0 else MOST_DOMAINS]
 
-    def _make_room(self, session: Session, job: Job, sheet: Worksheet, need: Amounts, domain: str, search: Search) -> Plan | None:
+    def _make_room(
+        self,
+        session: Session,
+        job: Job,
+        sheet: Worksheet,
+        need: Amounts,
+        domain: str,
+        search: Search,
+    ) -> Plan | None:
         """Evict bundle by bundle until the job can be promised its places in the domain."""
         nodes = session.state.nodes
         scope = session.nodes_of_domain(domain)
@@ -112,7 +129,12 @@ class GangPreempt:
         room = session.state.space.amounts(free)
         bundles = self._bundles(session, job, mask, need, search)
         if self.across_queues and bundles:
-            claim = claim_of(session.state.space, job.queue, (task for part in sheet.order for task in sheet.tasks[part.uid]), free)
+            claim = claim_of(
+                session.state.space,
+                job.queue,
+                (task for part in sheet.order for task in sheet.tasks[part.uid]),
+                free,
+            )
             bundles = self._balanced(session, claim, bundles)
             search.unbalanced += not bundles
         search.short += bool(bundles)
@@ -140,7 +162,15 @@ class GangPreempt:
                 kept.append(Bundle(bundle.job, tasks, bundle.safe))
         return kept
 
-    def _spare(self, session: Session, job: Job, sheet: Worksheet, taken: list[Bundle], domain: str, made: Plan) -> Plan:
+    def _spare(
+        self,
+        session: Session,
+        job: Job,
+        sheet: Worksheet,
+        taken: list[Bundle],
+        domain: str,
+        made: Plan,
+    ) -> Plan:
         """The plan without victims whose room nobody was promised, as long as such a plan holds.
 
         Upstream evicts all that a job can spare as soon as it needs any of it.
@@ -158,25 +188,40 @@ class GangPreempt:
             taken, made = fewer, less
         return made
 
-    def _bundles(self, session: Session, job: Job, mask: Bools, need: Amounts, search: Search) -> list[Bundle]:
+    def _bundles(
+        self, session: Session, job: Job, mask: Bools, need: Amounts, search: Search
+    ) -> list[Bundle]:
         by_job: dict[str, list[Task]] = {}
         for row in np.flatnonzero(mask).tolist():
             for one in session.state.nodes.tasks[row].values():
-                if one.job is not None and session.in_session(one.job) and self._may_go(session, job, one, one.job):
+                if (
+                    one.job is not None
+                    and session.in_session(one.job)
+                    and self._may_go(session, job, one, one.job)
+                ):
                     by_job.setdefault(one.job.key, []).append(one)
         allowed = {key: search.without_takers(session, job, tasks) for key, tasks in by_job.items()}
-        found = [bundle for key, tasks in allowed.items() if tasks for bundle in bundles_of(session.state.jobs[key], tasks)]
+        found = [
+            bundle
+            for key, tasks in allowed.items()
+            if tasks
+            for bundle in bundles_of(session.state.jobs[key], tasks)
+        ]
         found = in_order(session, found, job, need, self.across_queues)
         candidates = [task for bundle in found for task in bundle.tasks]
         if not candidates:
             search.empty += 1
             return []
-        found = approved(found, {task.key for task in session.evictable(self.name, job, candidates)})
+        found = approved(
+            found, {task.key for task in session.evictable(self.name, job, candidates)}
+        )
         if not session.argument(self.name, "allowWholeBundle", True):
             found = [bundle for bundle in found if bundle.safe]
         if not found:
             search.spared += 1
-            search.sparing(session, "evictable", lambda plugin: plugin.evictable(self.name, job, candidates))
+            search.sparing(
+                session, "evictable", lambda plugin: plugin.evictable(self.name, job, candidates)
+            )
         return in_order(session, found, job, need, self.across_queues)
 
     def _may_go(self, session: Session, job: Job, task: Task, other: Job) -> bool:
@@ -219,8 +264,11 @@ def demand(session: Session, job: Job) -> Worksheet:
     return Worksheet(order[:1] if session.job_ready(job) else order, sheet.tasks)
 
 
-def _plan(session: Session, job: Job, sheet: Worksheet, victims: list[Task], domain: str, reason: str) -> Plan | None:
-    """Evict all victims and promise the job's tasks their places; nothing has happened where that fails."""
+def _plan(
+    session: Session, job: Job, sheet: Worksheet, victims: list[Task], domain: str, reason: str
+) -> Plan | None:
+    """Evict all victims and promise the job's tasks their places; nothing has happened where that
+    fails."""
     was_ready = session.job_ready(job)
     statement = session.statement()
     for victim in victims:
@@ -229,7 +277,11 @@ def _plan(session: Session, job: Job, sheet: Worksheet, victims: list[Task], dom
     for sub_job in sheet.order:
         domains = [domain]
         if job.has_hard_topology:
-            domains = [name for names in session.gradient_of_sub_job(sub_job, domain, "evict") for name in names]
+            domains = [
+                name
+                for names in session.gradient_of_sub_job(sub_job, domain, "evict")
+                for name in names
+            ]
         for name in domains:
             trial = _promise(session, job, sub_job, sheet.tasks[sub_job.uid], name)
             if trial is not None:
@@ -247,7 +299,9 @@ def _plan(session: Session, job: Job, sheet: Worksheet, victims: list[Task], dom
     return statement, places
 
 
-def _promise(session: Session, job: Job, sub_job: SubJob, tasks: list[Task], domain: str) -> Statement | None:
+def _promise(
+    session: Session, job: Job, sub_job: SubJob, tasks: list[Task], domain: str
+) -> Statement | None:
     """A node for every task of the sub-job, or none."""
     pipeline, queue = placer_of(session), session.queue_of(job)
     scope = session.nodes_of_domain(domain)
@@ -277,14 +331,18 @@ def _promise(session: Session, job: Job, sub_job: SubJob, tasks: list[Task], dom
 
 
 def _being_left(session: Session, task: Task, within: Bools | None) -> Rows:
-    """Nodes that are refused for now, but that pods leave which went before this cycle: they may be what is in the way.
+    """Nodes that are refused for now, but that pods leave which went before this cycle: they may be
+    what is in the way.
 
-    Upstream takes every node of which no filter says that evictions could not help, also where what is in the way stays.
+    Upstream takes every node of which no filter says that evictions could not help, also where what
+    is in the way stays.
     """
     nodes, pipeline = session.state.nodes, placer_of(session)
     left = np.zeros(len(nodes), dtype=np.bool_)
     for row in np.flatnonzero(nodes.releasing[session.state.space.column(PODS)] > 0).tolist():
-        left[row] = any(one.status is Status.RELEASING and one.terminating for one in nodes.tasks[row].values())
+        left[row] = any(
+            one.status is Status.RELEASING and one.terminating for one in nodes.tasks[row].values()
+        )
     if within is not None:
         left &= within
     if left.any():

@@ -1,4 +1,5 @@
-"""preempt: a starving job takes room from lesser ones of its own queue.  Reference: scheduler-core 6.4."""
+"""preempt: a starving job takes room from lesser ones of its own queue.  Reference: scheduler-core
+6.4."""
 
 from __future__ import annotations
 
@@ -72,7 +73,12 @@ def _between_jobs(session: Session, preemption: _Preemption, job: Job, tasks: li
 
     def wanted(victim: Task) -> bool:
         other = victim.job
-        return other is not None and session.in_session(other) and other.queue == job.queue and other is not job
+        return (
+            other is not None
+            and session.in_session(other)
+            and other.queue == job.queue
+            and other is not job
+        )
 
     why = ""
     while tasks and session.job_starving(job):
@@ -93,7 +99,11 @@ def _within_job(session: Session, preemption: _Preemption, job: Job) -> None:
     alone = not any(job.counts.statuses[one] for one in PREEMPTABLE)
     for task in _waiting(session, job):
         statement = session.statement()
-        if not (preemption.take_room(statement, task) if alone else preemption.claim(statement, task, lambda victim: victim.job is job)):
+        if not (
+            preemption.take_room(statement, task)
+            if alone
+            else preemption.claim(statement, task, lambda victim: victim.job is job)
+        ):
             statement.discard()
             return
         statement.commit()
@@ -112,7 +122,8 @@ class _Preemption:
         """Class -> how much had happened to nodes when none had room for it."""
         self.remembers = session.argument(REASON, "predicateErrorCacheEnable", True)
         self.refused: dict[tuple[str, str], Bools] = {}
-        """Job and role -> nodes that refused one of its pods, whatever would help it: they are not asked again in this action."""
+        """Job and role -> nodes that refused one of its pods, whatever would help it: they are not
+        asked again in this action."""
 
     def claim(self, statement: Statement, task: Task, wanted: Wanted) -> bool:
         """Promise the task a node, with the evictions that it takes; False where there is none."""
@@ -144,7 +155,11 @@ class _Preemption:
             self.search = failed
             return False
         for rows in session.shard_groups(np.flatnonzero(mask)):
-            found = self._aware(statement, task, rows, wanted) if self.topology_aware else self._plain(statement, task, rows, wanted)
+            found = (
+                self._aware(statement, task, rows, wanted)
+                if self.topology_aware
+                else self._plain(statement, task, rows, wanted)
+            )
             if found:
                 return True
         if like is not None:
@@ -152,13 +167,22 @@ class _Preemption:
         return False
 
     def take_room(self, statement: Statement, task: Task) -> bool:
-        """Promise the task a node that has room without anybody's eviction: what `claim` comes to where nobody may be evicted."""
+        """Promise the task a node that has room without anybody's eviction: what `claim` comes to
+        where nobody may be evicted."""
         session, job = self.session, task.job
         assert job is not None
         changes = len(session.state.nodes.log)
-        if self.topology_aware or task.pods.preemption_policy == "Never" or self.full.get(task.pods) == changes:
+        if (
+            self.topology_aware
+            or task.pods.preemption_policy == "Never"
+            or self.full.get(task.pods) == changes
+        ):
             return False
-        if not session.allocatable(session.queue_of(job), task) or not self._eligible(task) or session.prefilter(task):
+        if (
+            not session.allocatable(session.queue_of(job), task)
+            or not self._eligible(task)
+            or session.prefilter(task)
+        ):
             return False
         room = placer_of(session).candidates(session, task).future
         if not len(room) and not task.labels.terms and not task.pods.has_terms:
@@ -176,7 +200,8 @@ class _Preemption:
         return False
 
     def _asked(self, task: Task) -> Bools:
-        """`[nodes]`: those that evictions could help, and that refused no other pod of the role in this action."""
+        """`[nodes]`: those that evictions could help, and that refused no other pod of the role in
+        this action."""
         mask, job = placer_of(self.session).preempt_mask(self.session, task), task.job
         assert job is not None
         if task.role and self.remembers and len(job.tasks) > 1:
@@ -187,7 +212,8 @@ class _Preemption:
         return mask
 
     def _eligible(self, task: Task) -> bool:
-        """Not while the node that was promised last time is still being emptied.  Reference: scheduler-core 6.4, 1."""
+        """Not while the node that was promised last time is still being emptied.  Reference:
+        scheduler-core 6.4, 1."""
         if not task.nominated:
             return True
         nodes = self.session.state.nodes
@@ -197,19 +223,31 @@ class _Preemption:
             return False
         if not pipeline.passes(self.session, task, row, unresolvable_only=True):
             return True
-        return not any(one.disrupted and one.pod_priority < task.pod_priority for one in nodes.tasks[row].values())
+        return not any(
+            one.disrupted and one.pod_priority < task.pod_priority
+            for one in nodes.tasks[row].values()
+        )
 
     def _candidates(self, task: Task, row: int, wanted: Wanted) -> list[Task]:
         found = [
             one
             for one in self.session.state.nodes.tasks[row].values()
-            if one.status in PREEMPTABLE and one.preemptable and (one.best_effort or not task.best_effort) and wanted(one)
+            if one.status in PREEMPTABLE
+            and one.preemptable
+            and (one.best_effort or not task.best_effort)
+            and wanted(one)
         ]
         assert task.job is not None
         return self.search.without_takers(self.session, task.job, found)
 
     def _refused(self, task: Task, candidates: list[Task], victims: list[Task]) -> None:
-        self.search.refused(self.session, "preemptable", lambda plugin: plugin.preemptable(task, candidates), candidates, victims)
+        self.search.refused(
+            self.session,
+            "preemptable",
+            lambda plugin: plugin.preemptable(task, candidates),
+            candidates,
+            victims,
+        )
 
     def _fits(self, task: Task, row: int) -> bool:
         session, job = self.session, task.job
@@ -225,7 +263,9 @@ class _Preemption:
         session = self.session
         for row in placer_of(session).ranked(session, task, rows).tolist():
             candidates = self._candidates(task, row, wanted)
-            victims, enough = agreed(session, task, row, candidates, lambda some: session.preemptable(task, some))
+            victims, enough = agreed(
+                session, task, row, candidates, lambda some: session.preemptable(task, some)
+            )
             session.metric("pod_preemption_victims", float(len(victims)))
             if not enough:
                 self._refused(task, candidates, victims)
@@ -248,7 +288,8 @@ class _Preemption:
     def _aware(self, statement: Statement, task: Task, rows: Rows, wanted: Wanted) -> bool:
         """Of the first nodes where it works, the one whose victims hurt least.
 
-        As many nodes as upstream tries at once are all looked at, also where fewer candidates would be enough.
+        As many nodes as upstream tries at once are all looked at, also where fewer candidates would
+        be enough.
         """
         argument = self.session.argument
         share = len(rows) * argument(REASON, "minCandidateNodesPercentage", 10) // 100
@@ -274,10 +315,13 @@ class _Preemption:
         return True
 
     def _least_victims(self, task: Task, row: int, wanted: Wanted) -> list[Task]:
-        """Evict until it fits, then spare whom it can, the highest first; everything is undone again."""
+        """Evict until it fits, then spare whom it can, the highest first; everything is undone
+        again."""
         session = self.session
         candidates = self._candidates(task, row, wanted)
-        victims, enough = agreed(session, task, row, candidates, lambda some: session.preemptable(task, some))
+        victims, enough = agreed(
+            session, task, row, candidates, lambda some: session.preemptable(task, some)
+        )
         if not enough:
             self._refused(task, candidates, victims)
             return []
@@ -302,5 +346,12 @@ class _Preemption:
 
     def _harm(self, victims: list[Task]) -> tuple[float, ...]:
         highest = max(victim.pod_priority for victim in victims)
-        latest = min(victim.start or self.session.now for victim in victims if victim.pod_priority == highest)
-        return victims[0].pod_priority, sum(victim.pod_priority + 2**31 for victim in victims), len(victims), -latest
+        latest = min(
+            victim.start or self.session.now for victim in victims if victim.pod_priority == highest
+        )
+        return (
+            victims[0].pod_priority,
+            sum(victim.pod_priority + 2**31 for victim in victims),
+            len(victims),
+            -latest,
+        )

@@ -1,14 +1,17 @@
-"""reclaim: a queue takes back what it deserves from queues that hold more than theirs.  Reference: scheduler-core 6.5."""
+"""reclaim: a queue takes back what it deserves from queues that hold more than theirs.  Reference:
+scheduler-core 6.5."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hekla.engine.explain.no_victims import Hopeless, Search
 from hekla.engine.framework.heap import LiveHeap
+from hekla.engine.framework.plugin import Plugin, Victims
 from hekla.engine.framework.statement import Statement
 from hekla.engine.model.queues.balance import claim_of
 from hekla.engine.model.tasks import Job, Status, Task
@@ -47,10 +50,14 @@ class Reclaim:
             jobs = starving[queue.name]
             while jobs:
                 job = jobs.pop()
-                if not session.state.back_off.left(job.key, session.now) and not session.orders.held_back(job):
+                if not session.state.back_off.left(
+                    job.key, session.now
+                ) and not session.orders.held_back(job):
                     _reclaim_for_job(session, job, hopeless)
                 if jobs:
-                    queues.push(queue)  # As upstream: what it took moves it, and a queue that moves makes others meet.
+                    queues.push(
+                        queue
+                    )  # As upstream: what it took moves it, and a queue that moves makes others meet.
 
 
 def _reclaim_for_job(session: Session, job: Job, hopeless: Hopeless) -> None:
@@ -65,7 +72,11 @@ def _reclaim_for_job(session: Session, job: Job, hopeless: Hopeless) -> None:
             why = why or IN_VAIN
             session.hold_back(job, [OTHERS], REASON)
             continue
-        if task.pods.preemption_policy == "Never" or not session.preemptive(queue, [task]) or session.prefilter(task):
+        if (
+            task.pods.preemption_policy == "Never"
+            or not session.preemptive(queue, [task])
+            or session.prefilter(task)
+        ):
             if task.pods.preemption_policy != "Never":
                 why = why or session.prefilter(task) or session.not_preemptive(queue, [task])
             continue
@@ -74,7 +85,9 @@ def _reclaim_for_job(session: Session, job: Job, hopeless: Hopeless) -> None:
             why = why or search.text("of other queues")
             session.hold_back(job, search.takers, REASON)
     if why:
-        within = session.no_victim.get(job.key, "")  # what preempt found, among the jobs of its own queue
+        within = session.no_victim.get(
+            job.key, ""
+        )  # what preempt found, among the jobs of its own queue
         session.no_victim[job.key] = f"{within}; {why}" if within not in ("", why) else why
     if not session.job_pipelined(job):
         statement.discard()
@@ -84,8 +97,11 @@ def _reclaim_for_job(session: Session, job: Job, hopeless: Hopeless) -> None:
     statement.commit()
 
 
-def _reclaim_for_task(session: Session, statement: Statement, job: Job, task: Task, hopeless: Hopeless) -> Search | None:
-    """Promise the task a node, with the evictions that it takes; where there is none, what the search met."""
+def _reclaim_for_task(
+    session: Session, statement: Statement, job: Job, task: Task, hopeless: Hopeless
+) -> Search | None:
+    """Promise the task a node, with the evictions that it takes; where there is none, what the
+    search met."""
     nodes = session.state.nodes
     mask = placer_of(session).preempt_mask(session, task)
     errors = job.fit_errors.get(task.key)
@@ -98,15 +114,22 @@ def _reclaim_for_task(session: Session, statement: Statement, job: Job, task: Ta
     search = Search()
     for rows in session.shard_groups(np.flatnonzero(mask)):
         for row in rows.tolist():
-            candidates = search.without_takers(session, job, [one for one in nodes.tasks[row].values() if _may_go(session, job, one)])
+            candidates = search.without_takers(
+                session,
+                job,
+                [one for one in nodes.tasks[row].values() if _may_go(session, job, one)],
+            )
             if not candidates or not make_room(session, task, row, candidates):
                 # The plugins only ever take candidates away.
-                search.empty, search.short = search.empty + (not candidates), search.short + bool(candidates)
+                search.empty += not candidates
+                search.short += bool(candidates)
                 continue
-            victims, enough = agreed(session, task, row, candidates, lambda some: session.reclaimable(task, some))
+            victims, enough = agreed(
+                session, task, row, candidates, lambda some: session.reclaimable(task, some)
+            )
             if not enough:
-                asked = candidates
-                search.refused(session, "reclaimable", lambda plugin: plugin.reclaimable(task, asked), candidates, victims)  # noqa: B023 (called at once)
+                ask = partial(_reclaimable, task, candidates)
+                search.refused(session, "reclaimable", ask, candidates, victims)
                 continue
             trial = session.statement()
             queue = leaving(session, victims, task)
@@ -118,8 +141,13 @@ def _reclaim_for_task(session: Session, statement: Statement, job: Job, task: Ta
                     trial.evict(victim, REASON)
                 else:
                     unbalanced = True
-            if not nodes.fits_future(row, task.request) or not session.allocatable(session.state.queues[job.queue], task):
-                search.unbalanced, search.short = search.unbalanced + unbalanced, search.short + (not unbalanced)
+            if not nodes.fits_future(row, task.request) or not session.allocatable(
+                session.state.queues[job.queue], task
+            ):
+                search.unbalanced, search.short = (
+                    search.unbalanced + unbalanced,
+                    search.short + (not unbalanced),
+                )
                 trial.discard()
                 continue
             trial.pipeline(task, row, trial.evicts)
@@ -128,6 +156,10 @@ def _reclaim_for_task(session: Session, statement: Statement, job: Job, task: Ta
     if like is not None:
         hopeless.note(like, search)
     return search
+
+
+def _reclaimable(task: Task, candidates: list[Task], plugin: Plugin) -> Victims:
+    return plugin.reclaimable(task, candidates)
 
 
 def _may_go(session: Session, job: Job, one: Task) -> bool:

@@ -1,4 +1,5 @@
-"""shuffle: evicts whom the plugins name, so that they find better places.  Reference: scheduler-core 6.6."""
+"""shuffle: evicts whom the plugins name, so that they find better places.  Reference:
+scheduler-core 6.6."""
 
 from __future__ import annotations
 
@@ -20,6 +21,8 @@ class Shuffle:
     def run(self, session: Session) -> None:
         if not session.names_victims:
             return
-        running = [task for job in session.jobs() for task in job.counts.statuses[Status.RUNNING].values()]
+        running = [
+            task for job in session.jobs() for task in job.counts.statuses[Status.RUNNING].values()
+        ]
         for task in session.victim_tasks(running):
             session.evict_now(task, self.name)

@@ -1,9 +1,12 @@
-"""Jobs of one pod that follow each other: each takes its turn, and the node table hears of them together.
+"""Jobs of one pod that follow each other: each takes its turn, and the node table hears of them
+together.
 
-Which queue and which job comes next does not depend on the node that the last pod went to, as long as no plugin makes it so.
-While the nodes for a class of pods are known ahead (`Placer.choose_ahead`), a turn is then no more than this: may the queue take
-it, the next node, tell the plugins.  The statement that could undo it is left out, because nothing in such a turn can fail late;
-the table is written before anybody reads it.  What is decided is the same as by the long way, which tests hold it to.
+Which queue and which job comes next does not depend on the node that the last pod went to, as long
+as no plugin makes it so. While the nodes for a class of pods are known ahead
+(`Placer.choose_ahead`), a turn is then no more than this: may the queue take it, the next node,
+tell the plugins.  The statement that could undo it is left out, because nothing in such a turn can
+fail late; the table is written before anybody reads it.  What is decided is the same as by the long
+way, which tests hold it to.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ if TYPE_CHECKING:
 
 
 def plain(job: Job, sub_job: SubJob, task: Task) -> bool:
-    """Whether the only task that a job without policies has to place is one that nothing but room, filters and scores decides about."""
+    """Whether the only task that a job without policies has to place is one that nothing but room,
+    filters and scores decides about."""
     return task.pods.plain and not (
         task.gated
         or task.nominated
@@ -57,8 +61,14 @@ class Singles:
         self.rows: list[int] = []
 
     def take(self, queue: Queue, job: Job, task: Task | None) -> bool:
-        """Take the turn of a job with this one task to place; False, with the table told, where it needs the long way."""
-        if self.possible and task is not None and self._knows(task) and self._place(queue, job, task):
+        """Take the turn of a job with this one task to place; False, with the table told, where it
+        needs the long way."""
+        if (
+            self.possible
+            and task is not None
+            and self._knows(task)
+            and self._place(queue, job, task)
+        ):
             return True
         self.settle()
         return False
@@ -69,7 +79,8 @@ class Singles:
         if known is not None and tasks:
             nodes = self.session.state.nodes
             known.given, known.at = rows, len(nodes.log)
-            # As one vector operation over all nodes, or one by one where the pods are few among many nodes.
+            # As one vector operation over all nodes, or one by one where the pods are few among
+            # many nodes.
             if len(tasks) > 3 + len(nodes) // 1000:
                 nodes.hold_many(tasks, np.array(rows), Status.BINDING)
             else:
@@ -81,7 +92,12 @@ class Singles:
 
     def _knows(self, task: Task) -> bool:
         """Whether the next node for the task is known."""
-        if task.pods is self.pods and self.whose is None and task.labels.kin is None and self.known is not None:
+        if (
+            task.pods is self.pods
+            and self.whose is None
+            and task.labels.kin is None
+            and self.known is not None
+        ):
             return self.known.next < len(self.known.rows)  # as most are
         key = self._key(task)
         if key[1] == ALONE and task.labels.kin in self.kin:
@@ -97,7 +113,11 @@ class Singles:
         return self.known.next < len(self.known.rows)
 
     def _key(self, task: Task) -> AheadKey:
-        return (task.pods, None) if task.labels.kin is None else placer_of(self.session).ahead_key(task)
+        return (
+            (task.pods, None)
+            if task.labels.kin is None
+            else placer_of(self.session).ahead_key(task)
+        )
 
     def _place(self, queue: Queue, job: Job, task: Task) -> bool:
         session, known = self.session, self.known
@@ -126,7 +146,9 @@ class Singles:
         self.rows.append(row)
         if task.labels.counted:
             self.kin |= task.labels.counted
-        session.decisions.binds.append(Bind(task.key, task.uid, session.state.nodes.names[row], job.key, task.annotations))
+        session.decisions.binds.append(
+            Bind(task.key, task.uid, session.state.nodes.names[row], job.key, task.annotations)
+        )
         return True
 
 

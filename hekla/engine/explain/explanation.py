@@ -1,4 +1,5 @@
-"""Why a job waits, as data and as a sentence: which constraint, which resource, how short, on how many nodes, what would help."""
+"""Why a job waits, as data and as a sentence: which constraint, which resource, how short, on how
+many nodes, what would help."""
 
 from __future__ import annotations
 
@@ -31,10 +32,16 @@ def explain(session: Session, job: Job) -> Explanation:
     found = _explain(session, job)
     spared = session.no_victim.get(job.key)
     if spared is None or job.counts.statuses[Status.PIPELINED]:
-        return found if len(found.text) <= LONGEST else msgspec.structs.replace(found, text=cut(found.text, LONGEST))
+        return (
+            found
+            if len(found.text) <= LONGEST
+            else msgspec.structs.replace(found, text=cut(found.text, LONGEST))
+        )
     if any(one.reason == spared for one in found.reasons):
         spared = "no eviction could help"
-    return msgspec.structs.replace(found, spared=spared, text=cut(f"{found.text} No victim because {spared}.", LONGEST))
+    return msgspec.structs.replace(
+        found, spared=spared, text=cut(f"{found.text} No victim because {spared}.", LONGEST)
+    )
 
 
 def _explain(session: Session, job: Job) -> Explanation:
@@ -45,14 +52,24 @@ def _explain(session: Session, job: Job) -> Explanation:
     if ahead is not None:
         first = called(session, ahead, job.namespace)
         remedy = f"It is looked at once {first} has started."
-        return made("order", f"{job.title} waits behind {first} in queue {job.queue}, whose order is strict-fifo. {remedy}", remedy)
+        return made(
+            "order",
+            f"{job.title} waits behind {first} in queue {job.queue}, whose order is strict-fifo. {remedy}",
+            remedy,
+        )
     if job.is_pending or job.enqueue_block:
         why = job.enqueue_block or "it has not been let in yet"
         short = list(job.shortages) if job.enqueue_block else []
-        remedy = _remedy(session, "enter", short) or (f"It enters once {_sum_of(short)} more is free." if short else "")
+        remedy = _remedy(session, "enter", short) or (
+            f"It enters once {_sum_of(short)} more is free." if short else ""
+        )
         if not short and why == not_open(session.queue_of(job)):
             remedy = "It enters once the queue is opened."
-        text = " ".join(part for part in (f"{job.title} waits to enter queue {job.queue}: {why}.", remedy) if part)
+        text = " ".join(
+            part
+            for part in (f"{job.title} waits to enter queue {job.queue}: {why}.", remedy)
+            if part
+        )
         return made("enqueue", text, remedy, shortages=short)
     missing = _missing_pods(session, job)
     if missing is not None:
@@ -63,7 +80,9 @@ def _explain(session: Session, job: Job) -> Explanation:
             if session.state.back_off.left(job.key, session.now)
             else ""
         )
-        return made("validity", f"{job.title} cannot start: {job.fit_message}. {remedy}".strip(), remedy)
+        return made(
+            "validity", f"{job.title} cannot start: {job.fit_message}. {remedy}".strip(), remedy
+        )
     if job.counts.statuses[Status.PIPELINED] and fit >= needs:
         return _explain_promised(made)
     group = _within_domain(job)
@@ -73,7 +92,12 @@ def _explain(session: Session, job: Job) -> Explanation:
     if group is not None and session.tree.real:
         found = domain_verdict(session, group)
         if found is not None:
-            return made("topology", f"{job.title} {found.text} {found.remedy}", found.remedy, shortages=_of_domain(found))
+            return made(
+                "topology",
+                f"{job.title} {found.text} {found.remedy}",
+                found.remedy,
+                shortages=_of_domain(found),
+            )
     errors, task = _first_errors(job)
     if errors is not None and task is not None:
         return _explain_nodes(session, job, task, errors, made)
@@ -88,39 +112,69 @@ def _explain(session: Session, job: Job) -> Explanation:
     if any(task.gated and task.gated_by_others for task in job.pending()) and asking is None:
         gates = ", ".join(sorted({gate for task in job.pending() for gate in task.gated}))
         remedy = "It is looked at once their gates are lifted."
-        return made("validity", f"{job.title} has pods that may not be scheduled yet (gates: {gates}). {remedy}", remedy)
+        return made(
+            "validity",
+            f"{job.title} has pods that may not be scheduled yet (gates: {gates}). {remedy}",
+            remedy,
+        )
     if not session.state.nodes.ready.any():
         return made("nodes", f"{job.title} waits: {no_node_at_all()}")
-    if any(one is not job and one.queue == job.queue and waits(one) for one in session.active_jobs()):
+    if any(
+        one is not job and one.queue == job.queue and waits(one) for one in session.active_jobs()
+    ):
         return made("order", f"{job.title} waits for its turn in queue {job.queue}.")
     return made("validity", *_untried(session, job))
 
 
 def _untried(session: Session, job: Job) -> tuple[str, str]:
-    """Of a job that nobody stands before and that no action has placed or refused, what is said, and what would help."""
+    """Of a job that nobody stands before and that no action has placed or refused, what is said,
+    and what would help."""
     for errors in job.fit_errors.values():
         return f"{job.title} waits: {errors.text}", ""
     best_effort = all(task.best_effort for task in job.pending() if not task.gated)
-    action, kind = ("backfill", "pods that ask for nothing") if best_effort else ("allocate", "pods")
+    action, kind = (
+        ("backfill", "pods that ask for nothing") if best_effort else ("allocate", "pods")
+    )
     if not session.has_action(action):
         remedy = f'It is looked at once "actions" names {action}.'
-        return f"{job.title} waits: the scheduler's policy has no action that places {kind}. {remedy}", remedy
+        return (
+            f"{job.title} waits: the scheduler's policy has no action that places {kind}. {remedy}",
+            remedy,
+        )
     remedy = "It is looked at again as soon as anything changes."
     return f"{job.title} waits: no action of this cycle came to it. {remedy}", remedy
 
 
 def _within_domain(job: Job) -> Group | None:
-    """What has to find its place within one domain of the network and has not: the job, or the first of its sub-groups."""
+    """What has to find its place within one domain of the network and has not: the job, or the
+    first of its sub-groups."""
     if job.effective is not None and job.effective.hard:
         return None if job.is_ready() else job
-    hard = (one for one in job.sub_jobs.values() if one.effective is not None and one.effective.hard and not one.is_ready())
+    hard = (
+        one
+        for one in job.sub_jobs.values()
+        if one.effective is not None and one.effective.hard and not one.is_ready()
+    )
     return min(hard, key=lambda one: (one.match_index, one.uid), default=None)
 
 
 def _of_domain(found: DomainVerdict) -> list[Shortage]:
     """Pods for which the best domain has no room."""
-    needed, room, missing = (amount(PODS, number) for number in (found.needed, found.room, found.needed - found.room))
-    return [Shortage(PODS, "", f"domain {found.best}" if found.best else "domain", needed, "", room, room, missing)]
+    needed, room, missing = (
+        amount(PODS, number) for number in (found.needed, found.room, found.needed - found.room)
+    )
+    return [
+        Shortage(
+            PODS,
+            "",
+            f"domain {found.best}" if found.best else "domain",
+            needed,
+            "",
+            room,
+            room,
+            missing,
+        )
+    ]
 
 
 class _Maker:
@@ -130,13 +184,32 @@ class _Maker:
         self.job, self.needs, self.fit = job, needs, fit
 
     def __call__(
-        self, constraint: str, text: str, remedy: str = "", nodes: int = 0, reasons: Iterable[NodeReason] = (),
-        shortages: Iterable[Shortage] = (), missing: int = 0, task: Task | None = None,
-    ) -> Explanation:  # fmt: skip
+        self,
+        constraint: str,
+        text: str,
+        remedy: str = "",
+        nodes: int = 0,
+        reasons: Iterable[NodeReason] = (),
+        shortages: Iterable[Shortage] = (),
+        missing: int = 0,
+        task: Task | None = None,
+    ) -> Explanation:
         """`task`: one of the `missing` pods."""
         asks = {} if task is None else written(task.request.amounts)
-        return Explanation(self.job.key, self.job.queue, constraint, self.needs, self.fit, nodes, list(reasons), remedy, text,
-                           shortages=list(shortages), missing=missing, asks=asks)  # fmt: skip
+        return Explanation(
+            self.job.key,
+            self.job.queue,
+            constraint,
+            self.needs,
+            self.fit,
+            nodes,
+            list(reasons),
+            remedy,
+            text,
+            shortages=list(shortages),
+            missing=missing,
+            asks=asks,
+        )
 
 
 def called(session: Session, key: str, namespace: str) -> str:
@@ -155,15 +228,25 @@ def _missing_pods(session: Session, job: Job) -> tuple[str, str] | None:
     lacking = [
         f"{have} of {wanted} of role {role}"
         for role, wanted in sorted(job.role_minimums.items())
-        if (have := job.role_count(role, (*READY, Status.PIPELINED, Status.PENDING), pending_empty=False)) < wanted
+        if (
+            have := job.role_count(
+                role, (*READY, Status.PIPELINED, Status.PENDING), pending_empty=False
+            )
+        )
+        < wanted
     ]
     if counts.valid >= needs and (not lacking or job.roles_valid()):
         return None
     names = " or ".join(sorted(session.state.scheduler_names or ()))
     who = ("it is" if needs == 1 else "they are") if not counts.valid else "the others are"
-    remedy = f"It is looked at once {who} there{f', with the schedulerName {names}' if names else ''}."
+    remedy = (
+        f"It is looked at once {who} there{f', with the schedulerName {names}' if names else ''}."
+    )
     roles = f" ({', '.join(lacking)})" if len(job.role_minimums) > 1 else ""
-    return f"{job.title} has {counts.valid} of the {needs} {_pods(needs)} that it needs{roles}. {remedy}", remedy
+    return (
+        f"{job.title} has {counts.valid} of the {needs} {_pods(needs)} that it needs{roles}. {remedy}",
+        remedy,
+    )
 
 
 def _explain_promised(made: _Maker) -> Explanation:
@@ -171,7 +254,9 @@ def _explain_promised(made: _Maker) -> Explanation:
     return made("nodes", f"{made.job.title} waits for room that is being freed. {remedy}", remedy)
 
 
-def _explain_quota(session: Session, job: Job, queue: Queue, task: Task, made: _Maker) -> Explanation:
+def _explain_quota(
+    session: Session, job: Job, queue: Queue, task: Task, made: _Maker
+) -> Explanation:
     asked = describe(task.request.amounts)
     more = _runs(job)
     starts = "The next starts" if more else "It starts"
@@ -181,10 +266,18 @@ def _explain_quota(session: Session, job: Job, queue: Queue, task: Task, made: _
         return made("quota", f"{who}: {not_open(queue)}. {remedy}", remedy)
     short = session.quota_shortages(queue, task.request.amounts)
     grows = _sum_of(short) or asked
-    remedy = _remedy(session, "start", short) or f"{starts} when jobs of the queue end or its share grows by {grows}."
+    remedy = (
+        _remedy(session, "start", short)
+        or f"{starts} when jobs of the queue end or its share grows by {grows}."
+    )
     held = ": " + ", ".join(one.of_share(queue.name) for one in short) if short else ""
     return made(
-        "quota", f"{who}: queue {job.queue} may not take another {asked} now{held}. {remedy}", remedy, shortages=short, missing=1, task=task
+        "quota",
+        f"{who}: queue {job.queue} may not take another {asked} now{held}. {remedy}",
+        remedy,
+        shortages=short,
+        missing=1,
+        task=task,
     )
 
 
@@ -196,22 +289,33 @@ def _first_errors(job: Job) -> tuple[FitErrors | None, Task | None]:
     return None, None
 
 
-def _explain_nodes(session: Session, job: Job, task: Task, errors: FitErrors, made: _Maker) -> Explanation:
+def _explain_nodes(
+    session: Session, job: Job, task: Task, errors: FitErrors, made: _Maker
+) -> Explanation:
     asked = "" if task.best_effort else f" of {describe(task.request.amounts)}"
     fit, later = placed(session, job)
-    waiting = sum(1 for one in job.pending() if one.pods is task.pods and (one.last is None or one.last[0] is Status.PENDING))
+    waiting = sum(
+        1
+        for one in job.pending()
+        if one.pods is task.pods and (one.last is None or one.last[0] is Status.PENDING)
+    )
     more = _runs(job)
     missing = waiting if more else max(min(made.needs - fit, waiting), 1)
     if more:
         lead = f"{job.title} runs; {waiting} more {_pods(waiting)}{asked} {'waits' if waiting == 1 else 'wait'}."
-    elif all(one.pods.request is task.pods.request or one.pods.request.amounts == task.request.amounts for one in job.pending()):
+    elif all(
+        one.pods.request is task.pods.request or one.pods.request.amounts == task.request.amounts
+        for one in job.pending()
+    ):
         lead = f"{job.title} needs {made.needs} {_pods(made.needs)}{asked}; {_fits(fit, later)}."
     else:
         kind = f"those of role {task.role}" if task.role else "some"
         lead = f"{job.title} needs {made.needs} {_pods(made.needs)}, {kind}{asked}; {_fits(fit, later)}."
     found = verdict(session, job, task, errors, missing, more)
     text = " ".join(part for part in (lead, found.text, found.remedy) if part)
-    return made("nodes", text, found.remedy, errors.nodes, found.reasons, missing=missing, task=task)
+    return made(
+        "nodes", text, found.remedy, errors.nodes, found.reasons, missing=missing, task=task
+    )
 
 
 def _runs(job: Job) -> bool:
@@ -221,7 +325,13 @@ def _runs(job: Job) -> bool:
 
 def _fits(fit: int, later: int) -> str:
     """How many have a place, and how many of these only in room that others would have to leave."""
-    left = "" if not later else " once others have left" if later >= fit else f", {later} of them once others have left"
+    left = (
+        ""
+        if not later
+        else " once others have left"
+        if later >= fit
+        else f", {later} of them once others have left"
+    )
     return f"{fit} fit{'s' if fit == 1 else ''}{left}"
 
 
@@ -229,21 +339,32 @@ def _pods(count: int) -> str:
     return "pod" if count == 1 else "pods"
 
 
-def shortages(queue: str, limit: str, asked: Amounts, held: Amounts, most: Amounts) -> list[Shortage]:
+def shortages(
+    queue: str, limit: str, asked: Amounts, held: Amounts, most: Amounts
+) -> list[Shortage]:
     """Where so much more than what is held goes past a ceiling, a resource each."""
     result = []
     for name in ordered(asked):
-        more, has, ceiling = asked[name], max(held.get(name, 0.0), 0.0), max(most.get(name, 0.0), 0.0)
+        more, has, ceiling = (
+            asked[name],
+            max(held.get(name, 0.0), 0.0),
+            max(most.get(name, 0.0), 0.0),
+        )
         if more > 0 and name != PODS and has + more > ceiling:
             numbers = (more, has, ceiling, max(ceiling - has, 0.0), has + more - ceiling)
             need, used, top, left, missing = (amount(name, number) for number in numbers)
-            beyond = amount(name, more - ceiling) if more > ceiling and limit not in (DESERVED, BESIDE_GUARANTEES) else ""
+            beyond = (
+                amount(name, more - ceiling)
+                if more > ceiling and limit not in (DESERVED, BESIDE_GUARANTEES)
+                else ""
+            )
             result.append(Shortage(name, queue, limit, need, used, top, left, missing, beyond))
     return result
 
 
 def _remedy(session: Session, verb: str, short: Iterable[Shortage]) -> str:
-    """What would help a request that no end of other jobs can help; empty where there is room for it in all."""
+    """What would help a request that no end of other jobs can help; empty where there is room for
+    it in all."""
     ceilings: dict[str, dict[str, str]] = {}
     for one in short:
         if one.beyond:
@@ -257,7 +378,9 @@ def _ceiling(session: Session, one: Shortage) -> str:
     if one.limit.startswith("quota"):
         return f"the {one.limit} of its namespace"
     name, seen = one.queue, set[str]()
-    while name in session.state.queues and name not in seen:  # a queue that names no capability has its parent's
+    while (
+        name in session.state.queues and name not in seen
+    ):  # a queue that names no capability has its parent's
         seen.add(name)
         queue = session.state.queues[name]
         if one.resource in queue.capability:

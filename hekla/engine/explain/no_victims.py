@@ -1,4 +1,5 @@
-"""Why nobody was evicted for a job: "no victim because ...", in the words of the search that found none."""
+"""Why nobody was evicted for a job: "no victim because ...", in the words of the search that found
+none."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ class Search:
         self.unbalanced = 0
         self.plugins: tuple[str, ...] = ()
         self.takers: dict[str, None] = {}
-        """Queues and jobs whose pods were left alone because they hold what was taken from the claimer before."""
+        """Queues and jobs whose pods were left alone because they hold what was taken from the
+        claimer before."""
         self.whole = ""
         """A reason that holds without looking at any node."""
 
@@ -33,9 +35,18 @@ class Search:
         """Who let nobody go, where that is not known yet."""
         if not self.plugins:
             answers = ((plugin.name, ask(plugin)) for plugin in session.hooks(hook))
-            self.plugins = tuple(name for name, answer in answers if answer.vote != ABSTAIN and not answer.tasks)
+            self.plugins = tuple(
+                name for name, answer in answers if answer.vote != ABSTAIN and not answer.tasks
+            )
 
-    def refused(self, session: Session, hook: str, ask: Callable[[Plugin], Victims], candidates: list[Task], victims: list[Task]) -> None:
+    def refused(
+        self,
+        session: Session,
+        hook: str,
+        ask: Callable[[Plugin], Victims],
+        candidates: list[Task],
+        victims: list[Task],
+    ) -> None:
         """One node did not do: whoever could be asked to leave would not make room enough."""
         if not candidates:
             self.empty += 1
@@ -68,7 +79,9 @@ class Search:
             return self.whole
         parts = []
         if self.empty:
-            parts.append(f"{_places(self.empty, places)} no running pod {whose} that may be evicted")
+            parts.append(
+                f"{_places(self.empty, places)} no running pod {whose} that may be evicted"
+            )
         if self.spared:
             who = " and ".join(self.plugins) or "the plugins together"
             verb = "spare" if len(self.plugins) != 1 else "spares"
@@ -79,39 +92,66 @@ class Search:
         if self.short:
             parts.append(f"{_places(self.short, places)} too little room even without all victims")
         if self.takers:
-            parts.append(f"{' and '.join(self.takers)} took this room before, and nothing else has changed since")
+            parts.append(
+                f"{' and '.join(self.takers)} took this room before, and nothing else has changed since"
+            )
         return ", ".join(parts) or f"no {places} is left that evictions could help"
 
 
 class Hopeless:
-    """Claims of this action that found nobody to evict, for those that would ask the same of the same nodes.
+    """Claims of this action that found nobody to evict, for those that would ask the same of the
+    same nodes.
 
-    A full cluster has many pods that wait, of few kinds.  The pods of jobs that hold nothing are alike to the plugins that say so
-    (`Plugin.asks_alike`) where queue, priorities, class, labels and marks are the same; and a search that failed fails again as long as
-    nothing is placed or evicted.
+    A full cluster has many pods that wait, of few kinds.  The pods of jobs that hold nothing are
+    alike to the plugins that say so (`Plugin.asks_alike`) where queue, priorities, class, labels
+    and marks are the same; and a search that failed fails again as long as nothing is placed or
+    evicted.
     """
 
     def __init__(self, session: Session, hook: str) -> None:
         self.nodes, self.transfers = session.state.nodes, session.state.transfers
-        self.possible = all(vars(type(plugin)).get("asks_alike", False) for plugin in session.hooks(hook))
+        self.possible = all(
+            vars(type(plugin)).get("asks_alike", False) for plugin in session.hooks(hook)
+        )
         self.searches: dict[Hashable, Search] = {}
         self.version = self.nodes.version
 
     def like(self, task: Task, mask: Bools) -> Hashable | None:
-        """What claims that are answered alike have in common, `mask` being the nodes asked; None for one that is like no other."""
+        """What claims that are answered alike have in common, `mask` being the nodes asked; None
+        for one that is like no other."""
         job = task.job
-        if not self.possible or job is None or job.policies or job.has_topology or task.claims or task.pods.volumes:
+        if (
+            not self.possible
+            or job is None
+            or job.policies
+            or job.has_topology
+            or task.claims
+            or task.pods.volumes
+        ):
             return None
         if len(job.counts.statuses[Status.PENDING]) != len(job.tasks):
             return None  # What a job holds decides about its share.
-        labels = task.labels if task.labels.terms or task.labels.kin is not None else None  # Others' labels move no filter.
+        labels = (
+            task.labels if task.labels.terms or task.labels.kin is not None else None
+        )  # Others' labels move no filter.
         return (
-            job.queue, job.priority, job.preemptable, task.namespace, task.pods, labels, task.priority, task.pod_priority,
-            task.preemptable, task.revocable_zone, mask.tobytes(), self.transfers.barred(job),
-        )  # fmt: skip
+            job.queue,
+            job.priority,
+            job.preemptable,
+            task.namespace,
+            task.pods,
+            labels,
+            task.priority,
+            task.pod_priority,
+            task.preemptable,
+            task.revocable_zone,
+            mask.tobytes(),
+            self.transfers.barred(job),
+        )
 
     def known(self, like: Hashable) -> Search | None:
-        """The search that failed for a claim like this one, if there was one since anything changed."""
+        """The search that failed for a claim like this one, if there was one since anything
+        changed."""
         if self.version != self.nodes.version:
             self.searches.clear()
             self.version = self.nodes.version

@@ -1,8 +1,8 @@
 """Why no node will do for a pod: true of every node, and with what would help.
 
-The wire's texts count what a search met first, and a search asks for room before anything else.  Whoever reads an explanation wants to
-know whether waiting helps: a full node that the pod may not use anyway is no reason to wait, so what rules a node out for good goes
-before a lack of room.
+The wire's texts count what a search met first, and a search asks for room before anything else.
+Whoever reads an explanation wants to know whether waiting helps: a full node that the pod may not
+use anyway is no reason to wait, so what rules a node out for good goes before a lack of room.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ ROOM = "room:"
 
 
 class Words(NamedTuple):
-    """What is said of one node and of several, and what would have to become true of one and of several."""
+    """What is said of one node and of several, and what would have to become true of one and of
+    several."""
 
     one: str
     many: str
@@ -64,25 +65,37 @@ class Verdict(NamedTuple):
     """Why the nodes will not do."""
 
     text: str
-    """All of it, but for what would help; empty where nothing but the job's own pods are in the way."""
+    """All of it, but for what would help; empty where nothing but the job's own pods are in the
+    way."""
     remedy: str
     reasons: list[NodeReason]
 
 
-def verdict(session: Session, job: Job, task: Task, errors: FitErrors, missing: int, more: bool) -> Verdict:
-    """Why no node will do for `task`; `missing` pods like it want a place, for the job to start or (`more`) beside those that run."""
+def verdict(
+    session: Session, job: Job, task: Task, errors: FitErrors, missing: int, more: bool
+) -> Verdict:
+    """Why no node will do for `task`; `missing` pods like it want a place, for the job to start or
+    (`more`) beside those that run."""
     whole = next((one for one in errors.reasons if one.filter == PREFILTER), None)
     starts = "The next starts" if more else "It starts"
     if whole is not None:
         said = _unwrapped(whole.text)
-        return Verdict(f"No node will do: {said}.", f"{starts} once that is no longer so.", [NodeReason(whole.text, whole.count, said)])
+        return Verdict(
+            f"No node will do: {said}.",
+            f"{starts} once that is no longer so.",
+            [NodeReason(whole.text, whole.count, said)],
+        )
     own = _own_nodes(session, job, task)
     reasons = _sorted(_without(_for_good(session, task, errors), own))
     said_of = [(reason, _say(session, task, reason)) for reason in reasons]
     listed = _shortened([one for _, several in said_of for one in several])
     left = errors.nodes - int(np.count_nonzero(own))
     if listed:
-        text = f"{left} {'node' if left == 1 else 'nodes'}: " + ", ".join(f"{one.nodes} {one.text}" for one in listed) + "."
+        text = (
+            f"{left} {'node' if left == 1 else 'nodes'}: "
+            + ", ".join(f"{one.nodes} {one.text}" for one in listed)
+            + "."
+        )
     else:
         text = "Nothing is left on any node for the others."
     return Verdict(text, _remedy(session, task, errors, reasons, missing, starts), listed)
@@ -93,7 +106,8 @@ def no_node_at_all(starts: str = "It starts") -> str:
 
 
 def _shortened(listed: list[NodeReason]) -> list[NodeReason]:
-    """No more than a reader takes in: a cluster can have a taint a node, and a plugin a reason a node."""
+    """No more than a reader takes in: a cluster can have a taint a node, and a plugin a reason a
+    node."""
     listed = [msgspec.structs.replace(one, text=cut(one.text, LONGEST_REASON)) for one in listed]
     rest = sum(one.nodes for one in listed[MOST_REASONS:])
     return [*listed[:MOST_REASONS], NodeReason("", rest, "for other reasons")] if rest else listed
@@ -109,15 +123,25 @@ def _unwrapped(text: str) -> str:
 
 
 def _own_nodes(session: Session, job: Job, task: Task) -> Bools:
-    """`[nodes]`: where its own pods would go; that these are full is not what keeps the others of their kind waiting."""
+    """`[nodes]`: where its own pods would go; that these are full is not what keeps the others of
+    their kind waiting."""
     own = np.zeros(len(session.state.nodes), dtype=np.bool_)
-    own[[one.last[1] for one in job.pending() if one.last is not None and one.last[1] >= 0 and one.pods is task.pods]] = True
-    own[[one.row for one in job.counts.statuses[Status.PIPELINED].values() if one.pods is task.pods]] = True
+    own[
+        [
+            one.last[1]
+            for one in job.pending()
+            if one.last is not None and one.last[1] >= 0 and one.pods is task.pods
+        ]
+    ] = True
+    own[
+        [one.row for one in job.counts.statuses[Status.PIPELINED].values() if one.pods is task.pods]
+    ] = True
     return own
 
 
 def _for_good(session: Session, task: Task, errors: FitErrors) -> list[Reason]:
-    """The reasons, where a node that the pod may not use anyway is counted under that, whatever else it lacks."""
+    """The reasons, where a node that the pod may not use anyway is counted under that, whatever
+    else it lacks."""
     pipeline = placer_of(session)
     static = pipeline.static_mask(session, task)
     blocked = np.zeros(len(static), dtype=np.bool_)
@@ -126,7 +150,11 @@ def _for_good(session: Session, task: Task, errors: FitErrors) -> list[Reason]:
             blocked |= reason.mask & ~static
     if not blocked.any():
         return errors.reasons
-    final = [Reason(one.text, 0, one.mask & blocked, one.filter) for one in pipeline.static_reasons(session, task) if one.mask is not None]
+    final = [
+        Reason(one.text, 0, one.mask & blocked, one.filter)
+        for one in pipeline.static_reasons(session, task)
+        if one.mask is not None
+    ]
     names = {one.filter for one in final}
     rest = [
         one if one.mask is None else Reason(one.text, 0, one.mask & ~blocked, one.filter, one.free)
@@ -152,7 +180,7 @@ def _sorted(reasons: list[Reason]) -> list[Reason]:
     return sorted(reasons, key=lambda one: (-one.count, one.filter == "NodeUnschedulable"))
 
 
-# ------------------------------------------------------------------------------------------------- what is the matter
+# ------------------------------------------------------------------------------- what is the matter
 
 
 def _say(session: Session, task: Task, reason: Reason) -> list[NodeReason]:
@@ -165,9 +193,17 @@ def _say(session: Session, task: Task, reason: Reason) -> list[NodeReason]:
             for taint, count in _taints(session, task, reason)
         ]
     if reason.filter == "NodeAffinity":
-        return [NodeReason(reason.text, reason.count, f"{'does' if one else 'do'} not match {_choice(task)}")]
+        return [
+            NodeReason(
+                reason.text, reason.count, f"{'does' if one else 'do'} not match {_choice(task)}"
+            )
+        ]
     if reason.filter == "DynamicResources" and reason.text in (CANNOT, ELSEWHERE):
-        what = "devices that its claims ask for" if reason.text == CANNOT else "way to the devices that its claims were given"
+        what = (
+            "devices that its claims ask for"
+            if reason.text == CANNOT
+            else "way to the devices that its claims were given"
+        )
         return [NodeReason(reason.text, reason.count, f"{'has' if one else 'have'} no {what}")]
     words = WORDS.get(reason.filter)
     if words is not None:
@@ -198,7 +234,9 @@ def _choice(task: Task) -> str:
     """What a node's labels must be, where that can be said shortly."""
     pods = task.pods
     pairs = ",".join(f"{one.key}={one.values[0]}" for one in pods.node_selector)
-    parts = ([f"its selector {pairs}"] if pairs else []) + (["its node affinity"] if pods.node_terms is not None else [])
+    parts = ([f"its selector {pairs}"] if pairs else []) + (
+        ["its node affinity"] if pods.node_terms is not None else []
+    )
     return " and ".join(parts) or "its selector"
 
 
@@ -208,16 +246,25 @@ def _taints(session: Session, task: Task, reason: Reason) -> list[tuple[str, int
     codes, many = np.unique(nodes.taint_codes[reason.mask], return_counts=True)
     for code, count in zip(codes.tolist(), many.tolist()):
         for taint in nodes.taint_sets[code]:
-            if taint.effect in ("NoSchedule", "NoExecute") and not any(one.tolerates(taint) for one in task.pods.tolerations):
+            if taint.effect in ("NoSchedule", "NoExecute") and not any(
+                one.tolerates(taint) for one in task.pods.tolerations
+            ):
                 counts[str(taint)] = counts.get(str(taint), 0) + count
                 break
     return sorted(counts.items())
 
 
-# ------------------------------------------------------------------------------------------------- what would help
+# ---------------------------------------------------------------------------------- what would help
 
 
-def _remedy(session: Session, task: Task, errors: FitErrors, reasons: list[Reason], missing: int, starts: str) -> str:
+def _remedy(
+    session: Session,
+    task: Task,
+    errors: FitErrors,
+    reasons: list[Reason],
+    missing: int,
+    starts: str,
+) -> str:
     asked = "" if task.best_effort else f" with {describe(task.request.amounts)} free"
     have = f"{missing} more {'node has' if missing == 1 else 'nodes have'} {describe(task.request.amounts)} free"
     lacking = {one.filter for one in reasons if one.filter.startswith(ROOM)}
@@ -261,13 +308,21 @@ def _too_large(session: Session, task: Task) -> str:
             most.append(f"{name}={amount(name, float(np.max(has[suits], initial=0.0)))}")
     if fits.any() or not suits.any():
         return ""
-    return f"; none that suits it is that large, even empty (at most {' '.join(most)})" if most else "; none that suits it has all of that"
+    return (
+        f"; none that suits it is that large, even empty (at most {' '.join(most)})"
+        if most
+        else "; none that suits it has all of that"
+    )
 
 
 def placed(session: Session, job: Job) -> tuple[int, int]:
     """Tasks that hold or found a place, and how many of these only once others have left."""
     counts, nodes = job.counts, session.state.nodes
-    found = [(one, one.last[0], one.last[1]) for one in counts.statuses[Status.PENDING].values() if one.last is not None]
+    found = [
+        (one, one.last[0], one.last[1])
+        for one in counts.statuses[Status.PENDING].values()
+        if one.last is not None
+    ]
     sure = sum(1 for _, status, _ in found if status is Status.ALLOCATED)
     promised = [(one, row) for one, status, row in found if status is Status.PIPELINED]
     promised += [(one, one.row) for one in counts.statuses[Status.PIPELINED].values()]

@@ -1,4 +1,5 @@
-"""Jobs that no action looks at, because the queue or the PodGroup that they name does not exist: they are told so."""
+"""Jobs that no action looks at, because the queue or the PodGroup that they name does not exist:
+they are told so."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
     from hekla.engine.framework.session import Session
 
 GRACE = 5.0
-"""Seconds that a pod waits for its PodGroup without a word: who makes both need not make the group first."""
+"""Seconds that a pod waits for its PodGroup without a word: who makes both need not make the group
+first."""
 NOT_PLACED = ("", "Pending", "Inqueue")
 
 
@@ -28,21 +30,31 @@ def report_strays(session: Session) -> None:
         elif min((task.creation for task in waiting), default=session.now) + GRACE > session.now:
             continue
         text = _why(session, job)
-        session.decisions.explanations[job.key] = Explanation(job.key, job.queue, "queue", max(job.min_available, 1), 0, 0, [], "", text)
-        reason = "QueueNotFound" if job.has_group else "PodGroupNotFound"  # None that an autoscaler takes for a lack of nodes.
+        session.decisions.explanations[job.key] = Explanation(
+            job.key, job.queue, "queue", max(job.min_available, 1), 0, 0, [], "", text
+        )
+        reason = (
+            "QueueNotFound" if job.has_group else "PodGroupNotFound"
+        )  # None that an autoscaler takes for a lack of nodes.
         for task in waiting:
             known = task.condition
             if not task.gated and (known is None or known[:2] != (reason, text)):
                 task.condition = (reason, text, "")
-                session.decisions.conditions.append(PodCondition(task.key, task.uid, reason, text, ""))
-                session.decisions.events.append(Event("Pod", task.key, task.uid, "Warning", "FailedScheduling", text))
+                session.decisions.conditions.append(
+                    PodCondition(task.key, task.uid, reason, text, "")
+                )
+                session.decisions.events.append(
+                    Event("Pod", task.key, task.uid, "Warning", "FailedScheduling", text)
+                )
         del strays[job.key]
 
 
 def _why(session: Session, job: Job) -> str:
     rejected = session.state.rejected
     if not job.has_group and (reason := rejected.get(("PodGroup", job.key))):
-        return f"PodGroup {job.name} is left out: {reason}. The pod is looked at once that is mended."
+        return (
+            f"PodGroup {job.name} is left out: {reason}. The pod is looked at once that is mended."
+        )
     if job.has_group and (reason := rejected.get(("Queue", job.queue))):
         return f"{job.title} names queue {job.queue}, which is left out: {reason}. It is looked at once that is mended."
     if not job.has_group:
@@ -56,11 +68,19 @@ def _tell_group(session: Session, job: Job) -> None:
     if job.phase not in NOT_PLACED:
         return  # it runs, whatever became of its queue
     text = _why(session, job)
-    made = {"type": WAITING, "status": "True", "transitionID": session.uid, "reason": "Queue", "message": text}
+    made = {
+        "type": WAITING,
+        "status": "True",
+        "transitionID": session.uid,
+        "reason": "Queue",
+        "message": text,
+    }
     known = next((one for one in job.conditions if one.get("type") == WAITING), None)
     if known is not None and known.get("message") == text:
         return
     job.conditions = [*(one for one in job.conditions if one is not known), made]
     conditions = [dict(one) for one in job.conditions]
-    session.decisions.pod_groups.append(PodGroupStatus(job.key, job.pg_uid, job.phase or "Pending", 0, 0, 0, conditions))
+    session.decisions.pod_groups.append(
+        PodGroupStatus(job.key, job.pg_uid, job.phase or "Pending", 0, 0, 0, conditions)
+    )
     session.event(job, "Warning", WAITING, text)

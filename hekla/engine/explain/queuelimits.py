@@ -1,4 +1,5 @@
-"""Pods that nothing but the limits of their queue keep out: more nodes would not help them, so autoscalers must not think so.
+"""Pods that nothing but the limits of their queue keep out: more nodes would not help them, so
+autoscalers must not think so.
 
 A queue's part of the cluster is no such limit: it grows with the cluster.  Decision 0104.
 """
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 
 class QueueLimit:
-    """Of one job: what its queue may not exceed, however many nodes there are; worked out once a pod asks."""
+    """Of one job: what its queue may not exceed, however many nodes there are; worked out once a
+    pod asks."""
 
     def __init__(self, session: Session, job: Job) -> None:
         self.session = session
@@ -27,7 +29,8 @@ class QueueLimit:
         self._text: str | None = None
 
     def keeps_out(self, task: Task) -> str:
-        """As a sentence, why the queue has no place for this pod; empty where something else keeps it out."""
+        """As a sentence, why the queue has no place for this pod; empty where something else keeps
+        it out."""
         if task.key in self.job.fit_errors or would_be(task) is not Status.PENDING:
             return ""
         if self._text is None:
@@ -43,23 +46,32 @@ class QueueLimit:
         asked = job.min_resources if entering else _lacking(job)
         if not asked:
             return ""
-        short = ordered({
-            name
-            for plugin in session.hooks("job_enqueueable" if entering else "allocatable")
-            if defines(plugin, "beyond_capability")
-            for name in plugin.beyond_capability(queue, asked, entering)
-        })  # fmt: skip
+        short = ordered(
+            {
+                name
+                for plugin in session.hooks("job_enqueueable" if entering else "allocatable")
+                if defines(plugin, "beyond_capability")
+                for name in plugin.beyond_capability(queue, asked, entering)
+            }
+        )
         if not short:
             return ""
         return f"Queue {queue.name} has reached its capability of {', '.join(short)}; more nodes would not help."
 
 
 def _lacking(job: Job) -> Amounts:
-    """What the pods ask for without which the job does not start; of one that has started, its next pod."""
-    pending = [task for task in job.pending() if not task.gated and not task.best_effort and task.key not in job.fit_errors]
+    """What the pods ask for without which the job does not start; of one that has started, its next
+    pod."""
+    pending = [
+        task
+        for task in job.pending()
+        if not task.gated and not task.best_effort and task.key not in job.fit_errors
+    ]
     wanted = max(job.min_available - job.counts.ready, 1)
     total = empty()
-    for task in sorted(pending, key=lambda task: (-task.priority, task.creation, task.key))[:wanted]:
+    for task in sorted(pending, key=lambda task: (-task.priority, task.creation, task.key))[
+        :wanted
+    ]:
         add(total, task.request.amounts)
     return total
 

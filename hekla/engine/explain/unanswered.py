@@ -1,6 +1,8 @@
-"""What a PodGroup, a pod, a queue or a budget asks for and no plugin of the policy answers: it is told so.
+"""What a PodGroup, a pod, a queue or a budget asks for and no plugin of the policy answers: it is
+told so.
 
-A PodGroup keeps it as its condition `Ignored`, so that nobody is told twice, whatever is started anew.
+A PodGroup keeps it as its condition `Ignored`, so that nobody is told twice, whatever is started
+anew.
 """
 
 from __future__ import annotations
@@ -53,7 +55,11 @@ def _annotated(name: str, *plugins: str) -> Field:
 
 
 def _of_class(name: str, *plugins: str) -> Field:
-    return Field(name, plugins, lambda task: bool(task.pods.annotations.get(name) or task.labels.labels.get(name)))
+    return Field(
+        name,
+        plugins,
+        lambda task: bool(task.pods.annotations.get(name) or task.labels.labels.get(name)),
+    )
 
 
 def _device(name: str) -> Field:
@@ -76,19 +82,40 @@ OF_PODS = (
     _of_class(reading.REVOCABLE_ZONE, "tdm"),
     _of_class(TYPE_ANNOTATION, "resource-strategy-fit"),
     _of_class(WEIGHT_ANNOTATION, "resource-strategy-fit"),
-    *(_device(name) for name in (vgpu.NUMBER, vgpu.MEMORY, vgpu.CORES, gpushare.MEMORY, gpushare.NUMBER)),
+    *(
+        _device(name)
+        for name in (vgpu.NUMBER, vgpu.MEMORY, vgpu.CORES, gpushare.MEMORY, gpushare.NUMBER)
+    ),
 )
 OF_QUEUES = (
     Field("spec.affinity", ("nodegroup",), lambda queue: bool(queue.affinity)),
     Field("spec.deserved", ("capacity",), lambda queue: any(queue.deserved.values())),
-    Field("spec.guarantee", ("capacity", "proportion"), lambda queue: any(queue.guarantee.values())),
-    Field("spec.capability", ("capacity", "proportion"), lambda queue: any(queue.capability.values())),
-    Field("spec.parent", ("capacity",), lambda queue: queue.parent not in ("", ROOT), flag="enableHierarchy"),
+    Field(
+        "spec.guarantee", ("capacity", "proportion"), lambda queue: any(queue.guarantee.values())
+    ),
+    Field(
+        "spec.capability", ("capacity", "proportion"), lambda queue: any(queue.capability.values())
+    ),
+    Field(
+        "spec.parent",
+        ("capacity",),
+        lambda queue: queue.parent not in ("", ROOT),
+        flag="enableHierarchy",
+    ),
 )
 
 
 ANNOTATIONS = frozenset(
-    {AFFINITY, ANTI_AFFINITY, TASK_ORDER, *reading.SLA_KEYS, reading.REVOCABLE_ZONE, MIN_AVAILABLE, MAX_UNAVAILABLE, TRAFFIC}
+    {
+        AFFINITY,
+        ANTI_AFFINITY,
+        TASK_ORDER,
+        *reading.SLA_KEYS,
+        reading.REVOCABLE_ZONE,
+        MIN_AVAILABLE,
+        MAX_UNAVAILABLE,
+        TRAFFIC,
+    }
 )
 """Those of `OF_JOBS` that are annotations."""
 MOST_CLASSES = 4096
@@ -99,28 +126,48 @@ class Unanswered:
 
     def __init__(self, hooks: Hooks) -> None:
         self.of_jobs, self.of_pods, self.of_queues = (
-            [field for field in fields if not _answers(hooks, field)] for fields in (OF_JOBS, OF_PODS, OF_QUEUES)
+            [field for field in fields if not _answers(hooks, field)]
+            for fields in (OF_JOBS, OF_PODS, OF_QUEUES)
         )
         names = {plugin.name for plugin in hooks.plugins}
-        self.budgets = "pdb" not in names and any(action in hooks.policy.actions for action in EVICTING)
-        self.annotations = frozenset(field.name for field in self.of_jobs if field.name in ANNOTATIONS)
+        self.budgets = "pdb" not in names and any(
+            action in hooks.policy.actions for action in EVICTING
+        )
+        self.annotations = frozenset(
+            field.name for field in self.of_jobs if field.name in ANNOTATIONS
+        )
         self.others = [field for field in self.of_jobs if field.name not in ANNOTATIONS]
         self.classes: dict[PodClass, bool] = {}
         """Whether pods of a class may ask for something in vain, their labels apart."""
         self.labels = frozenset(field.name for field in self.of_pods)
 
     def of_job(self, job: Job) -> str:
-        """As a sentence, what the job and its pods ask for in vain; worked out again only once they are others."""
+        """As a sentence, what the job and its pods ask for in vain; worked out again only once they
+        are others."""
         tasks = len(job.tasks)
         known: tuple[int, Unanswered, object, int, str] | None = job.plugin_state.get(IGNORED)
-        if known is None or known[0] != tasks or known[1] is not self or known[2] is not job.annotations:
-            known = job.plugin_state[IGNORED] = tasks, self, job.annotations, job.min_available, self._of_job(job)
+        if (
+            known is None
+            or known[0] != tasks
+            or known[1] is not self
+            or known[2] is not job.annotations
+        ):
+            known = job.plugin_state[IGNORED] = (
+                tasks,
+                self,
+                job.annotations,
+                job.min_available,
+                self._of_job(job),
+            )
         return known[4]
 
     def _of_job(self, job: Job) -> str:
-        """Most jobs ask for nothing of the kind, which is found out at little cost: thousands come in one cycle."""
+        """Most jobs ask for nothing of the kind, which is found out at little cost: thousands come
+        in one cycle."""
         found: list[Field] = []
-        if (job.annotations and not self.annotations.isdisjoint(job.annotations)) or any(field.asked(job) for field in self.others):
+        if (job.annotations and not self.annotations.isdisjoint(job.annotations)) or any(
+            field.asked(job) for field in self.others
+        ):
             found += [field for field in self.of_jobs if field.asked(job)]
         if self.of_pods:
             asking: dict[tuple[int, int], Task] = {}
@@ -128,7 +175,15 @@ class Unanswered:
                 labels = task.labels.labels
                 if self._may_ask(task) or (labels and not self.labels.isdisjoint(labels)):
                     asking[id(task.pods), id(task.labels)] = task
-            found += [field for field in self.of_pods if any(field.asked(task) for task in asking.values())] if asking else []
+            found += (
+                [
+                    field
+                    for field in self.of_pods
+                    if any(field.asked(task) for task in asking.values())
+                ]
+                if asking
+                else []
+            )
         return _said(found) if found else ""
 
     def _may_ask(self, task: Task) -> bool:
@@ -150,13 +205,19 @@ class Unanswered:
 def _answers(hooks: Hooks, field: Field) -> bool:
     if field.hook and hooks(field.hook):
         return True
-    return any(plugin.name in field.plugins and (not field.flag or plugin.flags.get(field.flag, False)) for plugin in hooks.plugins)
+    return any(
+        plugin.name in field.plugins and (not field.flag or plugin.flags.get(field.flag, False))
+        for plugin in hooks.plugins
+    )
 
 
 def _said(fields: Iterable[Field]) -> str:
-    parts = list(dict.fromkeys(
-        f"{field.name} (plugin {' or '.join(field.plugins)}{f' with {field.flag}' if field.flag else ''})" for field in fields
-    ))  # fmt: skip
+    parts = list(
+        dict.fromkeys(
+            f"{field.name} (plugin {' or '.join(field.plugins)}{f' with {field.flag}' if field.flag else ''})"
+            for field in fields
+        )
+    )
     if not parts:
         return ""
     listed = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
@@ -164,7 +225,8 @@ def _said(fields: Iterable[Field]) -> str:
 
 
 def report_unanswered(session: Session) -> None:
-    """An event on each queue and budget that asks for what nothing answers, once for the same words."""
+    """An event on each queue and budget that asks for what nothing answers, once for the same
+    words."""
     unanswered, told = session.hooks.part(Unanswered), session.hooks.told
     if unanswered.of_queues:
         for name, queue in session.state.queues.items():

@@ -11,7 +11,11 @@ def scheduling_reason(task: Task, nodes: NodeTable, job_text: str) -> tuple[str,
     status, row, evicted_for = task.last or (task.status, task.row, task.evicted_for)
     if status is Status.ALLOCATED:
         node = nodes.names[row]
-        return "Schedulable", f"Pod {task.key} can possibly be assigned to {node}, once minAvailable is satisfied", ""
+        return (
+            "Schedulable",
+            f"Pod {task.key} can possibly be assigned to {node}, once minAvailable is satisfied",
+            "",
+        )
     if status is Status.PIPELINED:
         node = nodes.names[row]
         message = f"Pod {task.key} can possibly be assigned to {node}, once resource is released and minAvailable is satisfied"
@@ -29,7 +33,9 @@ def would_be(task: Task) -> Status:
 
 def job_text(job: Job) -> str:
     """Why a job waits, as upstream words it."""
-    entries = [f"{len(tasks)} {status.value}" for status, tasks in job.counts.statuses.items() if tasks]
+    entries = [
+        f"{len(tasks)} {status.value}" for status, tasks in job.counts.statuses.items() if tasks
+    ]
     entries.append(f"{job.min_available} minAvailable")
     text = "pod group is ready" if job.is_ready() else "pod group is not ready"
     text += ", " + ", ".join(sorted(entries))
@@ -42,7 +48,9 @@ def job_text(job: Job) -> str:
             if status not in (Status.ALLOCATED, Status.PIPELINED, Status.PENDING):
                 name = status.value
             reasons[name] = reasons.get(name, 0) + 1
-        text += "; Pending: " + ", ".join(sorted(f"{count} {name}" for name, count in reasons.items()))
+        text += "; Pending: " + ", ".join(
+            sorted(f"{count} {name}" for name, count in reasons.items())
+        )
     if job.fit_message:
         return text + f". Origin reason is: {job.fit_message}"
     for key in sorted(job.fit_errors):
@@ -54,4 +62,8 @@ def job_text(job: Job) -> str:
 
 def last_allocated(job: Job) -> int:
     """How many pending tasks a discarded statement had already given a place."""
-    return sum(1 for task in job.counts.statuses[Status.PENDING].values() if task.last is not None and is_allocated(task.last[0]))
+    return sum(
+        1
+        for task in job.counts.statuses[Status.PENDING].values()
+        if task.last is not None and is_allocated(task.last[0])
+    )

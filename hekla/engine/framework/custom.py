@@ -1,9 +1,10 @@
 """A user's own plugins: made safe to run, and made simple to write.
 
-`guarded` turns a user's class into one that the policy can list.  Whatever the class raises or answers amiss stops no cycle: the hook
-gives the answer that does no harm (a filter says no, an order says nothing, nobody is evicted), and the session's problems say
-whose fault it was, with file and line.  `SimplePlugin` is for those who do not want to think in vectors: it is asked about one pod
-and one node at a time, in plain words.
+`guarded` turns a user's class into one that the policy can list.  Whatever the class raises or
+answers amiss stops no cycle: the hook gives the answer that does no harm (a filter says no, an
+order says nothing, nobody is evicted), and the session's problems say whose fault it was, with file
+and line.  `SimplePlugin` is for those who do not want to think in vectors: it is asked about one
+pod and one node at a time, in plain words.
 """
 
 from __future__ import annotations
@@ -21,7 +22,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from hekla.engine.framework.faults import without_addresses
-from hekla.engine.framework.plugin import ABSTAIN, Answer, Arguments, Code, Depends, Filter, NoArguments, Plugin, Score, Victims
+from hekla.engine.framework.plugin import (
+    ABSTAIN,
+    Answer,
+    Arguments,
+    Code,
+    Depends,
+    Filter,
+    NoArguments,
+    Plugin,
+    Score,
+    Victims,
+)
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.nodes import NodeTable, NodeView
 from hekla.engine.model.resources import MEMORY, PODS, Amounts, Floats
@@ -40,7 +52,7 @@ class CustomPluginError(ValueError):
     """The class is no plugin; the text says why, for whoever wrote it."""
 
 
-# ------------------------------------------------------------------------------------------------- plain views
+# -------------------------------------------------------------------------------------- plain views
 
 
 class Pod:
@@ -143,11 +155,14 @@ class Node:
 
 def plain(amounts: Amounts) -> dict[str, float]:
     """Cores, bytes, and whole units of everything else."""
-    return {name: value if name in (MEMORY, PODS) else value / 1000 for name, value in amounts.items()}
+    return {
+        name: value if name in (MEMORY, PODS) else value / 1000 for name, value in amounts.items()
+    }
 
 
 class SimplePlugin:
-    """Asked about one pod and one node at a time.  Define any of the methods below; each is optional.
+    """Asked about one pod and one node at a time.  Define any of the methods below; each is
+    optional.
 
     Pods of one job, role and template are asked about together, in the name of the first.
     """
@@ -173,7 +188,8 @@ SIMPLE_HOOKS = ("predicate", "score")
 
 
 class _Simple(Plugin):
-    """The vector hooks of a SimplePlugin.  Answers are kept within a cycle; what moved on a node asks again for that node."""
+    """The vector hooks of a SimplePlugin.  Answers are kept within a cycle; what moved on a node
+    asks again for that node."""
 
     def __init__(self, simple: Any, arguments: Any, flags: Mapping[str, bool], name: str) -> None:
         super().__init__(arguments, flags)
@@ -190,7 +206,13 @@ class _Simple(Plugin):
     def filters(self) -> Iterator[Filter]:
         if hasattr(self.simple, "predicate"):
             yield Filter(
-                self.title, f"node(s) refused by {self.title}", Code.UNSCHEDULABLE, Depends.CLUSTER, self._mask, self.title, self._detail
+                self.title,
+                f"node(s) refused by {self.title}",
+                Code.UNSCHEDULABLE,
+                Depends.CLUSTER,
+                self._mask,
+                self.title,
+                self._detail,
             )
 
     def scores(self) -> Iterator[Score]:
@@ -213,7 +235,8 @@ class _Simple(Plugin):
         return np.array(self._ask(self.points, nodes, task, self._point), dtype=np.float64)
 
     def _verdict(self, pod: Pod, node: Node) -> bool | str:
-        """What the user's predicate says, which may also be nothing for a yes.  Raises TypeError for anything else."""
+        """What the user's predicate says, which may also be nothing for a yes.  Raises TypeError
+        for anything else."""
         answer = self.simple.predicate(pod, node)
         if answer is None:
             return True
@@ -235,19 +258,34 @@ class _Simple(Plugin):
         answer = kept.answers[row] if kept is not None else None
         return answer if isinstance(answer, str) and answer else f"node(s) refused by {self.title}"
 
-    def _ask(self, kept: dict[Any, _Kept], nodes: NodeView, task: Task, question: Callable[[Pod, Node], Any]) -> list[Any]:
+    def _ask(
+        self,
+        kept: dict[Any, _Kept],
+        nodes: NodeView,
+        task: Task,
+        question: Callable[[Pod, Node], Any],
+    ) -> list[Any]:
         table, pod = nodes.table, Pod(task)
         if nodes.rows is not None and len(nodes.rows) <= 1:
             return [question(pod, Node(table, row)) for row in nodes.rows.tolist()]
         key = _key(task)
         known = kept.get(key)
         if known is None or len(known.answers) != len(table):
-            known = kept[key] = _Kept([question(pod, Node(table, row)) if alive else False for row, alive in _alive(table)])
+            known = kept[key] = _Kept(
+                [
+                    question(pod, Node(table, row)) if alive else False
+                    for row, alive in _alive(table)
+                ]
+            )
         else:
             for row in {at if at >= 0 else ~at for at in table.log[known.at :]}:
                 known.answers[row] = question(pod, Node(table, row))
         known.at = len(table.log)
-        return known.answers if nodes.rows is None else [known.answers[row] for row in nodes.rows.tolist()]
+        return (
+            known.answers
+            if nodes.rows is None
+            else [known.answers[row] for row in nodes.rows.tolist()]
+        )
 
 
 def _key(task: Task) -> tuple[Any, ...]:
@@ -269,7 +307,7 @@ class _Kept:
         self.at = 0
 
 
-# ------------------------------------------------------------------------------------------------- the guard
+# ---------------------------------------------------------------------------------------- the guard
 
 
 def _number(value: Any) -> bool:
@@ -310,7 +348,11 @@ def _voting() -> _Hook:
 
 
 def _nobody() -> _Hook:
-    return _Hook(lambda value: isinstance(value, Victims) and _tasks(value.tasks), "a Victims of tasks", lambda *given: Victims())
+    return _Hook(
+        lambda value: isinstance(value, Victims) and _tasks(value.tasks),
+        "a Victims of tasks",
+        lambda *given: Victims(),
+    )
 
 
 def _tasks(value: Any) -> bool:
@@ -322,7 +364,9 @@ def _scores(value: Any) -> bool:
 
 
 def _domains(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(some, list) and all(isinstance(one, str) for one in some) for some in value)
+    return isinstance(value, list) and all(
+        isinstance(some, list) and all(isinstance(one, str) for one in some) for some in value
+    )
 
 
 def _nothing() -> _Hook:
@@ -378,7 +422,11 @@ class Guarded(Plugin):
         except FAULTS as error:  # a user's code may raise anything; so below
             text = self._fault("__init__", error)
             # It was listed to have a say on nodes: without it no node is known to be right.
-            return _Unmade(text) if any(hasattr(self.user, hook) for hook in ("predicate", "filters")) else None
+            return (
+                _Unmade(text)
+                if any(hasattr(self.user, hook) for hook in ("predicate", "filters"))
+                else None
+            )
 
     def open(self, session: Session) -> None:
         self.session = session
@@ -413,13 +461,16 @@ class Guarded(Plugin):
 
         return guard
 
-    # ------------------------------------------------------------------------------------------------- vectors
+    # -------------------------------------------------------------------------------------- vectors
 
     def filters(self) -> Iterable[Filter]:
         return [self._guard_filter(one) for one in self._listed("filters", Filter)]
 
     def scores(self) -> Iterable[Score]:
-        return [dataclasses.replace(one, raw=self._guard_raw(one)) for one in self._listed("scores", Score)]
+        return [
+            dataclasses.replace(one, raw=self._guard_raw(one))
+            for one in self._listed("scores", Score)
+        ]
 
     def _listed(self, hook: str, kind: type) -> list[Any]:
         inner = self.inner
@@ -433,14 +484,27 @@ class Guarded(Plugin):
             text = self._fault(hook, error)
             made = [] if hook == "scores" else list(_Unmade(text).filters())
         if hook == "filters" and callable(getattr(inner, "predicate", None)):
-            made.append(Filter(
-                self.name, getattr(inner, "predicate_reason", f"node(s) refused by {self.name}"),
-                getattr(inner, "predicate_code", Code.UNSCHEDULABLE), getattr(inner, "predicate_depends_on", Depends.CLUSTER),
-                lambda pods, nodes, task: inner.predicate(pods, nodes), self.name,
-            ))  # fmt: skip
+            made.append(
+                Filter(
+                    self.name,
+                    getattr(inner, "predicate_reason", f"node(s) refused by {self.name}"),
+                    getattr(inner, "predicate_code", Code.UNSCHEDULABLE),
+                    getattr(inner, "predicate_depends_on", Depends.CLUSTER),
+                    lambda pods, nodes, task: inner.predicate(pods, nodes),
+                    self.name,
+                )
+            )
         if hook == "scores" and callable(getattr(inner, "score", None)):
             depends = getattr(inner, "score_depends_on", Depends.CLUSTER)
-            made.append(Score(self.name, 1.0, depends, lambda pods, nodes, task: inner.score(pods, nodes), batch=False))
+            made.append(
+                Score(
+                    self.name,
+                    1.0,
+                    depends,
+                    lambda pods, nodes, task: inner.score(pods, nodes),
+                    batch=False,
+                )
+            )
         return made
 
     def _guard_filter(self, one: Filter) -> Filter:
@@ -453,7 +517,9 @@ class Guarded(Plugin):
                     return np.zeros(0, dtype=np.bool_)
                 passed = np.asarray(answer)
                 if passed.shape != (len(nodes),) or passed.dtype != np.bool_:
-                    raise TypeError(f"it answered {passed.dtype} of shape {passed.shape}, where bool of ({len(nodes)},) is expected")
+                    raise TypeError(
+                        f"it answered {passed.dtype} of shape {passed.shape}, where bool of ({len(nodes)},) is expected"
+                    )
                 self.failed.pop(one.name, None)
                 return passed
             except FAULTS as error:  # as above
@@ -481,7 +547,9 @@ class Guarded(Plugin):
                     return np.zeros(0)
                 points = np.asarray(answer, dtype=np.float64)
                 if points.shape != (len(nodes),):
-                    raise TypeError(f"it answered {points.shape} scores, where ({len(nodes)},) is expected")
+                    raise TypeError(
+                        f"it answered {points.shape} scores, where ({len(nodes)},) is expected"
+                    )
                 if not np.isfinite(points).all():
                     raise ValueError("a score is not finite")
                 return points
@@ -491,11 +559,12 @@ class Guarded(Plugin):
 
         return raw
 
-    # ------------------------------------------------------------------------------------------------- whose fault
+    # ---------------------------------------------------------------------------------- whose fault
 
     def _fault(self, hook: str, error: BaseException) -> str:
-        """What went wrong, where in the user's file; said once a cycle.  What is returned names the file without its directories, for a
-        reason among others, which is short."""
+        """What went wrong, where in the user's file; said once a cycle.  What is returned names the
+        file without its directories, for a reason among others, which is short.
+        """
         line = 0
         for frame in traceback.extract_tb(error.__traceback__):
             if frame.filename == self.source:
@@ -514,7 +583,8 @@ class Guarded(Plugin):
 
 
 class _Unmade(Plugin):
-    """In place of a plugin with a say on nodes that could not be made: no node is known to be right."""
+    """In place of a plugin with a say on nodes that could not be made: no node is known to be
+    right."""
 
     name = ""
 
@@ -535,27 +605,43 @@ def is_plugin(found: Any) -> bool:
         inspect.isclass(found)
         and isinstance(getattr(found, "name", None), str)
         and found not in (Plugin, SimplePlugin)
-        and (issubclass(found, Plugin | SimplePlugin) or any(callable(getattr(found, hook, None)) for hook in SIMPLE_HOOKS))
+        and (
+            issubclass(found, Plugin | SimplePlugin)
+            or any(callable(getattr(found, hook, None)) for hook in SIMPLE_HOOKS)
+        )
     )
 
 
 def guarded(user: type[Any], source: str) -> type[Plugin]:
-    """The user's class as one that a policy can list.  Raises CustomPluginError for what is wrong with it.
+    """The user's class as one that a policy can list.  Raises CustomPluginError for what is wrong
+    with it.
 
     `source`: the file that it comes from, for messages.
     """
     known = _KNOWN if issubclass(user, Plugin) else SIMPLE_HOOKS
-    for method in (name for name, value in vars(user).items() if callable(value) and not name.startswith("_")):
+    for method in (
+        name for name, value in vars(user).items() if callable(value) and not name.startswith("_")
+    ):
         near = difflib.get_close_matches(method, known, n=1, cutoff=0.8)
         if near and method not in known and not inspect.isclass(getattr(user, method)):
-            raise CustomPluginError(f'{user.__name__}.{method}: no hook has this name; did you mean "{near[0]}"?')
-    if not any(callable(getattr(user, hook, None)) for hook in known if hook not in ("open", "close")):
+            raise CustomPluginError(
+                f'{user.__name__}.{method}: no hook has this name; did you mean "{near[0]}"?'
+            )
+    if not any(
+        callable(getattr(user, hook, None)) for hook in known if hook not in ("open", "close")
+    ):
         raise CustomPluginError(f"{user.__name__} fills no hook; known are " + ", ".join(known))
     arguments = getattr(user, "Arguments", NoArguments)
     if not (inspect.isclass(arguments) and issubclass(arguments, Arguments)):
-        raise CustomPluginError(f"{user.__name__}.Arguments: a frozen subclass of hekla.engine.framework.plugin.Arguments")
+        raise CustomPluginError(
+            f"{user.__name__}.Arguments: a frozen subclass of hekla.engine.framework.plugin.Arguments"
+        )
     body = {
-        "name": user.name, "Arguments": arguments, "time_dependent": bool(getattr(user, "time_dependent", False)),
-        "user": user, "source": source, "__doc__": user.__doc__,
-    }  # fmt: skip
+        "name": user.name,
+        "Arguments": arguments,
+        "time_dependent": bool(getattr(user, "time_dependent", False)),
+        "user": user,
+        "source": source,
+        "__doc__": user.__doc__,
+    }
     return type(user.__name__, (Guarded,), body)

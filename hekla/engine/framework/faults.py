@@ -1,4 +1,5 @@
-"""Whose fault it was that something broke in the middle of a cycle: the last plugin on the way down, else the engine's own."""
+"""Whose fault it was that something broke in the middle of a cycle: the last plugin on the way
+down, else the engine's own."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 def without_addresses(text: str) -> str:
-    """Python's default texts of objects without where they lie, which is elsewhere when a recording is replayed."""
+    """Python's default texts of objects without where they lie, which is elsewhere when a recording
+    is replayed."""
     return _ADDRESS.sub("", text)
 
 

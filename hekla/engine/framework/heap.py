@@ -1,4 +1,5 @@
-"""Who comes next by key: keys are taken when an item is put in, the smallest goes first, equal keys in the order put in."""
+"""Who comes next by key: keys are taken when an item is put in, the smallest goes first, equal keys
+in the order put in."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ class Heap(Generic[T]):
 
     def __init__(self, key: Callable[[T], Any], items: Iterable[T] = ()) -> None:
         self._key = key
-        self._entries: list[tuple[Any, int, T]] = [(key(item), number, item) for number, item in enumerate(items)]
+        self._entries: list[tuple[Any, int, T]] = [
+            (key(item), number, item) for number, item in enumerate(items)
+        ]
         self._pushed = len(self._entries)
         heapq.heapify(self._entries)
 
@@ -44,7 +47,8 @@ class Heap(Generic[T]):
 class LiveHeap(Generic[T]):
     """For items whose order changes while they wait: two are compared as they stand when they meet.
 
-    Who goes next is settled when the one before goes, and nobody is moved because an order has changed.  Reference: scheduler-core 5.4.
+    Who goes next is settled when the one before goes, and nobody is moved because an order has
+    changed.  Reference: scheduler-core 5.4.
     """
 
     __slots__ = ("_first", "_items")
@@ -116,7 +120,8 @@ class AsThingsStand(Generic[T]):
 
 
 class Line(Generic[T]):
-    """For many items of which few come again: sorted once, so the next stands at the end; who comes again waits in a heap beside.
+    """For many items of which few come again: sorted once, so the next stands at the end; who comes
+    again waits in a heap beside.
 
     The order of two keys must not change while they are here.
     """
@@ -127,10 +132,13 @@ class Line(Generic[T]):
         self._key = key
         known = list(items)
         keys = [key(item) for item in known]
-        # By the keys alone, of which Python compares two much faster than two tuples that contain them.
+        # By the keys alone, of which Python compares two much faster than two tuples that contain
+        # them.
         order = sorted(range(len(known)), key=keys.__getitem__)
         order.reverse()
-        self._sorted: list[tuple[Any, int, T]] = [(keys[number], number, known[number]) for number in order]
+        self._sorted: list[tuple[Any, int, T]] = [
+            (keys[number], number, known[number]) for number in order
+        ]
         self._pushed = len(known)
         self._again: list[tuple[Any, int, T]] = []
 
@@ -139,7 +147,9 @@ class Line(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         """In the order in which they were put in."""
-        return (item for _, _, item in sorted([*self._sorted, *self._again], key=lambda entry: entry[1]))
+        return (
+            item for _, _, item in sorted([*self._sorted, *self._again], key=lambda entry: entry[1])
+        )
 
     def push(self, item: T) -> None:
         heapq.heappush(self._again, (self._key(item), self._pushed, item))

@@ -1,10 +1,11 @@
 """A queue's own order of its jobs, by the annotation `hekla.io/job-order` on the Queue.
 
-Without it the plugins of the policy decide, as upstream.  With it the queue's order takes the place of theirs, for this queue alone:
-who is admitted, placed and makes room by eviction first.  Who may be evicted stays with the plugins.
+Without it the plugins of the policy decide, as upstream.  With it the queue's order takes the place
+of theirs, for this queue alone: who is admitted, placed and makes room by eviction first.  Who may
+be evicted stays with the plugins.
 
-strict-fifo adds a promise: a later job never passes an earlier one that waits, whatever would fit.  A job waits until its minimum
-has a place; what it asks for beyond its minimum keeps nobody waiting.
+strict-fifo adds a promise: a later job never passes an earlier one that waits, whatever would fit.
+A job waits until its minimum has a place; what it asks for beyond its minimum keeps nobody waiting.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ ORDERS: Mapping[str, Key] = {
 
 
 def order_of(queue: Queue) -> str:
-    """The queue's own order; empty where the plugins decide, also because the annotation says nothing known."""
+    """The queue's own order; empty where the plugins decide, also because the annotation says
+    nothing known."""
     stated = queue.annotations.get(ANNOTATION, "")
     return stated if stated in ORDERS else ""
 
@@ -69,12 +71,16 @@ class OwnOrders:
 
     def __init__(self, session: Session) -> None:
         self.session: Session = weakref.proxy(session)
-        """Which holds this one: held in turn, each session would stay, with all it decided, until Python searches for garbage."""
-        self.of: dict[str, str] = {name: own for name, queue in session.state.queues.items() if (own := order_of(queue))}
+        """Which holds this one: held in turn, each session would stay, with all it decided, until
+        Python searches for garbage."""
+        self.of: dict[str, str] = {
+            name: own for name, queue in session.state.queues.items() if (own := order_of(queue))
+        }
         """Queue -> its own order."""
         self.strict = any(own == STRICT for own in self.of.values())
         self.lines: dict[tuple[str, bool], list[Job]] = {}
-        """For each strict queue, its jobs that wait (True: to be let in), the first to be served last."""
+        """For each strict queue, its jobs that wait (True: to be let in), the first to be served
+        last."""
         self.behind: dict[str, str] = {}
         """Job -> the earlier job that it was held back for in this cycle."""
 
@@ -83,7 +89,8 @@ class OwnOrders:
         return None if own is None else ORDERS[own](self.session, job)
 
     def held_back(self, job: Job, *, entering: bool = False) -> bool:
-        """Whether the job has to let an earlier one of its strict queue go first; if so, it says so.
+        """Whether the job has to let an earlier one of its strict queue go first; if so, it says
+        so.
 
         `entering`: for being let in it is enough that all earlier ones are in.
         """
@@ -104,7 +111,9 @@ class OwnOrders:
     def _first(self, queue: str, entering: bool) -> Job | None:
         line = self.lines.get((queue, entering))
         if line is None:
-            jobs = (job for job in self.session.jobs() if job.queue == queue and _stands(job, entering))
+            jobs = (
+                job for job in self.session.jobs() if job.queue == queue and _stands(job, entering)
+            )
             line = self.lines[queue, entering] = sorted(jobs, key=_age, reverse=True)
         while line and not _stands(line[-1], entering):
             line.pop()
@@ -113,7 +122,9 @@ class OwnOrders:
 
 def waits(job: Job) -> bool:
     """Whether the job's minimum has no place yet."""
-    if job.phase in ("Completed", "Running") or job.counts.of(*FINISHED) >= max(job.min_available, 1):
+    if job.phase in ("Completed", "Running") or job.counts.of(*FINISHED) >= max(
+        job.min_available, 1
+    ):
         return False
     if job.is_pending:
         return True
@@ -130,7 +141,9 @@ def report_unknown_orders(session: Session) -> None:
     for name, queue in session.state.queues.items():
         problem = problem_of(queue)
         if problem and told.get(name) != problem:
-            session.decisions.events.append(Event("Queue", name, "", "Warning", "UnknownJobOrder", problem))
+            session.decisions.events.append(
+                Event("Queue", name, "", "Warning", "UnknownJobOrder", problem)
+            )
         if problem:
             told[name] = problem
         else:

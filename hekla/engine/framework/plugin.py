@@ -1,8 +1,8 @@
 """What a plugin is: a class whose methods are named after the hooks that it fills.
 
-A plugin is made once a policy and opened once a cycle.  A hook that a class does not define is not asked.  Filters and scores
-are handed whole tables and give whole vectors; order hooks give keys, where the smaller goes first.
-Reference for how answers combine: scheduler-core 5.3.
+A plugin is made once a policy and opened once a cycle.  A hook that a class does not define is not
+asked.  Filters and scores are handed whole tables and give whole vectors; order hooks give keys,
+where the smaller goes first. Reference for how answers combine: scheduler-core 5.3.
 """
 
 from __future__ import annotations
@@ -28,7 +28,15 @@ if TYPE_CHECKING:
 
 MAX_SCORE = 100.0
 PERMIT, ABSTAIN, REJECT = 1, 0, -1
-BETWEEN_PLACEMENTS = ("queue_order", "overused", "allocatable", "prefilter", "job_ready", "allocated", "deallocated")
+BETWEEN_PLACEMENTS = (
+    "queue_order",
+    "overused",
+    "allocatable",
+    "prefilter",
+    "job_ready",
+    "allocated",
+    "deallocated",
+)
 """Hooks that are asked, or told, from one placement to the next."""
 
 
@@ -78,7 +86,8 @@ class Filter:
 
 
 class Running(Protocol):
-    """A score of some candidates that is kept up to date while pods of one class are placed on them."""
+    """A score of some candidates that is kept up to date while pods of one class are placed on
+    them."""
 
     def now(self) -> Floats:
         """`[candidates]`; asked only while one of them has not left."""
@@ -101,12 +110,14 @@ class Score:
     weight: float
     depends_on: Depends
     raw: Callable[[PodClass, NodeView, Task | None], Floats | None]
-    """`[nodes]`, larger is better before normalisation says otherwise; None where it does not concern this pod."""
+    """`[nodes]`, larger is better before normalisation says otherwise; None where it does not
+    concern this pod."""
     normalise: Normalise = Normalise.NONE
     batch: bool = True
     """Whether upstream computes it for all candidates at once; only the conformance runner asks."""
     running: Callable[[PodClass, NodeView, Task], Running | None] | None = None
-    """For a score by kin: the same, from placement to placement; None where no placement of the class changes it."""
+    """For a score by kin: the same, from placement to placement; None where no placement of the
+    class changes it."""
 
 
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
@@ -115,11 +126,13 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     made: ClassVar[frozenset[str]] = frozenset()
     """Fields that `extended` fills, and that are no keys of their own."""
     by_structure: ClassVar[frozenset[str]] = frozenset()
-    """Fields whose value is read as a structure: names inside in any case, and of a number that should be whole the whole part."""
+    """Fields whose value is read as a structure: names inside in any case, and of a number that
+    should be whole the whole part."""
 
     @classmethod
     def accepts(cls, key: str) -> bool:
-        """Whether a key that is no field is still meant for this plugin (families such as `binpack.resources.<name>`)."""
+        """Whether a key that is no field is still meant for this plugin (families such as
+        `binpack.resources.<name>`)."""
         return False
 
     def extended(self, rest: Mapping[str, Any]) -> Arguments:
@@ -153,28 +166,37 @@ class Plugin:
     name: ClassVar[str]
     Arguments: ClassVar[type[Arguments]] = NoArguments
     spares_victims: ClassVar[bool] = False
-    """Whether its `victim_tasks` names those that it lets go, out of the victims of others, and asks for nobody itself."""
+    """Whether its `victim_tasks` names those that it lets go, out of the victims of others, and
+    asks for nobody itself."""
     time_dependent: ClassVar[bool] = False
     """Whether its answers change while nothing but the clock moves."""
     minds_no_nodes: ClassVar[bool] = False
-    """Whether what it answers between two placements (`BETWEEN_PLACEMENTS`), and what it does when told of one, comes from jobs and
-    queues alone, for pods without claims and volumes.  Then the node table may hear of several placements together, and of a pod
-    that is placed and bound at once only that it is bound.  Not inherited: a class that fills a hook says it for itself."""
+    """Whether what it answers between two placements (`BETWEEN_PLACEMENTS`), and what it does when
+    told of one, comes from jobs and queues alone, for pods without claims and volumes.  Then the
+    node table may hear of several placements together, and of a pod that is placed and bound at
+    once only that it is bound.  Not inherited: a class that fills a hook says it for itself.
+    """
 
     judges_by_nodes: bool = False
-    """Whether its filters and scores of plain pods (`PodClass.plain`) come from nodes and the pods on them alone, not from the clock, the
-    cycle, jobs or other objects.  Then nodes that were chosen ahead in one cycle hold in the next.  Not inherited."""
+    """Whether its filters and scores of plain pods (`PodClass.plain`) come from nodes and the pods
+    on them alone, not from the clock, the cycle, jobs or other objects.  Then nodes that were
+    chosen ahead in one cycle hold in the next.  Not inherited.
+    """
 
     one_at_a_time: bool = False
-    """Whether each pod is a case of its own to it, also among those of a class: it is asked about each, and hears of each by itself."""
+    """Whether each pod is a case of its own to it, also among those of a class: it is asked about
+    each, and hears of each by itself."""
 
     asks_alike: ClassVar[bool] = False
-    """Whether its `preemptable` and `reclaimable` take of the claimer only its queue, namespace, priorities, class, labels and marks and
-    what its job holds.  Then many pods of one kind that wait are asked about once.  Not inherited."""
+    """Whether its `preemptable` and `reclaimable` take of the claimer only its queue, namespace,
+    priorities, class, labels and marks and what its job holds.  Then many pods of one kind that
+    wait are asked about once.  Not inherited.
+    """
 
     orders_queues_alone: ClassVar[bool] = False
-    """Whether its `queue_order` comes from the queue and what its own jobs hold, so that a queue keeps its place while others are
-    served.  Not inherited."""
+    """Whether its `queue_order` comes from the queue and what its own jobs hold, so that a queue
+    keeps its place while others are served.  Not inherited.
+    """
 
     def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
         self.arguments = arguments
@@ -219,10 +241,16 @@ class Plugin:
         def scores(self) -> Iterable[Score]: ...
         def predicate(self, pods: PodClass, nodes: NodeView) -> Bools: ...
         def score(self, pods: PodClass, nodes: NodeView) -> Floats: ...
-        def hyper_node_gradient(self, group: Group, domain: str, purpose: str) -> list[list[str]]: ...
+        def hyper_node_gradient(
+            self, group: Group, domain: str, purpose: str
+        ) -> list[list[str]]: ...
         def hyper_node_order(self, sub_job: SubJob, domains: list[str]) -> dict[str, float]: ...
-        def hyper_node_rank(self, sub_job: SubJob, domains: list[str]) -> list[tuple[float, float]]: ...
-        def hyper_node_bounds(self, sub_job: SubJob, domains: list[str], roomy: Bools | None) -> list[float]: ...
+        def hyper_node_rank(
+            self, sub_job: SubJob, domains: list[str]
+        ) -> list[tuple[float, float]]: ...
+        def hyper_node_bounds(
+            self, sub_job: SubJob, domains: list[str], roomy: Bools | None
+        ) -> list[float]: ...
         def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None: ...
         def deallocated(self, job: Job, task: Task, total: Amounts, count: int) -> None: ...
 
@@ -233,6 +261,22 @@ def defines(plugin: Plugin, hook: str) -> bool:
 
 
 __all__ = [
-    "ABSTAIN", "MAX_SCORE", "PERMIT", "REJECT", "Answer", "Arguments", "Code", "Depends", "Filter", "NoArguments",
-    "NodeTable", "NodeView", "Normalise", "Plugin", "Running", "Score", "Victims", "defines",
-]  # fmt: skip
+    "ABSTAIN",
+    "MAX_SCORE",
+    "PERMIT",
+    "REJECT",
+    "Answer",
+    "Arguments",
+    "Code",
+    "Depends",
+    "Filter",
+    "NoArguments",
+    "NodeTable",
+    "NodeView",
+    "Normalise",
+    "Plugin",
+    "Running",
+    "Score",
+    "Victims",
+    "defines",
+]

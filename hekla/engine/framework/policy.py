@@ -1,7 +1,8 @@
-"""The policy: which actions run in which order, and which plugins have a say, in Volcano's configuration format.
+"""The policy: which actions run in which order, and which plugins have a say, in Volcano's
+configuration format.
 
-Strict where the original is silent: an unknown action, plugin, key or value is a problem that names its nearest valid neighbour.
-Reference: scheduler-core 1.3 to 1.5.
+Strict where the original is silent: an unknown action, plugin, key or value is a problem that names
+its nearest valid neighbour. Reference: scheduler-core 1.3 to 1.5.
 """
 
 from __future__ import annotations
@@ -70,13 +71,20 @@ class Policy:
     configurations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     metrics: Mapping[str, str] = field(default_factory=dict)
     tie_seed: int = 0
-    """0: ties go to the node that was there first.  Anything else: to a fixed shuffle of the nodes."""
+    """0: ties go to the node that was there first.  Anything else: to a fixed shuffle of the nodes.
+    """
 
 
 DEFAULT: Mapping[str, Any] = {
     "actions": "enqueue, allocate, backfill",
     "tiers": [
-        {"plugins": [{"name": "priority"}, {"name": "gang", "enablePreemptable": False}, {"name": "conformance"}]},
+        {
+            "plugins": [
+                {"name": "priority"},
+                {"name": "gang", "enablePreemptable": False},
+                {"name": "conformance"},
+            ]
+        },
         {
             "plugins": [
                 {"name": "overcommit"},
@@ -94,7 +102,13 @@ DEFAULT: Mapping[str, Any] = {
 class PolicyReader:
     """Reads one policy; knows which plugins and actions there are."""
 
-    def __init__(self, plugins: Mapping[str, type[Plugin]], actions: Mapping[str, Mapping[str, Any]], defaults: bool, strict: bool) -> None:
+    def __init__(
+        self,
+        plugins: Mapping[str, type[Plugin]],
+        actions: Mapping[str, Mapping[str, Any]],
+        defaults: bool,
+        strict: bool,
+    ) -> None:
         self.actions = actions
         self.plugins = plugins
         self.defaults = defaults
@@ -103,17 +117,27 @@ class PolicyReader:
 
     def read(self, tree: Mapping[str, Any]) -> Policy:
         if not isinstance(tree, Mapping):
-            raise PolicyError([Problem((), "a policy is a mapping with the keys actions and tiers")])
+            raise PolicyError(
+                [Problem((), "a policy is a mapping with the keys actions and tiers")]
+            )
         for key in tree:
             if key not in _TOP_KEYS:
                 self._problem((key,), f'key "{key}" does not exist' + _neighbour(key, _TOP_KEYS))
         actions = self._actions(tree.get("actions", ""))
-        tiers = tuple(self._tier(("tiers", number), tier) for number, tier in enumerate(_list(tree.get("tiers"), self, ("tiers",))))
+        tiers = tuple(
+            self._tier(("tiers", number), tier)
+            for number, tier in enumerate(_list(tree.get("tiers"), self, ("tiers",)))
+        )
         configurations: dict[str, Mapping[str, Any]] = {}
         for number, one in enumerate(_list(tree.get("configurations"), self, ("configurations",))):
-            configurations.setdefault(str(one.get("name", "")), self._configuration(("configurations", number), one))
+            configurations.setdefault(
+                str(one.get("name", "")), self._configuration(("configurations", number), one)
+            )
         stated = self._mapping(("metrics",), tree.get("metrics"))
-        metrics = {str(key): str(value).lower() if isinstance(value, bool) else str(value) for key, value in stated.items()}
+        metrics = {
+            str(key): str(value).lower() if isinstance(value, bool) else str(value)
+            for key, value in stated.items()
+        }
         seed = self._seed(self._mapping(("tieBreaking",), tree.get("tieBreaking")))
         if self.problems and self.strict:
             raise PolicyError(self.problems)
@@ -137,22 +161,30 @@ class PolicyReader:
         """Keys that mean nothing here."""
         for key in tree:
             if key not in known:
-                self._problem((*path, key), f'{what}: key "{key}" does not exist' + _neighbour(key, known))
+                self._problem(
+                    (*path, key), f'{what}: key "{key}" does not exist' + _neighbour(key, known)
+                )
 
     def _problem(self, path: Path, message: str) -> None:
         self.problems.append(Problem(path, message))
 
     def _actions(self, text: Any) -> tuple[str, ...]:
         if not isinstance(text, str):
-            self._problem(("actions",), f"actions = {text!r}: names separated by commas, in one string")
+            self._problem(
+                ("actions",), f"actions = {text!r}: names separated by commas, in one string"
+            )
             return ()
         names = [name.strip() for name in text.split(",")]
         if names == [""]:
-            self._problem(("actions",), "actions: at least one has to be named" + _neighbour("", self.actions))
+            self._problem(
+                ("actions",), "actions: at least one has to be named" + _neighbour("", self.actions)
+            )
             return ()
         for name in names:
             if name not in self.actions:
-                self._problem(("actions",), f'action "{name}" does not exist' + _neighbour(name, self.actions))
+                self._problem(
+                    ("actions",), f'action "{name}" does not exist' + _neighbour(name, self.actions)
+                )
         return tuple(name for name in names if name in self.actions)
 
     def _tier(self, path: Path, tree: Mapping[str, Any]) -> tuple[Option, ...]:
@@ -163,7 +195,12 @@ class PolicyReader:
             if option is not None:
                 options.append(option)
         names = {option.name: option for option in options}
-        if "proportion" in names and "drf" in names and names["drf"].flags["enableHierarchy"] and self.defaults:
+        if (
+            "proportion" in names
+            and "drf" in names
+            and names["drf"].flags["enableHierarchy"]
+            and self.defaults
+        ):
             self._problem(path, "proportion and drf with hierarchy enabled conflicts")
         return tuple(options)
 
@@ -171,14 +208,19 @@ class PolicyReader:
         name = tree.get("name", "")
         plugin = self.plugins.get(name) if isinstance(name, str) else None
         if plugin is None:
-            self._problem((*path, "name"), f'plugin "{name}" does not exist' + _neighbour(name, self.plugins))
+            self._problem(
+                (*path, "name"), f'plugin "{name}" does not exist' + _neighbour(name, self.plugins)
+            )
             return None
         flags = {flag: self.defaults and flag not in _OFF_BY_DEFAULT for flag in FLAGS}
         for key, value in tree.items():
             if key in ("name", "arguments"):
                 continue
             if key not in flags:
-                self._problem((*path, key), f'{name}: key "{key}" does not exist' + _neighbour(key, (*FLAGS, "arguments")))
+                self._problem(
+                    (*path, key),
+                    f'{name}: key "{key}" does not exist' + _neighbour(key, (*FLAGS, "arguments")),
+                )
             elif not isinstance(value, bool):
                 self._problem((*path, key), f"{name}: {key} = {value!r}: true or false")
             else:
@@ -188,7 +230,11 @@ class PolicyReader:
 
     def _arguments(self, path: Path, plugin: type[Plugin], tree: Mapping[str, Any]) -> Any:
         kind = plugin.Arguments
-        known = {one.encode_name: one for one in msgspec.structs.fields(kind) if one.name not in kind.made}
+        known = {
+            one.encode_name: one
+            for one in msgspec.structs.fields(kind)
+            if one.name not in kind.made
+        }
         given: dict[str, Any] = {}
         rest: dict[str, Any] = {}
         for key, value in tree.items():
@@ -202,11 +248,17 @@ class PolicyReader:
                     given[key] = msgspec.convert(_boolean(value, known[key].type), known[key].type)
                 except msgspec.ValidationError as error:
                     self._problem((*path, key), f"{key} = {value!r}: {_plain(error)}")
-                    given.update({} if self.strict else _what_can_be_read(key, value, known[key].type))
+                    given.update(
+                        {} if self.strict else _what_can_be_read(key, value, known[key].type)
+                    )
             elif kind.accepts(key):
                 rest[key] = value
             else:
-                self._problem((*path, key), f'{plugin.name}: argument "{key}" does not exist' + _neighbour(key, list(known)))
+                self._problem(
+                    (*path, key),
+                    f'{plugin.name}: argument "{key}" does not exist'
+                    + _neighbour(key, list(known)),
+                )
         try:
             made = msgspec.convert(given, kind)
         except msgspec.ValidationError as error:
@@ -236,19 +288,26 @@ class PolicyReader:
     def _configuration(self, path: Path, tree: Mapping[str, Any]) -> Mapping[str, Any]:
         name = str(tree.get("name", ""))
         if name not in self.actions:
-            self._problem((*path, "name"), f'action "{name}" does not exist' + _neighbour(name, self.actions))
+            self._problem(
+                (*path, "name"), f'action "{name}" does not exist' + _neighbour(name, self.actions)
+            )
             return {}
         self._only(path, tree, ("name", "arguments"), f"the configuration of {name}")
         arguments = dict(self._mapping((*path, "arguments"), tree.get("arguments")))
         known = self.actions[name]
         for key, value in list(arguments.items()):
             if key not in known:
-                self._problem((*path, "arguments", key), f'{name}: argument "{key}" does not exist' + _neighbour(key, known))
+                self._problem(
+                    (*path, "arguments", key),
+                    f'{name}: argument "{key}" does not exist' + _neighbour(key, known),
+                )
                 continue
             default = known[key]
             arguments[key] = value = _boolean(value, type(default))
             if type(value) is not type(default):
-                wanted = {bool: "true or false", int: "a whole number", float: "a number"}.get(type(default), "a text")
+                wanted = {bool: "true or false", int: "a whole number", float: "a number"}.get(
+                    type(default), "a text"
+                )
                 self._problem((*path, "arguments", key), f"{key} = {value!r}: {wanted}")
                 del arguments[key]
         return arguments
@@ -267,11 +326,21 @@ def _what_can_be_read(key: str, value: Any, kind: Any) -> dict[str, Any]:
     """Of a section or a list, the fields and entries that are as they should be."""
     if isinstance(value, Mapping) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         types = {one.encode_name: one.type for one in msgspec.structs.fields(kind)}
-        return {key: _good(((name, stated, types[name]) for name, stated in value.items() if name in types))}
+        return {
+            key: _good(
+                ((name, stated, types[name]) for name, stated in value.items() if name in types)
+            )
+        }
     inner = typing.get_args(kind)
     if isinstance(value, list) and inner and typing.get_origin(inner[0]) is dict:
         of = typing.get_args(inner[0])[1]
-        return {key: [_good((str(name), stated, of) for name, stated in one.items()) for one in value if isinstance(one, Mapping)]}
+        return {
+            key: [
+                _good((str(name), stated, of) for name, stated in one.items())
+                for one in value
+                if isinstance(one, Mapping)
+            ]
+        }
     return {}
 
 
@@ -287,7 +356,8 @@ def _good(fields: Iterable[tuple[str, Any, Any]]) -> dict[str, Any]:
 
 
 def _structure(value: Any, kind: Any) -> Any:
-    """A section as the original reads it (plugins-placement 0.2, decode): without regard to case and to what is behind a point."""
+    """A section as the original reads it (plugins-placement 0.2, decode): without regard to case
+    and to what is behind a point."""
     if kind is int and isinstance(value, float) and math.isfinite(value):
         return int(value)
     inner = typing.get_args(kind)
@@ -299,7 +369,9 @@ def _structure(value: Any, kind: Any) -> Any:
         return {name: _structure(one, inner[-1] if inner else Any) for name, one in value.items()}
     fields = {one.encode_name.lower(): one for one in msgspec.structs.fields(kind)}
     return {
-        fields[name].encode_name: _structure(one, fields[name].type) for key, one in value.items() if (name := str(key).lower()) in fields
+        fields[name].encode_name: _structure(one, fields[name].type)
+        for key, one in value.items()
+        if (name := str(key).lower()) in fields
     }
 
 

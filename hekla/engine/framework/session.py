@@ -1,7 +1,8 @@
 """One cycle's view: the state, the policy's plugins, and the rules by which their answers combine.
 
-Nothing is copied.  The session works on the state's own tables through statements, and what a cycle promised without deciding it
-is undone when it closes.  Reference: scheduler-core 5.3, plugins-fairness 0.3.
+Nothing is copied.  The session works on the state's own tables through statements, and what a cycle
+promised without deciding it is undone when it closes.  Reference: scheduler-core 5.3,
+plugins-fairness 0.3.
 """
 
 from __future__ import annotations
@@ -14,7 +15,16 @@ import numpy as np
 from hekla.engine.framework.faults import fault
 from hekla.engine.framework.heap import AsThingsStand, Heap, LiveHeap
 from hekla.engine.framework.joborder import OwnOrders
-from hekla.engine.framework.plugin import ABSTAIN, BETWEEN_PLACEMENTS, PERMIT, REJECT, Answer, Plugin, Victims, defines
+from hekla.engine.framework.plugin import (
+    ABSTAIN,
+    BETWEEN_PLACEMENTS,
+    PERMIT,
+    REJECT,
+    Answer,
+    Plugin,
+    Victims,
+    defines,
+)
 from hekla.engine.framework.policy import Policy
 from hekla.engine.framework.statement import Statement
 from hekla.engine.model.arrays import Bools, Rows
@@ -64,15 +74,25 @@ class Hooks:
         self.flat: dict[str, list[Plugin]] = {}
         for hook, gate in _GATES.items():
             filled = [
-                [plugin for plugin in tier if defines(plugin, hook) and (gate is None or plugin.flags.get(gate, False))] for tier in tiers
+                [
+                    plugin
+                    for plugin in tier
+                    if defines(plugin, hook) and (gate is None or plugin.flags.get(gate, False))
+                ]
+                for tier in tiers
             ]
             self.tiers[hook] = [tier for tier in filled if tier]
             self.flat[hook] = [plugin for tier in filled for plugin in tier]
         self.time_dependent = any(plugin.time_dependent for plugin in self.plugins)
         self.minds_no_nodes = all(
-            vars(type(plugin)).get("minds_no_nodes", False) for hook in BETWEEN_PLACEMENTS for plugin in self.flat[hook]
+            vars(type(plugin)).get("minds_no_nodes", False)
+            for hook in BETWEEN_PLACEMENTS
+            for plugin in self.flat[hook]
         )
-        self.orders_queues_alone = all(vars(type(plugin)).get("orders_queues_alone", False) for plugin in self.flat["queue_order"])
+        self.orders_queues_alone = all(
+            vars(type(plugin)).get("orders_queues_alone", False)
+            for plugin in self.flat["queue_order"]
+        )
         self.told: dict[str, str] = {}
         """Queue -> what was said last about its annotations."""
         self._parts: dict[Callable[[Hooks], object], object] = {}
@@ -111,7 +131,8 @@ class Session:
         self.asking: dict[PodClass, int] = {}
         """For each class, how many jobs of one plain pod allocate has found waiting."""
         self.node_scope: Any = None
-        """`[nodes]` mask of the nodes this scheduler may use, or None; `hard` is whether others are out of the question."""
+        """`[nodes]` mask of the nodes this scheduler may use, or None; `hard` is whether others are
+        out of the question."""
         self.shard_mode = "none"
         self.blind = False
         """A plugin could not be opened, so nothing may be decided in this cycle."""
@@ -120,20 +141,30 @@ class Session:
         self.tree = tree_of(state)
         self._room: tuple[Floats, Floats, Floats] | None = None
         self.lifts_gates = state.lifts_gates
-        """Whether tasks gated by their queue alone are to be let go (gate SchedulingGatesQueueAdmission)."""
+        """Whether tasks gated by their queue alone are to be let go (gate
+        SchedulingGatesQueueAdmission)."""
         self._job_orders = [plugin.job_order for plugin in hooks("job_order")]
         self._queue_orders = [plugin.queue_order for plugin in hooks("queue_order")]
         self._job_valids = [plugin.job_valid for plugin in hooks("job_valid")]
-        self._enqueueable = [[(plugin, plugin.job_enqueueable) for plugin in tier] for tier in hooks.tiers["job_enqueueable"]]
+        self._enqueueable = [
+            [(plugin, plugin.job_enqueueable) for plugin in tier]
+            for tier in hooks.tiers["job_enqueueable"]
+        ]
         self._enqueued = [plugin.job_enqueued for plugin in hooks("job_enqueued")]
         self._job_readies = [plugin.job_ready for plugin in hooks("job_ready")]
         self._until_ready = {
-            hook: [plugin.tasks_until_ready for plugin in hooks(hook) if defines(plugin, "tasks_until_ready")]
+            hook: [
+                plugin.tasks_until_ready
+                for plugin in hooks(hook)
+                if defines(plugin, "tasks_until_ready")
+            ]
             for hook in ("job_ready", "sub_job_ready")
         }
         self._task_keys = hooks("task_order")
         self._sub_keys = hooks("sub_job_order")
-        self._quotas = [(plugin, defines(plugin, "allocatable_count")) for plugin in hooks("allocatable")]
+        self._quotas = [
+            (plugin, defines(plugin, "allocatable_count")) for plugin in hooks("allocatable")
+        ]
         self._overused = hooks("overused")
         self._prefilters = [plugin.prefilter for plugin in hooks("prefilter")]
         self._allocated = hooks("allocated")
@@ -144,21 +175,32 @@ class Session:
         self.no_victim: dict[str, str] = {}
         """Job -> why nobody was evicted for it in this cycle."""
 
-    # ------------------------------------------------------------------------------------------------- who is there
+    # --------------------------------------------------------------------------------- who is there
 
     def active_jobs(self) -> Iterator[Job]:
-        """Jobs that have something to decide and whose queue exists, in the order in which they became active."""
+        """Jobs that have something to decide and whose queue exists, in the order in which they
+        became active."""
         return iter(list(self.state.active.values()))
 
     def changed_jobs(self, resting: bool = False) -> list[Job]:
-        """Jobs that have something to decide, or that changed since they were last reported; those that rest only if asked for."""
+        """Jobs that have something to decide, or that changed since they were last reported; those
+        that rest only if asked for."""
         state = self.state
         jobs = {**state.unreported, **state.active, **self.touched}.values()
-        return list(jobs) if resting else [job for job in jobs if job.rests_until <= self.now or not self.rests(job)]
+        return (
+            list(jobs)
+            if resting
+            else [job for job in jobs if job.rests_until <= self.now or not self.rests(job)]
+        )
 
     def rests(self, job: Job) -> bool:
-        """Whether nothing came to the job since its last report, and what that held back is not due yet."""
-        return job.rests_until > self.now and job.key not in self.touched and job.key not in self.state.active
+        """Whether nothing came to the job since its last report, and what that held back is not due
+        yet."""
+        return (
+            job.rests_until > self.now
+            and job.key not in self.touched
+            and job.key not in self.state.active
+        )
 
     def jobs(self) -> Iterator[Job]:
         """All jobs of the session, also those that run content."""
@@ -180,10 +222,11 @@ class Session:
     def argument(self, action: str, name: str, default: Any) -> Any:
         return self.policy.configurations.get(action, {}).get(name, default)
 
-    # ------------------------------------------------------------------------------------------------- order
+    # ---------------------------------------------------------------------------------------- order
 
     def rank(self, rows: Rows) -> Rows | None:
-        """The order in which these nodes win ties; None where it is the order of the rows themselves."""
+        """The order in which these nodes win ties; None where it is the order of the rows
+        themselves."""
         seed = self.policy.tie_seed
         if not seed:
             return None
@@ -196,7 +239,8 @@ class Session:
         return tuple([order(job) for order in self._job_orders])
 
     def job_order(self, job: Job) -> tuple[Any, ...]:
-        """The plugins' order of jobs with its tie-break; a queue's own order is not asked, as whenever somebody is to be evicted."""
+        """The plugins' order of jobs with its tie-break; a queue's own order is not asked, as
+        whenever somebody is to be evicted."""
         return (*self.job_rank(job), job.creation, job.key)
 
     def job_key(self, job: Job) -> tuple[Any, ...]:
@@ -215,15 +259,22 @@ class Session:
         return (*[order(queue) for order in self._queue_orders], queue.creation, queue.uid)
 
     def queues_by_turn(self, names: Iterable[str]) -> Heap[Queue] | LiveHeap[Queue]:
-        """The queues, whose turn it is first; for actions that serve one queue at a time and evict nobody."""
+        """The queues, whose turn it is first; for actions that serve one queue at a time and evict
+        nobody."""
         queues = (self.state.queues[name] for name in names)
         if self.hooks.orders_queues_alone:
             return Heap(self.queue_key, queues)
-        return LiveHeap(lambda one, other: bool(self.queue_key(one) < self.queue_key(other)), queues)
+        return LiveHeap(
+            lambda one, other: bool(self.queue_key(one) < self.queue_key(other)), queues
+        )
 
     def queues_as_they_stand(self, names: Iterable[str]) -> LiveHeap[Queue]:
-        """The queues, whose turn it is first, for actions that evict: what one takes changes where another stands."""
-        return LiveHeap(AsThingsStand(self.queue_key, self._changes), (self.state.queues[name] for name in names))
+        """The queues, whose turn it is first, for actions that evict: what one takes changes where
+        another stands."""
+        return LiveHeap(
+            AsThingsStand(self.queue_key, self._changes),
+            (self.state.queues[name] for name in names),
+        )
 
     def jobs_as_they_stand(self, jobs: Iterable[Job] = ()) -> LiveHeap[Job]:
         """Jobs of a queue in the same way: one that waits may be another's victim meanwhile."""
@@ -236,7 +287,11 @@ class Session:
         return (*(plugin.task_order(task) for plugin in self._task_keys), _TaskAge(task))
 
     def sub_job_key(self, sub_job: SubJob) -> tuple[Any, ...]:
-        return (*(plugin.sub_job_order(sub_job) for plugin in self._sub_keys), sub_job.match_index, sub_job.uid)
+        return (
+            *(plugin.sub_job_order(sub_job) for plugin in self._sub_keys),
+            sub_job.match_index,
+            sub_job.uid,
+        )
 
     def sorted_tasks(self, tasks: Iterable[Task]) -> list[Task]:
         """Tasks in the order in which they are served."""
@@ -246,7 +301,8 @@ class Session:
         if all(task.index is not None for task in result):
             result.sort(key=_index_and_age)
         elif any(task.index is not None for task in result):
-            # With and without an index the order can go in a circle, so what plugins tell apart is not compared by it.
+            # With and without an index the order can go in a circle, so what plugins tell apart is
+            # not compared by it.
             result.sort(key=self.task_key)
             return result
         else:
@@ -257,10 +313,12 @@ class Session:
 
     def victim_queue_key(self, queue: Queue, claimer: Queue) -> tuple[Any, ...]:
         """Smaller is evicted from first."""
-        own = tuple(plugin.victim_queue_order(queue, claimer) for plugin in self.hooks("victim_queue_order"))
+        own = tuple(
+            plugin.victim_queue_order(queue, claimer) for plugin in self.hooks("victim_queue_order")
+        )
         return (*own, _Reversed(self.queue_key(queue)))
 
-    # ------------------------------------------------------------------------------------------------- verdicts on jobs
+    # ----------------------------------------------------------------------------- verdicts on jobs
 
     def job_valid(self, job: Job) -> Answer | None:
         """None where the job is valid, else why not."""
@@ -301,7 +359,9 @@ class Session:
             for plugin, may_enter in tier:
                 vote = may_enter(job)
                 if vote == REJECT:
-                    job.enqueue_block = job.enqueue_block or f"plugin {plugin.name} does not let it in"
+                    job.enqueue_block = (
+                        job.enqueue_block or f"plugin {plugin.name} does not let it in"
+                    )
                     return False
                 permitted = permitted or vote == PERMIT
             if permitted:
@@ -313,7 +373,8 @@ class Session:
             enqueued(job)
 
     def tasks_until_ready(self, sub_job: SubJob) -> int:
-        """How many more tasks may be placed in one go before readiness has to be asked again; at least 1."""
+        """How many more tasks may be placed in one go before readiness has to be asked again; at
+        least 1."""
         hook = "sub_job_ready" if sub_job.job.policies else "job_ready"
         longest = 1
         for until_ready in self._until_ready[hook]:
@@ -343,7 +404,7 @@ class Session:
         inside = self.node_scope[rows]
         return [rows[inside], rows[~inside]]
 
-    # ------------------------------------------------------------------------------------------------- topology
+    # ------------------------------------------------------------------------------------- topology
 
     def gradient_of_job(self, job: Job, purpose: str) -> list[list[str]]:
         """Domains to try for a job, nearest kind first; without a plugin for it, the whole cluster."""
@@ -361,7 +422,8 @@ class Session:
         return None if domain == CLUSTER else self.tree.mask(domain)
 
     def opening_room(self) -> tuple[Floats, Floats, Floats]:
-        """Idle, future idle and allocatable, `[resources, nodes]`, as they were when first asked in this cycle."""
+        """Idle, future idle and allocatable, `[resources, nodes]`, as they were when first asked in
+        this cycle."""
         if self._room is None:
             nodes = self.state.nodes
             self._room = nodes.idle(), nodes.future_idle(), nodes.allocatable.copy()
@@ -375,24 +437,32 @@ class Session:
         return total
 
     def domain_ranks(self, sub_job: SubJob, domains: list[str]) -> list[tuple[float, float]] | None:
-        """For each domain what `domain_scores` sorts it by, whichever others are compared with it; larger is better.
+        """For each domain what `domain_scores` sorts it by, whichever others are compared with it;
+        larger is better.
 
-        The second part counts only where first parts are equal.  None where the order cannot be known before all are tried.
+        The second part counts only where first parts are equal.  None where the order cannot be
+        known before all are tried.
         """
         ordering = self.hooks("hyper_node_order")
         if len(ordering) != 1 or not defines(ordering[0], "hyper_node_rank"):
             return None
         return ordering[0].hyper_node_rank(sub_job, domains)
 
-    def domain_bounds(self, sub_job: SubJob, tasks: Sequence[Task], domains: list[str]) -> list[float] | None:
-        """The most that `domain_scores` can give to a domain within each of these; None where that cannot be known."""
+    def domain_bounds(
+        self, sub_job: SubJob, tasks: Sequence[Task], domains: list[str]
+    ) -> list[float] | None:
+        """The most that `domain_scores` can give to a domain within each of these; None where that
+        cannot be known."""
         ordering = self.hooks("hyper_node_order")
         if len(ordering) != 1 or not defines(ordering[0], "hyper_node_bounds"):
             return None
         return ordering[0].hyper_node_bounds(sub_job, domains, self._roomy(sub_job, tasks))
 
-    def domains_with_room(self, group: Group, tasks: Sequence[Task], domains: list[str]) -> list[bool]:
-        """Which of the domains have room for as many of the tasks as the group lacks, counted by its smallest requests.
+    def domains_with_room(
+        self, group: Group, tasks: Sequence[Task], domains: list[str]
+    ) -> list[bool]:
+        """Which of the domains have room for as many of the tasks as the group lacks, counted by
+        its smallest requests.
 
         Nodes are counted as empty of filters, so what is left out is certainly too small.
         """
@@ -407,7 +477,13 @@ class Session:
         smallest: dict[int, float] | None = None
         for pods in {id(task.pods): task for task in tasks}.values():
             asked = dict(pods.request)
-            smallest = asked if smallest is None else {key: min(value, asked[key]) for key, value in smallest.items() if key in asked}
+            smallest = (
+                asked
+                if smallest is None
+                else {
+                    key: min(value, asked[key]) for key, value in smallest.items() if key in asked
+                }
+            )
         future = self.state.nodes.future_idle()
         fit: Floats = np.where(self.state.nodes.ready, float(lacking), 0.0)
         for column, value in (smallest or {}).items():
@@ -416,16 +492,19 @@ class Session:
         return self.tree.sums(np.maximum(fit, 0.0)) >= lacking
 
     def _lacking(self, group: Group) -> int:
-        """How many more pods the group needs before anybody calls it ready or pipelined; 0 where gang alone does not decide that."""
+        """How many more pods the group needs before anybody calls it ready or pipelined; 0 where
+        gang alone does not decide that."""
         parts = isinstance(group, SubJob) and bool(group.job.policies)
         ready = {plugin.name for plugin in self.hooks("sub_job_ready" if parts else "job_ready")}
-        deciding = {plugin.name for plugin in self.hooks("sub_job_pipelined" if parts else "job_pipelined")}
+        deciding = {
+            plugin.name for plugin in self.hooks("sub_job_pipelined" if parts else "job_pipelined")
+        }
         if deciding != {"gang"} or "gang" not in ready:
             return 0
         counts = group.counts
         return int(group.min_available) - counts.ready - counts.pending_best_effort - counts.waiting
 
-    # ------------------------------------------------------------------------------------------------- verdicts on queues
+    # --------------------------------------------------------------------------- verdicts on queues
 
     def overused(self, queue: Queue) -> bool:
         for plugin in self._overused:  # noqa: SIM110 (asked at every turn)
@@ -472,10 +551,15 @@ class Session:
             if defines(plugin, "reclaim_shortages")
             for one in plugin.reclaim_shortages(queue, asked)
         ]
-        numbers = ", ".join(f"{one.resource}={one.held} held and {one.asked} asked of {one.limit} {one.most}" for one in short)
-        return f"queue {queue.name} would hold more than its share" + (f": {numbers}" if numbers else "")
+        numbers = ", ".join(
+            f"{one.resource}={one.held} held and {one.asked} asked of {one.limit} {one.most}"
+            for one in short
+        )
+        return f"queue {queue.name} would hold more than its share" + (
+            f": {numbers}" if numbers else ""
+        )
 
-    # ------------------------------------------------------------------------------------------------- victims
+    # -------------------------------------------------------------------------------------- victims
 
     def preemptable(self, claimer: Task, candidates: list[Task]) -> list[Task]:
         return self._victims("preemptable", lambda plugin: plugin.preemptable(claimer, candidates))
@@ -494,7 +578,8 @@ class Session:
         return all(plugin.balanced(claim, victim, going) for plugin in self.hooks("balanced"))
 
     def victim_tasks(self, candidates: list[Task]) -> list[Task]:
-        """Of the first tier that names any, all that its plugins name; less those whom a plugin of any tier spares."""
+        """Of the first tier that names any, all that its plugins name; less those whom a plugin of
+        any tier spares."""
         chosen: dict[str, Task] = {}
         for tier in self.hooks.tiers["victim_tasks"]:
             for plugin in tier:
@@ -516,7 +601,8 @@ class Session:
     def _victims(self, hook: str, ask: Callable[[Plugin], Victims]) -> list[Task]:
         """Within a tier the lists intersect; the first tier that names somebody decides.
 
-        A tier whose plugins agree on nobody names nobody: upstream lets the plugin after begin anew.  Decision 0165.
+        A tier whose plugins agree on nobody names nobody: upstream lets the plugin after begin
+        anew.  Decision 0165.
         """
         for tier in self.hooks.tiers[hook]:
             chosen: list[Task] | None = None
@@ -525,7 +611,11 @@ class Session:
                 if answer.vote == ABSTAIN:
                     continue
                 named = {task.key for task in answer.tasks}
-                chosen = list(answer.tasks) if chosen is None else [task for task in chosen if task.key in named]
+                chosen = (
+                    list(answer.tasks)
+                    if chosen is None
+                    else [task for task in chosen if task.key in named]
+                )
                 if not chosen:
                     break
             if chosen:
@@ -544,7 +634,7 @@ class Session:
                 return True
         return True
 
-    # ------------------------------------------------------------------------------------------------- consequences
+    # --------------------------------------------------------------------------------- consequences
 
     def statement(self) -> Statement:
         made = Statement(self)
@@ -562,7 +652,8 @@ class Session:
         self.live = [one for one in self.live if one]
 
     def broke_off(self, what: str, error: Exception) -> None:
-        """Something failed in the middle: what it had begun is undone, and whose fault it was is said."""
+        """Something failed in the middle: what it had begun is undone, and whose fault it was is
+        said."""
         self.abandon()
         self.decisions.problems.append(f"{what} broke off: {fault(error, self.hooks.plugins)}")
 
@@ -604,11 +695,17 @@ class Session:
         assert job is not None
         job.set_status_many(tasks, Status.BINDING)
         self.state.transfers.placed(tasks)
-        names, key, volumes, claims = self.state.nodes.names, job.key, self.state.volumes, self.state.claims
+        names, key, volumes, claims = (
+            self.state.nodes.names,
+            job.key,
+            self.state.volumes,
+            self.state.claims,
+        )
         pods = tasks[0].pods
         if not pods.volumes and not pods.claims:
             self.decisions.binds.extend(
-                Bind(task.key, task.uid, names[row], key, task.annotations) for task, row in zip(tasks, rows.tolist())
+                Bind(task.key, task.uid, names[row], key, task.annotations)
+                for task, row in zip(tasks, rows.tolist())
             )
             return
         self.decisions.binds.extend(
@@ -630,12 +727,15 @@ class Session:
         job = task.job
         node = self.state.nodes.names[task.row]
         purpose = "" if claimer is None else purpose_of(claimer, job)
-        self.decisions.evictions.append(Evict(task.key, task.uid, node, job.key if job is not None else "", reason, purpose))
+        self.decisions.evictions.append(
+            Evict(task.key, task.uid, node, job.key if job is not None else "", reason, purpose)
+        )
         self.evicted.append(task)
         self.state.transfers.evicted(task, claimer)
 
     def allocate_now(self, task: Task, row: int) -> None:
-        """Without a statement: once the job is ready, everything it holds is bound.  Used by backfill."""
+        """Without a statement: once the job is ready, everything it holds is bound.  Used by
+        backfill."""
         statement = self.statement()
         statement.allocate(task, row)
         job = task.job
@@ -660,7 +760,8 @@ class Session:
         statement.commit()
 
     def refuse(self, job: Job, message: str, lacks: Sequence[Shortage] = ()) -> None:
-        """The job may not enter now; said on its PodGroup, once for the same words.  `lacks` gives the numbers."""
+        """The job may not enter now; said on its PodGroup, once for the same words.  `lacks` gives
+        the numbers."""
         detail = ", ".join(one.of_minimum(job.queue) for one in lacks)
         job.enqueue_block = f"{message} ({detail})" if detail else message
         job.shortages = tuple(lacks)
@@ -669,15 +770,22 @@ class Session:
             self.event(job, "Normal", "Unschedulable", message)
 
     def hold_back(self, job: Job, takers: Iterable[str], action: str) -> None:
-        """The job may not take back what these took from it: said once, until something outside changes."""
+        """The job may not take back what these took from it: said once, until something outside
+        changes."""
         told = self.state.transfers.told
         for taker in takers:
             if (job.key, taker) not in told:
                 told.add((job.key, taker))
                 self.metric("evictions_held_back_total", 1.0, action=action)
                 whose = f"queue {job.queue}" if taker.startswith("queue ") else "it"
-                gave = IN_VAIN if taker == OTHERS else f"{taker} took room from {whose}, and no queue, node or job has changed since"
-                self.event(job, "Normal", "EvictionHeldBack", f"{action} evicts nobody for it: {gave}")
+                gave = (
+                    IN_VAIN
+                    if taker == OTHERS
+                    else f"{taker} took room from {whose}, and no queue, node or job has changed since"
+                )
+                self.event(
+                    job, "Normal", "EvictionHeldBack", f"{action} evicts nobody for it: {gave}"
+                )
 
     def event(self, job: Job, kind: str, reason: str, message: str) -> None:
         """An event on the job's PodGroup."""
@@ -721,7 +829,8 @@ class _Reversed:
 
 
 class _TaskAge:
-    """Ties between tasks: by index where both have one, else by creation time, then UID.  Reference: scheduler-core 5.4."""
+    """Ties between tasks: by index where both have one, else by creation time, then UID.
+    Reference: scheduler-core 5.4."""
 
     __slots__ = ("task",)
 

@@ -1,6 +1,8 @@
-"""Tentative work as a journal: it takes effect at once, and undoing it costs what was done, no more.
+"""Tentative work as a journal: it takes effect at once, and undoing it costs what was done, no
+more.
 
-Reference: scheduler-core 5.5.  Unlike upstream, an undone eviction gives a pod back the status that it had.
+Reference: scheduler-core 5.5.  Unlike upstream, an undone eviction gives a pod back the status that
+it had.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Placed:
-    """Tasks of one class, role and sub-job on their nodes; allocated, or promised once room is freed."""
+    """Tasks of one class, role and sub-job on their nodes; allocated, or promised once room is
+    freed."""
 
     tasks: list[Task]
     rows: Rows
@@ -56,7 +59,9 @@ class Statement:
     def evicts(self) -> bool:
         return any(isinstance(operation, Evicted) for operation in self.operations)
 
-    def place(self, tasks: Sequence[Task], rows: Rows, status: Status, evicted_for: bool = False) -> None:
+    def place(
+        self, tasks: Sequence[Task], rows: Rows, status: Status, evicted_for: bool = False
+    ) -> None:
         """Give pending tasks of one class, role and sub-job their nodes."""
         if not len(tasks):
             return
@@ -115,7 +120,9 @@ class Statement:
         """Make it the cycle's decision.  What is only promised stays here until the cycle ends."""
         session = self.session
         kept: list[Placed] = []
-        claimer = next((one.tasks[0].job for one in self.operations if isinstance(one, Placed)), None)
+        claimer = next(
+            (one.tasks[0].job for one in self.operations if isinstance(one, Placed)), None
+        )
         for operation in self.operations:
             if isinstance(operation, Evicted):
                 session.decide_evict(operation.task, operation.reason, claimer)
@@ -148,7 +155,7 @@ class Statement:
             self._do(operation)
             self.operations.append(operation)
 
-    # ------------------------------------------------------------------------------------------------- effects
+    # -------------------------------------------------------------------------------------- effects
 
     def _do(self, operation: Operation) -> None:
         """Carry out; when a plugin refuses to follow, nothing has happened."""

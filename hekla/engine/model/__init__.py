@@ -1,1 +1,2 @@
-"""The cluster as the engine knows it: tables of nodes, tasks, queues, devices and volumes.  Knows no session."""
+"""The cluster as the engine knows it: tables of nodes, tasks, queues, devices and volumes.  Knows
+no session."""

@@ -12,7 +12,11 @@ def describe(amounts: Amounts) -> str:
 
 def written(amounts: Amounts) -> dict[str, str]:
     """What a request asks for beside room for a pod, each amount as a person writes it."""
-    return {name: amount(name, amounts[name]) for name in ordered(amounts) if name != PODS and amounts[name] > 0}
+    return {
+        name: amount(name, amounts[name])
+        for name in ordered(amounts)
+        if name != PODS and amounts[name] > 0
+    }
 
 
 def amount(name: str, value: float) -> str:

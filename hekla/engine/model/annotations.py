@@ -1,8 +1,12 @@
-"""Annotations of pods and PodGroups that single plugins answer.  Those that several read are in `reading`."""
+"""Annotations of pods and PodGroups that single plugins answer.  Those that several read are in
+`reading`."""
 
 from __future__ import annotations
 
-AFFINITY, ANTI_AFFINITY = "volcano.sh/task-topology-affinity", "volcano.sh/task-topology-anti-affinity"
+AFFINITY, ANTI_AFFINITY = (
+    "volcano.sh/task-topology-affinity",
+    "volcano.sh/task-topology-anti-affinity",
+)
 TASK_ORDER = "volcano.sh/task-topology-task-order"
 COOLDOWN = "volcano.sh/cooldown-time"
 MIN_AVAILABLE, MAX_UNAVAILABLE = "volcano.sh/jdb-min-available", "volcano.sh/jdb-max-unavailable"

@@ -1,6 +1,8 @@
-"""Jobs whose binds the API server refuses stand back for a while, so that they do not take every cycle's room from the others.
+"""Jobs whose binds the API server refuses stand back for a while, so that they do not take every
+cycle's room from the others.
 
-The first refusal costs a second, each further one twice as much, at most a minute; a pod of the job that was bound forgets it all.
+The first refusal costs a second, each further one twice as much, at most a minute; a pod of the job
+that was bound forgets it all.
 """
 
 from __future__ import annotations

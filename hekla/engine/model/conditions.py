@@ -9,7 +9,13 @@ UNSCHEDULABLE = "Unschedulable"
 
 def set_condition(job: Job, session_uid: str, kind: str, reason: str, message: str) -> None:
     """Write a PodGroup condition, in place of the first of its type."""
-    made = {"type": kind, "status": "True", "transitionID": session_uid, "reason": reason, "message": message}
+    made = {
+        "type": kind,
+        "status": "True",
+        "transitionID": session_uid,
+        "reason": reason,
+        "message": message,
+    }
     for at, one in enumerate(job.conditions):
         if one.get("type") == kind:
             job.conditions[at] = made

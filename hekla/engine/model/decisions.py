@@ -1,4 +1,5 @@
-"""What a cycle decided, as data.  Whoever runs the engine carries it out; the engine itself does nothing to the world."""
+"""What a cycle decided, as data.  Whoever runs the engine carries it out; the engine itself does
+nothing to the world."""
 
 from __future__ import annotations
 
@@ -19,11 +20,13 @@ class Bind(msgspec.Struct, frozen=True):
     job: str
     annotations: dict[str, str] = {}
     volumes: dict[str, str] = {}
-    """Unbound claim -> volume to bind it to before; empty: to be provisioned for this node (annotation `selected-node`)."""
+    """Unbound claim -> volume to bind it to before; empty: to be provisioned for this node
+    (annotation `selected-node`)."""
     claims: dict[str, Any] = {}
     """ResourceClaim -> the allocation that it must have, and be reserved for the pod, before."""
     implied: dict[str, Any] = {}
-    """For extended resources that are devices: a claim to be made before, as `spec`, `allocation` and `mappings`."""
+    """For extended resources that are devices: a claim to be made before, as `spec`, `allocation`
+    and `mappings`."""
 
 
 class Evict(msgspec.Struct, frozen=True):
@@ -35,7 +38,8 @@ class Evict(msgspec.Struct, frozen=True):
     job: str
     reason: str
     purpose: str = ""
-    """For whom: the job that gets the room, its queue and priority.  Empty where nobody in particular does."""
+    """For whom: the job that gets the room, its queue and priority.  Empty where nobody in
+    particular does."""
 
     @property
     def text(self) -> str:
@@ -53,14 +57,16 @@ class Pipelined(msgspec.Struct, frozen=True):
 
 
 class Freed(msgspec.Struct, frozen=True):
-    """Take from a claim what it was given: its pod (by `uid`) cannot be where that is, and nobody else has it."""
+    """Take from a claim what it was given: its pod (by `uid`) cannot be where that is, and nobody
+    else has it."""
 
     claim: str
     uid: str
 
 
 class PodGroupStatus(msgspec.Struct, frozen=True):
-    """The status that a PodGroup should have now; made only where it differs from what the API holds."""
+    """The status that a PodGroup should have now; made only where it differs from what the API
+    holds."""
 
     key: str
     uid: str
@@ -141,7 +147,11 @@ class Decisions(msgspec.Struct):
 
     def nodes_of(self, job: str) -> set[str]:
         """The nodes that a job's pods were bound to; the job by key or by name alone."""
-        return {bind.node for bind in self.binds if bind.job == job or bind.job.rpartition("/")[2] == job}
+        return {
+            bind.node
+            for bind in self.binds
+            if bind.job == job or bind.job.rpartition("/")[2] == job
+        }
 
     def bound(self) -> dict[str, str]:
         """Pod key -> node."""

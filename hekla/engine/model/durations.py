@@ -1,4 +1,5 @@
-"""Durations as Go writes them: 300ms, 1.5h, 2h45m.  Also instants as Kubernetes writes them, and time zones."""
+"""Durations as Go writes them: 300ms, 1.5h, 2h45m.  Also instants as Kubernetes writes them, and
+time zones."""
 
 from __future__ import annotations
 
@@ -6,7 +7,16 @@ import re
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_UNITS = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "μs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _LONGEST = 2**63 / 1e9  # Go counts nanoseconds in 64 bits
 
@@ -48,5 +58,11 @@ def zone(name: str) -> tzinfo:
         return timezone(-length if offset[1] == "-" else length)
     try:
         return ZoneInfo(name)
-    except (OSError, ValueError, KeyError) as error:  # a directory, a path outside, a name that nobody knows
-        raise ValueError(f"{name!r} is no time zone such as UTC, Europe/Vienna or +01:00") from error
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+    ) as error:  # a directory, a path outside, a name that nobody knows
+        raise ValueError(
+            f"{name!r} is no time zone such as UTC, Europe/Vienna or +01:00"
+        ) from error

@@ -17,7 +17,8 @@ class NodeReason(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str
     """As a person would say it."""
     resource: str = ""
-    """Of which they have too little, with what one pod asks for, the most that is left on one of them, and what is missing there."""
+    """Of which they have too little, with what one pod asks for, the most that is left on one of
+    them, and what is missing there."""
     asked: str = ""
     left: str = ""
     missing: str = ""
@@ -39,8 +40,9 @@ class Shortage(msgspec.Struct, frozen=True):
     missing: str
     """What has to become free, or be added to the ceiling."""
     beyond: str = ""
-    """By how much the request alone is over the ceiling; empty where it would fit if nothing else were there, and for
-    what a queue deserves, which grows when others end."""
+    """By how much the request alone is over the ceiling; empty where it would fit if nothing else
+    were there, and for what a queue deserves, which grows when others end.
+    """
 
     def of_minimum(self, own: str) -> str:
         """For a job that is to be let in; `own` is its queue, which needs no name."""
@@ -82,9 +84,19 @@ class Explanation(msgspec.Struct, frozen=True):
         """JSON of what the text says in words, for programs; empty where there is nothing to count."""
         if not (self.reasons or self.shortages or self.missing):
             return ""
-        parts = {"constraint": self.constraint, "queue": self.queue, "needs": self.needs, "fit": self.fit, "missing": self.missing,
-                 "asks": self.asks, "nodes": self.nodes, "reasons": self.reasons, "shortages": self.shortages, "remedy": self.remedy,
-                 "noVictimBecause": self.spared}  # fmt: skip
+        parts = {
+            "constraint": self.constraint,
+            "queue": self.queue,
+            "needs": self.needs,
+            "fit": self.fit,
+            "missing": self.missing,
+            "asks": self.asks,
+            "nodes": self.nodes,
+            "reasons": self.reasons,
+            "shortages": self.shortages,
+            "remedy": self.remedy,
+            "noVictimBecause": self.spared,
+        }
         return msgspec.json.encode(parts).decode()
 
 
@@ -94,7 +106,8 @@ def not_open(queue: Queue) -> str:
 
 
 def purpose_of(claimer: Job, victim: Job | None) -> str:
-    """For whom a pod of `victim` has to leave, and what lets it be taken: the queue where that is another, else the priority."""
+    """For whom a pod of `victim` has to leave, and what lets it be taken: the queue where that is
+    another, else the priority."""
     if claimer is victim:
         return "room for other pods of its job"
     room = f"room for job {claimer.namespace}/{claimer.title} of queue {claimer.queue}"

@@ -1,7 +1,9 @@
-"""HyperNodes: which nodes are near each other, as a tree of named sets by tier (a lower tier is a closer network).
+"""HyperNodes: which nodes are near each other, as a tree of named sets by tier (a lower tier is a
+closer network).
 
-The tree is built again when a HyperNode or the set of nodes changed, and kept otherwise.  Over all stands a virtual root that holds
-every node, so that "anywhere" is a domain like any other.  Reference: scheduler-core 2.13, 5.1; plugins-placement 8.
+The tree is built again when a HyperNode or the set of nodes changed, and kept otherwise.  Over all
+stands a virtual root that holds every node, so that "anywhere" is a domain like any other.
+Reference: scheduler-core 2.13, 5.1; plugins-placement 8.
 """
 
 from __future__ import annotations
@@ -52,15 +54,20 @@ class HyperTree:
     ) -> None:
         self.size = len(nodes)
         self.left_out = dict(left_out or {})
-        """HyperNodes that have no place in the tree, or are not all that they say, and why.  The rest of the tree is used."""
+        """HyperNodes that have no place in the tree, or are not all that they say, and why.  The
+        rest of the tree is used."""
         self.tier_names = dict(tier_names)
         self.real = bool(infos)
         highest = max([*(tier for tier, _ in infos.values()), *tiers], default=0)
         self.by_name: dict[str, HyperNode] = {}
         for name in sorted(infos):
             tier, parent = infos[name]
-            self.by_name[name] = HyperNode(name, tier, parent or ROOT, _rows(nodes, members.get(name, ())), [])
-        self.by_name[ROOT] = HyperNode(ROOT, max(1, highest + 1), "", np.flatnonzero(nodes.ready), [])
+            self.by_name[name] = HyperNode(
+                name, tier, parent or ROOT, _rows(nodes, members.get(name, ())), []
+            )
+        self.by_name[ROOT] = HyperNode(
+            ROOT, max(1, highest + 1), "", np.flatnonzero(nodes.ready), []
+        )
         for one in self.by_name.values():
             if one.parent in self.by_name:
                 self.by_name[one.parent].children.append(one.name)
@@ -71,20 +78,28 @@ class HyperTree:
         self._tier = np.array([one.tier for one in self.by_name.values()])
         self._flat = np.concatenate(inside)
         self._owner = np.repeat(np.arange(len(inside)), [len(rows) for rows in inside])
-        self.tiers = sorted({*tiers, *(tier for tier, _ in infos.values()), self.by_name[ROOT].tier})
-        lowest = [name for tier, names in tiers.items() if tier == self.tiers[0] for name in sorted(names)]
+        self.tiers = sorted(
+            {*tiers, *(tier for tier, _ in infos.values()), self.by_name[ROOT].tier}
+        )
+        lowest = [
+            name for tier, names in tiers.items() if tier == self.tiers[0] for name in sorted(names)
+        ]
         self.leaves = np.full(self.size, -1, dtype=np.int64)
         self.leaf_names = lowest or [ROOT]
         if not lowest:
             self.leaves[self.by_name[ROOT].rows] = 0
         self._chains: NDArray[np.int64] | None = None
-        """`[leaves, depth]`: each leaf and the domains above it, by number; made when first asked for."""
+        """`[leaves, depth]`: each leaf and the domains above it, by number; made when first asked
+        for."""
         for number in range(len(lowest) - 1, -1, -1):
             self.leaves[_rows(nodes, members.get(lowest[number], ()))] = number
 
     def sums(self, values: Floats) -> Floats:
-        """`[domains]`, by their `number`: what is given for each node, added up over the nodes of each domain."""
-        result: Floats = np.bincount(self._owner, weights=values[self._flat], minlength=len(self.number)).astype(np.float64, copy=False)
+        """`[domains]`, by their `number`: what is given for each node, added up over the nodes of
+        each domain."""
+        result: Floats = np.bincount(
+            self._owner, weights=values[self._flat], minlength=len(self.number)
+        ).astype(np.float64, copy=False)
         return result
 
     def highest_within(self, values: Floats) -> Floats:
@@ -96,9 +111,13 @@ class HyperTree:
         return result
 
     def tier_shared_with(self, domain: str) -> NDArray[np.int64]:
-        """`[leaves]`: the tier of the closest domain that holds both the leaf and this one; -1 where there is none."""
+        """`[leaves]`: the tier of the closest domain that holds both the leaf and this one; -1
+        where there is none."""
         if self._chains is None:
-            chains = [[self.number.get(name, -1) for name in self.ancestors(leaf)] for leaf in self.leaf_names]
+            chains = [
+                [self.number.get(name, -1) for name in self.ancestors(leaf)]
+                for leaf in self.leaf_names
+            ]
             deepest = max(map(len, chains))
             self._chains = np.array([chain + [-1] * (deepest - len(chain)) for chain in chains])
         result = np.full(len(self.leaf_names), -1)
@@ -131,7 +150,8 @@ class HyperTree:
         return result
 
     def common(self, left: str, right: str) -> str:
-        """The closest domain that holds both; one of them empty gives the other, nothing shared gives nothing."""
+        """The closest domain that holds both; one of them empty gives the other, nothing shared
+        gives nothing."""
         if not left or not right:
             return left or right
         mine = set(self.ancestors(left))
@@ -189,8 +209,16 @@ def build(state: State) -> HyperTree:
     parents, left_out = _parents(below)
     circles = _circles(parents)
     left_out |= circles
-    parents = {child: above for child, above in parents.items() if child not in circles and above not in circles}
-    infos = {name: (tier, parents.get(name, "")) for name, (tier, _) in infos.items() if name not in circles}
+    parents = {
+        child: above
+        for child, above in parents.items()
+        if child not in circles and above not in circles
+    }
+    infos = {
+        name: (tier, parents.get(name, ""))
+        for name, (tier, _) in infos.items()
+        if name not in circles
+    }
     everything = {name: set(rows) for name, rows in own.items()}
     for name in infos:
         above = parents.get(name, "")
@@ -205,18 +233,22 @@ def build(state: State) -> HyperTree:
 
 
 def _parents(below: Mapping[str, Iterable[str]]) -> tuple[dict[str, str], dict[str, str]]:
-    """Each domain's parent, the first in order of names where several want to be, and what is said to the others."""
+    """Each domain's parent, the first in order of names where several want to be, and what is said
+    to the others."""
     parents: dict[str, str] = {}
     refused: dict[str, str] = {}
     for name in sorted(below):
         for child in below[name]:
             if parents.setdefault(child, name) != name:
-                refused[name] = f"HyperNode {child} already has a parent {parents[child]}, and cannot set another parent {name}"
+                refused[name] = (
+                    f"HyperNode {child} already has a parent {parents[child]}, and cannot set another parent {name}"
+                )
     return parents, refused
 
 
 def _circles(parents: Mapping[str, str]) -> dict[str, str]:
-    """The domains that are above themselves, each with its circle.  Those below them stand without a parent."""
+    """The domains that are above themselves, each with its circle.  Those below them stand without
+    a parent."""
     found: dict[str, str] = {}
     known: set[str] = set()
     for first in sorted(parents):
@@ -255,7 +287,11 @@ def _members(state: State, members: Iterable[Mapping[str, Any]]) -> tuple[set[st
         if labelled:
             chosen = matching.sound_label_selector(labelled)
             if chosen is not None and chosen.requirements:
-                names |= {facts.name for facts in state.nodes.facts if facts is not None and chosen.matches(facts.labels)}
+                names |= {
+                    facts.name
+                    for facts in state.nodes.facts
+                    if facts is not None and chosen.matches(facts.labels)
+                }
     return names, below
 
 
@@ -269,20 +305,28 @@ def _as_stated(state: State, stated: Mapping[str, Any]) -> HyperTree:
             tier_names[str(spec["tierName"])] = int(spec.get("tier", 0))
         for child in _members(state, spec.get("members") or ())[1]:
             parents[child] = name
-    infos = {name: (int(info.get("tier", 0)), parents.get(name, info.get("parent", ""))) for name, info in stated["infos"].items()}
+    infos = {
+        name: (int(info.get("tier", 0)), parents.get(name, info.get("parent", "")))
+        for name, info in stated["infos"].items()
+    }
     tiers = {int(tier): list(names) for tier, names in stated["tiers"].items()}
     return HyperTree(state.nodes, infos, stated["members"], tiers, tier_names)
 
 
-# ----------------------------------------------------------------------------------------------------- jobs in the tree
+# --------------------------------------------------------------------------------- jobs in the tree
 
 
 def settle_topology(tree: HyperTree, job: Job) -> None:
-    """What a job's topology means in this cycle, and where it already is.  Reference: scheduler-core 5.1, 5 and 6."""
+    """What a job's topology means in this cycle, and where it already is.  Reference:
+    scheduler-core 5.1, 5 and 6."""
     job.effective = _effective(tree, job.topology, None)
     above = job.effective.highest_tier if job.effective is not None else None
     for sub_job in job.sub_jobs.values():
-        sub_job.effective = job.effective if sub_job.topology is job.topology else _effective(tree, sub_job.topology, above)
+        sub_job.effective = (
+            job.effective
+            if sub_job.topology is job.topology
+            else _effective(tree, sub_job.topology, above)
+        )
     _place(tree, job)
 
 
@@ -298,7 +342,9 @@ def _effective(tree: HyperTree, topology: Topology | None, above: int | None) ->
 
 
 def _held_rows(group: Group) -> list[int]:
-    return [task.row for task in group.tasks.values() if is_allocated(task.status) and task.row >= 0]
+    return [
+        task.row for task in group.tasks.values() if is_allocated(task.status) and task.row >= 0
+    ]
 
 
 def _place(tree: HyperTree, job: Job) -> None:

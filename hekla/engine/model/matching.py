@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 
 from hekla.engine.model.arrays import Bools
-from hekla.engine.model.nodes import ABSENT, NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, NodeTable, Taint
+from hekla.engine.model.nodes import (
+    ABSENT,
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    PREFER_NO_SCHEDULE,
+    NodeTable,
+    Taint,
+)
 from hekla.engine.model.resources import Floats
 
 Tree = Mapping[str, Any]
@@ -60,14 +67,17 @@ class Requirement:
             hit: Bools = codes == wanted[0] if len(wanted) == 1 else np.isin(codes, wanted)
             return hit if self.operator == "In" else ~hit
         # One verdict a distinct value; the last entry answers for code -1, which is "absent".
-        verdicts = np.array([*(self._compare(value) for value in column.values), False], dtype=np.bool_)
+        verdicts = np.array(
+            [*(self._compare(value) for value in column.values), False], dtype=np.bool_
+        )
         result: Bools = verdicts[codes]
         return result
 
 
 @dataclass(frozen=True, slots=True)
 class NodeTerm:
-    """One alternative of a node selector: all of its expressions must hold; without any, it matches nothing."""
+    """One alternative of a node selector: all of its expressions must hold; without any, it matches
+    nothing."""
 
     expressions: tuple[Requirement, ...]
     fields: tuple[Requirement, ...]
@@ -131,7 +141,9 @@ def label_selector(tree: Tree | None) -> LabelSelector | None:
     """A LabelSelector as Kubernetes writes it."""
     if tree is None:
         return None
-    equal = tuple(Requirement(key, "In", (value,)) for key, value in (tree.get("matchLabels") or {}).items())
+    equal = tuple(
+        Requirement(key, "In", (value,)) for key, value in (tree.get("matchLabels") or {}).items()
+    )
     return LabelSelector((*equal, *requirements(tree.get("matchExpressions"))))
 
 
@@ -142,26 +154,38 @@ def sound_label_selector(tree: Tree | None) -> LabelSelector | None:
     except ValueError:
         return None
     lists = {"In": True, "NotIn": True, "Exists": False, "DoesNotExist": False}
-    if found is None or any(lists.get(one.operator) is not bool(one.values) for one in found.requirements):
+    if found is None or any(
+        lists.get(one.operator) is not bool(one.values) for one in found.requirements
+    ):
         return None
     return found
 
 
 def _fields(expressions: Sequence[Tree] | None) -> tuple[Requirement, ...]:
-    """Expressions over a node's fields, of which there is one: its name, one at a time.  Raises ValueError for any other."""
+    """Expressions over a node's fields, of which there is one: its name, one at a time.  Raises
+    ValueError for any other."""
     result = requirements(expressions)
     for one in result:
-        if one.key != "metadata.name" or one.operator not in ("In", "NotIn") or len(one.values) != 1:
-            raise ValueError(f"{one.key!r} {one.operator} {list(one.values)}: a field is metadata.name, In or NotIn one value")
+        if (
+            one.key != "metadata.name"
+            or one.operator not in ("In", "NotIn")
+            or len(one.values) != 1
+        ):
+            raise ValueError(
+                f"{one.key!r} {one.operator} {list(one.values)}: a field is metadata.name, In or NotIn one value"
+            )
     return result
 
 
 def node_terms(trees: Sequence[Tree] | None) -> tuple[NodeTerm, ...]:
-    """The alternatives of a node selector; one that cannot be read is left out, as if it matched nothing."""
+    """The alternatives of a node selector; one that cannot be read is left out, as if it matched
+    nothing."""
     result = []
     for tree in trees or ():
         try:
-            term = NodeTerm(requirements(tree.get("matchExpressions")), _fields(tree.get("matchFields")))
+            term = NodeTerm(
+                requirements(tree.get("matchExpressions")), _fields(tree.get("matchFields"))
+            )
         except ValueError:
             continue
         result.append(term)
@@ -170,18 +194,26 @@ def node_terms(trees: Sequence[Tree] | None) -> tuple[NodeTerm, ...]:
 
 def tolerations(trees: Sequence[Tree] | None) -> tuple[Toleration, ...]:
     return tuple(
-        Toleration(tree.get("key", ""), tree.get("operator", "") or "Equal", tree.get("value", ""), tree.get("effect", ""))
+        Toleration(
+            tree.get("key", ""),
+            tree.get("operator", "") or "Equal",
+            tree.get("value", ""),
+            tree.get("effect", ""),
+        )
         for tree in trees or ()
     )
 
 
 def tolerated(taints: Sequence[Taint], by: Sequence[Toleration], effects: tuple[str, ...]) -> bool:
     """Every taint of these effects is tolerated."""
-    return all(taint.effect not in effects or any(one.tolerates(taint) for one in by) for taint in taints)
+    return all(
+        taint.effect not in effects or any(one.tolerates(taint) for one in by) for taint in taints
+    )
 
 
 def hard_taints_mask(nodes: NodeTable, by: Sequence[Toleration]) -> Bools:
-    """`[nodes]`: no taint keeps the pod away.  Computed once a distinct list of taints, then looked up."""
+    """`[nodes]`: no taint keeps the pod away.  Computed once a distinct list of taints, then looked
+    up."""
     verdicts = [tolerated(taints, by, (NO_SCHEDULE, NO_EXECUTE)) for taints in nodes.taint_sets]
     result: Bools = np.array(verdicts, dtype=np.bool_)[nodes.taint_codes]
     return result
@@ -191,7 +223,11 @@ def soft_taints_count(nodes: NodeTable, by: Sequence[Toleration]) -> Floats:
     """`[nodes]`: how many taints would rather keep the pod away."""
     heard = [one for one in by if one.effect in ("", PREFER_NO_SCHEDULE)]
     counts = [
-        sum(1 for taint in taints if taint.effect == PREFER_NO_SCHEDULE and not any(one.tolerates(taint) for one in heard))
+        sum(
+            1
+            for taint in taints
+            if taint.effect == PREFER_NO_SCHEDULE and not any(one.tolerates(taint) for one in heard)
+        )
         for taints in nodes.taint_sets
     ]
     result: Floats = np.array(counts, dtype=np.float64)[nodes.taint_codes]

@@ -1,9 +1,9 @@
 """The nodes as a table: one column an attribute, one row a node, changed in place.
 
-Resource columns are `[resources, nodes]` with each resource contiguous, because every question of a placement runs over all
-nodes for one resource.  Labels and taints are interned codes, so a selector is a compare of integers.  A row whose node was
-deleted stays, not ready, until the table is compacted: row numbers are held by tasks.
-Reference: scheduler-core 2.11.
+Resource columns are `[resources, nodes]` with each resource contiguous, because every question of a
+placement runs over all nodes for one resource.  Labels and taints are interned codes, so a selector
+is a compare of integers.  A row whose node was deleted stays, not ready, until the table is
+compacted: row numbers are held by tasks. Reference: scheduler-core 2.11.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Taint:
 
 
 class LabelColumn:
-    """One label key over all nodes: a code a node (-1 where it is absent) and what each code stands for."""
+    """One label key over all nodes: a code a node (-1 where it is absent) and what each code stands
+    for."""
 
     __slots__ = ("codes", "index", "values")
 
@@ -98,16 +99,19 @@ class NodeTable:
         self.images: dict[str, tuple[int, set[int]]] = {}
         """Image name -> size in bytes and the rows that have it."""
         self.log: list[int] = []
-        """Rows that changed since the last cycle began: the row for a pod that came, its complement for anything else."""
+        """Rows that changed since the last cycle began: the row for a pod that came, its complement
+        for anything else."""
         self.version = 0
         """Goes up when anything about any node changes."""
         self.clock = 0
         """The last stamp given: see `stamps`."""
         self.static_version = 0
-        """Goes up when a node object changes: what a class computed from labels, taints or images is stale."""
+        """Goes up when a node object changes: what a class computed from labels, taints or images
+        is stale."""
         self.dead = 0
         self.unbounded: set[int] = set()
-        """Columns of what no node runs out of, because something else than the node keeps account of it."""
+        """Columns of what no node runs out of, because something else than the node keeps account
+        of it."""
         self.lent: dict[str, Lent] = {}
         self._labels: dict[str, LabelColumn] = {}
         self._taint_sets: list[tuple[Taint, ...]] = [()]
@@ -126,7 +130,7 @@ class NodeTable:
         self._taints = np.zeros(capacity, dtype=np.int32)
         self._stamps = np.zeros(capacity, dtype=np.int64)
 
-    # ------------------------------------------------------------------------------------------------- reading
+    # -------------------------------------------------------------------------------------- reading
 
     def __len__(self) -> int:
         return len(self.names)
@@ -153,7 +157,8 @@ class NodeTable:
 
     @property
     def requested(self) -> Floats:
-        """`[resources, nodes]`: of every pod that is there or promised and not evicted in this cycle."""
+        """`[resources, nodes]`: of every pod that is there or promised and not evicted in this
+        cycle."""
         return self._requested[: len(self.space), : len(self.names)]
 
     @property
@@ -168,7 +173,8 @@ class NodeTable:
 
     @property
     def stamps(self) -> NDArray[np.int64]:
-        """`[nodes]`: another number whenever the node's object or the pods shown on it change; never given twice."""
+        """`[nodes]`: another number whenever the node's object or the pods shown on it change;
+        never given twice."""
         return self._stamps[: len(self.names)]
 
     def mark(self, row: Rows | int) -> None:
@@ -197,9 +203,12 @@ class NodeTable:
         return self._taint_sets
 
     def capacity(self, column: int) -> Floats:
-        """`[nodes]` of one resource: what the node has in all; what it can give away where it does not say."""
+        """`[nodes]` of one resource: what the node has in all; what it can give away where it does
+        not say."""
         name = self.space.names[column]
-        stated = (facts.capacity.get(name, 0.0) if facts is not None else 0.0 for facts in self.facts)
+        stated = (
+            facts.capacity.get(name, 0.0) if facts is not None else 0.0 for facts in self.facts
+        )
         whole: Floats = np.fromiter(stated, dtype=np.float64, count=len(self.facts))
         result: Floats = np.where(whole > 0, whole, self.allocatable[column])
         return result
@@ -209,7 +218,8 @@ class NodeTable:
         return self.allocatable - self.used
 
     def future_idle(self) -> Floats:
-        """`[resources, nodes]`, fresh: what is free once the releasing have gone and the promised have come."""
+        """`[resources, nodes]`, fresh: what is free once the releasing have gone and the promised
+        have come."""
         return self.allocatable - self.used + self.releasing - self.pipelined
 
     def idle_of(self, row: int) -> Amounts:
@@ -217,7 +227,12 @@ class NodeTable:
 
     def future_idle_of(self, row: int) -> Floats:
         """`[resources]` of one node."""
-        result: Floats = self.allocatable[:, row] - self.used[:, row] + self.releasing[:, row] - self.pipelined[:, row]
+        result: Floats = (
+            self.allocatable[:, row]
+            - self.used[:, row]
+            + self.releasing[:, row]
+            - self.pipelined[:, row]
+        )
         return result
 
     def fits_future(self, row: int, request: Request) -> bool:
@@ -226,7 +241,10 @@ class NodeTable:
         return all(value < free[column] + EPSILON for column, value in request)
 
     def fits_idle(self, row: int, request: Request) -> bool:
-        return all(value < self._allocatable[column, row] - self._used[column, row] + EPSILON for column, value in request)
+        return all(
+            value < self._allocatable[column, row] - self._used[column, row] + EPSILON
+            for column, value in request
+        )
 
     def labels(self, key: str) -> LabelColumn:
         """The column of one label key, made when somebody first asks."""
@@ -248,7 +266,7 @@ class NodeTable:
         whole = self.allocatable if ready.all() else self.allocatable[:, ready]
         return self.space.amounts(whole.sum(axis=1))
 
-    # ------------------------------------------------------------------------------------------------- node objects
+    # --------------------------------------------------------------------------------- node objects
 
     def row(self, name: str) -> int:
         """The row of a node, made (not ready) when the name is new."""
@@ -361,13 +379,15 @@ class NodeTable:
 
     @property
     def moving(self) -> bool:
-        """Whether anything is on its way out or promised; otherwise there will be as much room as there is."""
+        """Whether anything is on its way out or promised; otherwise there will be as much room as
+        there is."""
         return bool(self._releasing.any() or self._pipelined.any())
 
-    # ------------------------------------------------------------------------------------------------- occupancy
-    # Two accounts are kept: what a task's *status* takes from the node (used, releasing, pipelined), and what is *there* to
-    # be seen by filters and scores (requested, pods, ports, terms).  They part when a pod is evicted within a cycle: the
-    # node still holds it, but whoever looks for a place is shown the node without it.
+    # ------------------------------------------------------------------------------------ occupancy
+    # Two accounts are kept: what a task's *status* takes from the node (used, releasing,
+    # pipelined), and what is *there* to be seen by filters and scores (requested, pods, ports,
+    # terms).  They part when a pod is evicted within a cycle: the node still holds it, but whoever
+    # looks for a place is shown the node without it.
 
     def hold(self, task: Task, row: int, status: Status) -> None:
         """Count a task on a node as its status says."""
@@ -383,7 +403,8 @@ class NodeTable:
         self.vanish(task, row)
 
     def renew(self, task: Task, row: int) -> None:
-        """Another reading of a pod on a node that counts the same there: as `release` and `hold`, without the sums."""
+        """Another reading of a pod on a node that counts the same there: as `release` and `hold`,
+        without the sums."""
         held = self.tasks[row]
         del held[task.key]
         held[task.key] = task
@@ -466,7 +487,11 @@ class NodeTable:
         self._nonzero[0, :count] += counts * pods.request.nonzero[0]
         self._nonzero[1, :count] += counts * pods.request.nonzero[1]
         self._pods[:count] += whole * by
-        if not pods.ports and not pods.has_terms and not any(task.labels.terms or task.labels.counted for task in tasks):
+        if (
+            not pods.ports
+            and not pods.has_terms
+            and not any(task.labels.terms or task.labels.counted for task in tasks)
+        ):
             return
         for task, row in zip(tasks, rows.tolist()):
             if pods.ports:
@@ -481,7 +506,7 @@ class NodeTable:
             if not used[port]:
                 del used[port]
 
-    # ------------------------------------------------------------------------------------------------- growth
+    # --------------------------------------------------------------------------------------- growth
 
     def _widen(self) -> None:
         if len(self.space) <= self._width:
@@ -513,8 +538,12 @@ class NodeTable:
         self._capacity = capacity
 
     def compact(self) -> list[int]:
-        """Give up the rows of nodes that are gone; returns the new row of each old one, -1 for those given up."""
-        kept = np.array([row for row in range(len(self.names)) if self._ready[row] or self.tasks[row]], dtype=np.intp)
+        """Give up the rows of nodes that are gone; returns the new row of each old one, -1 for
+        those given up."""
+        kept = np.array(
+            [row for row in range(len(self.names)) if self._ready[row] or self.tasks[row]],
+            dtype=np.intp,
+        )
         moved = [-1] * len(self.names)
         for new, old in enumerate(kept.tolist()):
             moved[old] = new
@@ -538,7 +567,10 @@ class NodeTable:
         self.facts = [self.facts[row] for row in kept.tolist()]
         self.tasks = [self.tasks[row] for row in kept.tolist()]
         self.ports = {moved[row]: used for row, used in self.ports.items() if moved[row] >= 0}
-        self.images = {image: (size, {moved[row] for row in rows if moved[row] >= 0}) for image, (size, rows) in self.images.items()}
+        self.images = {
+            image: (size, {moved[row] for row in rows if moved[row] >= 0})
+            for image, (size, rows) in self.images.items()
+        }
         for lent in self.lent.values():
             lent.own = {moved[row] for row in lent.own if moved[row] >= 0}
         self.mark(np.arange(len(kept)))
@@ -553,11 +585,13 @@ class NodeTable:
 
 
 class NodeView:
-    """Some rows of the table, as they would be after `extra` more pods of one class were placed on each.
+    """Some rows of the table, as they would be after `extra` more pods of one class were placed on
+    each.
 
-    `extra` is one number, or one for each row of the view, in which a row may then stand several times.
-    Scores and filters that depend on a node's load read this, so the same code answers for all nodes now, for one
-    node after a placement, and for a node after three more placements that nobody has made yet.
+    `extra` is one number, or one for each row of the view, in which a row may then stand several
+    times. Scores and filters that depend on a node's load read this, so the same code answers for
+    all nodes now, for one node after a placement, and for a node after three more placements that
+    nobody has made yet.
     """
 
     __slots__ = ("_extra", "_imagines", "_pipelining", "_request", "_taken", "rows", "table")
@@ -591,7 +625,8 @@ class NodeView:
         return column if self.rows is None else column.take(self.rows, axis=-1)
 
     def _once(self, what: str, columns: Floats, column: int) -> Floats:
-        """One resource out of a part of the table, gathered once: filters and scores ask for the same few."""
+        """One resource out of a part of the table, gathered once: filters and scores ask for the
+        same few."""
         if self.rows is None:
             whole: Floats = columns[column]
             return whole
@@ -637,7 +672,11 @@ class NodeView:
         for column, value in request:
             free = self.allocatable(column) - self._once("used", table.used, column)
             if future:
-                free = free + self._once("releasing", table.releasing, column) - self._once("pipelined", table.pipelined, column)
+                free = (
+                    free
+                    + self._once("releasing", table.releasing, column)
+                    - self._once("pipelined", table.pipelined, column)
+                )
             if self._imagines and (future or not self._pipelining):
                 free = free - self._value(column) * self._extra
             fits = value < free + EPSILON

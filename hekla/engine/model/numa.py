@@ -1,7 +1,7 @@
 """CPUs of a node by NUMA node, socket and core, and which of them a container should get.
 
-The same steps as the kubelet's: hints from each resource, merged under the node's policy, then CPUs taken so that whole sockets and
-cores stay together.  Reference: plugins-placement 6.3 to 6.5.
+The same steps as the kubelet's: hints from each resource, merged under the node's policy, then CPUs
+taken so that whole sockets and cores stay together.  Reference: plugins-placement 6.3 to 6.5.
 """
 
 from __future__ import annotations
@@ -58,14 +58,21 @@ class CpuTopology:
             return None
         free = available - self.take(frozenset(self.cpus), reserved)
         sets = [
-            frozenset(chosen) for size in range(1, len(self.numa_nodes) + 1) for chosen in itertools.combinations(self.numa_nodes, size)
+            frozenset(chosen)
+            for size in range(1, len(self.numa_nodes) + 1)
+            for chosen in itertools.combinations(self.numa_nodes, size)
         ]
         enough = [len(one) for one in sets if len(self.within(one)) >= request]
         smallest = min(enough, default=len(self.numa_nodes))
-        return [Hint(one, len(one) == smallest) for one in sets if len(self.within(one) & free) >= request]
+        return [
+            Hint(one, len(one) == smallest)
+            for one in sets
+            if len(self.within(one) & free) >= request
+        ]
 
     def allocate(self, request: int, available: Cpus, reserved: int, hint: Hint) -> Cpus:
-        """CPUs for one container: inside the hint first, then anywhere; nothing where it falls short."""
+        """CPUs for one container: inside the hint first, then anywhere; nothing where it falls
+        short."""
         free = available - self.take(frozenset(self.cpus), reserved)
         taken: Cpus = NO_CPUS
         if hint.nodes is not None:
@@ -75,7 +82,8 @@ class CpuTopology:
         return taken if len(taken) == request else NO_CPUS
 
     def take(self, available: Cpus, count: int) -> Cpus:
-        """`count` CPUs, keeping sockets and cores whole where it can; nothing where there are not so many."""
+        """`count` CPUs, keeping sockets and cores whole where it can; nothing where there are not
+        so many."""
         if count <= 0 or len(available) < count:
             return NO_CPUS
         left, taken = set(available), set[int]()
@@ -85,7 +93,8 @@ class CpuTopology:
             left.difference_update(which)
 
         if self.per_socket and count - len(taken) >= self.per_socket:
-            # As upstream: a socket is a candidate where its number is also that of an available CPU.
+            # As upstream: a socket is a candidate where its number is also that of an available
+            # CPU.
             for socket in sorted({cpu.socket for cpu in self.cpus.values()} & left):
                 if count - len(taken) < self.per_socket:
                     break
@@ -111,23 +120,34 @@ class CpuTopology:
         def key(number: int) -> tuple[int, ...]:
             own = self.cpus[number]
             on_socket = [one for one in left if self.cpus[one].socket == own.socket]
-            on_core = [one for one in left if self.cpus[one].core == own.core and self.cpus[one].socket == own.socket]
+            on_core = [
+                one
+                for one in left
+                if self.cpus[one].core == own.core and self.cpus[one].socket == own.socket
+            ]
             mates = sum(1 for one in taken if self.cpus[one].socket == own.socket)
             return -mates, len(on_socket), len(on_core), own.socket, own.core, number
 
         return sorted(left, key=key)
 
 
-def merged(policy: str, providers: Sequence[list[Hint] | None], numa_nodes: Sequence[int]) -> tuple[Hint, bool]:
+def merged(
+    policy: str, providers: Sequence[list[Hint] | None], numa_nodes: Sequence[int]
+) -> tuple[Hint, bool]:
     """The best hint under a node's policy, and whether the container is admitted.
 
     A provider that says None has no wish; an empty list says that nothing will do.
     """
     if policy not in (BEST_EFFORT, RESTRICTED, SINGLE):
         return Hint(None, False), True
-    lists = [[Hint(None, True)] if hints is None else hints or [Hint(None, False)] for hints in providers]
+    lists = [
+        [Hint(None, True)] if hints is None else hints or [Hint(None, False)] for hints in providers
+    ]
     if policy == SINGLE:
-        lists = [[one for one in hints if one.preferred and (one.nodes is None or len(one.nodes) == 1)] for hints in lists]
+        lists = [
+            [one for one in hints if one.preferred and (one.nodes is None or len(one.nodes) == 1)]
+            for hints in lists
+        ]
     everything = frozenset(numa_nodes)
     best = Hint(everything, False)
     found = False
@@ -164,7 +184,11 @@ def cpu_set(text: str) -> Cpus:
 
 def topology_of(tree: Mapping[str, Any]) -> CpuTopology:
     """`cpuDetail` of a Numatopology.  Raises ValueError."""
-    return CpuTopology({
-        int(number): Cpu(int(at.get("numa", 0)), int(at.get("socket", 0)), int(at.get("core", 0)))
-        for number, at in tree.items()
-    })  # fmt: skip
+    return CpuTopology(
+        {
+            int(number): Cpu(
+                int(at.get("numa", 0)), int(at.get("socket", 0)), int(at.get("core", 0))
+            )
+            for number, at in tree.items()
+        }
+    )

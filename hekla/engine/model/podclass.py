@@ -1,8 +1,9 @@
-"""Pod classes: everything scheduling can see of a pod, interned, so that it is worked out once for ten thousand pods.
+"""Pod classes: everything scheduling can see of a pod, interned, so that it is worked out once for
+ten thousand pods.
 
-Labels stay out of a class unless the pod itself has inter-pod terms (then it may match them): two jobs that differ in their
-names only are one class.  What other pods' terms select is asked of the `LabelSet`, interned on its own.
-Reference: scheduler-core 2.6, 9.3; plugins-placement 1.6.
+Labels stay out of a class unless the pod itself has inter-pod terms (then it may match them): two
+jobs that differ in their names only are one class.  What other pods' terms select is asked of the
+`LabelSet`, interned on its own. Reference: scheduler-core 2.6, 9.3; plugins-placement 1.6.
 """
 
 from __future__ import annotations
@@ -18,7 +19,18 @@ from numpy.typing import NDArray
 from hekla.engine.model import matching
 from hekla.engine.model.matching import LabelSelector, NodeTerm, Requirement, Toleration, Tree
 from hekla.engine.model.nodes import NodeTable
-from hekla.engine.model.resources import CPU, MEMORY, PODS, Amounts, Request, ResourceSpace, add, amounts, is_extended, maximum
+from hekla.engine.model.resources import (
+    CPU,
+    MEMORY,
+    PODS,
+    Amounts,
+    Request,
+    ResourceSpace,
+    add,
+    amounts,
+    is_extended,
+    maximum,
+)
 from hekla.engine.model.spread_peers import SpreadPeers, SpreadPeersIndex
 
 T = TypeVar("T")
@@ -32,7 +44,13 @@ _PER_POD_LABELS = frozenset({
     "statefulset.kubernetes.io/pod-name",
     "batch.kubernetes.io/job-completion-index",
 })  # fmt: skip
-_VISIBLE_ANNOTATIONS = ("volcano.sh/", "scheduling.volcano.sh/", "huawei.com/vnpu-mode", "nvidia.com/", "hekla.dev/")
+_VISIBLE_ANNOTATIONS = (
+    "volcano.sh/",
+    "scheduling.volcano.sh/",
+    "huawei.com/vnpu-mode",
+    "nvidia.com/",
+    "hekla.dev/",
+)
 _PER_POD_ANNOTATIONS = frozenset({
     "volcano.sh/task-index", "volcano.sh/job-name", "volcano.sh/job-version", "volcano.sh/predicate-time",
     "volcano.sh/template-uid", "volcano.sh/job-retry-count", "volcano.sh/queue-name",
@@ -42,7 +60,8 @@ _PER_POD_ANNOTATIONS = frozenset({
 
 
 class LabelSet:
-    """Namespace, labels and owner of pods, interned; remembers which pod terms and whose kin select it."""
+    """Namespace, labels and owner of pods, interned; remembers which pod terms and whose kin select
+    it."""
 
     __slots__ = ("counted", "kin", "labels", "namespace", "owner", "placed", "terms")
 
@@ -80,9 +99,10 @@ class PodSelector:
 class PodTerm:
     """An inter-pod term that some pod of the cluster carries, with what it counts a node.
 
-    `matched[nodes]`: pods on the node that the selector matches (`live`: those that are not on their way out).
-    `anti[nodes]`: pods on the node that carry this term as required anti-affinity.
-    `pull[nodes]`: sum of weights of the pods on the node that carry it as a preference, negative for anti-affinity.
+    `matched[nodes]`: pods on the node that the selector matches (`live`: those that are not on
+    their way out). `anti[nodes]`: pods on the node that carry this term as required anti-affinity.
+    `pull[nodes]`: sum of weights of the pods on the node that carry it as a preference, negative
+    for anti-affinity.
     """
 
     __slots__ = ("anti", "anti_total", "key", "live", "matched", "pull", "pull_any", "select")
@@ -190,7 +210,8 @@ class PodClass:
         self.annotations: dict[str, str] = {}
         self.preemption_policy = ""
         self.label_set: LabelSet | None = None
-        """Set only for a pod with inter-pod terms of its own, whose labels are part of the class."""
+        """Set only for a pod with inter-pod terms of its own, whose labels are part of the class.
+        """
         self.affinity: tuple[PodTerm, ...] = ()
         self.anti_affinity: tuple[PodTerm, ...] = ()
         self.preferences: tuple[tuple[float, PodTerm], ...] = ()
@@ -202,7 +223,8 @@ class PodClass:
         self.extended: tuple[str, ...] = ()
         """Extended resources, which a device class may back."""
         self.plain = False
-        """Nothing but room, nodes and load decides about such a pod: no inter-pod terms, volumes, claims or host ports."""
+        """Nothing but room, nodes and load decides about such a pod: no inter-pod terms, volumes,
+        claims or host ports."""
         self.cache: dict[Any, tuple[int, Any]] = {}
 
     def __repr__(self) -> str:
@@ -222,7 +244,8 @@ class PodClass:
         self.plain = not (self.has_terms or self.volumes or self.claims or self.ports)
 
     def static(self, key: Any, nodes: NodeTable, compute: Callable[[], T]) -> T:
-        """What depends on the class and the node objects alone; computed again only when a node object changed."""
+        """What depends on the class and the node objects alone; computed again only when a node
+        object changed."""
         found = self.cache.get(key)
         if found is not None and found[0] == nodes.static_version:
             return found[1]  # type: ignore[no-any-return]  # what `compute` gave for this key before
@@ -232,7 +255,8 @@ class PodClass:
 
 
 class TermTable:
-    """All inter-pod terms of the cluster.  Counts follow every placement, so that a filter is one gather by domain."""
+    """All inter-pod terms of the cluster.  Counts follow every placement, so that a filter is one
+    gather by domain."""
 
     def __init__(self) -> None:
         self.terms: dict[tuple[str, PodSelector], PodTerm] = {}
@@ -249,7 +273,9 @@ class TermTable:
         if found is None:
             found = self.label_sets[key] = LabelSet(namespace, kept, owner)
             self.kin.met(found)
-            found.terms = [term for term in self.terms.values() if term.select.matches(found, self.namespaces)]
+            found.terms = [
+                term for term in self.terms.values() if term.select.matches(found, self.namespaces)
+            ]
         return found
 
     def term(self, topology_key: str, select: PodSelector) -> PodTerm:
@@ -264,9 +290,12 @@ class TermTable:
         return found
 
     def relabel(self, namespace: str, labels: Mapping[str, str]) -> None:
-        """A namespace has these labels now: terms that choose namespaces by label may mean other pods, and are counted anew (`new`)."""
+        """A namespace has these labels now: terms that choose namespaces by label may mean other
+        pods, and are counted anew (`new`)."""
         self.namespaces[namespace] = labels
-        choosing = [term for term in self.terms.values() if term.select.namespace_selector is not None]
+        choosing = [
+            term for term in self.terms.values() if term.select.namespace_selector is not None
+        ]
         for label_set in self.label_sets.values() if choosing else ():
             if label_set.namespace != namespace:
                 continue
@@ -287,7 +316,11 @@ class TermTable:
         """Forget label sets and terms that no pod carries any more."""
         own = {id(pods.label_set) for pods in classes}
         used = {id(term) for pods in classes for term in _terms_of(pods)}
-        self.label_sets = {key: one for key, one in self.label_sets.items() if id(one) in label_sets or id(one) in own}
+        self.label_sets = {
+            key: one
+            for key, one in self.label_sets.items()
+            if id(one) in label_sets or id(one) in own
+        }
         self.terms = {key: term for key, term in self.terms.items() if id(term) in used}
         for label_set in self.label_sets.values():
             label_set.terms = [term for term in label_set.terms if id(term) in used]
@@ -324,37 +357,67 @@ class PodClasses:
         self.terms = terms
         self.by_key: dict[bytes, PodClass] = {}
 
-    def intern(self, namespace: str, labels: Mapping[str, str], annotations: Mapping[str, str], spec: Tree) -> PodClass:
-        """The class of a pod, given as its JSON tree.  Raises ValueError when the pod cannot be understood."""
+    def intern(
+        self, namespace: str, labels: Mapping[str, str], annotations: Mapping[str, str], spec: Tree
+    ) -> PodClass:
+        """The class of a pod, given as its JSON tree.  Raises ValueError when the pod cannot be
+        understood."""
         affinity = spec.get("affinity") or {}
-        inter_pod = affinity.get("podAffinity"), affinity.get("podAntiAffinity"), spec.get("topologySpreadConstraints")
+        inter_pod = (
+            affinity.get("podAffinity"),
+            affinity.get("podAntiAffinity"),
+            spec.get("topologySpreadConstraints"),
+        )
         own_labels = any(inter_pod)
         visible = {
-            key: value for key, value in annotations.items() if key.startswith(_VISIBLE_ANNOTATIONS) and key not in _PER_POD_ANNOTATIONS
+            key: value
+            for key, value in annotations.items()
+            if key.startswith(_VISIBLE_ANNOTATIONS) and key not in _PER_POD_ANNOTATIONS
         }
-        kept = {key: value for key, value in labels.items() if key not in _PER_POD_LABELS} if own_labels else None
-        key = _ENCODER.encode((
-            _containers(spec.get("containers")), _containers(spec.get("initContainers")), spec.get("overhead"),
-            spec.get("resources"), spec.get("nodeSelector"), affinity, spec.get("tolerations"),
-            spec.get("topologySpreadConstraints"), _claims(spec.get("volumes")), spec.get("resourceClaims"),
-            spec.get("preemptionPolicy"), kept, visible,
-            _image_volumes(spec.get("volumes")),
-            namespace if own_labels or spec.get("resourceClaims") or _claims(spec.get("volumes")) else "",
-        ))  # fmt: skip
+        kept = (
+            {key: value for key, value in labels.items() if key not in _PER_POD_LABELS}
+            if own_labels
+            else None
+        )
+        key = _ENCODER.encode(
+            (
+                _containers(spec.get("containers")),
+                _containers(spec.get("initContainers")),
+                spec.get("overhead"),
+                spec.get("resources"),
+                spec.get("nodeSelector"),
+                affinity,
+                spec.get("tolerations"),
+                spec.get("topologySpreadConstraints"),
+                _claims(spec.get("volumes")),
+                spec.get("resourceClaims"),
+                spec.get("preemptionPolicy"),
+                kept,
+                visible,
+                _image_volumes(spec.get("volumes")),
+                namespace
+                if own_labels or spec.get("resourceClaims") or _claims(spec.get("volumes"))
+                else "",
+            )
+        )
         found = self.by_key.get(key)
         if found is None:
             found = self._compile(namespace, labels, visible, spec)
             self.by_key[key] = found
         return found
 
-    def _compile(self, namespace: str, labels: Mapping[str, str], annotations: dict[str, str], spec: Tree) -> PodClass:
+    def _compile(
+        self, namespace: str, labels: Mapping[str, str], annotations: dict[str, str], spec: Tree
+    ) -> PodClass:
         pods = PodClass(len(self.by_key), Request(self.space, *_requests(spec)))
         pods.annotations = annotations
         pods.limits = _limits(spec)
         pods.containers = tuple(map(_container_amounts, spec.get("containers") or ()))
         pods.init_containers = tuple(map(_container_amounts, spec.get("initContainers") or ()))
         selector = spec.get("nodeSelector") or {}
-        pods.node_selector = tuple(Requirement(key, "In", (str(value),)) for key, value in selector.items())
+        pods.node_selector = tuple(
+            Requirement(key, "In", (str(value),)) for key, value in selector.items()
+        )
         affinity = spec.get("affinity") or {}
         node_affinity = affinity.get("nodeAffinity") or {}
         required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
@@ -369,19 +432,36 @@ class PodClasses:
         pods.tolerations = matching.tolerations(spec.get("tolerations"))
         containers = spec.get("containers") or ()
         inits = spec.get("initContainers") or ()
-        pods.ports = _host_ports([*containers, *(one for one in inits if one.get("restartPolicy") == "Always")])
-        pods.images = tuple(image_name(one.get("image", "")) for one in (*inits, *containers) if one.get("image"))
+        pods.ports = _host_ports(
+            [*containers, *(one for one in inits if one.get("restartPolicy") == "Always")]
+        )
+        pods.images = tuple(
+            image_name(one.get("image", "")) for one in (*inits, *containers) if one.get("image")
+        )
         pods.images += tuple(map(image_name, _image_volumes(spec.get("volumes"))))
         pods.without_init = len(containers) + len(inits)
         pods.preemption_policy = spec.get("preemptionPolicy", "")
         pods.volumes = tuple(_claims(spec.get("volumes")))
-        pods.claims = tuple(str(claim.get("name", "")) for claim in spec.get("resourceClaims") or ())
-        pods.extended = tuple(name for name, value in pods.request.amounts.items() if value > 0 and is_extended(name))
-        self._compile_terms(pods, namespace, labels, affinity, spec.get("topologySpreadConstraints") or ())
+        pods.claims = tuple(
+            str(claim.get("name", "")) for claim in spec.get("resourceClaims") or ()
+        )
+        pods.extended = tuple(
+            name for name, value in pods.request.amounts.items() if value > 0 and is_extended(name)
+        )
+        self._compile_terms(
+            pods, namespace, labels, affinity, spec.get("topologySpreadConstraints") or ()
+        )
         pods.settle()
         return pods
 
-    def _compile_terms(self, pods: PodClass, namespace: str, labels: Mapping[str, str], affinity: Tree, spreads: Sequence[Tree]) -> None:
+    def _compile_terms(
+        self,
+        pods: PodClass,
+        namespace: str,
+        labels: Mapping[str, str],
+        affinity: Tree,
+        spreads: Sequence[Tree],
+    ) -> None:
         toward = affinity.get("podAffinity") or {}
         away = affinity.get("podAntiAffinity") or {}
         if not toward and not away and not spreads:
@@ -391,10 +471,17 @@ class PodClasses:
             "requiredDuringSchedulingIgnoredDuringExecution",
             "preferredDuringSchedulingIgnoredDuringExecution",
         )
-        pods.affinity = tuple(self._term(namespace, one, labels) for one in toward.get(required) or ())
-        pods.anti_affinity = tuple(self._term(namespace, one, labels) for one in away.get(required) or ())
+        pods.affinity = tuple(
+            self._term(namespace, one, labels) for one in toward.get(required) or ()
+        )
+        pods.anti_affinity = tuple(
+            self._term(namespace, one, labels) for one in away.get(required) or ()
+        )
         pods.preferences = tuple(
-            (sign * float(one.get("weight", 0)), self._term(namespace, one.get("podAffinityTerm") or {}, labels))
+            (
+                sign * float(one.get("weight", 0)),
+                self._term(namespace, one.get("podAffinityTerm") or {}, labels),
+            )
             for sign, side in ((1.0, toward), (-1.0, away))
             for one in side.get(preferred) or ()
         )
@@ -406,12 +493,19 @@ class PodClasses:
         chosen = tree.get("namespaceSelector")
         namespaces = frozenset(named if named or chosen is not None else (namespace,))
         selector = matching.label_selector(tree.get("labelSelector"))
-        return self.terms.term(tree.get("topologyKey", ""), PodSelector(selector, namespaces, matching.label_selector(chosen)))
+        return self.terms.term(
+            tree.get("topologyKey", ""),
+            PodSelector(selector, namespaces, matching.label_selector(chosen)),
+        )
 
     def _spread(self, namespace: str, labels: Mapping[str, str], tree: Tree) -> Spread:
         selector = matching.label_selector(tree.get("labelSelector"))
         if selector is not None and tree.get("matchLabelKeys"):
-            extra = tuple(Requirement(key, "In", (labels[key],)) for key in tree["matchLabelKeys"] if key in labels)
+            extra = tuple(
+                Requirement(key, "In", (labels[key],))
+                for key in tree["matchLabelKeys"]
+                if key in labels
+            )
             selector = LabelSelector((*selector.requirements, *extra))
         if selector is not None and not selector.requirements:
             selector = None
@@ -444,11 +538,13 @@ def image_name(name: str) -> str:
 def _containers(trees: Sequence[Tree] | None) -> list[tuple[Any, ...]]:
     return [
         (
-            tree.get("resources"), tree.get("restartPolicy"), tree.get("image"),
+            tree.get("resources"),
+            tree.get("restartPolicy"),
+            tree.get("image"),
             [port for port in tree.get("ports") or () if port.get("hostPort")],
         )
         for tree in trees or ()
-    ]  # fmt: skip
+    ]
 
 
 def _claims(volumes: Sequence[Tree] | None) -> list[str]:
@@ -464,7 +560,9 @@ def _claims(volumes: Sequence[Tree] | None) -> list[str]:
 
 def _image_volumes(volumes: Sequence[Tree] | None) -> list[str]:
     """Images that are mounted, not run."""
-    found = [volume["image"].get("reference", "") for volume in volumes or () if volume.get("image")]
+    found = [
+        volume["image"].get("reference", "") for volume in volumes or () if volume.get("image")
+    ]
     return [reference for reference in found if reference]
 
 
@@ -529,11 +627,14 @@ def _requests(spec: Tree) -> tuple[Amounts, tuple[float, float]]:
 def _container_amounts(container: Tree) -> ContainerAmounts:
     stated = container.get("resources") or {}
     name, sidecar = str(container.get("name", "")), container.get("restartPolicy") == "Always"
-    return ContainerAmounts(name, amounts(stated.get("limits")), amounts(stated.get("requests")), sidecar)
+    return ContainerAmounts(
+        name, amounts(stated.get("limits")), amounts(stated.get("requests")), sidecar
+    )
 
 
 def _limits(spec: Tree) -> Amounts:
-    """What a pod may use in all; overhead counts only where something limits it.  Reference: scheduler-core 2.6.2."""
+    """What a pod may use in all; overhead counts only where something limits it.  Reference:
+    scheduler-core 2.6.2."""
     total: Amounts = {CPU: 0.0, MEMORY: 0.0}
     for container in spec.get("containers") or ():
         add(total, _limits_of(container))
@@ -551,8 +652,17 @@ def _limits(spec: Tree) -> Amounts:
     total = maximum(total, peak)
     whole_pod = (spec.get("resources") or {}).get("limits") or {}
     stated = amounts(whole_pod)
-    total.update({name: stated[name] for name in whole_pod if name in (CPU, MEMORY) or name.startswith("hugepages-")})
-    add(total, {name: value for name, value in amounts(spec.get("overhead")).items() if total.get(name)})
+    total.update(
+        {
+            name: stated[name]
+            for name in whole_pod
+            if name in (CPU, MEMORY) or name.startswith("hugepages-")
+        }
+    )
+    add(
+        total,
+        {name: value for name, value in amounts(spec.get("overhead")).items() if total.get(name)},
+    )
     return total
 
 

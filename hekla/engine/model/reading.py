@@ -1,7 +1,7 @@
 """What API objects say, in the engine's words: small pure functions from JSON trees.
 
-They raise ValueError and the like for what cannot be understood; the state turns that into a reason on the object.
-Reference: scheduler-core 2.5 to 2.10.
+They raise ValueError and the like for what cannot be understood; the state turns that into a reason
+on the object. Reference: scheduler-core 2.5 to 2.10.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class SubGroupPolicy:
     topology: Topology | None
 
     def match(self, labels: Mapping[str, str]) -> list[str] | None:
-        """The values that name the sub-group of a pod with these labels; None where the policy does not apply."""
+        """The values that name the sub-group of a pod with these labels; None where the policy does
+        not apply."""
         if not self.keys or (self.selector is not None and not self.selector.matches(labels)):
             return None
         values = [labels.get(key, "") for key in self.keys]
@@ -67,7 +68,8 @@ def tree_of_object(obj: Any) -> Tree:
 
 
 def texts(meta: Tree, member: str) -> Mapping[str, str]:
-    """Labels or annotations.  Raises ValueError where a value is no text: it would break whoever reads it much later."""
+    """Labels or annotations.  Raises ValueError where a value is no text: it would break whoever
+    reads it much later."""
     found = meta.get(member)
     if not found:
         return {}
@@ -85,7 +87,9 @@ def key_of(tree: Tree) -> str:
     if not name:
         raise ValueError("metadata.name is missing")
     if type(name) is not str or type(namespace) is not str:
-        raise ValueError(f"metadata.name and metadata.namespace are texts, not {name!r} and {namespace!r}")
+        raise ValueError(
+            f"metadata.name and metadata.namespace are texts, not {name!r} and {namespace!r}"
+        )
     return f"{namespace}/{name}" if namespace else str(name)
 
 
@@ -115,8 +119,13 @@ def revocable_zone(annotations: Tree) -> str:
 
 
 def says_something(annotation: str) -> bool:
-    """Whether an annotation of a node is one that plugins read; heartbeats of device plugins are not."""
-    known = "volcano.sh/" in annotation or annotation.startswith("hami.io/") or annotation == "hami-vnpu-core"
+    """Whether an annotation of a node is one that plugins read; heartbeats of device plugins are
+    not."""
+    known = (
+        "volcano.sh/" in annotation
+        or annotation.startswith("hami.io/")
+        or annotation == "hami-vnpu-core"
+    )
     return known and "handshake" not in annotation
 
 
@@ -135,38 +144,58 @@ def scheduled_at(status: Tree) -> float:
 def condition_of(status: Tree) -> tuple[str, str, str] | None:
     for one in status.get("conditions") or ():
         if one.get("type") == "PodScheduled" and one.get("status") == "False":
-            return one.get("reason", ""), one.get("message", ""), status.get("nominatedNodeName", "")
+            return (
+                one.get("reason", ""),
+                one.get("message", ""),
+                status.get("nominatedNodeName", ""),
+            )
     return None
 
 
 def resized(spec: Tree, status: Tree) -> Tree:
-    """The spec with what its containers hold while they are being resized: the larger of wish and reality.
+    """The spec with what its containers hold while they are being resized: the larger of wish and
+    reality.
 
     A resize that the node can never grant holds what is there.  Reference: scheduler-core 2.6.1.
     """
     changed: dict[str, list[Any]] = {}
-    for field, listed in (("containers", "containerStatuses"), ("initContainers", "initContainerStatuses")):
-        said = {one.get("name", ""): one for one in status.get(listed) or () if one.get("resources")}
+    for field, listed in (
+        ("containers", "containerStatuses"),
+        ("initContainers", "initContainerStatuses"),
+    ):
+        said = {
+            one.get("name", ""): one for one in status.get(listed) or () if one.get("resources")
+        }
         if not said:
             continue
         containers = list(spec.get(field) or ())
         for at, container in enumerate(containers):
             told = said.get(container.get("name", ""))
-            if told is None or (field == "initContainers" and container.get("restartPolicy") != "Always"):
+            if told is None or (
+                field == "initContainers" and container.get("restartPolicy") != "Always"
+            ):
                 continue
             wish = (container.get("resources") or {}).get("requests") or {}
-            held, granted = told["resources"].get("requests") or {}, told.get("allocatedResources") or {}
+            held, granted = (
+                told["resources"].get("requests") or {},
+                told.get("allocatedResources") or {},
+            )
             if wish == held and (not granted or granted == held):
                 continue
             requests = _largest(held, granted, *(() if _infeasible(status) else (wish,)))
-            containers[at] = {**container, "resources": {**(container.get("resources") or {}), "requests": requests}}
+            containers[at] = {
+                **container,
+                "resources": {**(container.get("resources") or {}), "requests": requests},
+            }
             changed[field] = containers
     return {**spec, **changed} if changed else spec
 
 
 def _infeasible(status: Tree) -> bool:
     return status.get("resize") == "Infeasible" or any(
-        one.get("type") == "PodResizePending" and one.get("status") == "True" and one.get("reason") == "Infeasible"
+        one.get("type") == "PodResizePending"
+        and one.get("status") == "True"
+        and one.get("reason") == "Infeasible"
         for one in status.get("conditions") or ()
     )
 
@@ -182,18 +211,31 @@ def _largest(*lists: Tree) -> dict[str, Any]:
 
 def claim_keys(namespace: str, spec: Tree, status: Tree) -> tuple[str, ...]:
     """The ResourceClaims that a pod uses, as far as they are there."""
-    made = {one.get("name", ""): one.get("resourceClaimName", "") for one in status.get("resourceClaimStatuses") or ()}
-    named = [one.get("resourceClaimName") or made.get(one.get("name", "")) for one in spec.get("resourceClaims") or ()]
-    if spec.get("nodeName"):  # before that, who schedules the pod says what its extended resources are had from
+    made = {
+        one.get("name", ""): one.get("resourceClaimName", "")
+        for one in status.get("resourceClaimStatuses") or ()
+    }
+    named = [
+        one.get("resourceClaimName") or made.get(one.get("name", ""))
+        for one in spec.get("resourceClaims") or ()
+    ]
+    if spec.get(
+        "nodeName"
+    ):  # before that, who schedules the pod says what its extended resources are had from
         named.append((status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName"))
     return tuple(sorted(f"{namespace}/{name}" for name in named if name))
 
 
 def claims_to_come(spec: Tree, status: Tree) -> tuple[str, ...]:
-    """Claims of a pod that nobody has made yet; an entry of the status without a name says that none is needed."""
+    """Claims of a pod that nobody has made yet; an entry of the status without a name says that
+    none is needed."""
     known = {one.get("name", "") for one in status.get("resourceClaimStatuses") or ()}
     listed = spec.get("resourceClaims") or ()
-    return tuple(one.get("name", "") for one in listed if not one.get("resourceClaimName") and one.get("name", "") not in known)
+    return tuple(
+        one.get("name", "")
+        for one in listed
+        if not one.get("resourceClaimName") and one.get("name", "") not in known
+    )
 
 
 def number(text: str) -> float:
@@ -227,7 +269,9 @@ def topology_of(tree: Tree | None) -> Topology | None:
     if tree is None:
         return None
     tier = tree.get("highestTierAllowed")
-    return Topology(tree.get("mode", ""), None if tier is None else int(tier), tree.get("highestTierName", ""))
+    return Topology(
+        tree.get("mode", ""), None if tier is None else int(tier), tree.get("highestTierName", "")
+    )
 
 
 def policy_of(tree: Tree) -> SubGroupPolicy:
@@ -238,12 +282,17 @@ def policy_of(tree: Tree) -> SubGroupPolicy:
         keys, selector = (), None  # A selector that cannot be read matches nothing.
     size = tree.get("subGroupSize")
     return SubGroupPolicy(
-        str(tree.get("name", "")), selector, keys, 1 if size is None else int(size), topology_of(tree.get("networkTopology"))
+        str(tree.get("name", "")),
+        selector,
+        keys,
+        1 if size is None else int(size),
+        topology_of(tree.get("networkTopology")),
     )
 
 
 def title_of(metadata: Tree) -> str:
-    """What people call a PodGroup that was made for something else: as that is called; empty for one of its own."""
+    """What people call a PodGroup that was made for something else: as that is called; empty for
+    one of its own."""
     for owner in metadata.get("ownerReferences") or ():
         if owner.get("controller") and isinstance(owner.get("name"), str):
             return str(owner["name"])
@@ -251,16 +300,19 @@ def title_of(metadata: Tree) -> str:
 
 
 def sent_status(status: Tree) -> tuple[Any, ...]:
-    """What the API holds of a PodGroup's status, in the form that is compared at the end of a cycle."""
+    """What the API holds of a PodGroup's status, in the form that is compared at the end of a
+    cycle."""
     conditions = tuple(
-        tuple(intern(one.get(name) or "") for name in ("type", "status", "reason", "message")) for one in status.get("conditions") or ()
+        tuple(intern(one.get(name) or "") for name in ("type", "status", "reason", "message"))
+        for one in status.get("conditions") or ()
     )
     counts = (int(status.get(name, 0) or 0) for name in ("running", "succeeded", "failed"))
     return (status.get("phase", ""), *counts, conditions)
 
 
 def says_as_sent(status: Tree, job: Job) -> bool:
-    """Whether a PodGroup's status is the one that was written last, and the job has not gone on since."""
+    """Whether a PodGroup's status is the one that was written last, and the job has not gone on
+    since."""
     try:
         sent = sent_status(status)
     except (AttributeError, TypeError, ValueError):
@@ -272,25 +324,38 @@ _STATED = ("uid", "annotations", "labels", "ownerReferences", "creationTimestamp
 
 
 def stated_by(meta: Tree, spec: Tree) -> bytes:
-    """A digest of what a PodGroup says beside its status; empty where it cannot be taken, which equals nothing.
+    """A digest of what a PodGroup says beside its status; empty where it cannot be taken, which
+    equals nothing.
 
     What the scheduler itself writes beside the status is not counted.
     """
     try:
         if EXPLANATION in (annotations := meta.get("annotations") or {}):
-            meta = {**meta, "annotations": {name: value for name, value in annotations.items() if name != EXPLANATION} or None}
-        return blake2b(_PACK.encode(([meta.get(name) or None for name in _STATED], spec)), digest_size=16).digest()
+            meta = {
+                **meta,
+                "annotations": {
+                    name: value for name, value in annotations.items() if name != EXPLANATION
+                }
+                or None,
+            }
+        return blake2b(
+            _PACK.encode(([meta.get(name) or None for name in _STATED], spec)), digest_size=16
+        ).digest()
     except (AttributeError, TypeError, ValueError, OverflowError):
         return b""
 
 
 def pod_stated_by(meta: Tree, spec: Tree) -> bytes:
-    """A digest of what a pod says but for where it is and how far it has come; empty where it cannot be taken, which equals nothing.
+    """A digest of what a pod says but for where it is and how far it has come; empty where it
+    cannot be taken, which equals nothing.
 
     `spec` as `resized` gives it.
     """
     try:
-        return blake2b(_PACK.encode(([meta.get(name) for name in _STATED], {**spec, "nodeName": None})), digest_size=16).digest()
+        return blake2b(
+            _PACK.encode(([meta.get(name) for name in _STATED], {**spec, "nodeName": None})),
+            digest_size=16,
+        ).digest()
     except (AttributeError, TypeError, ValueError, OverflowError):
         return b""
 

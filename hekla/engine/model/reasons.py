@@ -1,4 +1,5 @@
-"""Why pods do not fit: counts a reason, with the node masks behind them.  Reference: scheduler-core 4.6."""
+"""Why pods do not fit: counts a reason, with the node masks behind them.  Reference: scheduler-core
+4.6."""
 
 from __future__ import annotations
 
@@ -43,5 +44,7 @@ class FitErrors:
             counts: dict[str, int] = {}
             for reason in self.reasons:
                 counts[reason.text] = counts.get(reason.text, 0) + reason.count
-            base += ": " + ", ".join(sorted(f"{count} {text}" for text, count in counts.items())) + "."
+            base += (
+                ": " + ", ".join(sorted(f"{count} {text}" for text, count in counts.items())) + "."
+            )
         return f"In hyperNode {self.hyper_node}: {base}" if self.hyper_node else base

@@ -1,9 +1,10 @@
 """What a pod asks for and a node has, as numbers.
 
-Two forms live here.  `Amounts` is a plain dictionary from resource name to float, for jobs and queues: whether a name is
-*present* matters there, apart from its value.  `ResourceSpace` gives every name a column, for the node table, where a row is
-touched ten thousand times a cycle.  Units: cpu in millicores, memory in bytes, `pods` whole, all else in thousandths.
-Reference: scheduler-core 3, plugins-fairness 0.1.
+Two forms live here.  `Amounts` is a plain dictionary from resource name to float, for jobs and
+queues: whether a name is *present* matters there, apart from its value.  `ResourceSpace` gives
+every name a column, for the node table, where a row is touched ten thousand times a cycle.  Units:
+cpu in millicores, memory in bytes, `pods` whole, all else in thousandths. Reference: scheduler-core
+3, plugins-fairness 0.1.
 """
 
 from __future__ import annotations
@@ -31,12 +32,16 @@ _NONE: Amounts = {}
 
 
 def is_scalar(name: str) -> bool:
-    """Whether Kubernetes counts `name` among the resources that a scheduler adds up besides cpu and memory."""
-    return name.startswith((_HUGEPAGES, _ATTACHABLE)) or ("/" in name and not name.startswith("requests."))
+    """Whether Kubernetes counts `name` among the resources that a scheduler adds up besides cpu and
+    memory."""
+    return name.startswith((_HUGEPAGES, _ATTACHABLE)) or (
+        "/" in name and not name.startswith("requests.")
+    )
 
 
 def amounts(quantities: Mapping[str, Any] | None) -> Amounts:
-    """A Kubernetes resource list in the engine's units.  Raises ValueError for a quantity that is none."""
+    """A Kubernetes resource list in the engine's units.  Raises ValueError for a quantity that is
+    none."""
     result: Amounts = {CPU: 0.0, MEMORY: 0.0}
     for name, value in (quantities or {}).items():
         if name == CPU:
@@ -49,7 +54,9 @@ def amounts(quantities: Mapping[str, Any] | None) -> Amounts:
             result[name] = float(quantity.milli(value))
     for name, number in result.items():
         if not math.isfinite(number) or number < 0:
-            raise ValueError(f"{name} = {(quantities or {}).get(name)!r}: an amount is finite and not below 0")
+            raise ValueError(
+                f"{name} = {(quantities or {}).get(name)!r}: an amount is finite and not below 0"
+            )
     return result
 
 
@@ -96,7 +103,9 @@ def floor_subtract(left: Amounts, right: Mapping[str, float]) -> Amounts:
 
 def minimum_present(left: Mapping[str, float], right: Mapping[str, float]) -> Amounts:
     """The smaller of both; a scalar that `right` does not mention stays as `left` has it."""
-    return {name: min(value, right[name]) if name in right else value for name, value in left.items()}
+    return {
+        name: min(value, right[name]) if name in right else value for name, value in left.items()
+    }
 
 
 def minimum_zero(left: Mapping[str, float], right: Mapping[str, float]) -> Amounts:
@@ -115,12 +124,14 @@ def is_empty(of: Mapping[str, float]) -> bool:
 
 
 def less_equal(left: Mapping[str, float], right: Mapping[str, float]) -> bool:
-    """Every dimension of `left` fits `right` within the tolerance; dimensions of `right` alone are not looked at."""
+    """Every dimension of `left` fits `right` within the tolerance; dimensions of `right` alone are
+    not looked at."""
     return not above(left, right)
 
 
 def above(left: Mapping[str, float], right: Mapping[str, float]) -> str:
-    """The first dimension of `left` that does not fit `right` within the tolerance; empty where all do."""
+    """The first dimension of `left` that does not fit `right` within the tolerance; empty where all
+    do."""
     for name, value in left.items():
         other = right.get(name, 0.0)
         if not (value < other or abs(value - other) < EPSILON):
@@ -128,12 +139,19 @@ def above(left: Mapping[str, float], right: Mapping[str, float]) -> str:
     return ""
 
 
-def exceeding(left: Mapping[str, float], right: Mapping[str, float], asked: Mapping[str, float]) -> list[str]:
-    """The dimensions that `asked` wants and in which `left` is above `right`: strict, without tolerance, without pods.
+def exceeding(
+    left: Mapping[str, float], right: Mapping[str, float], asked: Mapping[str, float]
+) -> list[str]:
+    """The dimensions that `asked` wants and in which `left` is above `right`: strict, without
+    tolerance, without pods.
 
     Order: cpu, memory, then scalars by name, so that messages are the same on every run.
     """
-    short = [name for name, wanted in asked.items() if wanted > 0 and name != PODS and left.get(name, 0.0) > right.get(name, 0.0)]
+    short = [
+        name
+        for name, wanted in asked.items()
+        if wanted > 0 and name != PODS and left.get(name, 0.0) > right.get(name, 0.0)
+    ]
     return ordered(short) if len(short) > 1 else short
 
 
@@ -144,7 +162,8 @@ def exceeds(
     promised: Mapping[str, float] = _NONE,
     spared: Mapping[str, float] = _NONE,
 ) -> bool:
-    """Whether what is asked for goes past `most` beside what is held and promised and not spared, as `exceeding` counts it."""
+    """Whether what is asked for goes past `most` beside what is held and promised and not spared,
+    as `exceeding` counts it."""
     for name, wanted in asked.items():
         if wanted > 0 and name != PODS:
             taken = held.get(name, 0.0)
@@ -157,19 +176,27 @@ def exceeds(
     return False
 
 
-def above_capability(capability: Mapping[str, float], asked: Mapping[str, float], held: Mapping[str, float]) -> list[str]:
-    """The dimensions in which so much more is above a ceiling that was stated; cpu and memory of 0 are not stated."""
+def above_capability(
+    capability: Mapping[str, float], asked: Mapping[str, float], held: Mapping[str, float]
+) -> list[str]:
+    """The dimensions in which so much more is above a ceiling that was stated; cpu and memory of 0
+    are not stated."""
     return [
         name
         for name, wanted in asked.items()
-        if wanted > 0 and name != PODS and (name in (CPU, MEMORY) or name in capability)
+        if wanted > 0
+        and name != PODS
+        and (name in (CPU, MEMORY) or name in capability)
         and (capability.get(name, 0.0) > 0 or name not in (CPU, MEMORY))
         and held.get(name, 0.0) + wanted > capability.get(name, 0.0)
-    ]  # fmt: skip
+    ]
 
 
-def less_equal_partly(left: Mapping[str, float], right: Mapping[str, float], asked: Mapping[str, float]) -> bool:
-    """Some dimension that `asked` wants still fits.  Dimensions that are insignificant on both sides do not count."""
+def less_equal_partly(
+    left: Mapping[str, float], right: Mapping[str, float], asked: Mapping[str, float]
+) -> bool:
+    """Some dimension that `asked` wants still fits.  Dimensions that are insignificant on both
+    sides do not count."""
     for name, wanted in asked.items():
         if wanted <= 0 or name == PODS:
             continue
@@ -181,7 +208,9 @@ def less_equal_partly(left: Mapping[str, float], right: Mapping[str, float], ask
     return False
 
 
-def exceeds_relevant(left: Mapping[str, float], right: Mapping[str, float], asked: Mapping[str, float]) -> bool:
+def exceeds_relevant(
+    left: Mapping[str, float], right: Mapping[str, float], asked: Mapping[str, float]
+) -> bool:
     """Some dimension that `asked` wants and that `right` speaks of is exceeded, strictly."""
     for name, wanted in asked.items():
         if wanted <= 0 or name == PODS:
@@ -230,7 +259,8 @@ def quantities(of: Mapping[str, float]) -> dict[str, str]:
 
 
 class Request:
-    """What one pod asks for: the amounts, and the same as columns and values for the node table.  Immutable."""
+    """What one pod asks for: the amounts, and the same as columns and values for the node table.
+    Immutable."""
 
     __slots__ = ("amounts", "best_effort", "columns", "nonzero", "significant", "values")
 
@@ -243,7 +273,8 @@ class Request:
         self.columns: tuple[int, ...] = tuple(space.column(name) for name in ordered_names)
         self.values: tuple[float, ...] = tuple(of[name] for name in ordered_names)
         self.nonzero = nonzero
-        """cpu and memory as the load scores count them, where a container that says nothing counts a little."""
+        """cpu and memory as the load scores count them, where a container that says nothing counts
+        a little."""
 
     def __iter__(self) -> Iterator[tuple[int, float]]:
         return zip(self.columns, self.values)
@@ -274,11 +305,19 @@ class ResourceSpace:
         return vector
 
     def amounts(self, vector: Floats) -> Amounts:
-        """A column vector back as amounts; cpu and memory are always present, the rest where it is not zero."""
-        return {name: float(value) for name, value in zip(self.names, vector) if value or name in (CPU, MEMORY)}
+        """A column vector back as amounts; cpu and memory are always present, the rest where it is
+        not zero."""
+        return {
+            name: float(value)
+            for name, value in zip(self.names, vector)
+            if value or name in (CPU, MEMORY)
+        }
 
 
 def is_extended(name: str) -> bool:
     """Whether a resource of this name may be had by a device class."""
     domain, slash, _ = name.partition("/")
-    return bool(slash) and (domain + slash == IMPLICIT or not (domain == "kubernetes.io" or domain.endswith(".kubernetes.io")))
+    return bool(slash) and (
+        domain + slash == IMPLICIT
+        or not (domain == "kubernetes.io" or domain.endswith(".kubernetes.io"))
+    )

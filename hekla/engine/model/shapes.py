@@ -1,6 +1,8 @@
-"""Whether an object of a lesser kind has the shape that plugins rely on; what has not is left out before any of them reads it.
+"""Whether an object of a lesser kind has the shape that plugins rely on; what has not is left out
+before any of them reads it.
 
-An API server would not have taken it; a file, a recording or a server with a laxer definition may bring it all the same.
+An API server would not have taken it; a file, a recording or a server with a laxer definition may
+bring it all the same.
 """
 
 from __future__ import annotations
@@ -18,13 +20,28 @@ from hekla.api.text.quantity import Quantity
 SHAPES: dict[str, Any] = {
     kind.kind: kind.type
     for kind in (
-        claims.PERSISTENT_VOLUME, claims.PERSISTENT_VOLUME_CLAIM, core.NAMESPACE, core.RESOURCE_QUOTA, nodeinfo.NUMATOPOLOGY,
-        policy.POD_DISRUPTION_BUDGET, resource.DEVICE_CLASS, resource.DEVICE_TAINT_RULE, resource.RESOURCE_CLAIM,
-        resource.RESOURCE_SLICE, shard.NODE_SHARD,
-        core.CONFIG_MAP, scheduling.QUEUE, scheduling.POD_GROUP, priority.PRIORITY_CLASS,
-        storage.CSI_DRIVER, storage.CSI_NODE, storage.CSI_STORAGE_CAPACITY, storage.STORAGE_CLASS, topology.HYPER_NODE,
+        claims.PERSISTENT_VOLUME,
+        claims.PERSISTENT_VOLUME_CLAIM,
+        core.NAMESPACE,
+        core.RESOURCE_QUOTA,
+        nodeinfo.NUMATOPOLOGY,
+        policy.POD_DISRUPTION_BUDGET,
+        resource.DEVICE_CLASS,
+        resource.DEVICE_TAINT_RULE,
+        resource.RESOURCE_CLAIM,
+        resource.RESOURCE_SLICE,
+        shard.NODE_SHARD,
+        core.CONFIG_MAP,
+        scheduling.QUEUE,
+        scheduling.POD_GROUP,
+        priority.PRIORITY_CLASS,
+        storage.CSI_DRIVER,
+        storage.CSI_NODE,
+        storage.CSI_STORAGE_CAPACITY,
+        storage.STORAGE_CLASS,
+        topology.HYPER_NODE,
     )
-}  # fmt: skip
+}
 
 
 def check(kind: str, tree: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Shards: which nodes this scheduler may use when several share a cluster.
 
-Each scheduler has a NodeShard.  Its spec names the nodes that it is meant to have, its status those that it uses; a node that another
-shard still uses is waited for.  Reference: scheduler-core 7.4.
+Each scheduler has a NodeShard.  Its spec names the nodes that it is meant to have, its status those
+that it uses; a node that another shard still uses is waited for.  Reference: scheduler-core 7.4.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ MODES = (NONE, HARD, SOFT)
 
 
 class Shard:
-    """This scheduler's part of the nodes, kept when its NodeShard goes: nobody said which nodes would be another's."""
+    """This scheduler's part of the nodes, kept when its NodeShard goes: nobody said which nodes
+    would be another's."""
 
     def __init__(self, mode: str = NONE, name: str = "volcano") -> None:
         self.mode = mode
@@ -33,7 +34,8 @@ class Shard:
         """Why it is not known which nodes are meant."""
 
     def look(self, state: State) -> ShardStatus | None:
-        """Works out the nodes anew; gives what the NodeShard's status should say, where it says something else."""
+        """Works out the nodes anew; gives what the NodeShard's status should say, where it says
+        something else."""
         if self.mode == NONE:
             return None
         shards = state.others.get(KIND, {})
@@ -48,8 +50,15 @@ class Shard:
             if name != self.name:
                 taken.update(_names(other, "status", "nodesInUse"))
         self.nodes = frozenset(desired) - taken
-        wanted = [sorted(self.nodes), sorted(set(desired) - self.nodes), sorted(self.nodes - set(desired))]
-        if wanted == [sorted(set(_names(own, "status", key))) for key in ("nodesInUse", "nodesToAdd", "nodesToRemove")]:
+        wanted = [
+            sorted(self.nodes),
+            sorted(set(desired) - self.nodes),
+            sorted(self.nodes - set(desired)),
+        ]
+        if wanted == [
+            sorted(set(_names(own, "status", key)))
+            for key in ("nodesInUse", "nodesToAdd", "nodesToRemove")
+        ]:
             return None
         return ShardStatus(self.name, str((own.get("metadata") or {}).get("uid", "")), *wanted)
 

@@ -1,9 +1,11 @@
-"""Kin: pods that the same Services select and the same owner keeps, and how many of them each node has.
+"""Kin: pods that the same Services select and the same owner keeps, and how many of them each node
+has.
 
-Kubernetes spreads a pod that states no spread constraints among its kin.  Which pods these are, Services, ReplicaSets, StatefulSets and
-ReplicationControllers say; of these objects nothing but the selector is kept.  The answer belongs to a set of labels, not to a pod, so
-a gang asks once; pods that nobody selects have no kin, and nothing is counted for them.
-Reference: plugins-placement 2.2 (topology spread, system defaults).
+Kubernetes spreads a pod that states no spread constraints among its kin.  Which pods these are,
+Services, ReplicaSets, StatefulSets and ReplicationControllers say; of these objects nothing but the
+selector is kept.  The answer belongs to a set of labels, not to a pod, so a gang asks once; pods
+that nobody selects have no kin, and nothing is counted for them. Reference: plugins-placement 2.2
+(topology spread, system defaults).
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ class SpreadPeers:
         self.selector = selector
         self.members: set[LabelSet] = set()
         self.rows: dict[int, int] | None = None
-        """Node row -> pods there that are not on their way out; None until they have been counted."""
+        """Node row -> pods there that are not on their way out; None until they have been counted.
+        """
         self._counts: Floats | None = None
 
     def moved(self, row: int, by: int) -> None:
@@ -82,7 +85,8 @@ class SpreadPeers:
 
 
 class SpreadPeersIndex:
-    """Who selects whom.  A look-up costs by how many share the rarest label, not by how many there are."""
+    """Who selects whom.  A look-up costs by how many share the rarest label, not by how many there
+    are."""
 
     def __init__(self) -> None:
         self.services: dict[str, dict[str, dict[str, str]]] = {}
@@ -104,10 +108,11 @@ class SpreadPeersIndex:
         """Service -> the one of its labels under which it is found."""
         self._kin: dict[tuple[str, Pair | None], list[SpreadPeers]] = {}
 
-    # ------------------------------------------------------------------------------------------------- what is fed
+    # ---------------------------------------------------------------------------------- what is fed
 
     def changed(self, kind: str, key: str, tree: Mapping[str, Any] | None) -> None:
-        """A Service or an owner of pods came, changed or (None) left.  Raises ValueError for a selector that cannot be read."""
+        """A Service or an owner of pods came, changed or (None) left.  Raises ValueError for a
+        selector that cannot be read."""
         namespace, _, name = key.rpartition("/")
         spec = (tree or {}).get("spec") or {}
         if kind == SERVICE:
@@ -139,7 +144,9 @@ class SpreadPeersIndex:
         if old:
             self._services[namespace, self._filed.pop((namespace, name))].discard(name)
         if selector:
-            rarest = min(selector.items(), key=lambda pair: len(self._services.get((namespace, pair), ())))
+            rarest = min(
+                selector.items(), key=lambda pair: len(self._services.get((namespace, pair), ()))
+            )
             self._filed[namespace, name] = rarest
             self._services.setdefault((namespace, rarest), set()).add(name)
             affected |= self._selected(namespace, _equal(selector))
@@ -154,7 +161,11 @@ class SpreadPeersIndex:
         if labels.owner:
             self._owned.setdefault((namespace, labels.owner), set()).add(labels)
         if self.kin:
-            found = [kin for pair in (*labels.labels.items(), None) for kin in self._kin.get((namespace, pair), ())]
+            found = [
+                kin
+                for pair in (*labels.labels.items(), None)
+                for kin in self._kin.get((namespace, pair), ())
+            ]
             labels.counted = frozenset(kin for kin in found if kin.selector.matches(labels.labels))
             for kin in labels.counted:
                 kin.members.add(labels)
@@ -164,20 +175,30 @@ class SpreadPeersIndex:
     def keep(self, label_sets: Iterable[LabelSet]) -> None:
         """Forget all sets of labels but these, and kin that nobody has."""
         live = set(label_sets)
-        self._here = {namespace: found for namespace, listed in self._here.items() if (found := [one for one in listed if one in live])}
-        self._labels = {key: still for key, those in self._labels.items() if (still := those & live)}
+        self._here = {
+            namespace: found
+            for namespace, listed in self._here.items()
+            if (found := [one for one in listed if one in live])
+        }
+        self._labels = {
+            key: still for key, those in self._labels.items() if (still := those & live)
+        }
         self._owned = {key: still for key, those in self._owned.items() if (still := those & live)}
         self._services = {key: names for key, names in self._services.items() if names}
         wanted = {labels.kin for labels in live}
         self.kin = {key: kin for key, kin in self.kin.items() if kin in wanted}
         for kin in self.kin.values():
             kin.members &= live
-        self._kin = {key: left for key, listed in self._kin.items() if (left := [kin for kin in listed if kin in wanted])}
+        self._kin = {
+            key: left
+            for key, listed in self._kin.items()
+            if (left := [kin for kin in listed if kin in wanted])
+        }
         for labels in live:
             if labels.counted:
                 labels.counted = frozenset(kin for kin in labels.counted if kin in wanted)
 
-    # ------------------------------------------------------------------------------------------------- what is asked
+    # -------------------------------------------------------------------------------- what is asked
 
     def count(self, held: Iterable[Mapping[str, Task]]) -> None:
         """New kin learn where they are; `held` are the tasks of each node."""
@@ -200,7 +221,7 @@ class SpreadPeersIndex:
             kin.rest()
         self.asked.clear()
 
-    # ------------------------------------------------------------------------------------------------- inside
+    # --------------------------------------------------------------------------------------- inside
 
     def _index(self, labels: LabelSet) -> None:
         for pair in (*labels.labels.items(), None):
@@ -212,7 +233,8 @@ class SpreadPeersIndex:
             labels.kin = self._kin_of(labels.namespace, selected) if selected else None
 
     def _selector(self, labels: LabelSet) -> Selected:
-        """What selects pods with these labels: all Services that do, in one, and their owner's selector."""
+        """What selects pods with these labels: all Services that do, in one, and their owner's
+        selector."""
         own, namespace = labels.labels, labels.namespace
         merged: dict[str, str] = {}
         services = self.services.get(namespace, {})
@@ -228,7 +250,9 @@ class SpreadPeersIndex:
         known = self.kin.get((namespace, selected))
         if known is not None:
             return known
-        kin = self.kin[namespace, selected] = SpreadPeers(namespace, LabelSelector(selected), self.asked)
+        kin = self.kin[namespace, selected] = SpreadPeers(
+            namespace, LabelSelector(selected), self.asked
+        )
         kin.members = self._selected(namespace, selected)
         for labels in kin.members:
             labels.counted |= {kin}
@@ -255,7 +279,11 @@ def owner_of(meta: Mapping[str, Any]) -> str:
     for one in meta.get("ownerReferences") or ():
         if one.get("controller"):
             kind = one.get("kind", "")
-            return f"{kind}/{one.get('name', '')}" if kind in OWNERS and OWNERS[kind] == one.get("apiVersion") else ""
+            return (
+                f"{kind}/{one.get('name', '')}"
+                if kind in OWNERS and OWNERS[kind] == one.get("apiVersion")
+                else ""
+            )
     return ""
 
 
@@ -282,7 +310,11 @@ def _equal(pairs: Mapping[str, str]) -> Selected:
 
 
 def _equalities(selected: Selected) -> list[Pair]:
-    return [(one.key, one.values[0]) for one in selected if one.operator == "In" and len(one.values) == 1]
+    return [
+        (one.key, one.values[0])
+        for one in selected
+        if one.operator == "In" and len(one.values) == 1
+    ]
 
 
 def _text(one: Requirement) -> tuple[str, str, tuple[str, ...]]:

@@ -1,8 +1,9 @@
 """The cluster as the engine knows it: tables that events change in place.
 
-Whoever feeds the engine calls `upsert_*` and `remove_*` as objects come and go, with the typed objects of `hekla.api` or with
-their JSON trees.  Nothing here raises for what an object says: one that cannot be understood is left out, and `rejected` tells
-why, in words for the person who wrote it.  Reference: scheduler-core 2.
+Whoever feeds the engine calls `upsert_*` and `remove_*` as objects come and go, with the typed
+objects of `hekla.api` or with their JSON trees.  Nothing here raises for what an object says: one
+that cannot be understood is left out, and `rejected` tells why, in words for the person who wrote
+it.  Reference: scheduler-core 2.
 """
 
 from __future__ import annotations
@@ -56,7 +57,16 @@ from hekla.engine.model.shapes import check
 from hekla.engine.model.shards import Shard
 from hekla.engine.model.spread_peers import KINDS as KIN_KINDS
 from hekla.engine.model.spread_peers import owner_of
-from hekla.engine.model.tasks import FINISHED, HOLDS, NOT_LET_IN, NOWHERE, Job, Status, Task, is_allocated
+from hekla.engine.model.tasks import (
+    FINISHED,
+    HOLDS,
+    NOT_LET_IN,
+    NOWHERE,
+    Job,
+    Status,
+    Task,
+    is_allocated,
+)
 from hekla.engine.model.transfers import Transfers, wants_of
 from hekla.engine.model.volumes import KINDS as VOLUME_KINDS
 from hekla.engine.model.volumes import VolumeBook
@@ -65,13 +75,13 @@ from hekla.engine.model.volumes import VolumeBook
 class State:
     """Nodes, jobs, queues and what else the plugins read.
 
-    `scheduler_names`: whose unassigned pods are ours; None means everybody's.
-    `lone_schedulers`: names whose pods need no PodGroup; each such pod is a job of its own (`namespace/pod`, minimum 1)
-    in the default queue.
-    `time_zone`: in which the policy's times of day are meant; the engine itself never asks the machine.
-    `shard_mode`, `shard_name`: what NodeShards mean (`none`, `hard`, `soft`) and which one is this scheduler's.
-    `lifts_gates`: whether pods that only their queue's gate holds are let go (gate SchedulingGatesQueueAdmission).
-    `scores_storage`: whether nodes are preferred by how their volumes would be used (gate StorageCapacityScoring).
+    `scheduler_names`: whose unassigned pods are ours; None means everybody's. `lone_schedulers`:
+    names whose pods need no PodGroup; each such pod is a job of its own (`namespace/pod`, minimum
+    1) in the default queue. `time_zone`: in which the policy's times of day are meant; the engine
+    itself never asks the machine. `shard_mode`, `shard_name`: what NodeShards mean (`none`, `hard`,
+    `soft`) and which one is this scheduler's. `lifts_gates`: whether pods that only their queue's
+    gate holds are let go (gate SchedulingGatesQueueAdmission). `scores_storage`: whether nodes are
+    preferred by how their volumes would be used (gate StorageCapacityScoring).
     """
 
     def __init__(
@@ -107,7 +117,8 @@ class State:
         self.volumes = VolumeBook(self)
         self.claims = ClaimBook(self)
         self.ask_extender: Callable[[str, Mapping[str, Any], float], Any] | None = None
-        """Posts JSON to an address within so many seconds and gives the reply's; raises OSError or ValueError.  For `extender`."""
+        """Posts JSON to an address within so many seconds and gives the reply's; raises OSError or
+        ValueError.  For `extender`."""
         self.rejected: dict[tuple[str, str], str] = {}
         """What was left out and why: (kind, key) -> reason."""
         self.dirty: dict[str, Job] = {}
@@ -117,7 +128,8 @@ class State:
         self.unreported: dict[str, Job] = {}
         """Jobs that changed since their status was last compared with what the API has."""
         self.strays: dict[str, Job] = {}
-        """Jobs that nobody looks at, because their queue or PodGroup does not exist, and that have not been told so."""
+        """Jobs that nobody looks at, because their queue or PodGroup does not exist, and that have
+        not been told so."""
         self.reserved: Amounts = resources.empty()
         """Sum over jobs of what overcommit counts as promised."""
         self.sums = Sums(self.queues, self.reserved)
@@ -130,9 +142,11 @@ class State:
         self.hooks: Any = None
         """The policy's plugins, as last used on this state."""
         self.settled: Any = None
-        """Version and plugins of the last cycle: when nothing moved since, the next one has nothing to say."""
+        """Version and plugins of the last cycle: when nothing moved since, the next one has nothing
+        to say."""
         self.claimants: list[str] = []
-        """Jobs that others were evicted for and that wait for the room: they are served first, so that they are the ones to get it."""
+        """Jobs that others were evicted for and that wait for the room: they are served first, so
+        that they are the ones to get it."""
         self.transfers = Transfers()
         self.back_off = BackOff()
         self.remembered: dict[str, float] = {}
@@ -140,7 +154,7 @@ class State:
         self._default_class = ""
         self._tidy_at = 1024
 
-    # ------------------------------------------------------------------------------------------------- pods
+    # ----------------------------------------------------------------------------------------- pods
 
     def upsert_pod(self, pod: Any) -> None:
         """A pod came or changed."""
@@ -164,17 +178,35 @@ class State:
         if type(node) is not str:
             raise ValueError(f"spec.nodeName is {node!r}, not a text")
         scheduler = spec.get("schedulerName", "")
-        ours = self.scheduler_names is None or scheduler in self.scheduler_names or scheduler in self.lone_schedulers
+        ours = (
+            self.scheduler_names is None
+            or scheduler in self.scheduler_names
+            or scheduler in self.lone_schedulers
+        )
         if not node and not ours:
             if old is not None:
                 self.remove_pod(key)
             return
-        if old is not None and old.uid == meta.get("uid", "") and not node and is_allocated(old.status):
+        if (
+            old is not None
+            and old.uid == meta.get("uid", "")
+            and not node
+            and is_allocated(old.status)
+        ):
             return  # Our bind is on its way; the pod without a node is the past.
-        if old is not None and node and self._comes_on(old, node, meta, spec, tree.get("status") or {}):
+        if (
+            old is not None
+            and node
+            and self._comes_on(old, node, meta, spec, tree.get("status") or {})
+        ):
             return
         task = self.read_task(tree)
-        if old is not None and old.uid == task.uid and old.status is Status.RELEASING and is_allocated(task.status):
+        if (
+            old is not None
+            and old.uid == task.uid
+            and old.status is Status.RELEASING
+            and is_allocated(task.status)
+        ):
             task.status = Status.RELEASING  # Our eviction is on its way.
         row = NOWHERE
         if node:
@@ -198,39 +230,65 @@ class State:
             self.back_off.succeeded(task.job.key)
 
     def read_task(self, tree: Tree) -> Task:
-        """What the engine keeps of a pod.  Raises ValueError and the like for a pod that cannot be understood."""
-        meta, spec, status = tree.get("metadata") or {}, tree.get("spec") or {}, tree.get("status") or {}
+        """What the engine keeps of a pod.  Raises ValueError and the like for a pod that cannot be
+        understood."""
+        meta, spec, status = (
+            tree.get("metadata") or {},
+            tree.get("spec") or {},
+            tree.get("status") or {},
+        )
         namespace, name = meta.get("namespace", ""), meta.get("name", "")
         labels, annotations = texts(meta, "labels"), texts(meta, "annotations")
         stays = resized(spec, status)
         pods = self.classes.intern(namespace, labels, annotations, stays)
         if self.terms.new:
             self._count_new_terms()
-        task = Task(key_of(tree), namespace, name, meta.get("uid", ""), pods, self.terms.label_set(namespace, labels, owner_of(meta)))
+        task = Task(
+            key_of(tree),
+            namespace,
+            name,
+            meta.get("uid", ""),
+            pods,
+            self.terms.label_set(namespace, labels, owner_of(meta)),
+        )
         task.role = annotations.get(TASK_SPEC) or labels.get(TASK_SPEC, "")
-        task.priority, task.pod_priority = priority_of(spec, annotations), int(spec.get("priority") or 0)
+        task.priority, task.pod_priority = (
+            priority_of(spec, annotations),
+            int(spec.get("priority") or 0),
+        )
         task.priority_class = spec.get("priorityClassName", "")
         stated = annotations.get(PREEMPTABLE, labels.get(PREEMPTABLE))
         task.preemptable = True if stated is None else stated in TRUE
         task.revocable_zone = revocable_zone(annotations)
-        task.annotations = {intern(name): value for name, value in annotations.items() if not name.startswith("kubectl.")}
+        task.annotations = {
+            intern(name): value
+            for name, value in annotations.items()
+            if not name.startswith("kubectl.")
+        }
         task.creation = instant(meta.get("creationTimestamp", "") or "")
         task.index = pod_index(name)
         task.gated = tuple(gate.get("name", "") for gate in spec.get("schedulingGates") or ())
         if pods.claims or pods.extended:
-            task.claims, task.unmade = claim_keys(namespace, spec, status), claims_to_come(spec, status)
+            task.claims, task.unmade = (
+                claim_keys(namespace, spec, status),
+                claims_to_come(spec, status),
+            )
             self.claims.imply(task, spec, status)
         task.nominated = status.get("nominatedNodeName", "")
         task.terminating = bool(meta.get("deletionTimestamp"))
         task.status = status_of(status.get("phase", ""), task.terminating, spec.get("nodeName", ""))
         task.start = instant(status.get("startTime", "") or "")
         task.disrupted = task.terminating and any(
-            one.get("type") == "DisruptionTarget" and one.get("status") == "True" and one.get("reason") == "PreemptionByScheduler"
+            one.get("type") == "DisruptionTarget"
+            and one.get("status") == "True"
+            and one.get("reason") == "PreemptionByScheduler"
             for one in status.get("conditions") or ()
         )
         task.scheduled = scheduled_at(status)
         task.condition = condition_of(status)
-        if spec.get("nodeName"):  # of thousands that wait it would only take room in the processor's caches
+        if spec.get(
+            "nodeName"
+        ):  # of thousands that wait it would only take room in the processor's caches
             task.stated = pod_stated_by(meta, stays)
         return task
 
@@ -246,7 +304,8 @@ class State:
         self.touch(job)
 
     def _comes_on(self, old: Task, node: str, meta: Tree, spec: Tree, status: Tree) -> bool:
-        """As `_goes_on` for a pod of which nothing but its status has changed since it was read: the rest is not read again."""
+        """As `_goes_on` for a pod of which nothing but its status has changed since it was read:
+        the rest is not read again."""
         was = old.status
         if (
             was not in HOLDS
@@ -262,14 +321,19 @@ class State:
         if reached not in HOLDS or pod_stated_by(meta, resized(spec, status)) != old.stated:
             return False
         start, scheduled = instant(status.get("startTime", "") or ""), scheduled_at(status)
-        old.nominated, old.start, old.scheduled = status.get("nominatedNodeName", ""), start, scheduled
+        old.nominated, old.start, old.scheduled = (
+            status.get("nominatedNodeName", ""),
+            start,
+            scheduled,
+        )
         old.status, old.last, old.evicted_for, old.allocated_domain = reached, None, False, ""
         self.version += 1
         self._renew(old, was)
         return True
 
     def _goes_on(self, old: Task, task: Task, meta: Tree) -> bool:
-        """Puts a pod in its own place where it is no other to its node and its job than it was, but for how far it has come.
+        """Puts a pod in its own place where it is no other to its node and its job than it was, but
+        for how far it has come.
 
         Most of what comes of a pod is that: it is bound where it was to be bound, and then it runs.
         """
@@ -290,7 +354,8 @@ class State:
         return True
 
     def _renew(self, task: Task, was: Status) -> None:
-        """Another reading of a pod that goes on takes the place of the one before, which had this status."""
+        """Another reading of a pod that goes on takes the place of the one before, which had this
+        status."""
         job, key = task.job, task.key
         assert job is not None
         self.tasks[key] = task
@@ -341,7 +406,7 @@ class State:
                         term.live[row] += not task.terminating
         self.terms.new.clear()
 
-    # ------------------------------------------------------------------------------------------------- nodes
+    # ---------------------------------------------------------------------------------------- nodes
 
     def upsert_node(self, node: Any) -> None:
         """A node came or changed."""
@@ -356,26 +421,40 @@ class State:
         self.version += 1
 
     def _upsert_node(self, tree: Tree) -> None:
-        meta, spec, status = tree.get("metadata") or {}, tree.get("spec") or {}, tree.get("status") or {}
+        meta, spec, status = (
+            tree.get("metadata") or {},
+            tree.get("spec") or {},
+            tree.get("status") or {},
+        )
         annotations = dict(texts(meta, "annotations"))
-        allocatable, capacity = resources.amounts(status.get("allocatable")), resources.amounts(status.get("capacity"))
+        allocatable, capacity = (
+            resources.amounts(status.get("allocatable")),
+            resources.amounts(status.get("capacity")),
+        )
         for name, annotation in (
             (resources.CPU, "volcano.sh/oversubscription-cpu"),
             (resources.MEMORY, "volcano.sh/oversubscription-memory"),
         ):
             more = number(annotations.get(annotation, ""))
             allocatable[name] += more
-            capacity[name] += more if capacity[name] else 0.0  # A node that does not state it has what it can give away.
+            capacity[name] += (
+                more if capacity[name] else 0.0
+            )  # A node that does not state it has what it can give away.
         images = {
             image_name(name): int(image.get("sizeBytes", 0))
-            for image in reversed(status.get("images") or ())  # of a name that is there twice the first one's size counts
+            for image in reversed(
+                status.get("images") or ()
+            )  # of a name that is there twice the first one's size counts
             for name in image.get("names") or ()
         }
         before = self.nodes.version
         facts = NodeFacts(
             name=key_of(tree),
             labels=dict(texts(meta, "labels")),
-            taints=tuple(Taint(one.get("key", ""), one.get("value", ""), one.get("effect", "")) for one in spec.get("taints") or ()),
+            taints=tuple(
+                Taint(one.get("key", ""), one.get("value", ""), one.get("effect", ""))
+                for one in spec.get("taints") or ()
+            ),
             unschedulable=bool(spec.get("unschedulable")),
             allocatable=allocatable,
             capacity=capacity,
@@ -388,7 +467,7 @@ class State:
         if self.nodes.version != before:
             self.version += 1
 
-    # ------------------------------------------------------------------------------------------------- pod groups
+    # ----------------------------------------------------------------------------------- pod groups
 
     def upsert_pod_group(self, group: Any) -> None:
         """A PodGroup came or changed."""
@@ -413,11 +492,16 @@ class State:
             self._drop(job)
 
     def _upsert_pod_group(self, tree: Tree) -> None:
-        meta, spec, status = tree.get("metadata") or {}, tree.get("spec") or {}, tree.get("status") or {}
+        meta, spec, status = (
+            tree.get("metadata") or {},
+            tree.get("spec") or {},
+            tree.get("status") or {},
+        )
         stated = stated_by(meta, spec)
         known = self.jobs.get(key_of(tree))
         if known is not None and stated and known.stated == stated and says_as_sent(status, known):
-            # What was written here comes back: nothing to look at again, but for the times that the server keeps.
+            # What was written here comes back: nothing to look at again, but for the times that the
+            # server keeps.
             known.conditions = [dict(one) for one in status.get("conditions") or ()]
             return
         minimum = spec.get("minResources")
@@ -455,12 +539,13 @@ class State:
         job.topology = topology
         job.policies = policies
         job.min_sub_jobs = {
-            f"{job.key}/{policy.name}": int(one.get("minSubGroups") or 0) for policy, one in zip(policies, spec.get("subGroupPolicy") or ())
+            f"{job.key}/{policy.name}": int(one.get("minSubGroups") or 0)
+            for policy, one in zip(policies, spec.get("subGroupPolicy") or ())
         }
         job.rebuild_sub_jobs()
         self.touch(job)
 
-    # ------------------------------------------------------------------------------------------------- queues and the rest
+    # -------------------------------------------------------------------------- queues and the rest
 
     def upsert_queue(self, queue: Any) -> None:
         """A Queue came or changed."""
@@ -474,14 +559,21 @@ class State:
             self.version += 1
             self.transfers.forget()
             self._touch_queue(name)
-            # At once: a queue of the same name that comes before the next cycle begins with sums of nothing.
+            # At once: a queue of the same name that comes before the next cycle begins with sums of
+            # nothing.
             for job in self.dirty.values():
-                if job.queue == name or (job.contribution is not None and job.contribution.queue == name):
+                if job.queue == name or (
+                    job.contribution is not None and job.contribution.queue == name
+                ):
                     self._look_again(job)
             self.sums.count()
 
     def _upsert_queue(self, tree: Tree) -> None:
-        meta, spec, status = tree.get("metadata") or {}, tree.get("spec") or {}, tree.get("status") or {}
+        meta, spec, status = (
+            tree.get("metadata") or {},
+            tree.get("spec") or {},
+            tree.get("status") or {},
+        )
         name = key_of(tree)
         check("Queue", tree)
         guarantee = (spec.get("guarantee") or {}).get("resource")
@@ -562,7 +654,8 @@ class State:
         self.upsert_other("Namespace", tree)
 
     def upsert_other(self, kind: str, obj: Any) -> None:
-        """Any other object that a plugin may read: ResourceQuota, PodDisruptionBudget, HyperNode, a volume claim, ..."""
+        """Any other object that a plugin may read: ResourceQuota, PodDisruptionBudget, HyperNode, a
+        volume claim, ..."""
         self._guard(kind, obj, lambda tree: self._upsert_other(kind, tree))
 
     def _upsert_other(self, kind: str, tree: Tree) -> None:
@@ -574,7 +667,8 @@ class State:
             raise
         if kind in KIN_KINDS:
             self.terms.kin.changed(kind, key_of(tree), tree)
-            return  # It only says where a pod had rather go: nothing that waits can start because of it.
+            # It only says where a pod had rather go: nothing that waits can start because of it.
+            return
         # Kept for long, so it must not change when whoever fed it lets go of the rest of its own.
         kept = {**tree, "metadata": dict(tree.get("metadata") or {})}
         self.others.setdefault(kind, {})[key_of(tree)] = kept
@@ -597,7 +691,7 @@ class State:
         self.volumes.version += kind in VOLUME_KINDS
         self.hyper_version += kind == "HyperNode"
 
-    # ------------------------------------------------------------------------------------------------- what became of decisions
+    # --------------------------------------------------------------------- what became of decisions
 
     def bind_failed(self, pod: str, now: float | None = None) -> None:
         """The API server refused a bind: the pod is pending again and its room is free.
@@ -636,7 +730,7 @@ class State:
             task.job.set_status(task, status)
             self.touch(task.job)
 
-    # ------------------------------------------------------------------------------------------------- sums
+    # ----------------------------------------------------------------------------------------- sums
 
     def touch(self, job: Job) -> None:
         """The job's sums and status have to be looked at again."""
@@ -657,7 +751,8 @@ class State:
         self._tidy()
 
     def _tidy(self) -> None:
-        """Drop what nobody refers to any more, once it is the larger part: rows of nodes that left, classes without pods."""
+        """Drop what nobody refers to any more, once it is the larger part: rows of nodes that left,
+        classes without pods."""
         if self.nodes.dead > 64 and self.nodes.dead > len(self.nodes) // 2:
             moved = self.nodes.compact()
             for task in self.tasks.values():
@@ -665,8 +760,13 @@ class State:
                     task.row = moved[task.row]
         if len(self.classes.by_key) + len(self.terms.label_sets) > self._tidy_at:
             live = {id(task.pods) for task in self.tasks.values()}
-            self.classes.by_key = {key: one for key, one in self.classes.by_key.items() if id(one) in live}
-            self.terms.keep({id(task.labels) for task in self.tasks.values()}, list(self.classes.by_key.values()))
+            self.classes.by_key = {
+                key: one for key, one in self.classes.by_key.items() if id(one) in live
+            }
+            self.terms.keep(
+                {id(task.labels) for task in self.tasks.values()},
+                list(self.classes.by_key.values()),
+            )
             self._tidy_at = 1024 + 2 * (len(self.classes.by_key) + len(self.terms.label_sets))
 
     def _look_again(self, job: Job) -> None:
@@ -690,7 +790,7 @@ class State:
         else:
             self.active.pop(key, None)
 
-    # ------------------------------------------------------------------------------------------------- inside
+    # --------------------------------------------------------------------------------------- inside
 
     def _job(self, key: str) -> Job:
         job = self.jobs.get(key)
@@ -727,6 +827,14 @@ class State:
 
 
 def _has_a_plain_place(task: Task) -> bool:
-    """Whether a pod on a node, in a job, may be renewed where it is: nothing but its status says where it belongs."""
+    """Whether a pod on a node, in a job, may be renewed where it is: nothing but its status says
+    where it belongs."""
     job = task.job
-    return not (job is None or not job.has_group or job.policies or job.shadow or task.terminating or task.gated)
+    return not (
+        job is None
+        or not job.has_group
+        or job.policies
+        or job.shadow
+        or task.terminating
+        or task.gated
+    )

@@ -1,7 +1,7 @@
 """Tasks (one a pod) and the groups whose counts decide: jobs and their sub-groups.
 
-Counts are kept as statuses change, so that "is this gang ready" is a comparison of two numbers, never a walk over its pods.
-Reference: scheduler-core 2.7, 2.9, 2.10, 4; plugins-fairness 0.2.
+Counts are kept as statuses change, so that "is this gang ready" is a comparison of two numbers,
+never a walk over its pods. Reference: scheduler-core 2.7, 2.9, 2.10, 4; plugins-fairness 0.2.
 """
 
 from __future__ import annotations
@@ -11,7 +11,15 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hekla.engine.model.resources import Amounts, Request, add, empty, floor_subtract, is_empty, subtract
+from hekla.engine.model.resources import (
+    Amounts,
+    Request,
+    add,
+    empty,
+    floor_subtract,
+    is_empty,
+    subtract,
+)
 
 if TYPE_CHECKING:
     from hekla.engine.model.podclass import LabelSet, PodClass
@@ -95,7 +103,9 @@ class Task:
         "unmade",
     )
 
-    def __init__(self, key: str, namespace: str, name: str, uid: str, pods: PodClass, labels: LabelSet) -> None:
+    def __init__(
+        self, key: str, namespace: str, name: str, uid: str, pods: PodClass, labels: LabelSet
+    ) -> None:
         self.key = key
         self.namespace = namespace
         self.name = name
@@ -135,9 +145,11 @@ class Task:
         self.disrupted = False
         """Terminating because this scheduler preempted it."""
         self.stated = b""
-        """Digest of what the pod says but for where it is and how far it has come; empty where nothing is known of it."""
+        """Digest of what the pod says but for where it is and how far it has come; empty where
+        nothing is known of it."""
         self.pod_priority = 0
-        """As the pod's spec says it, 0 without: what nodes are compared by when their victims are weighed."""
+        """As the pod's spec says it, 0 without: what nodes are compared by when their victims are
+        weighed."""
 
     def __repr__(self) -> str:
         return f"<Task {self.key} {self.status.value}>"
@@ -200,7 +212,8 @@ class Counts:
             self.ready_of[role] = self.ready_of.get(role, 0) + change
 
     def replace(self, task: Task, old: Status) -> None:
-        """Another reading of a pod takes the place of the last, which had another of the statuses HOLDS or the same."""
+        """Another reading of a pod takes the place of the last, which had another of the statuses
+        HOLDS or the same."""
         del self.statuses[old][task.key]
         self.statuses[task.status][task.key] = task
         if old is not task.status:
@@ -233,9 +246,18 @@ class Counts:
 
 
 class Group:
-    """What a job and a sub-group of it have in common: tasks, a minimum, and the questions about both."""
+    """What a job and a sub-group of it have in common: tasks, a minimum, and the questions about
+    both."""
 
-    __slots__ = ("allocated_domain", "counts", "effective", "min_available", "tasks", "topology", "uid")
+    __slots__ = (
+        "allocated_domain",
+        "counts",
+        "effective",
+        "min_available",
+        "tasks",
+        "topology",
+        "uid",
+    )
 
     def __init__(self, uid: str, min_available: int = 0, shared: Group | None = None) -> None:
         """`shared`: whose tasks these are."""
@@ -265,7 +287,8 @@ class Group:
 
 
 class Topology:
-    """How near to each other the tasks of a group must be; a job's wish, copied so that a session may rewrite it."""
+    """How near to each other the tasks of a group must be; a job's wish, copied so that a session
+    may rewrite it."""
 
     __slots__ = ("highest_tier", "highest_tier_name", "mode")
 
@@ -280,11 +303,14 @@ class Topology:
 
 
 class SubJob(Group):
-    """A partition of a job's tasks.  The default one of a job without policies shares the job's own counts."""
+    """A partition of a job's tasks.  The default one of a job without policies shares the job's own
+    counts."""
 
     __slots__ = ("group", "job", "match_index", "nominated_domain")
 
-    def __init__(self, job: Job, uid: str, group: str, min_available: int, shared: Group | None = None) -> None:
+    def __init__(
+        self, job: Job, uid: str, group: str, min_available: int, shared: Group | None = None
+    ) -> None:
         super().__init__(uid, min_available, shared)
         self.job = job
         self.group = group
@@ -359,7 +385,8 @@ class Job(Group):
         self.title = self.name
         """What people call it: as its PodGroup's owner is called."""
         self.lineage = key
-        """What it stays when it is made anew: a pod by itself is its owner's, and the next one is so too."""
+        """What it stays when it is made anew: a pod by itself is its owner's, and the next one is
+        so too."""
         self.has_group = False
         self.shadow = False
         self.pg_uid = ""
@@ -399,9 +426,11 @@ class Job(Group):
         self.status_sent: Any = None
         self.status_time = -1.0
         self.rests_until = -math.inf
-        """What is to be told of the job waits until then (engine time), unless the job changes before."""
+        """What is to be told of the job waits until then (engine time), unless the job changes
+        before."""
         self.stated = b""
-        """Digest of all that its PodGroup says but for its status; empty where nothing is known of it."""
+        """Digest of all that its PodGroup says but for its status; empty where nothing is known of
+        it."""
         self.contribution: Any = None
         """What this job adds to its queue's sums, as last counted."""
         self.plugin_state: dict[str, Any] = {}
@@ -418,14 +447,16 @@ class Job(Group):
         for task in self.counts.statuses[Status.PENDING].values():
             task.last = None
 
-    # ------------------------------------------------------------------------------------------------- membership
+    # ----------------------------------------------------------------------------------- membership
 
     def default_sub_job(self) -> SubJob:
         """The one sub-job of a job without policies."""
         found = self.sub_jobs.get(self.key)
         if found is None:
             found = (
-                SubJob(self, self.key, self.key, 1, None) if self.policies else SubJob(self, self.key, self.key, self.min_available, self)
+                SubJob(self, self.key, self.key, 1, None)
+                if self.policies
+                else SubJob(self, self.key, self.key, self.min_available, self)
             )
             found.topology = self.topology
             self.sub_jobs[self.key] = found
@@ -461,7 +492,9 @@ class Job(Group):
             found = self.sub_jobs.get(uid)
             if found is None:
                 found = SubJob(self, uid, group, policy.size)
-                found.match_index = int(values[0]) if values and values[0].lstrip("-").isdigit() else 0
+                found.match_index = (
+                    int(values[0]) if values and values[0].lstrip("-").isdigit() else 0
+                )
                 found.topology = policy.topology
                 self.sub_jobs[uid] = found
             return found
@@ -530,7 +563,8 @@ class Job(Group):
             add(self.allocated, first.request.amounts, len(tasks) if now else -len(tasks))
 
     def bind(self, task: Task) -> None:
-        """As `set_status_many` for one pending task of a job without policies that asks for something and is bound.
+        """As `set_status_many` for one pending task of a job without policies that asks for
+        something and is bound.
 
         What a turn of a one-pod job comes to, so it is written out.
         """
@@ -550,7 +584,7 @@ class Job(Group):
         for name, value in task.pods.request.amounts.items():
             held[name] = held.get(name, 0.0) + value
 
-    # ------------------------------------------------------------------------------------------------- gang formulas
+    # -------------------------------------------------------------------------------- gang formulas
 
     def _roles_hold(self, statuses: tuple[Status, ...], pending_empty: bool) -> bool:
         for role, minimum in self.role_minimums.items():
@@ -558,8 +592,11 @@ class Job(Group):
                 return False
         return True
 
-    def role_count(self, role: str, statuses: tuple[Status, ...] = READY, pending_empty: bool = True) -> int:
-        """How many tasks of a role are in the given statuses, best-effort pending ones counted when asked."""
+    def role_count(
+        self, role: str, statuses: tuple[Status, ...] = READY, pending_empty: bool = True
+    ) -> int:
+        """How many tasks of a role are in the given statuses, best-effort pending ones counted when
+        asked."""
         counts = self.counts.roles.get(role, {})
         result = sum(counts.get(status, 0) for status in statuses)
         if pending_empty and self.counts.pending_best_effort:
@@ -575,10 +612,15 @@ class Job(Group):
         if self.min_available < self.role_total:
             return True
         ready = self.counts.ready_of
-        return all(ready.get(role, 0) >= minimum or self.role_count(role) >= minimum for role, minimum in self.role_minimums.items())
+        return all(
+            ready.get(role, 0) >= minimum or self.role_count(role) >= minimum
+            for role, minimum in self.role_minimums.items()
+        )
 
     def roles_pipelined(self) -> bool:
-        return self.min_available < self.role_total or self._roles_hold((*READY, Status.PIPELINED), True)
+        return self.min_available < self.role_total or self._roles_hold(
+            (*READY, Status.PIPELINED), True
+        )
 
     def sub_jobs_valid(self) -> bool:
         if not any(self.min_sub_jobs.values()):
@@ -586,7 +628,9 @@ class Job(Group):
         existing: dict[str, int] = {}
         for sub_job in self.sub_jobs.values():
             existing[sub_job.group] = existing.get(sub_job.group, 0) + 1
-        return all(existing.get(group, 0) >= minimum for group, minimum in self.min_sub_jobs.items())
+        return all(
+            existing.get(group, 0) >= minimum for group, minimum in self.min_sub_jobs.items()
+        )
 
     def sub_jobs_reach(self, pipelined: bool) -> bool:
         """Enough sub-groups of each policy are ready (or pipelined)."""
@@ -622,7 +666,7 @@ class Job(Group):
                 return True
         return False
 
-    # ------------------------------------------------------------------------------------------------- sums for queues
+    # ------------------------------------------------------------------------------ sums for queues
 
     def allocated_count(self) -> int:
         return self.counts.of(*ALLOCATED)
@@ -630,7 +674,11 @@ class Job(Group):
     def elastic(self) -> Amounts:
         """What it holds beyond its minimum, where it does; without a stated minimum, all of it."""
         least = self.min_resources or _NOTHING
-        return {name: over for name, value in self.allocated.items() if (over := value - least.get(name, 0.0)) > 0}
+        return {
+            name: over
+            for name, value in self.allocated.items()
+            if (over := value - least.get(name, 0.0)) > 0
+        }
 
     def remaining_minimum(self) -> Amounts:
         """What its minimum still lacks; a scalar that is met is absent."""
@@ -647,7 +695,8 @@ class Job(Group):
         return result
 
     def deduct_gated(self, of: Amounts) -> Amounts:
-        """Take away what tasks ask for that may not be scheduled yet; pods that ask for nothing take nothing away."""
+        """Take away what tasks ask for that may not be scheduled yet; pods that ask for nothing
+        take nothing away."""
         gated: Amounts = {}
         for task in self.counts.statuses[Status.PENDING].values():
             if task.gated and task.gated_by_others:

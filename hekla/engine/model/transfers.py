@@ -1,9 +1,12 @@
-"""Who took room from whom, for as long as nothing outside changes: what a claim gave is not taken back.
+"""Who took room from whom, for as long as nothing outside changes: what a claim gave is not taken
+back.
 
-A claim that evicts changes whose turn it is, and the evicted come back.  Where two see themselves in the right at once, or three in a
-circle, this would go on for ever.  So takers are remembered, and nobody takes from one who took from him, be it through others.  What
-comes of evictions themselves is no change: pods that are made anew, jobs that restart.  A changed queue, node or priority class, a job that
-comes, changes or ends, or another policy is one, and then all is forgotten.
+A claim that evicts changes whose turn it is, and the evicted come back.  Where two see themselves
+in the right at once, or three in a circle, this would go on for ever.  So takers are remembered,
+and nobody takes from one who took from him, be it through others.  What comes of evictions
+themselves is no change: pods that are made anew, jobs that restart.  A changed queue, node or
+priority class, a job that comes, changes or ends, or another policy is one, and then all is
+forgotten.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ _NOBODY: Barred = frozenset()
 
 
 class Takers:
-    """Of parties of one kind, who took from whom.  Whom one may take from is a graph without circles."""
+    """Of parties of one kind, who took from whom.  Whom one may take from is a graph without
+    circles."""
 
     def __init__(self) -> None:
         self.of: dict[str, set[str]] = {}
@@ -95,17 +99,19 @@ class Transfers:
                 self.in_vain.pop(task.key, None)
 
     def gave_up(self, task: Task) -> bool:
-        """Whether nobody is evicted for a pod any more, because time and again it did not get what was freed for it."""
+        """Whether nobody is evicted for a pod any more, because time and again it did not get what
+        was freed for it."""
         return bool(self.in_vain) and self.in_vain.get(task.key, 0) >= MOST_IN_VAIN
 
     def barred(self, job: Job) -> tuple[Barred, Barred] | None:
-        """Queues, and jobs of its own queue, from which this job may take nothing back; None where there are none."""
+        """Queues, and jobs of its own queue, from which this job may take nothing back; None where
+        there are none."""
         if not self.disturbed:
             return None
         queues, jobs = self.queues.ahead_of(job.queue), self.jobs.ahead_of(job.lineage)
         return (queues, jobs) if queues or jobs else None
 
-    # ------------------------------------------------------------------------------------------------- what is outside
+    # ------------------------------------------------------------------------------ what is outside
 
     def forget(self) -> None:
         """Something outside has changed."""
@@ -148,15 +154,29 @@ class Transfers:
 def wants_of(job: Job) -> tuple[object, ...]:
     """What a PodGroup asks for; if this changes, it is another job to its queue."""
     return (
-        job.queue, job.min_available, job.min_resources, job.role_minimums, job.priority_class, job.stated_preemptable, job.preemptable,
-    )  # fmt: skip
+        job.queue,
+        job.min_available,
+        job.min_resources,
+        job.role_minimums,
+        job.priority_class,
+        job.stated_preemptable,
+        job.preemptable,
+    )
 
 
 def _shares(queue: Queue) -> tuple[object, ...]:
     return (
-        queue.weight, queue.priority, queue.parent, queue.reclaimable, queue.state, queue.capability, queue.deserved, queue.guarantee,
-        queue.annotations, queue.affinity,
-    )  # fmt: skip
+        queue.weight,
+        queue.priority,
+        queue.parent,
+        queue.reclaimable,
+        queue.state,
+        queue.capability,
+        queue.deserved,
+        queue.guarantee,
+        queue.annotations,
+        queue.affinity,
+    )
 
 
 def _room(facts: NodeFacts) -> tuple[object, ...]:

@@ -1,8 +1,10 @@
-"""Volumes and claims: which nodes a pod's volumes allow, and what a placement promises to its claims.
+"""Volumes and claims: which nodes a pod's volumes allow, and what a placement promises to its
+claims.
 
-Objects are read from the state's other objects when they are needed, and what was worked out is kept until one of them changes.
-What was promised to an unbound claim (a node, and perhaps a volume) holds until the claim is bound or no pod wants it any more.
-Reference: plugins-placement 1.6 (NodeVolumeLimits, VolumeZone, VolumeBinding).
+Objects are read from the state's other objects when they are needed, and what was worked out is
+kept until one of them changes. What was promised to an unbound claim (a node, and perhaps a volume)
+holds until the claim is bound or no pod wants it any more. Reference: plugins-placement 1.6
+(NodeVolumeLimits, VolumeZone, VolumeBinding).
 """
 
 from __future__ import annotations
@@ -59,7 +61,8 @@ class AssumedVolume:
 
 @dataclass(slots=True)
 class Options:
-    """Where the volumes of one pod allow it to go: `[nodes]` each, and for each unbound claim which volume a node offers."""
+    """Where the volumes of one pod allow it to go: `[nodes]` each, and for each unbound claim which
+    volume a node offers."""
 
     allowed: dict[str, Bools]
     offers: dict[str, list[str]]
@@ -68,15 +71,21 @@ class Options:
 
 
 class Shape:
-    """A broken line from utilisation (percent) to score (0 to 10 as it is written, 0 to 100 as it counts)."""
+    """A broken line from utilisation (percent) to score (0 to 10 as it is written, 0 to 100 as it
+    counts)."""
 
     def __init__(self, points: Iterable[Mapping[str, Any]]) -> None:
         """Raises ValueError for points that make no line."""
         read = [{str(key).lower(): value for key, value in one.items()} for one in points]
         self.points = [(one.get("utilization", 0), one.get("score", 0)) for one in read]
-        good = all(type(at) is int and type(score) is int and 0 <= at <= 100 and 0 <= score <= 10 for at, score in self.points)
+        good = all(
+            type(at) is int and type(score) is int and 0 <= at <= 100 and 0 <= score <= 10
+            for at, score in self.points
+        )
         if not good or any(one[0] >= other[0] for one, other in pairwise(self.points)):
-            raise ValueError("points {utilization: 0..100, score: 0..10}, in ascending order of utilization")
+            raise ValueError(
+                "points {utilization: 0..100, score: 0..10}, in ascending order of utilization"
+            )
 
     def __call__(self, part: Floats) -> Floats:
         if not self.points:
@@ -84,7 +93,9 @@ class Shape:
         result: Floats = np.full(len(part), 10.0 * self.points[0][1])
         for (low, first), (high, last) in pairwise(self.points):
             within = part > low
-            result[within] = 10 * first + np.trunc(10.0 * (last - first) * (np.minimum(part[within], high) - low) / (high - low))
+            result[within] = 10 * first + np.trunc(
+                10.0 * (last - first) * (np.minimum(part[within], high) - low) / (high - low)
+            )
         return result
 
 
@@ -103,7 +114,7 @@ class VolumeBook:
     def _get(self, kind: str, key: str) -> Tree | None:
         return self._state.others.get(kind, {}).get(key)
 
-    # ------------------------------------------------------------------------------------------------- claims of a pod
+    # ------------------------------------------------------------------------------ claims of a pod
 
     def claims(self, task: Task) -> list[str]:
         """Keys of the claims that a pod uses."""
@@ -127,14 +138,18 @@ class VolumeBook:
         return ""
 
     def _known(self, task: Task) -> list[Tree]:
-        return [claim for claim in (self._get(CLAIM, key) for key in self.claims(task)) if claim is not None]
+        return [
+            claim
+            for claim in (self._get(CLAIM, key) for key in self.claims(task))
+            if claim is not None
+        ]
 
     def _waits(self, claim: Tree) -> bool:
         """Whether the claim is bound only once a pod that uses it has a node."""
         made = self._get(CLASS, _class_of(claim))
         return made is not None and made.get("volumeBindingMode") == WAIT
 
-    # ------------------------------------------------------------------------------------------------- binding
+    # -------------------------------------------------------------------------------------- binding
 
     def options(self, task: Task) -> Options:
         """Computed once for a pod as long as neither nodes' objects nor volumes change."""
@@ -146,7 +161,10 @@ class VolumeBook:
 
     def _work_out(self, task: Task, nodes: NodeTable) -> Options:
         size = len(nodes)
-        allowed = {reason: np.ones(size, dtype=np.bool_) for reason in (NOT_AFFINE, NOT_THERE, NOT_FOUND, NOT_ENOUGH)}
+        allowed = {
+            reason: np.ones(size, dtype=np.bool_)
+            for reason in (NOT_AFFINE, NOT_THERE, NOT_FOUND, NOT_ENOUGH)
+        }
         result = Options(allowed, {}, {})
         unbound: list[tuple[str, Tree]] = []
         for key in self.claims(task):
@@ -196,9 +214,15 @@ class VolumeBook:
         return sorted(found, key=lambda volume: (_capacity(volume), volume["metadata"]["name"]))
 
     def _match(
-        self, key: str, claim: Tree, volumes: list[Tree], taken: list[np.ndarray[Any, Any]], nodes: NodeTable
+        self,
+        key: str,
+        claim: Tree,
+        volumes: list[Tree],
+        taken: list[np.ndarray[Any, Any]],
+        nodes: NodeTable,
     ) -> np.ndarray[Any, Any]:
-        """`[nodes]`: the smallest volume that suits the claim on each node, as an index; -1 where there is none."""
+        """`[nodes]`: the smallest volume that suits the claim on each node, as an index; -1 where
+        there is none."""
         choice = np.full(len(nodes), -1, dtype=np.int64)
         spec = claim.get("spec") or {}
         selector = matching.label_selector(spec.get("selector"))
@@ -238,8 +262,10 @@ class VolumeBook:
         if topologies:
             possible = none.copy()
             for one in topologies:
-                wanted = [{"key": at.get("key"), "operator": "In", "values": at.get("values")}
-                          for at in one.get("matchLabelExpressions") or ()]  # fmt: skip
+                wanted = [
+                    {"key": at.get("key"), "operator": "In", "values": at.get("values")}
+                    for at in one.get("matchLabelExpressions") or ()
+                ]
                 for term in matching.node_terms([{"matchExpressions": wanted}]):
                     possible = possible | term.mask(nodes)
         driver = self._get("CSIDriver", provisioner)
@@ -249,7 +275,12 @@ class VolumeBook:
         for one in self._state.others.get("CSIStorageCapacity", {}).values():
             room = one.get("maximumVolumeSize") or one.get("capacity")
             selector = matching.label_selector(one.get("nodeTopology"))
-            if one.get("storageClassName") != name or not room or selector is None or quantity.whole(room) < _size(claim):
+            if (
+                one.get("storageClassName") != name
+                or not room
+                or selector is None
+                or quantity.whole(room) < _size(claim)
+            ):
                 continue
             within = every.copy()
             for requirement in selector.requirements:
@@ -257,10 +288,11 @@ class VolumeBook:
             roomy |= within
         return possible, roomy
 
-    # ------------------------------------------------------------------------------------------------- zones
+    # ---------------------------------------------------------------------------------------- zones
 
     def zones(self, task: Task, nodes: NodeTable) -> Bools | None:
-        """`[nodes]`: in the zones and regions of the pod's bound volumes; None where these name none."""
+        """`[nodes]`: in the zones and regions of the pod's bound volumes; None where these name
+        none."""
         result: Bools | None = None
         for claim in self._known(task):
             volume = self._get(VOLUME, _volume_of(claim)) if _volume_of(claim) else None
@@ -271,7 +303,9 @@ class VolumeBook:
                 wanted = set(str(labels[label]).split("__"))
                 own, other = nodes.labels(label), nodes.labels(general)
                 codes = own.codes[: len(nodes)]
-                fits = _in(own.values, codes, wanted) | ((codes == ABSENT) & _in(other.values, other.codes[: len(nodes)], wanted))
+                fits = _in(own.values, codes, wanted) | (
+                    (codes == ABSENT) & _in(other.values, other.codes[: len(nodes)], wanted)
+                )
                 result = fits if result is None else result & fits
         if result is None:
             return None
@@ -280,10 +314,11 @@ class VolumeBook:
             without &= nodes.label_codes(label) == ABSENT
         return result | without
 
-    # ------------------------------------------------------------------------------------------------- limits
+    # --------------------------------------------------------------------------------------- limits
 
     def within_limits(self, task: Task, nodes: NodeTable) -> Bools | None:
-        """`[nodes]`: no driver has to attach more volumes than it can; None where no node states a limit."""
+        """`[nodes]`: no driver has to attach more volumes than it can; None where no node states a
+        limit."""
         described = self._state.others.get("CSINode", {})
         wanted = self._handles(task)
         if not described or not wanted:
@@ -321,7 +356,8 @@ class VolumeBook:
         return frozen
 
     def _handles(self, task: Task) -> set[tuple[str, str]]:
-        """Driver and handle of every volume; for an unbound claim its own name stands for the handle."""
+        """Driver and handle of every volume; for an unbound claim its own name stands for the
+        handle."""
         found = set()
         for key in self.claims(task):
             claim = self._get(CLAIM, key)
@@ -339,9 +375,11 @@ class VolumeBook:
         return found
 
     def fullness(self, task: Task, shape: Shape) -> Floats | None:
-        """`[nodes]`, 0 to 100: how well the volumes that each node offers would be used; None where none is to be chosen.
+        """`[nodes]`, 0 to 100: how well the volumes that each node offers would be used; None where
+        none is to be chosen.
 
-        For each storage class what is asked of it as a part of what would be taken, by the shape; then the mean over classes.
+        For each storage class what is asked of it as a part of what would be taken, by the shape;
+        then the mean over classes.
         """
         options = self.options(task)
         asked: dict[str, Floats] = {}
@@ -351,7 +389,10 @@ class VolumeBook:
             if claim is None:
                 continue
             name, there = _class_of(claim), choice >= 0
-            sizes = np.array([*(_capacity(self._get(VOLUME, one) or {}) for one in options.offers[key]), 0], dtype=np.float64)
+            sizes = np.array(
+                [*(_capacity(self._get(VOLUME, one) or {}) for one in options.offers[key]), 0],
+                dtype=np.float64,
+            )
             asked[name] = asked.get(name, 0.0) + np.where(there, float(_size(claim)), 0.0)
             taken[name] = taken.get(name, 0.0) + np.where(there, sizes[choice], 0.0)
         if not asked:
@@ -366,7 +407,7 @@ class VolumeBook:
         result: Floats = np.floor(total / np.maximum(classes, 1.0) + 0.5)
         return result
 
-    # ------------------------------------------------------------------------------------------------- promises
+    # ------------------------------------------------------------------------------------- promises
 
     def promise(self, task: Task) -> None:
         """The pod has a node: its unbound claims go there with it."""
@@ -398,19 +439,24 @@ class VolumeBook:
             held.owners = {
                 pod: uid
                 for pod, uid in held.owners.items()
-                if pod in tasks and tasks[pod].uid == uid and tasks[pod].status is not Status.PENDING
+                if pod in tasks
+                and tasks[pod].uid == uid
+                and tasks[pod].status is not Status.PENDING
             }
             if not held.owners or claim is None or _volume_of(claim):
                 del self.promises[key]
                 self.version += 1
 
     def promised_to(self, task: Task) -> dict[str, str]:
-        """Claim -> volume that it is to be bound to, empty where one is to be provisioned on the pod's node."""
+        """Claim -> volume that it is to be bound to, empty where one is to be provisioned on the
+        pod's node."""
         return {key: self.promises[key].volume for key in self.claims(task) if key in self.promises}
 
 
 def _name(task: Task, volume: str) -> str:
-    return f"{task.name}-{volume.removeprefix(EPHEMERAL)}" if volume.startswith(EPHEMERAL) else volume
+    return (
+        f"{task.name}-{volume.removeprefix(EPHEMERAL)}" if volume.startswith(EPHEMERAL) else volume
+    )
 
 
 def _volume_of(claim: Tree) -> str:
@@ -422,7 +468,11 @@ def _class_of(claim: Tree) -> str:
 
 
 def _size(claim: Tree) -> int:
-    return quantity.whole((((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}).get("storage", "0"))
+    return quantity.whole(
+        (((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}).get(
+            "storage", "0"
+        )
+    )
 
 
 def _capacity(volume: Tree) -> int:

@@ -1,8 +1,10 @@
-"""Placing many pods of one class at once: a node's score after 0, 1, 2, ... more of them is a sequence, and the sequences are merged.
+"""Placing many pods of one class at once: a node's score after 0, 1, 2, ... more of them is a
+sequence, and the sequences are merged.
 
-The merge by heads has a closed form: entries in order of the *smallest value so far* in their sequence, ties by node, then by
-position.  So a few levels are computed as vectors and sorted, and the result equals placing one at a time, exactly.
-Reference: plugins-placement 0.5, 0.6; scheduler-core 6.0, 9.3.
+The merge by heads has a closed form: entries in order of the *smallest value so far* in their
+sequence, ties by node, then by position.  So a few levels are computed as vectors and sorted, and
+the result equals placing one at a time, exactly. Reference: plugins-placement 0.5, 0.6;
+scheduler-core 6.0, 9.3.
 """
 
 from __future__ import annotations
@@ -31,19 +33,28 @@ HARDLY_MORE = 512
 
 
 class Scorer:
-    """Scores of one class over one set of candidates; the normalised parts are computed once for the set.
+    """Scores of one class over one set of candidates; the normalised parts are computed once for
+    the set.
 
-    `kin`: with the scores that depend on kin as they are now.  They are added last, in every way to place, because the order of
-    additions decides the last digit.
+    `kin`: with the scores that depend on kin as they are now.  They are added last, in every way to
+    place, because the order of additions decides the last digit.
     """
 
-    def __init__(self, scores: Sequence[tuple[Plugin, Score]], session: Session, task: Task, rows: Rows, kin: bool = True) -> None:
+    def __init__(
+        self,
+        scores: Sequence[tuple[Plugin, Score]],
+        session: Session,
+        task: Task,
+        rows: Rows,
+        kin: bool = True,
+    ) -> None:
         self.pods = task.pods
         self.task = task
         self.fixed: Floats = np.zeros(len(rows))
         self.moving: list[Score] = []
         self.extremes: list[Bools] = []
-        """For each normalised score: which candidates hold the value that the others are measured by."""
+        """For each normalised score: which candidates hold the value that the others are measured
+        by."""
         self.by_kin: list[Floats] = []
         view = NodeView(session.state.nodes, rows)
         for _, score in scores:
@@ -81,7 +92,9 @@ class Scorer:
 class Merge:
     """The merge of the candidates' score sequences, in as few vector steps as the answer needs."""
 
-    def __init__(self, pipeline: Placer, session: Session, task: Task, rows: Rows, pipelining: bool) -> None:
+    def __init__(
+        self, pipeline: Placer, session: Session, task: Task, rows: Rows, pipelining: bool
+    ) -> None:
         self.pipeline = pipeline
         self.session = session
         self.task = task
@@ -114,7 +127,9 @@ class Merge:
                 break
             # What was not chosen cannot be any more: further levels only take the place of others.
             self.values, self.positions, self.levels = [values], [positions], [levels]
-            self._deepen(short, max(int(self.depth[short].max()), min(count, HARDLY_MORE // len(short))))
+            self._deepen(
+                short, max(int(self.depth[short].max()), min(count, HARDLY_MORE // len(short)))
+            )
         sequence = positions[np.lexsort((levels, rank[positions], -values))]
         cut = self._first_change(sequence, taken)
         if cut is not None and cut + 1 < len(sequence):
@@ -122,7 +137,8 @@ class Merge:
         return self.rows[sequence], False
 
     def _begin(self) -> None:
-        """The first level: every candidate has passed and has room as it is, so only its score is asked."""
+        """The first level: every candidate has passed and has room as it is, so only its score is
+        asked."""
         nodes = self.session.state.nodes
         whole = len(self.rows) == len(nodes)  # They ascend, so these are all.
         scores = self.scorer.at(NodeView(nodes, None if whole else self.rows), slice(None))
@@ -133,7 +149,8 @@ class Merge:
         self.levels.append(np.zeros(len(self.rows), dtype=np.intp))
 
     def _deepen(self, which: Rows, by: int) -> None:
-        """Compute `by` more levels for some candidates: in one step, or in a few where they are many."""
+        """Compute `by` more levels for some candidates: in one step, or in a few where they are
+        many."""
         which = which[self.open[which]]
         while by and len(which):
             levels = min(by, max(1, AT_ONCE // len(which)))
@@ -142,7 +159,8 @@ class Merge:
             which = which[self.open[which]]
 
     def _add_levels(self, which: Rows, count: int) -> None:
-        """The next `count` levels of some open candidates, `[count x candidates]`, each candidate from its own depth."""
+        """The next `count` levels of some open candidates, `[count x candidates]`, each candidate
+        from its own depth."""
         task, pods, nodes = self.task, self.task.pods, self.session.state.nodes
         shape = count, len(which)
         candidates = np.tile(which, count)
@@ -162,7 +180,9 @@ class Merge:
             view = NodeView(nodes, self.rows[candidates], task.request, depths, self.pipelining)
         scores = np.full(count * len(which), np.inf)
         scores[alive] = self.scorer.at(view, candidates)
-        lowest = np.minimum.accumulate(np.minimum(scores.reshape(shape), self.lowest[which]), axis=0)
+        lowest = np.minimum.accumulate(
+            np.minimum(scores.reshape(shape), self.lowest[which]), axis=0
+        )
         self.lowest[which] = lowest[-1]
         self.depth[which] += alive.reshape(shape).sum(axis=0)
         self.values.append(lowest.ravel()[alive])
@@ -170,7 +190,8 @@ class Merge:
         self.levels.append(depths)
 
     def _first_change(self, sequence: Rows, taken: NDArray[np.intp]) -> int | None:
-        """Where the last candidate that others are measured by is used up; from there on scores change."""
+        """Where the last candidate that others are measured by is used up; from there on scores
+        change."""
         full = (taken == self.depth) & ~self.open
         first: int | None = None
         for extreme in self.scorer.extremes:

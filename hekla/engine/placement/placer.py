@@ -1,8 +1,9 @@
 """Filter, score, place: the order that every reader expects, written once.
 
-Placing k pods of one class is one call: a merge of the nodes' scores (`merge`), or, where a filter or score looks at other nodes too
-(inter-pod terms, spread), one step after another (`steps`); and in rounds where only the pod's kin count (`rounds`).
-Reference: plugins-placement 0.5, 0.6; scheduler-core 6.0, 9.3.
+Placing k pods of one class is one call: a merge of the nodes' scores (`merge`), or, where a filter
+or score looks at other nodes too (inter-pod terms, spread), one step after another (`steps`); and
+in rounds where only the pod's kin count (`rounds`). Reference: plugins-placement 0.5, 0.6;
+scheduler-core 6.0, 9.3.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ AheadKey = tuple["PodClass", Any]
 
 @dataclass(slots=True)
 class Ahead:
-    """The next choices for a class, good for as long as nothing but these choices happened to any node."""
+    """The next choices for a class, good for as long as nothing but these choices happened to any
+    node."""
 
     rows: list[int]
     next: int
@@ -52,9 +54,11 @@ class Ahead:
 
 MOST_AHEAD = 4096
 ALONE = "alone"
-"""In place of its labels: a task none of whose kin is on a node yet, so that it is spread among nobody."""
+"""In place of its labels: a task none of whose kin is on a node yet, so that it is spread among
+nobody."""
 LASTING_AHEAD = 512
-"""So far at least where choices held from one cycle to the next: the jobs of later cycles take what is left."""
+"""So far at least where choices held from one cycle to the next: the jobs of later cycles take what
+is left."""
 AHEAD_GROWTH = 64
 """A merge costs by the node: one for 512 pods hardly more than one for 8."""
 
@@ -82,28 +86,41 @@ class Placer:
             self.scores.extend((plugin, score) for score in listed if score.weight)
         self.one_at_a_time = any(plugin.one_at_a_time for plugin in hooks.plugins)
         self.kin_scores = [score for _, score in self.scores if score.depends_on is Depends.KIN]
-        self.static_filters = [one for _, own in self.filters for one in own if one.depends_on is Depends.STATIC]
-        self.row_filters = [one for _, own in self.filters for one in own if one.depends_on is Depends.NODE_ROW]
-        self.cluster_filters = [one for _, own in self.filters for one in own if one.depends_on is Depends.CLUSTER]
+        self.static_filters = [
+            one for _, own in self.filters for one in own if one.depends_on is Depends.STATIC
+        ]
+        self.row_filters = [
+            one for _, own in self.filters for one in own if one.depends_on is Depends.NODE_ROW
+        ]
+        self.cluster_filters = [
+            one for _, own in self.filters for one in own if one.depends_on is Depends.CLUSTER
+        ]
         self.ahead: dict[AheadKey, Ahead] = {}
         """For each class, nodes that were chosen ahead of need."""
         judging = {plugin for plugin, own in (*self.filters, *self.scores) if own}
-        self.lasts = all((vars(type(plugin)) | vars(plugin)).get("judges_by_nodes", False) for plugin in judging)
+        self.lasts = all(
+            (vars(type(plugin)) | vars(plugin)).get("judges_by_nodes", False) for plugin in judging
+        )
         """Whether what was chosen ahead may hold beyond a cycle."""
 
     def begin_cycle(self, nodes: NodeTable) -> None:
-        """Of what was chosen ahead before, that stays which is as it would be chosen now: nothing else has happened to any node."""
+        """Of what was chosen ahead before, that stays which is as it would be chosen now: nothing
+        else has happened to any node."""
         log = nodes.log
         self.ahead = {
             (pods, whose): known
             for (pods, whose), known in self.ahead.items()
-            if self.lasts and whose is None and pods.plain and known.static == nodes.static_version and log[known.at :] == known.given
+            if self.lasts
+            and whose is None
+            and pods.plain
+            and known.static == nodes.static_version
+            and log[known.at :] == known.given
         }
         log.clear()
         for known in self.ahead.values():
             known.given, known.at, known.lasted = [], 0, True
 
-    # ------------------------------------------------------------------------------------------------- filter
+    # --------------------------------------------------------------------------------------- filter
 
     def static_mask(self, session: Session, task: Task) -> Bools:
         """`[nodes]`: what does not change as long as no node object changes."""
@@ -121,7 +138,8 @@ class Placer:
         return pods.static(("mask", id(self)), nodes, compute)
 
     def static_reasons(self, session: Session, task: Task) -> list[Reason]:
-        """Why nodes are out for as long as no node object changes, each node under the first that speaks."""
+        """Why nodes are out for as long as no node object changes, each node under the first that
+        speaks."""
         nodes, pods = session.state.nodes, task.pods
 
         def compute() -> list[Reason]:
@@ -151,7 +169,9 @@ class Placer:
                 mask = mask & passed
         return mask
 
-    def passes(self, session: Session, task: Task, row: int, unresolvable_only: bool = False) -> bool:
+    def passes(
+        self, session: Session, task: Task, row: int, unresolvable_only: bool = False
+    ) -> bool:
         """Every filter on one node; of those that evictions could help, none when asked so."""
         view = NodeView(session.state.nodes, np.array([row]))
         for _, own in self.filters:
@@ -205,7 +225,9 @@ class Placer:
             return Candidates(future, future)
         return Candidates(rows[mask & view.fits(task.request, future=False)], future)
 
-    def explain(self, session: Session, task: Task, scope: Bools | None = None, room: bool = True) -> FitErrors:
+    def explain(
+        self, session: Session, task: Task, scope: Bools | None = None, room: bool = True
+    ) -> FitErrors:
         """Why no node will do: counts a reason, in the order in which the filters speak."""
         nodes, pods = session.state.nodes, task.pods
         remaining = nodes.ready.copy()
@@ -245,20 +267,24 @@ class Placer:
         errors.unresolvable = unresolvable
         return errors
 
-    # ------------------------------------------------------------------------------------------------- score
+    # ---------------------------------------------------------------------------------------- score
 
     def total(self, session: Session, task: Task, rows: Rows) -> Floats:
         """`[rows]`: the sum of all scores on these candidates."""
-        return Scorer(self.scores, session, task, rows).at(NodeView(session.state.nodes, rows), slice(None))
+        return Scorer(self.scores, session, task, rows).at(
+            NodeView(session.state.nodes, rows), slice(None)
+        )
 
     def best(self, session: Session, task: Task, rows: Rows) -> int:
-        """The best of the candidates; ties go to the policy's order of nodes.  NOWHERE: they could not be scored."""
+        """The best of the candidates; ties go to the policy's order of nodes.  NOWHERE: they could
+        not be scored."""
         if len(rows) == 1:
             return int(rows[0])
         return self.best_by(session, rows, self.total(session, task, rows))
 
     def best_by(self, session: Session, rows: Rows, total: Floats) -> int:
-        """The candidate with the highest total; ties go to the policy's order of nodes.  NOWHERE: they could not be scored."""
+        """The candidate with the highest total; ties go to the policy's order of nodes.  NOWHERE:
+        they could not be scored."""
         best = int(np.argmax(total))
         if total[best] == -np.inf:
             return NOWHERE
@@ -276,19 +302,24 @@ class Placer:
         return rows[np.argsort(-total, kind="stable")] if total.max() > -np.inf else _NONE
 
     def preferred(self, session: Session, rows: Rows) -> Rows:
-        """The candidates inside this scheduler's shard, if there are any; all of them without shards."""
+        """The candidates inside this scheduler's shard, if there are any; all of them without
+        shards."""
         if session.shard_mode != "soft" or session.node_scope is None:
             return rows
         inside = rows[session.node_scope[rows]]
         return inside if len(inside) else rows
 
-    # ------------------------------------------------------------------------------------------------- place
+    # ---------------------------------------------------------------------------------------- place
 
-    def fill(self, session: Session, task: Task, count: int, rows: Rows, pipelining: bool) -> tuple[Rows, bool]:
-        """Nodes for up to `count` pods like `task`, in the order in which they would be taken one by one.
+    def fill(
+        self, session: Session, task: Task, count: int, rows: Rows, pipelining: bool
+    ) -> tuple[Rows, bool]:
+        """Nodes for up to `count` pods like `task`, in the order in which they would be taken one
+        by one.
 
-        The second value tells whether the choice must be looked at again before more is placed, although `count` was not
-        reached and room may be left: because a placement changed what other nodes are worth.
+        The second value tells whether the choice must be looked at again before more is placed,
+        although `count` was not reached and room may be left: because a placement changed what
+        other nodes are worth.
         """
         rows = self.preferred(session, rows)
         if not len(rows):
@@ -303,9 +334,11 @@ class Placer:
         return (Rounds if among_kin else Merge)(self, session, task, rows, pipelining)
 
     def choose_ahead(self, session: Session, task: Task, count: int) -> Rows | None:
-        """Nodes with room now for `count` pods like `task`, from a sequence that reaches further each time it is used up.
+        """Nodes with room now for `count` pods like `task`, from a sequence that reaches further
+        each time it is used up.
 
-        Many small jobs of one class then cost one merge, not one each.  None where the choice has to be made the long way.
+        Many small jobs of one class then cost one merge, not one each.  None where the choice has
+        to be made the long way.
         """
         if session.shard_mode != "none":
             return None
@@ -313,14 +346,19 @@ class Placer:
         key = self.ahead_key(task)
         known = self.ahead.get(key)
         lasted = known is not None and known.lasted
-        reach = min(AHEAD_GROWTH, session.asking.get(task.pods, 1)) if known is None and key[1] in (None, ALONE) else 1
+        reach = (
+            min(AHEAD_GROWTH, session.asking.get(task.pods, 1))
+            if known is None and key[1] in (None, ALONE)
+            else 1
+        )
         if known is not None and log[known.at :] == known.given:
             if known.next + count <= len(known.rows):
                 known.given = known.rows[known.next : known.next + count]
                 known.next += count
                 known.at = len(log)
                 return np.array(known.given)
-            # No further than there are jobs that could ask: a daemon's cycle has a few dozen of them.
+            # No further than there are jobs that could ask: a daemon's cycle has a few dozen of
+            # them.
             wanted = max(len(session.state.active), LASTING_AHEAD if lasted else 2)
             reach = min(AHEAD_GROWTH * len(known.rows), MOST_AHEAD, wanted)
         if reach < count or self._wide(session, task):
@@ -328,16 +366,25 @@ class Placer:
         idle = self.candidates(session, task).idle
         if not len(idle):
             return None
-        if reach == 1:  # most classes of a cycle have one pod, and the best node is found without a merge
+        if (
+            reach == 1
+        ):  # most classes of a cycle have one pod, and the best node is found without a merge
             rows = [self.best(session, task, idle)]
         else:
-            made = Merge(self, session, task, idle, False) if key[1] in (None, ALONE) else self._many(session, task, idle, False)
+            made = (
+                Merge(self, session, task, idle, False)
+                if key[1] in (None, ALONE)
+                else self._many(session, task, idle, False)
+            )
             rows = made.take(reach)[0].tolist()
-        self.ahead[key] = known = Ahead(rows, count, rows[:count], len(log), session.state.nodes.static_version, lasted)
+        self.ahead[key] = known = Ahead(
+            rows, count, rows[:count], len(log), session.state.nodes.static_version, lasted
+        )
         return np.array(known.given)
 
     def ahead_key(self, task: Task) -> AheadKey:
-        """Tasks of one key are the same to every filter and score, whichever of them were placed before."""
+        """Tasks of one key are the same to every filter and score, whichever of them were placed
+        before."""
         labels = task.labels
         if labels.terms:
             return task.pods, labels
@@ -346,16 +393,23 @@ class Placer:
         return task.pods, (labels.kin, labels.counted) if labels.kin.rows else ALONE
 
     def steps(self, session: Session, task: Task, scope: Bools | None) -> Steps | None:
-        """What to place pods like `task` with one at a time, where each placement changes what other nodes are worth."""
+        """What to place pods like `task` with one at a time, where each placement changes what
+        other nodes are worth."""
         return Steps(self, session, task, scope) if self._wide(session, task) else None
 
     def _wide(self, session: Session, task: Task) -> bool:
-        """Whether a placement of this class changes what other nodes are worth to it, or has to be told of before the next."""
+        """Whether a placement of this class changes what other nodes are worth to it, or has to be
+        told of before the next."""
         if task.pods.has_terms or self.one_at_a_time:
             return True
         view = NodeView(session.state.nodes, _NONE)
-        return any(one.mask(task.pods, view, task) is not None for one in self.cluster_filters) or any(
-            (score.depends_on is Depends.CLUSTER or (score.depends_on is Depends.NODE_ROW and score.normalise is not Normalise.NONE))
+        return any(
+            one.mask(task.pods, view, task) is not None for one in self.cluster_filters
+        ) or any(
+            (
+                score.depends_on is Depends.CLUSTER
+                or (score.depends_on is Depends.NODE_ROW and score.normalise is not Normalise.NONE)
+            )
             and score.raw(task.pods, view, task) is not None
             for _, score in self.scores
         )
@@ -408,4 +462,6 @@ def _simple_score(plugin: Plugin) -> Score:
     def raw(pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
         return plugin.score(pods, nodes)
 
-    return Score(plugin.name, 1.0, getattr(plugin, "score_depends_on", Depends.CLUSTER), raw, batch=False)
+    return Score(
+        plugin.name, 1.0, getattr(plugin, "score_depends_on", Depends.CLUSTER), raw, batch=False
+    )

@@ -1,7 +1,9 @@
-"""Nodes that refused a pod of a role refuse the others of that role, too, in the same attempt: reference scheduler-core 6.0.3, 9.1 18.
+"""Nodes that refused a pod of a role refuse the others of that role, too, in the same attempt:
+reference scheduler-core 6.0.3, 9.1 18.
 
-Pods of a role are mostly alike, and then this says nothing new.  Where they are not, a node that was too small for the first is not looked
-at for the second, smaller one.  Action argument `predicateErrorCacheEnable`.
+Pods of a role are mostly alike, and then this says nothing new.  Where they are not, a node that
+was too small for the first is not looked at for the second, smaller one.  Action argument
+`predicateErrorCacheEnable`.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ class Refused:
     def __init__(self, session: Session, evicting: bool = False) -> None:
         self.session = session
         self.evicting = evicting
-        """For whom others are evicted: only what evictions could not help counts as refused, besides a lack of room."""
+        """For whom others are evicted: only what evictions could not help counts as refused,
+        besides a lack of room."""
         self.roles: dict[str, Bools] | None = None
         self.reasons: dict[str, list[FitErrors]] = {}
         """What they said, each time only those who had not yet refused."""
@@ -41,13 +44,17 @@ class Refused:
         return ~known if scope is None else scope & ~known
 
     def remember(self, task: Task, tasks: Sequence[Task], at: int, scope: Bools | None) -> None:
-        """`tasks[at - 1]`, of the class of `task`, was placed: whoever refused it is not asked for those of its role that are not alike.
+        """`tasks[at - 1]`, of the class of `task`, was placed: whoever refused it is not asked for
+        those of its role that are not alike.
 
-        Placing only ever takes room away, so who refuses it now refused it then, but for the node that it took.
+        Placing only ever takes room away, so who refuses it now refused it then, but for the node
+        that it took.
         """
         if not task.role or at >= len(tasks):
             return
-        if not placer_of(self.session).one_at_a_time and (tasks[at].pods is task.pods or not _another(tasks, at, task)):
+        if not placer_of(self.session).one_at_a_time and (
+            tasks[at].pods is task.pods or not _another(tasks, at, task)
+        ):
             return
         session, placed = self.session, tasks[at - 1]
         if session.state.nodes.rows.get(placed.nominated) == placed.row:
@@ -56,7 +63,10 @@ class Refused:
             return
         pipeline, nodes = placer_of(session), session.state.nodes
         if self.evicting:
-            refusing = ~(pipeline.preempt_mask(session, placed) & NodeView(nodes).fits(placed.request, future=True))
+            refusing = ~(
+                pipeline.preempt_mask(session, placed)
+                & NodeView(nodes).fits(placed.request, future=True)
+            )
         else:
             refusing = nodes.ready.copy()
             refusing[pipeline.candidates(session, placed, scope).future] = False
@@ -67,10 +77,13 @@ class Refused:
         self.roles[task.role] = refusing if known is None else known | refusing
         if not self.evicting:
             asked = refusing if known is None else refusing & ~known
-            self.reasons.setdefault(task.role, []).append(pipeline.explain(session, placed, asked if scope is None else asked & scope))
+            self.reasons.setdefault(task.role, []).append(
+                pipeline.explain(session, placed, asked if scope is None else asked & scope)
+            )
 
     def told(self, task: Task, errors: FitErrors) -> FitErrors:
-        """Why no node is left for the task: what the nodes say that it could ask, and what the others said before."""
+        """Why no node is left for the task: what the nodes say that it could ask, and what the
+        others said before."""
         for before in self.reasons.get(task.role, ()):
             errors.nodes += before.nodes
             errors.reasons += before.reasons
@@ -81,4 +94,6 @@ class Refused:
 
 def _another(tasks: Sequence[Task], at: int, task: Task) -> bool:
     """Whether a task that is not alike, but of the same role, is still to come."""
-    return any(one.role == task.role and one.pods is not task.pods for one in islice(tasks, at, None))
+    return any(
+        one.role == task.role and one.pods is not task.pods for one in islice(tasks, at, None)
+    )

@@ -1,8 +1,10 @@
-"""Placing many pods of one class at once where each placement changes a score of every node, by a rule that is known.
+"""Placing many pods of one class at once where each placement changes a score of every node, by a
+rule that is known.
 
-The scores by load are worked out level by level, as for a merge; in each round the score by kin is added to them, the best candidate is
-taken, and only what its placement changed is done again.  The result equals placing one at a time, exactly.
-Reference: plugins-placement 0.5, 0.6, 2.2 (topology spread).
+The scores by load are worked out level by level, as for a merge; in each round the score by kin is
+added to them, the best candidate is taken, and only what its placement changed is done again.  The
+result equals placing one at a time, exactly. Reference: plugins-placement 0.5, 0.6, 2.2 (topology
+spread).
 """
 
 from __future__ import annotations
@@ -26,17 +28,26 @@ FEW = 8
 """So many levels of one candidate cost hardly more than one."""
 
 
-def running_scores(pipeline: Placer, session: Session, task: Task, rows: Rows) -> list[tuple[float, Running]]:
+def running_scores(
+    pipeline: Placer, session: Session, task: Task, rows: Rows
+) -> list[tuple[float, Running]]:
     """Scores that placements of this class keep changing, with their weights."""
     view = NodeView(session.state.nodes, rows)
-    found = ((score.weight, score.running(task.pods, view, task)) for score in pipeline.kin_scores if score.running is not None)
+    found = (
+        (score.weight, score.running(task.pods, view, task))
+        for score in pipeline.kin_scores
+        if score.running is not None
+    )
     return [(weight, running) for weight, running in found if running is not None]
 
 
 class Rounds:
-    """The candidates and what each is worth with 0, 1, 2, ... more pods of the class, as far as somebody asked."""
+    """The candidates and what each is worth with 0, 1, 2, ... more pods of the class, as far as
+    somebody asked."""
 
-    def __init__(self, pipeline: Placer, session: Session, task: Task, rows: Rows, pipelining: bool) -> None:
+    def __init__(
+        self, pipeline: Placer, session: Session, task: Task, rows: Rows, pipelining: bool
+    ) -> None:
         self.pipeline = pipeline
         self.session = session
         self.task = task
@@ -48,11 +59,13 @@ class Rounds:
         self.depth = np.zeros(len(rows), dtype=np.intp)
         """`[candidates]`: pods placed on each."""
         self.levels: list[Floats] = []
-        """For each number of pods `[candidates]`: scores by load, -inf where there is no room for one more, NaN if nobody asked."""
+        """For each number of pods `[candidates]`: scores by load, -inf where there is no room for
+        one more, NaN if nobody asked."""
         self._deepen(np.arange(len(rows)), 0)
 
     def take(self, count: int) -> tuple[Rows, bool]:
-        """Nodes for up to `count` pods in the order in which they would be taken; and whether to look again before more is placed."""
+        """Nodes for up to `count` pods in the order in which they would be taken; and whether to
+        look again before more is placed."""
         chosen: list[int] = []
         base = self.levels[0].copy()
         open_still = int((base > -np.inf).sum())
@@ -78,7 +91,8 @@ class Rounds:
         """The score by load of a candidate as it is now."""
         depth = int(self.depth[at])
         if depth == len(self.levels) or np.isnan(self.levels[depth][at]):
-            # Whoever is as far will ask next: all of them together, or the few of them further ahead.
+            # Whoever is as far will ask next: all of them together, or the few of them further
+            # ahead.
             alike = np.flatnonzero(self.depth >= depth - 1)
             if len(alike) <= FEW:
                 for level in range(depth, depth + FEW):
@@ -93,7 +107,9 @@ class Rounds:
             self.levels.append(np.full(len(self.rows), np.nan))
         scores = self.levels[level]
         which = which[np.isnan(scores[which])]
-        view = NodeView(self.session.state.nodes, self.rows[which], self.task.request, level, self.pipelining)
+        view = NodeView(
+            self.session.state.nodes, self.rows[which], self.task.request, level, self.pipelining
+        )
         alive = view.fits(self.task.request, future=True)
         if not self.pipelining:
             alive &= view.fits(self.task.request, future=False)

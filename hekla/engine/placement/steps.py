@@ -1,4 +1,5 @@
-"""Placing pods of one class one at a time, where each placement changes what other nodes are worth: required spread, anti-affinity.
+"""Placing pods of one class one at a time, where each placement changes what other nodes are worth:
+required spread, anti-affinity.
 
 What a placement cannot have changed is not asked again.  Reference: plugins-placement 0.5, 0.6.
 """
@@ -37,7 +38,8 @@ NOWHERE = -1 << 60
 
 @dataclass(slots=True)
 class Loaded:
-    """What the load of nodes decides, one entry a row of a view: room now and soon, raw scores by their place in the policy."""
+    """What the load of nodes decides, one entry a row of a view: room now and soon, raw scores by
+    their place in the policy."""
 
     idle: Bools
     future: Bools
@@ -53,8 +55,9 @@ class Loaded:
 class Steps:
     """Room, filters and scores of one class over all nodes, for placing it one at a time.
 
-    What depends on a node's own load is computed once for all and again for the rows that the node table's log names; only
-    what looks at other nodes is computed at every step.  The answers equal those of `Placer.candidates` and `best`.
+    What depends on a node's own load is computed once for all and again for the rows that the node
+    table's log names; only what looks at other nodes is computed at every step.  The answers equal
+    those of `Placer.candidates` and `best`.
     """
 
     def __init__(self, pipeline: Placer, session: Session, task: Task, scope: Bools | None) -> None:
@@ -69,9 +72,15 @@ class Steps:
             self.allowed = self.allowed & session.node_scope
         everywhere = NodeView(nodes)
         scores = [score for _, score in pipeline.scores]
-        self.statics = {at: score.raw(task.pods, everywhere, task) for at, score in enumerate(scores) if score.depends_on is Depends.STATIC}
+        self.statics = {
+            at: score.raw(task.pods, everywhere, task)
+            for at, score in enumerate(scores)
+            if score.depends_on is Depends.STATIC
+        }
         """Raw scores that only node objects decide, by their place in the policy."""
-        self.by_load = {at: score for at, score in enumerate(scores) if score.depends_on is Depends.NODE_ROW}
+        self.by_load = {
+            at: score for at, score in enumerate(scores) if score.depends_on is Depends.NODE_ROW
+        }
         """Scores that each node's own load decides, by their place in the policy."""
         self.now = self._loaded(everywhere, self.allowed)
         self.next = self._loaded(NodeView(nodes, None, task.request, 1), self.allowed)
@@ -115,9 +124,13 @@ class Steps:
         self.ahead[row] = at + 1, levels
 
     def _levels(self, row: int) -> Loaded:
-        """One row as it is and as it will be after 1, 2, ... more pods of the class: hardly dearer than as it is."""
+        """One row as it is and as it will be after 1, 2, ... more pods of the class: hardly dearer
+        than as it is."""
         rows = np.full(AHEAD, row)
-        return self._loaded(NodeView(self.session.state.nodes, rows, self.task.request, np.arange(AHEAD)), self.allowed[rows])
+        return self._loaded(
+            NodeView(self.session.state.nodes, rows, self.task.request, np.arange(AHEAD)),
+            self.allowed[rows],
+        )
 
     def candidates(self) -> Candidates:
         """Nodes that pass every filter and have room, now or soon."""
@@ -134,7 +147,8 @@ class Steps:
         return Candidates(np.flatnonzero(idle & passing), np.flatnonzero(future & passing))
 
     def choose(self, task: Task, rows: Rows, pipelining: bool) -> int:
-        """The best of the candidates that `candidates` gave, for this task of the class; what is promised only is not foreseen."""
+        """The best of the candidates that `candidates` gave, for this task of the class; what is
+        promised only is not foreseen."""
         row = int(rows[0]) if len(rows) == 1 else self._best(task, rows)
         self.chosen = NOWHERE if pipelining else row
         return row

@@ -1,4 +1,5 @@
-"""Who is evicted first, and whether what they free is enough.  Reference: scheduler-core 5.4, 6.0.6."""
+"""Who is evicted first, and whether what they free is enough.  Reference: scheduler-core 5.4,
+6.0.6."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ __all__ = ["PREEMPTABLE", "agreed", "in_order", "leaving", "make_room"]
 
 
 class _Order:
-    """Which of two victims goes first, as things stand: what is known of jobs and queues is worked out anew once something happened."""
+    """Which of two victims goes first, as things stand: what is known of jobs and queues is worked
+    out anew once something happened."""
 
     def __init__(self, session: Session, claimer: Task) -> None:
         self.session = session
@@ -75,7 +77,9 @@ class _Order:
         known = self.queues.get(job.queue)
         if known is None:
             queues = self.session.state.queues
-            known = self.queues[job.queue] = self.session.victim_queue_key(queues[job.queue], queues[claiming.queue])
+            known = self.queues[job.queue] = self.session.victim_queue_key(
+                queues[job.queue], queues[claiming.queue]
+            )
         return known
 
 
@@ -85,17 +89,23 @@ def in_order(session: Session, victims: Iterable[Task], claimer: Task) -> list[T
 
 
 def leaving(session: Session, victims: Iterable[Task], claimer: Task) -> LiveHeap[Task]:
-    """Victims to be evicted one after the other: who went changes who goes next, because jobs and queues then hold less."""
+    """Victims to be evicted one after the other: who went changes who goes next, because jobs and
+    queues then hold less."""
     return LiveHeap(_Order(session, claimer).before, victims)
 
 
 def agreed(
-    session: Session, task: Task, row: int, candidates: list[Task], ask: Callable[[list[Task]], list[Task]]
+    session: Session,
+    task: Task,
+    row: int,
+    candidates: list[Task],
+    ask: Callable[[list[Task]], list[Task]],
 ) -> tuple[list[Task], bool]:
     """Whom the plugins let go on a node for a task, and whether that makes room.
 
-    Plugins that count (so many of a gang, so much of a queue) take the first that they are shown.  Where they count in different orders,
-    their lists may miss each other; shown the victims in the order in which these would go, they mean the same ones.
+    Plugins that count (so many of a gang, so much of a queue) take the first that they are shown.
+    Where they count in different orders, their lists may miss each other; shown the victims in the
+    order in which these would go, they mean the same ones.
     """
     victims = ask(candidates)
     if make_room(session, task, row, victims):

@@ -1,8 +1,10 @@
-"""Finding the API server: kubeconfig files, the pod's own mounted credentials, and what the two say.
+"""Finding the API server: kubeconfig files, the pod's own mounted credentials, and what the two
+say.
 
-The rules are kubectl's: an explicit file is read alone; otherwise the files of KUBECONFIG are merged (the first one to name a
-cluster, user, context or the current context wins), otherwise ~/.kube/config; and only where none of these names a server is
-the in-cluster configuration tried.  `server: unix:///path` is ours: a Unix socket of this machine.
+The rules are kubectl's: an explicit file is read alone; otherwise the files of KUBECONFIG are
+merged (the first one to name a cluster, user, context or the current context wins), otherwise
+~/.kube/config; and only where none of these names a server is the in-cluster configuration tried.
+`server: unix:///path` is ours: a Unix socket of this machine.
 """
 
 from __future__ import annotations
@@ -16,7 +18,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from hekla.kube.connection.credentials import EXEC_VERSIONS, Credentials, Fixed, Plugin, TokenFile, basic, bearer
+from hekla.kube.connection.credentials import (
+    EXEC_VERSIONS,
+    Credentials,
+    Fixed,
+    Plugin,
+    TokenFile,
+    basic,
+    bearer,
+)
 from hekla.kube.connection.tls import Pem, TlsSource
 from hekla.kube.http.client import Target
 from hekla.kube.http.proxy import Proxy, from_environment
@@ -59,20 +69,28 @@ def load(
     default_server: str = "",
     environment: Mapping[str, str] = os.environ,
 ) -> Connection:
-    """The connection that `--kubeconfig path`, `--context context` and `--master master` mean, all optional.
+    """The connection that `--kubeconfig path`, `--context context` and `--master master` mean, all
+    optional.
 
-    `default_server` is used where nothing names a server (the command line's http://localhost:8080); without it that is
-    NoConfiguration.  Raises ConfigError.
+    `default_server` is used where nothing names a server (the command line's
+    http://localhost:8080); without it that is NoConfiguration.  Raises ConfigError.
     """
     config = _merged(path, environment)
     name = context or config.current_context
     if context and context not in config.contexts:
-        raise ConfigError(f'{config.source}: there is no context "{context}"{_known(config.contexts)}')
+        raise ConfigError(
+            f'{config.source}: there is no context "{context}"{_known(config.contexts)}'
+        )
     if name and name not in config.contexts and not master:
         where = config.where_current or config.source
-        raise ConfigError(f'{where}: current-context "{name}" is not among the contexts{_known(config.contexts)}')
+        raise ConfigError(
+            f'{where}: current-context "{name}" is not among the contexts{_known(config.contexts)}'
+        )
     chosen = config.contexts.get(name) or _Entry({}, config.source, Path.cwd())
-    cluster_name, user_name = str(chosen.value.get("cluster") or ""), str(chosen.value.get("user") or "")
+    cluster_name, user_name = (
+        str(chosen.value.get("cluster") or ""),
+        str(chosen.value.get("user") or ""),
+    )
     cluster = _referenced(config.clusters, cluster_name, chosen, "cluster")
     user = _referenced(config.users, user_name, chosen, "user")
     if master:
@@ -85,7 +103,11 @@ def load(
         server = environment.get("KUBERNETES_MASTER") or default_server
         if not server:
             raise NoConfiguration(_nothing_found(path, environment))
-        cluster = _Entry({"server": server}, "KUBERNETES_MASTER" if server != default_server else "default", Path.cwd())
+        cluster = _Entry(
+            {"server": server},
+            "KUBERNETES_MASTER" if server != default_server else "default",
+            Path.cwd(),
+        )
     return replace(
         _connection(cluster, user, environment),
         namespace=str(chosen.value.get("namespace") or "default"),
@@ -100,8 +122,11 @@ def in_cluster(environment: Mapping[str, str] = os.environ, directory: Path | No
     return bool(environment.get("KUBERNETES_SERVICE_HOST")) and (directory / "token").exists()
 
 
-def from_pod(environment: Mapping[str, str] = os.environ, directory: Path | None = None) -> Connection:
-    """The connection of a process in a pod: the service's address, the mounted token and certificate authority."""
+def from_pod(
+    environment: Mapping[str, str] = os.environ, directory: Path | None = None
+) -> Connection:
+    """The connection of a process in a pod: the service's address, the mounted token and
+    certificate authority."""
     directory = directory or Path(environment.get(MOUNTED) or SERVICE_ACCOUNT)
     host = environment.get("KUBERNETES_SERVICE_HOST", "")
     port = environment.get("KUBERNETES_SERVICE_PORT") or "443"
@@ -145,7 +170,8 @@ class _Entry:
         return value
 
     def pem(self, name: str) -> Pem | None:
-        """`<name>-data` (base64), else the file `<name>`, which is relative to the kubeconfig's directory."""
+        """`<name>-data` (base64), else the file `<name>`, which is relative to the kubeconfig's
+        directory."""
         if data := self.text(f"{name}-data"):
             where = f"{self.where}.{name}-data"
             try:
@@ -228,7 +254,9 @@ def _read(file: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
-        raise ConfigError(f"{file}{line}: not YAML: {getattr(error, 'problem', None) or error}") from None
+        raise ConfigError(
+            f"{file}{line}: not YAML: {getattr(error, 'problem', None) or error}"
+        ) from None
     if tree is None:
         return {}
     if not isinstance(tree, dict):
@@ -260,7 +288,11 @@ def _nothing_found(path: str | None, environment: Mapping[str, str]) -> str:
 
 def _connection(cluster: _Entry, user: _Entry, environment: Mapping[str, str]) -> Connection:
     server = cluster.text("server")
-    where = cluster.where if cluster.where in ("--master", "KUBERNETES_MASTER", "default") else f"{cluster.where}.server"
+    where = (
+        cluster.where
+        if cluster.where in ("--master", "KUBERNETES_MASTER", "default")
+        else f"{cluster.where}.server"
+    )
     credentials = _credentials(user, cluster)
     headers = _impersonation(user)
     if server.startswith("unix:"):
@@ -275,7 +307,9 @@ def _connection(cluster: _Entry, user: _Entry, environment: Mapping[str, str]) -
     try:
         port = parts.port or (443 if secure else 80)
     except ValueError:
-        raise ConfigError(f"{where}: {server!r}: the port is not a number from 0 to 65535") from None
+        raise ConfigError(
+            f"{where}: {server!r}: the port is not a number from 0 to 65535"
+        ) from None
     host = parts.hostname
     if not host:
         raise ConfigError(f"{where}: {server!r} names no host")
@@ -290,7 +324,9 @@ def _connection(cluster: _Entry, user: _Entry, environment: Mapping[str, str]) -
     return Connection(target, credentials, headers, parts.path.rstrip("/"))
 
 
-def _proxy(cluster: _Entry, host: str, port: int, secure: bool, environment: Mapping[str, str]) -> Proxy | None:
+def _proxy(
+    cluster: _Entry, host: str, port: int, secure: bool, environment: Mapping[str, str]
+) -> Proxy | None:
     url = cluster.text("proxy-url")
     where = f"{cluster.where}.proxy-url" if url else "the environment's proxy"
     try:
@@ -303,11 +339,15 @@ def _tls(cluster: _Entry, user: _Entry, credentials: Credentials) -> TlsSource:
     authority = cluster.pem("certificate-authority")
     insecure = cluster.flag("insecure-skip-tls-verify")
     if insecure and authority:
-        raise ConfigError(f"{authority.where}: a certificate authority and insecure-skip-tls-verify exclude each other")
+        raise ConfigError(
+            f"{authority.where}: a certificate authority and insecure-skip-tls-verify exclude each other"
+        )
     certificate, key = user.pem("client-certificate"), user.pem("client-key")
     if (certificate is None) != (key is None):
         missing = "client-key" if key is None else "client-certificate"
-        raise ConfigError(f"{user.where}.{missing}: missing; a client certificate and its key are given together")
+        raise ConfigError(
+            f"{user.where}.{missing}: missing; a client certificate and its key are given together"
+        )
     given = (lambda: credentials.certificate) if isinstance(credentials, Plugin) else None
     return TlsSource(authority, certificate, key, insecure, given)
 
@@ -324,7 +364,9 @@ def _credentials(user: _Entry, cluster: _Entry) -> Credentials:
     if plugin := user.value.get("exec"):
         return _plugin(plugin, user, cluster)
     if user.value.get("auth-provider"):
-        raise ConfigError(f"{user.where}.auth-provider: Kubernetes clients no longer have these; use an exec plugin")
+        raise ConfigError(
+            f"{user.where}.auth-provider: Kubernetes clients no longer have these; use an exec plugin"
+        )
     return Fixed()
 
 
@@ -339,8 +381,12 @@ def _plugin(spec: Any, user: _Entry, cluster: _Entry) -> Plugin:
     if not command:
         raise ConfigError(f"{where}.command: missing")
     if entry.text("interactiveMode") == "Always":
-        raise ConfigError(f"{where}.interactiveMode: Always: plugins that need a terminal are not supported")
-    if os.sep in command:  # relative to the file, as its other paths are; bare names are looked up in PATH
+        raise ConfigError(
+            f"{where}.interactiveMode: Always: plugins that need a terminal are not supported"
+        )
+    if (
+        os.sep in command
+    ):  # relative to the file, as its other paths are; bare names are looked up in PATH
         command = str(user.directory / command)
     try:
         env = {str(pair["name"]): str(pair["value"]) for pair in spec.get("env") or ()}
@@ -348,11 +394,19 @@ def _plugin(spec: Any, user: _Entry, cluster: _Entry) -> Plugin:
         raise ConfigError(f"{where}.env: expected a list of name and value") from None
     info: dict[str, Any] | None = None
     if entry.flag("provideClusterInfo"):
-        names = ("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data", "proxy-url")
+        names = (
+            "server",
+            "tls-server-name",
+            "insecure-skip-tls-verify",
+            "certificate-authority-data",
+            "proxy-url",
+        )
         info = {name: cluster.value[name] for name in names if name in cluster.value}
         authority = cluster.pem("certificate-authority")
         if authority is not None and authority.path is not None:
-            info["certificate-authority-data"] = base64.b64encode(authority.read().encode()).decode()
+            info["certificate-authority-data"] = base64.b64encode(
+                authority.read().encode()
+            ).decode()
         for extension in cluster.value.get("extensions") or ():
             if extension.get("name") == "client.authentication.k8s.io/exec":
                 info["config"] = extension.get("extension")
@@ -370,5 +424,7 @@ def _impersonation(user: _Entry) -> bytes:
     for key, values in (user.value.get("as-user-extra") or {}).items():
         lines.extend((f"Impersonate-Extra-{key}", str(value)) for value in values)
     if lines and not name:
-        raise ConfigError(f"{user.where}.as: missing; groups, uid and extra are impersonated only with a user")
+        raise ConfigError(
+            f"{user.where}.as: missing; groups, uid and extra are impersonated only with a user"
+        )
     return "".join(f"{key}: {value}\r\n" for key, value in lines).encode()

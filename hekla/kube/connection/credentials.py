@@ -1,7 +1,7 @@
 """How a client says who it is: tokens, token files, passwords and credential plugins.
 
-`current()` is called for every request and must be cheap; only when it gives None is `refresh()` awaited.  `rejected()` is
-called after a 401 and says whether fresh credentials could help.
+`current()` is called for every request and must be cheap; only when it gives None is `refresh()`
+awaited.  `rejected()` is called after a 401 and says whether fresh credentials could help.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def basic(username: str, password: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Credentials that do not change: a token, a password, or none (a client certificate is the connection's affair)."""
+    """Credentials that do not change: a token, a password, or none (a client certificate is the
+    connection's affair)."""
 
     header: bytes = b""
 
@@ -80,7 +81,9 @@ class TokenFile:
         except OSError as error:
             if self._header:  # the file is being replaced at this moment: the old token serves on
                 return self._header
-            raise CredentialError(f"{self.path}: the token file cannot be read: {error.strerror}") from None
+            raise CredentialError(
+                f"{self.path}: the token file cannot be read: {error.strerror}"
+            ) from None
         if not token:
             raise CredentialError(f"{self.path}: the token file is empty")
         self._header = bearer(token)
@@ -98,9 +101,11 @@ class TokenFile:
 
 @dataclass(slots=True)
 class Plugin:
-    """A program that prints an ExecCredential (kubeconfig `user.exec`); its answer serves until it expires.
+    """A program that prints an ExecCredential (kubeconfig `user.exec`); its answer serves until it
+    expires.
 
-    `certificate` is the client certificate and key (PEM) that the program may give instead of, or beside, a token.
+    `certificate` is the client certificate and key (PEM) that the program may give instead of, or
+    beside, a token.
     """
 
     where: str
@@ -134,14 +139,24 @@ class Plugin:
         program = shutil.which(self.command)
         if program is None:
             hint = f"\n{self.install_hint}" if self.install_hint else ""
-            raise CredentialError(f"{self.where}.command: {self.command!r} is not an executable that can be found{hint}")
+            raise CredentialError(
+                f"{self.where}.command: {self.command!r} is not an executable that can be found{hint}"
+            )
         spec: dict[str, Any] = {"interactive": False}
         if self.cluster is not None:
             spec["cluster"] = self.cluster
         info = {"kind": "ExecCredential", "apiVersion": self.api_version, "spec": spec}
-        environment = {**os.environ, **self.env, "KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
+        environment = {
+            **os.environ,
+            **self.env,
+            "KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode(),
+        }
         process = await asyncio.create_subprocess_exec(
-            program, *self.args, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, env=environment
+            program,
+            *self.args,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            env=environment,
         )
         try:
             async with asyncio.timeout(PLUGIN_TIMEOUT):
@@ -149,27 +164,41 @@ class Plugin:
         except TimeoutError:
             process.kill()
             await process.wait()
-            raise CredentialError(f"{self.where}: {self.command} gave no answer for {PLUGIN_TIMEOUT:g} s") from None
+            raise CredentialError(
+                f"{self.where}: {self.command} gave no answer for {PLUGIN_TIMEOUT:g} s"
+            ) from None
         if process.returncode:
-            raise CredentialError(f"{self.where}: {self.command} failed with exit code {process.returncode}")
+            raise CredentialError(
+                f"{self.where}: {self.command} failed with exit code {process.returncode}"
+            )
         return self._accept(output)
 
     def _accept(self, output: bytes) -> bytes:
         try:
             answer = msgspec.json.decode(output)
         except msgspec.DecodeError as error:
-            raise CredentialError(f"{self.where}: {self.command} did not print JSON: {error}") from None
+            raise CredentialError(
+                f"{self.where}: {self.command} did not print JSON: {error}"
+            ) from None
         if not isinstance(answer, dict) or answer.get("kind") != "ExecCredential":
             raise CredentialError(f"{self.where}: {self.command} did not print an ExecCredential")
         if answer.get("apiVersion") != self.api_version:
             given, wanted = answer.get("apiVersion"), self.api_version
-            raise CredentialError(f"{self.where}: {self.command} answered in {given!r}, the kubeconfig says {wanted!r}")
+            raise CredentialError(
+                f"{self.where}: {self.command} answered in {given!r}, the kubeconfig says {wanted!r}"
+            )
         status = answer.get("status") or {}
-        token, certificate, key = (status.get(name) or "" for name in ("token", "clientCertificateData", "clientKeyData"))
+        token, certificate, key = (
+            status.get(name) or "" for name in ("token", "clientCertificateData", "clientKeyData")
+        )
         if not token and not certificate:
-            raise CredentialError(f"{self.where}: {self.command} gave neither a token nor a client certificate")
+            raise CredentialError(
+                f"{self.where}: {self.command} gave neither a token nor a client certificate"
+            )
         if bool(certificate) != bool(key):
-            raise CredentialError(f"{self.where}: {self.command} gave only one of client certificate and key")
+            raise CredentialError(
+                f"{self.where}: {self.command} gave only one of client certificate and key"
+            )
         self.certificate = (certificate, key) if certificate else None
         expiry = status.get("expirationTimestamp")
         self._expires = instant(expiry) if expiry else float("inf")

@@ -1,4 +1,5 @@
-"""TLS contexts from what a kubeconfig holds: inline data or files, which may be rotated while a daemon runs."""
+"""TLS contexts from what a kubeconfig holds: inline data or files, which may be rotated while a
+daemon runs."""
 
 from __future__ import annotations
 
@@ -35,14 +36,16 @@ class Pem:
 
 @dataclass(slots=True)
 class TlsSource:
-    """Makes the context when the first connection needs it and again when one of its files has changed."""
+    """Makes the context when the first connection needs it and again when one of its files has
+    changed."""
 
     authority: Pem | None = None
     certificate: Pem | None = None
     key: Pem | None = None
     insecure: bool = False
     given: Callable[[], tuple[str, str] | None] | None = None
-    """A client certificate and key from elsewhere (a credential plugin), asked at each connection."""
+    """A client certificate and key from elsewhere (a credential plugin), asked at each connection.
+    """
     _context: ssl.SSLContext | None = None
     _made_of: tuple[object, ...] = ()
 
@@ -71,7 +74,8 @@ class TlsSource:
         except ssl.SSLError as error:
             where = self.authority.where if self.authority else "the system's certificates"
             raise TlsError(f"{where}: not a PEM certificate: {error.reason or error}") from None
-        # Python >= 3.13 asks for key identifiers that many clusters' certificates do not have; other clients do not ask.
+        # Python >= 3.13 asks for key identifiers that many clusters' certificates do not have;
+        # other clients do not ask.
         context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
         if self.insecure:
             context.check_hostname = False
@@ -84,8 +88,14 @@ class TlsSource:
         return context
 
 
-def load_files(context: ssl.SSLContext, certificate: str | Path, key: str | Path = "", authority: str | Path = "") -> None:
-    """Gives the context the pair of a server or client, and the authority whom it trusts.  Raises TlsError that names the file."""
+def load_files(
+    context: ssl.SSLContext,
+    certificate: str | Path,
+    key: str | Path = "",
+    authority: str | Path = "",
+) -> None:
+    """Gives the context the pair of a server or client, and the authority whom it trusts.  Raises
+    TlsError that names the file."""
     for file in (certificate, key, authority):
         try:
             if file:
@@ -97,7 +107,9 @@ def load_files(context: ssl.SSLContext, certificate: str | Path, key: str | Path
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         pair = f"{certificate} and its key {key}" if key else str(certificate)
-        raise TlsError(f"{pair}: they are damaged, no PEM, or do not belong together ({reason})") from None
+        raise TlsError(
+            f"{pair}: they are damaged, no PEM, or do not belong together ({reason})"
+        ) from None
     try:
         if authority:
             context.load_verify_locations(authority)
@@ -106,7 +118,8 @@ def load_files(context: ssl.SSLContext, certificate: str | Path, key: str | Path
 
 
 def load_pair(context: ssl.SSLContext, certificate: str, key: str, where: str) -> None:
-    """Give the context a certificate and key from memory.  OpenSSL's binding reads files only: one that lives an instant."""
+    """Give the context a certificate and key from memory.  OpenSSL's binding reads files only: one
+    that lives an instant."""
     descriptor, name = tempfile.mkstemp(prefix="hekla-", suffix=".pem")  # mode 0600
     try:
         with os.fdopen(descriptor, "w") as file:
@@ -114,6 +127,8 @@ def load_pair(context: ssl.SSLContext, certificate: str, key: str, where: str) -
         context.load_cert_chain(name, password="")
     except (ssl.SSLError, ValueError, OSError) as error:
         reason = getattr(error, "reason", None) or error
-        raise TlsError(f"{where}: the client certificate and key cannot be used: {reason}") from None
+        raise TlsError(
+            f"{where}: the client certificate and key cannot be used: {reason}"
+        ) from None
     finally:
         os.unlink(name)

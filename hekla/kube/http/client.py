@@ -1,13 +1,15 @@
-"""An HTTP/1.1 client that costs little a request, for programs that send thousands of small requests a second.
+"""An HTTP/1.1 client that costs little a request, for programs that send thousands of small
+requests a second.
 
-It knows one server (the API server behind a kubeconfig), keeps a bounded pool of connections to it, and does the work of a
-request in one write and one parser callback chain.  General clients spend most of their time on what this one does not
-have: cookies, redirects, header multi-dicts, per-request timers.  Deadlines are looked after by one sweep a second over the
-connections in use, not by a timer a request.
+It knows one server (the API server behind a kubeconfig), keeps a bounded pool of connections to it,
+and does the work of a request in one write and one parser callback chain.  General clients spend
+most of their time on what this one does not have: cookies, redirects, header multi-dicts,
+per-request timers.  Deadlines are looked after by one sweep a second over the connections in use,
+not by a timer a request.
 
-What surprised: a server may close a kept-alive connection at the moment the next request is written.  A request that may be
-repeated (GET, PUT, DELETE) is then sent once more on a fresh connection; a POST is not, because nobody knows whether it was
-carried out.
+What surprised: a server may close a kept-alive connection at the moment the next request is
+written.  A request that may be repeated (GET, PUT, DELETE) is then sent once more on a fresh
+connection; a POST is not, because nobody knows whether it was carried out.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ DEFAULT_TIMEOUT = 60.0
 """Seconds a request may take; the server gives up after the same time (local-cluster 1.1)."""
 CONNECT_TIMEOUT = 15.0
 IDLE_LIMIT = 45.0
-"""Seconds after which an unused connection is closed here, before the server's side does it under a request's feet."""
+"""Seconds after which an unused connection is closed here, before the server's side does it under a
+request's feet."""
 SWEEP_PERIOD = 1.0
 PAUSE_ABOVE = 1 << 20
 """Bytes of an unread stream at which reading from the socket pauses."""
@@ -103,12 +106,27 @@ def header_of(headers: Headers, name: bytes) -> str:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection.  Between requests it lies in the pool; `answer` is the future of the request in flight."""
+    """One connection.  Between requests it lies in the pool; `answer` is the future of the request
+    in flight."""
 
     __slots__ = (
-        "answer", "chunks", "closed", "deadline", "headers", "keep_alive", "loop", "on_free", "on_lost", "parser", "reason",
-        "received", "status", "stream", "transport", "until_close",
-    )  # fmt: skip
+        "answer",
+        "chunks",
+        "closed",
+        "deadline",
+        "headers",
+        "keep_alive",
+        "loop",
+        "on_free",
+        "on_lost",
+        "parser",
+        "reason",
+        "received",
+        "status",
+        "stream",
+        "transport",
+        "until_close",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -146,7 +164,10 @@ class _Connection(asyncio.Protocol):
         self.closed = True
         if self.until_close and exc is None and (self.answer or self.stream):
             self.on_message_complete()
-        self.fail(self.reason or (f"connection lost: {exc}" if exc else "the server closed the connection"))
+        self.fail(
+            self.reason
+            or (f"connection lost: {exc}" if exc else "the server closed the connection")
+        )
         if self.on_lost is not None:
             self.on_lost(self)
 
@@ -163,7 +184,10 @@ class _Connection(asyncio.Protocol):
         self.status = self.parser.get_status_code()
         self.keep_alive = self.parser.should_keep_alive()
         if not self.keep_alive:
-            self.until_close = not (header_of(self.headers, b"content-length") or header_of(self.headers, b"transfer-encoding"))
+            self.until_close = not (
+                header_of(self.headers, b"content-length")
+                or header_of(self.headers, b"transfer-encoding")
+            )
         if self.stream is not None and self.status >= 200:
             self.stream._begin(self.status, self.headers)
 
@@ -226,11 +250,21 @@ class _Connection(asyncio.Protocol):
 
 
 class Stream:
-    """An answer that is read while it comes: a watch, a log.  An async iterator of the body's pieces."""
+    """An answer that is read while it comes: a watch, a log.  An async iterator of the body's
+    pieces."""
 
     __slots__ = (
-        "_buffer", "_buffered", "_connection", "_ended", "_failure", "_paused", "_started", "_waiter", "headers", "status",
-    )  # fmt: skip
+        "_buffer",
+        "_buffered",
+        "_connection",
+        "_ended",
+        "_failure",
+        "_paused",
+        "_started",
+        "_waiter",
+        "headers",
+        "status",
+    )
 
     def __init__(self, connection: _Connection) -> None:
         self.status = 0
@@ -274,7 +308,8 @@ class Stream:
             self._waiter.set_result(None)
 
     async def read(self, timeout: float | None = None) -> bytes:
-        """What has gathered since the last call, b"" at the end.  Raises TransportError when the connection broke."""
+        """What has gathered since the last call, b"" at the end.  Raises TransportError when the
+        connection broke."""
         if not self._buffer and not self._ended:
             loop = self._connection.loop
             self._waiter = loop.create_future()
@@ -331,10 +366,11 @@ class Stream:
 
 
 class HttpClient:
-    """A pool of at most `pool` connections to one server.  Streams have connections of their own beside it.
+    """A pool of at most `pool` connections to one server.  Streams have connections of their own
+    beside it.
 
-    Must be used on one event loop.  `request` and `stream` take headers as one block of bytes, `Name: value\\r\\n` each, so
-    that a caller builds what never changes once.
+    Must be used on one event loop.  `request` and `stream` take headers as one block of bytes,
+    `Name: value\\r\\n` each, so that a caller builds what never changes once.
     """
 
     def __init__(self, target: Target, *, pool: int = 16, timeout: float = DEFAULT_TIMEOUT) -> None:
@@ -345,7 +381,9 @@ class HttpClient:
         self._pool = pool
         self._fixed = b" HTTP/1.1\r\nHost: " + target.authority + b"\r\n"
         self._prefix = b""
-        if target.proxy and not target.tls:  # a plain-HTTP server behind a proxy: the request names the whole URL
+        if (
+            target.proxy and not target.tls
+        ):  # a plain-HTTP server behind a proxy: the request names the whole URL
             self._prefix = str(target).encode()
             self._fixed += target.proxy.authorization
         self._idle: list[_Connection] = []
@@ -360,15 +398,28 @@ class HttpClient:
         self._closed = False
 
     async def request(
-        self, method: str, path: str, headers: bytes = b"", body: bytes = b"", timeout: float | None = None, *, first: bool = False
+        self,
+        method: str,
+        path: str,
+        headers: bytes = b"",
+        body: bytes = b"",
+        timeout: float | None = None,
+        *,
+        first: bool = False,
     ) -> Response:
         """One request, one whole answer.  Raises TransportError (TimedOut) when there is none.
 
-        Where all connections are busy it waits its turn, or with `first` before all others: see `Client.ahead`.
+        Where all connections are busy it waits its turn, or with `first` before all others: see
+        `Client.ahead`.
         """
         head = b"%b %b%b%b%bContent-Length: %d\r\n\r\n" % (
-            method.encode(), self._prefix, path.encode(), self._fixed, headers, len(body),
-        )  # fmt: skip
+            method.encode(),
+            self._prefix,
+            path.encode(),
+            self._fixed,
+            headers,
+            len(body),
+        )
         while True:
             if not self._idle or (connection := self._idle.pop()).closed:
                 connection = await self._acquire(first)
@@ -382,16 +433,32 @@ class HttpClient:
             try:
                 return await answer
             except TransportError as error:
-                if fresh or connection.received or method not in REPEATABLE or isinstance(error, TimedOut) or self._closed:
+                if (
+                    fresh
+                    or connection.received
+                    or method not in REPEATABLE
+                    or isinstance(error, TimedOut)
+                    or self._closed
+                ):
                     raise self._explained(error, method, path) from None
             except asyncio.CancelledError:
-                if connection.answer is answer:  # else it came in the same moment, and the connection is somebody else's now
+                if (
+                    connection.answer is answer
+                ):  # else it came in the same moment, and the connection is somebody else's now
                     connection.answer = None
                     connection.close("the request was given up")
                 raise
 
-    async def stream(self, method: str, path: str, headers: bytes = b"", body: bytes = b"", timeout: float | None = None) -> Stream:
-        """One request whose answer is read piecewise; returns when the status and headers are there."""
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        headers: bytes = b"",
+        body: bytes = b"",
+        timeout: float | None = None,
+    ) -> Stream:
+        """One request whose answer is read piecewise; returns when the status and headers are
+        there."""
         connection = await self._connect()
         connection.on_lost = self._streams.discard
         self._streams.add(connection)
@@ -405,7 +472,9 @@ class HttpClient:
                 await stream._started
         except TimeoutError:
             stream.close()
-            raise TimedOut(f"{self.target}: no answer to {method} {path} within {limit:g} s", sent=True) from None
+            raise TimedOut(
+                f"{self.target}: no answer to {method} {path} within {limit:g} s", sent=True
+            ) from None
         except TransportError as error:
             raise self._explained(error, method, path) from None
         except asyncio.CancelledError:
@@ -414,7 +483,9 @@ class HttpClient:
         return stream
 
     def _explained(self, error: TransportError, method: str, path: str) -> TransportError:
-        return type(error)(f"{self.target}: {method} {path.partition('?')[0]}: {error}", sent=error.sent)
+        return type(error)(
+            f"{self.target}: {method} {path.partition('?')[0]}: {error}", sent=error.sent
+        )
 
     # the pool
 
@@ -442,7 +513,9 @@ class HttpClient:
             try:
                 given = await waiter
             except asyncio.CancelledError:
-                if waiter.done() and not waiter.cancelled():  # given a connection in the same moment: pass it on
+                if (
+                    waiter.done() and not waiter.cancelled()
+                ):  # given a connection in the same moment: pass it on
                     handed = waiter.result()
                     if handed is None or handed.closed:
                         self._wake_waiter(None)
@@ -486,7 +559,9 @@ class HttpClient:
             self._idle = [c for c in self._idle if c.deadline >= now and not c.closed]
             for connection in expired:
                 connection.close()
-        self._sweeper = self._loop.call_later(SWEEP_PERIOD, self._sweep) if not self._closed else None
+        self._sweeper = (
+            self._loop.call_later(SWEEP_PERIOD, self._sweep) if not self._closed else None
+        )
 
     # connections
 
@@ -504,21 +579,35 @@ class HttpClient:
                 context = target.tls() if target.tls else None
                 name = (target.server_name or target.host) if context else None
                 if target.proxy is not None:
-                    return await open_tunnel(loop, target.proxy, target.host, target.port, context, name, make)
-                transport, protocol = await loop.create_connection(make, target.host, target.port, ssl=context, server_hostname=name)
+                    return await open_tunnel(
+                        loop, target.proxy, target.host, target.port, context, name, make
+                    )
+                transport, protocol = await loop.create_connection(
+                    make, target.host, target.port, ssl=context, server_hostname=name
+                )
                 keep_alive(transport)
                 return protocol
         except TimeoutError:
-            raise TimedOut(f"{target}: no connection within {CONNECT_TIMEOUT:g} s", sent=False) from None
+            raise TimedOut(
+                f"{target}: no connection within {CONNECT_TIMEOUT:g} s", sent=False
+            ) from None
         except ssl.SSLCertVerificationError as error:
             reason = f"the server's certificate is not trusted: {error.verify_message}"
             raise TransportError(f"{target}: {reason}", sent=False) from None
         except ssl.SSLError as error:
-            raise TransportError(f"{target}: TLS failed: {error.reason or error}", sent=False) from None
+            raise TransportError(
+                f"{target}: TLS failed: {error.reason or error}", sent=False
+            ) from None
         except FileNotFoundError:
-            raise TransportError(f"{target}: no such socket; the server is not running", sent=False) from None
+            raise TransportError(
+                f"{target}: no such socket; the server is not running", sent=False
+            ) from None
         except ConnectionRefusedError:
-            refused = f"the proxy {target.proxy.host} refused" if target.proxy else "connection refused; the server is not running"
+            refused = (
+                f"the proxy {target.proxy.host} refused"
+                if target.proxy
+                else "connection refused; the server is not running"
+            )
             raise TransportError(f"{target}: {refused}", sent=False) from None
         except OSError as error:
             raise TransportError(f"{target}: {error.strerror or error}", sent=False) from None
@@ -544,7 +633,8 @@ class HttpClient:
 
 
 def keep_alive(transport: asyncio.BaseTransport) -> None:
-    """Have the kernel notice, within a minute, a peer that vanished without a word: a watch may be silent for long."""
+    """Have the kernel notice, within a minute, a peer that vanished without a word: a watch may be
+    silent for long."""
     sock = transport.get_extra_info("socket")
     if sock is None:
         return

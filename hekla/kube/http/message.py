@@ -45,7 +45,9 @@ class Request:
 
     __slots__ = ("_options", "body", "headers", "method", "notes", "path", "peer", "query")
 
-    def __init__(self, method: str, path: str, query: str, headers: dict[str, str], body: bytes, peer: Peer) -> None:
+    def __init__(
+        self, method: str, path: str, query: str, headers: dict[str, str], body: bytes, peer: Peer
+    ) -> None:
         self.method = method
         self.path = path
         """Without the query, percent-decoded."""
@@ -63,7 +65,9 @@ class Request:
         """The query, parsed; names that cannot be decoded keep replacement characters."""
         options = self._options
         if options is None:
-            options = parse_qs(self.query, keep_blank_values=True, errors="replace") if self.query else {}
+            options = (
+                parse_qs(self.query, keep_blank_values=True, errors="replace") if self.query else {}
+            )
             self._options = options
         return options
 
@@ -75,8 +79,13 @@ class Request:
         return values[0] if values else default
 
     def flag(self, name: str) -> bool:
-        """A boolean query parameter: whatever is said means yes, but for `0` and `false` (in any case)."""
-        return bool(self.query) and name in self.options and self.option(name).lower() not in ("0", "false")
+        """A boolean query parameter: whatever is said means yes, but for `0` and `false` (in any
+        case)."""
+        return (
+            bool(self.query)
+            and name in self.options
+            and self.option(name).lower() not in ("0", "false")
+        )
 
 
 @dataclass(slots=True)
@@ -103,7 +112,9 @@ class Stream:
     length: int | None = None
 
     @classmethod
-    def of(cls, chunks: AsyncIterator[bytes], content_type: str = "text/plain", status: int = 200) -> Stream:
+    def of(
+        cls, chunks: AsyncIterator[bytes], content_type: str = "text/plain", status: int = 200
+    ) -> Stream:
         """Streams what an iterator gives, with back-pressure."""
 
         async def run(body: Body) -> None:

@@ -1,8 +1,9 @@
-"""Reaching a server through an HTTP proxy: which proxy the environment names, and the CONNECT tunnel through it.
+"""Reaching a server through an HTTP proxy: which proxy the environment names, and the CONNECT
+tunnel through it.
 
-The rules are those that Go programs follow, because the same environment and kubeconfig must mean the same to kubectl and to
-us: HTTPS_PROXY for https servers, HTTP_PROXY for http ones, NO_PROXY as host suffixes, addresses and CIDR blocks, and never a
-proxy for this machine itself.
+The rules are those that Go programs follow, because the same environment and kubeconfig must mean
+the same to kubectl and to us: HTTPS_PROXY for https servers, HTTP_PROXY for http ones, NO_PROXY as
+host suffixes, addresses and CIDR blocks, and never a proxy for this machine itself.
 """
 
 from __future__ import annotations
@@ -31,10 +32,13 @@ class Proxy:
 
     @staticmethod
     def parse(url: str) -> Proxy:
-        """From a URL such as http://user:password@proxy:3128.  Raises ValueError saying what is wrong with it."""
+        """From a URL such as http://user:password@proxy:3128.  Raises ValueError saying what is
+        wrong with it."""
         parts = urlsplit(url if "://" in url else f"http://{url}")
         if parts.scheme not in ("http", "https"):
-            raise ValueError(f"{url!r}: proxies of scheme {parts.scheme!r} are not supported, only http and https")
+            raise ValueError(
+                f"{url!r}: proxies of scheme {parts.scheme!r} are not supported, only http and https"
+            )
         if not parts.hostname:
             raise ValueError(f"{url!r}: the proxy has no host name")
         authorization = b""
@@ -45,11 +49,17 @@ class Proxy:
         return Proxy(parts.hostname, parts.port or (443 if secure else 80), secure, authorization)
 
 
-def from_environment(host: str, port: int, secure: bool, environment: Mapping[str, str]) -> Proxy | None:
+def from_environment(
+    host: str, port: int, secure: bool, environment: Mapping[str, str]
+) -> Proxy | None:
     """The proxy that the environment names for this server, None for a direct connection."""
     names = ("HTTPS_PROXY", "https_proxy") if secure else ("HTTP_PROXY", "http_proxy")
     url = next((environment[name] for name in names if environment.get(name)), "")
-    if not url or _is_local(host) or _excluded(host, port, environment.get("NO_PROXY") or environment.get("no_proxy") or ""):
+    if (
+        not url
+        or _is_local(host)
+        or _excluded(host, port, environment.get("NO_PROXY") or environment.get("no_proxy") or "")
+    ):
         return None
     return Proxy.parse(url)
 
@@ -107,7 +117,9 @@ class _Handshake(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.answer.done():
-            self.answer.set_exception(ConnectionError(f"the proxy closed the connection{f': {exc}' if exc else ''}"))
+            self.answer.set_exception(
+                ConnectionError(f"the proxy closed the connection{f': {exc}' if exc else ''}")
+            )
 
 
 async def open_tunnel(
@@ -121,15 +133,22 @@ async def open_tunnel(
 ) -> P:
     """A connection to host:port through the proxy, with TLS inside it when a context is given.
 
-    A plain-HTTP server needs no tunnel: the proxy is spoken to directly and the request names the whole URL.
+    A plain-HTTP server needs no tunnel: the proxy is spoken to directly and the request names the
+    whole URL.
     """
     proxy_tls = ssl.create_default_context() if proxy.secure else None
     if context is None:
         _, direct = await loop.create_connection(make, proxy.host, proxy.port, ssl=proxy_tls)
         return direct
-    transport, handshake = await loop.create_connection(lambda: _Handshake(loop), proxy.host, proxy.port, ssl=proxy_tls)
+    transport, handshake = await loop.create_connection(
+        lambda: _Handshake(loop), proxy.host, proxy.port, ssl=proxy_tls
+    )
     authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    transport.write(f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n".encode() + proxy.authorization + b"\r\n")
+    transport.write(
+        f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n".encode()
+        + proxy.authorization
+        + b"\r\n"
+    )
     try:
         answer = await handshake.answer
         status = answer.partition(b"\r\n")[0].decode("latin-1")

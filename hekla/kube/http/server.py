@@ -1,9 +1,10 @@
 """The HTTP/1.1 server under every daemon: a raw asyncio protocol on httptools.
 
-A framework costs more a request than the whole of a durable create (uvicorn answered 20,500 POSTs a second where this shape
-answered 42,000), and it hides what an API server needs: refusing a body before it is read, streams that feel back-pressure,
-upgrades, and who is at the other end.  One request of a connection is handled at a time; what is pipelined behind it waits,
-and a client that pipelines too much is not read until it has been answered.
+A framework costs more a request than the whole of a durable create (uvicorn answered 20,500 POSTs a
+second where this shape answered 42,000), and it hides what an API server needs: refusing a body
+before it is read, streams that feel back-pressure, upgrades, and who is at the other end.  One
+request of a connection is handled at a time; what is pipelined behind it waits, and a client that
+pipelines too much is not read until it has been answered.
 """
 
 from __future__ import annotations
@@ -26,7 +27,17 @@ from typing import Any
 
 import httptools
 
-from hekla.kube.http.message import REASONS, Answer, Handler, Peer, Request, Response, Stream, Upgrade, split_target
+from hekla.kube.http.message import (
+    REASONS,
+    Answer,
+    Handler,
+    Peer,
+    Request,
+    Response,
+    Stream,
+    Upgrade,
+    split_target,
+)
 
 __all__ = ["Body", "Peer", "Request", "Response", "Server", "Stream", "Upgrade", "serve"]
 
@@ -41,14 +52,16 @@ PIPELINE = 16
 MOST_AHEAD = 64 * 1024
 """Bytes of one of them, above which it is the last."""
 HEAD_SECONDS, WHOLE_SECONDS, IDLE_SECONDS = 32.0, 60.0, 90.0
-"""What a client may take for a head (or for its first request), for a whole request, and between two: as Kubernetes' server has it."""
+"""What a client may take for a head (or for its first request), for a whole request, and between
+two: as Kubernetes' server has it."""
 SWEEP_SECONDS = 2.0
 MOST_HELD = 64 * 1024 * 1024
 """Bytes of all requests together that are not whole: of nobody is known yet who it is."""
 WORTH_GIVING_BACK = 16 * 1024 * 1024
 HIGH_WATER = 1024 * 1024
 LINGER = 0.5
-"""Seconds for which a refused body is read and dropped, so that the client gets to see the answer."""
+"""Seconds for which a refused body is read and dropped, so that the client gets to see the answer.
+"""
 MOST_LINGERING = 32
 TLS_ROOM = 512 * 1024
 """About what uvloop and OpenSSL keep for a connection that has sent much at once."""
@@ -57,7 +70,9 @@ NAMES: dict[bytes, str] = {}
 """Of headers, as they came and in lower case; requests bring the same few."""
 KNOWN_NAMES = 500
 
-STATUS_LINES = {status: b"HTTP/1.1 %d %s\r\n" % (status, reason) for status, reason in REASONS.items()}
+STATUS_LINES = {
+    status: b"HTTP/1.1 %d %s\r\n" % (status, reason) for status, reason in REASONS.items()
+}
 
 
 def head(status: int, content_type: str, headers: Mapping[str, str] | None) -> bytearray:
@@ -192,7 +207,7 @@ class Connection(asyncio.Protocol):
         self._keep_alive = True
         self._refused = False
 
-    # --- the connection -------------------------------------------------------------------------------------------------
+    # --- the connection ---------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
@@ -214,7 +229,8 @@ class Connection(asyncio.Protocol):
             if not waiter.done():
                 waiter.set_exception(ConnectionResetError("the client went away"))
         self._waiters.clear()
-        # A stream has nobody left to write to; an ordinary request goes on, because its write may be half way to the disk.
+        # A stream has nobody left to write to; an ordinary request goes on, because its write may
+        # be half way to the disk.
         if self._task is not None and self.body is not None:
             self._task.cancel()
         self.parser = None
@@ -269,12 +285,19 @@ class Connection(asyncio.Protocol):
             self._held = 0
 
     def overdue(self, now: float) -> bool:
-        """Whether the client takes longer than it may: for a head, for a whole request, or for the next one."""
+        """Whether the client takes longer than it may: for a head, for a whole request, or for the
+        next one."""
         requests, since = self._counted
         if self.busy or self._queue or requests != self._requests or not since:
             self._counted = (self._requests, now)
             return False
-        return now - since > (HEAD_SECONDS if self._in_head or not requests else WHOLE_SECONDS if self._partial else IDLE_SECONDS)
+        return now - since > (
+            HEAD_SECONDS
+            if self._in_head or not requests
+            else WHOLE_SECONDS
+            if self._partial
+            else IDLE_SECONDS
+        )
 
     def give_up(self, status: int, text: str) -> None:
         """Ends a connection whose client is too slow."""
@@ -284,7 +307,7 @@ class Connection(asyncio.Protocol):
         elif self.transport is not None:
             self.transport.close()
 
-    # --- the parser calls these -----------------------------------------------------------------------------------------
+    # --- the parser calls these -------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         self._reset()
@@ -316,7 +339,12 @@ class Connection(asyncio.Protocol):
         length = self._fields.get("content-length")
         if length is not None and length.isdecimal() and int(length) > self.max_body:
             self.refuse_large()
-        elif "expect" in self._fields and self.transport is not None and not self._queue and not self.busy:
+        elif (
+            "expect" in self._fields
+            and self.transport is not None
+            and not self._queue
+            and not self.busy
+        ):
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, data: bytes) -> None:
@@ -347,13 +375,17 @@ class Connection(asyncio.Protocol):
             self._keep_alive = False
         if self.busy:
             self._queue.append((request, self._keep_alive))
-            if (len(self._queue) >= PIPELINE or len(body) > MOST_AHEAD) and not self._paused_reading and self.transport is not None:
+            if (
+                (len(self._queue) >= PIPELINE or len(body) > MOST_AHEAD)
+                and not self._paused_reading
+                and self.transport is not None
+            ):
                 self._paused_reading = True
                 self.transport.pause_reading()
             return
         self._handle(request, self._keep_alive)
 
-    # --- answering ------------------------------------------------------------------------------------------------------
+    # --- answering --------------------------------------------------------------------------------
 
     def refuse(self, status: int, text: str) -> None:
         """Answers out of turn and closes; the rest of what the client sends is dropped."""
@@ -421,7 +453,9 @@ class Connection(asyncio.Protocol):
         else:
             await self._run(answer, request, keep_alive)
 
-    async def _run(self, answer: Stream | Upgrade | Response, request: Request, keep_alive: bool) -> None:
+    async def _run(
+        self, answer: Stream | Upgrade | Response, request: Request, keep_alive: bool
+    ) -> None:
         transport = self.transport
         if transport is None:
             return
@@ -438,10 +472,16 @@ class Connection(asyncio.Protocol):
         else:
             await self._stream(answer, request, keep_alive, transport)
 
-    async def _stream(self, answer: Stream, request: Request, keep_alive: bool, transport: asyncio.Transport) -> None:
+    async def _stream(
+        self, answer: Stream, request: Request, keep_alive: bool, transport: asyncio.Transport
+    ) -> None:
         lead = head(answer.status, answer.content_type, answer.headers)
         chunked = answer.length is None
-        lead += b"Transfer-Encoding: chunked\r\n" if answer.length is None else b"Content-Length: %d\r\n" % answer.length
+        lead += (
+            b"Transfer-Encoding: chunked\r\n"
+            if answer.length is None
+            else b"Content-Length: %d\r\n" % answer.length
+        )
         if not keep_alive:
             lead += b"Connection: close\r\n"
         transport.write(bytes(lead + b"\r\n"))
@@ -455,7 +495,8 @@ class Connection(asyncio.Protocol):
             body.abort()
             return
         except Exception:
-            # The head is out: a broken stream is the only way left to say that the answer is not whole.
+            # The head is out: a broken stream is the only way left to say that the answer is not
+            # whole.
             log.exception("%s %s: the stream broke", request.method, request.path)
             body.abort()
             return
@@ -500,7 +541,8 @@ class Connection(asyncio.Protocol):
             return
         if self._queue:
             request, keep = self._queue.popleft()
-            # From the loop, not from here: a thousand pipelined requests must not become a thousand stack frames.
+            # From the loop, not from here: a thousand pipelined requests must not become a thousand
+            # stack frames.
             self.busy = True
             asyncio.get_running_loop().call_soon(self._handle, request, keep)
         elif self._paused_reading:
@@ -561,9 +603,14 @@ def everywhere(port: int) -> socket.socket:
     """A socket at a port of every address.  Raises OSError where that is taken."""
     if socket.has_dualstack_ipv6():
         try:
-            return socket.create_server(("", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True)
+            return socket.create_server(
+                ("", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True
+            )
         except OSError as error:
-            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):  # a kernel that knows IPv6 and may not use it
+            if error.errno not in (
+                errno.EADDRNOTAVAIL,
+                errno.EAFNOSUPPORT,
+            ):  # a kernel that knows IPv6 and may not use it
                 raise
     return socket.create_server(("", port), backlog=BACKLOG)
 
@@ -585,16 +632,19 @@ class Server:
         """Whose they are, the oldest first."""
         self._released = 0
         self.lingering: dict[Connection, tuple[asyncio.TimerHandle, ...]] = {}
-        """Connections that were refused and may still read why, the oldest first, with what will close them."""
+        """Connections that were refused and may still read why, the oldest first, with what will
+        close them."""
         self._sweeper: asyncio.TimerHandle | None = None
 
     def hold(self, connection: Connection, size: int) -> None:
-        """Counts a piece of a request that is not whole; where that is too much, the slowest clients go, strangers first."""
+        """Counts a piece of a request that is not whole; where that is too much, the slowest
+        clients go, strangers first."""
         self.held += size
         self._unfinished[connection] = None
         if self.held > MOST_HELD:
             self._give_up_the_slowest()
-            # Now, not with the next sweep: until then as much again could come, beside what the process keeps of this.
+            # Now, not with the next sweep: until then as much again could come, beside what the
+            # process keeps of this.
             self._give_back()
 
     def _give_up_the_slowest(self) -> None:
@@ -610,11 +660,14 @@ class Server:
         self._unfinished.pop(connection, None)
 
     def linger(self, connection: Connection, transport: asyncio.Transport) -> None:
-        """Closes a connection that was refused in a moment; of many, the oldest at once, since TLS keeps `TLS_ROOM` for each."""
+        """Closes a connection that was refused in a moment; of many, the oldest at once, since TLS
+        keeps `TLS_ROOM` for each."""
         loop = asyncio.get_running_loop()
         self.lingering[connection] = (
             loop.call_later(LINGER, transport.close),
-            loop.call_later(3 * LINGER, transport.abort),  # TLS would wait half a minute for the other side's farewell
+            loop.call_later(
+                3 * LINGER, transport.abort
+            ),  # TLS would wait half a minute for the other side's farewell
         )
         if len(self.lingering) > MOST_LINGERING:
             oldest = next(iter(self.lingering))
@@ -645,7 +698,8 @@ class Server:
             give_back()
 
     def refusal(self, status: int, text: str) -> Response:
-        """The answer to what never became a request.  Daemons with a wire form of their own replace it."""
+        """The answer to what never became a request.  Daemons with a wire form of their own replace
+        it."""
         return Response(status, text.encode(), "text/plain")
 
     def failure(self, request: Request, error: BaseException) -> Response:
@@ -654,10 +708,13 @@ class Server:
         return Response(500, b"internal error\n", "text/plain")
 
     async def listen_tcp(self, host: str, port: int, ssl: tls.SSLContext | None = None) -> None:
-        """An empty host is every address, of both families by one socket: two would be two ports where any free one is taken."""
+        """An empty host is every address, of both families by one socket: two would be two ports
+        where any free one is taken."""
         loop = asyncio.get_running_loop()
         where = {"host": host, "port": port} if host else {"sock": everywhere(port)}
-        self._server = await loop.create_server(lambda: Connection(self), **where, ssl=ssl, backlog=BACKLOG)
+        self._server = await loop.create_server(
+            lambda: Connection(self), **where, ssl=ssl, backlog=BACKLOG
+        )
         self.port = int(self._server.sockets[0].getsockname()[1])
         self._sweep()
 
@@ -670,7 +727,9 @@ class Server:
             path.unlink()  # left behind by a process that was killed
         mask = os.umask(0o177)
         try:
-            self._server = await loop.create_unix_server(lambda: Connection(self), str(path), backlog=1024)
+            self._server = await loop.create_unix_server(
+                lambda: Connection(self), str(path), backlog=1024
+            )
         finally:
             os.umask(mask)
         self._path = path
@@ -684,7 +743,9 @@ class Server:
         if self._server is not None:
             self._server.close()
         for connection in list(self.connections):
-            if connection.transport is not None and (not connection.busy or connection.body is not None):
+            if connection.transport is not None and (
+                not connection.busy or connection.body is not None
+            ):
                 connection.transport.close()
         deadline = asyncio.get_running_loop().time() + grace
         while self.connections and asyncio.get_running_loop().time() < deadline:
@@ -705,7 +766,8 @@ async def serve(
     ssl: tls.SSLContext | None = None,
     max_body: int = MAX_BODY,
 ) -> Server:
-    """Listens on a TCP port (0: any free one, then `server.port`) or a Unix socket.  Raises OSError when it cannot."""
+    """Listens on a TCP port (0: any free one, then `server.port`) or a Unix socket.  Raises OSError
+    when it cannot."""
     server = Server(handler, max_body)
     if unix is not None:
         await server.listen_unix(Path(unix))
@@ -715,7 +777,10 @@ async def serve(
 
 
 def give_back() -> None:
-    """Returns memory to the system that was freed: what many large bodies leave behind stays with the process otherwise."""
+    """Returns memory to the system that was freed: what many large bodies leave behind stays with
+    the process otherwise."""
     library = ctypes.CDLL(None)
-    if hasattr(library, "malloc_trim"):  # of the GNU library; others return memory of that size by themselves
+    if hasattr(
+        library, "malloc_trim"
+    ):  # of the GNU library; others return memory of that size by themselves
         library.malloc_trim(0)

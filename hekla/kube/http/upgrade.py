@@ -1,7 +1,8 @@
-"""Requests that leave HTTP, asked of another server: the opening, and the splice of two connections behind it.
+"""Requests that leave HTTP, asked of another server: the opening, and the splice of two connections
+behind it.
 
-A proxy between a client and a node looks at neither WebSocket nor SPDY: once the node has said 101, bytes are handed on both
-ways, and a side that does not read holds up the other.
+A proxy between a client and a node looks at neither WebSocket nor SPDY: once the node has said 101,
+bytes are handed on both ways, and a side that does not read holds up the other.
 """
 
 from __future__ import annotations
@@ -19,12 +20,24 @@ IDLE = 4 * 3600.0
 ANSWER_PATIENCE = 60.0
 HIGH_WATER = 256 * 1024
 LONGEST_REFUSAL = 1 << 20
-HOP = frozenset(("connection", "upgrade", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "content-length"))
+HOP = frozenset(
+    (
+        "connection",
+        "upgrade",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "content-length",
+    )
+)
 """Headers that belong to one connection and are not handed on."""
 
 
 class Opening(asyncio.Protocol):
-    """The request's side of a new connection, until the answer's head (or, of a refusal, all of it) is there."""
+    """The request's side of a new connection, until the answer's head (or, of a refusal, all of it)
+    is there."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -80,13 +93,25 @@ class Opening(asyncio.Protocol):
             self.answered.set_exception(TransportError(why, sent=True))
 
 
-async def open_upgrade(host: str, port: int, tls: ssl.SSLContext | None, method: str, target: str, headers: Mapping[str, str]) -> Opening:
-    """Asks a server for an upgrade.  Raises TransportError, OSError; a refusal is an Opening whose status is not 101."""
+async def open_upgrade(
+    host: str,
+    port: int,
+    tls: ssl.SSLContext | None,
+    method: str,
+    target: str,
+    headers: Mapping[str, str],
+) -> Opening:
+    """Asks a server for an upgrade.  Raises TransportError, OSError; a refusal is an Opening whose
+    status is not 101."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(CONNECT_TIMEOUT):
         transport, opening = await loop.create_connection(Opening, host, port, ssl=tls)
     lines = [f"{method} {target} HTTP/1.1", f"Host: {host}:{port}"]
-    lines += [f"{name}: {value}" for name, value in headers.items() if not set("\r\n") & set(f"{name}{value}")]
+    lines += [
+        f"{name}: {value}"
+        for name, value in headers.items()
+        if not set("\r\n") & set(f"{name}{value}")
+    ]
     if method == "POST":
         lines.append("Content-Length: 0")
     transport.write("\r\n".join([*lines, "", ""]).encode("latin-1", "replace"))
@@ -137,7 +162,9 @@ class End(asyncio.Protocol):
             other.transport.close()
 
 
-def splice(client: asyncio.Transport, rest: bytes, opening: Opening, idle: float = IDLE) -> asyncio.BaseProtocol:
+def splice(
+    client: asyncio.Transport, rest: bytes, opening: Opening, idle: float = IDLE
+) -> asyncio.BaseProtocol:
     """Joins a client's connection with the opened one; gives the protocol for the client's."""
     server = opening.transport
     assert server is not None

@@ -1,8 +1,9 @@
 """SPDY/3.1, as far as kubectl needs it: frames in, events out, no sockets.
 
-The protocol died years ago everywhere but here, and no library for Python is kept, so this is one of our own.  Nobody who
-speaks it to a Kubernetes server keeps its flow control (window updates are sent by some and heeded by none), so what holds a
-fast sender back is the connection itself; the caller pauses it.  Server push and priorities do not occur.
+The protocol died years ago everywhere but here, and no library for Python is kept, so this is one
+of our own.  Nobody who speaks it to a Kubernetes server keeps its flow control (window updates are
+sent by some and heeded by none), so what holds a fast sender back is the connection itself; the
+caller pauses it.  Server push and priorities do not occur.
 """
 
 from __future__ import annotations
@@ -11,7 +12,16 @@ import struct
 import zlib
 from dataclasses import dataclass, field
 
-SYN_STREAM, SYN_REPLY, RST_STREAM, SETTINGS, PING, GOAWAY, HEADERS, WINDOW_UPDATE = 1, 2, 3, 4, 6, 7, 8, 9
+SYN_STREAM, SYN_REPLY, RST_STREAM, SETTINGS, PING, GOAWAY, HEADERS, WINDOW_UPDATE = (
+    1,
+    2,
+    3,
+    4,
+    6,
+    7,
+    8,
+    9,
+)
 FIN = 1
 PROTOCOL_ERROR, INVALID_STREAM, REFUSED_STREAM, CANCEL = 1, 2, 3, 5
 VERSION = 3
@@ -37,10 +47,23 @@ _REST = (
     "Sat, Sun, GMTchunked,text/html,image/png,image/jpg,image/gif,application/xml,application/xhtml+xml,text/plain,text/javascript,"
     "publicprivatemax-age=gzip,deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0."
 )
-DICTIONARY = b"".join(
-    struct.pack(">I", len(word)) + word.encode()
-    for word in [*_WORDS.split(), "200 OK", "version", "HTTP/1.1", "url", "public", "set-cookie", "keep-alive", "origin"]
-) + _REST.encode()  # fmt: skip
+DICTIONARY = (
+    b"".join(
+        struct.pack(">I", len(word)) + word.encode()
+        for word in [
+            *_WORDS.split(),
+            "200 OK",
+            "version",
+            "HTTP/1.1",
+            "url",
+            "public",
+            "set-cookie",
+            "keep-alive",
+            "origin",
+        ]
+    )
+    + _REST.encode()
+)
 """What both ends' header compression starts with."""
 
 _FRAME = struct.Struct(">II")
@@ -96,8 +119,9 @@ Event = Opened | Replied | Data | Reset | Leaving
 class Session:
     """One end of a connection.
 
-    Feed it what came; send what `take` gives.  A stream number that the other end has not opened, or has ended, is answered
-    with a reset, not with the end of the connection: a frame may have been on its way when we reset the stream.
+    Feed it what came; send what `take` gives.  A stream number that the other end has not opened,
+    or has ended, is answered with a reset, not with the end of the connection: a frame may have
+    been on its way when we reset the stream.
     """
 
     def __init__(self, server: bool) -> None:
@@ -113,7 +137,7 @@ class Session:
         self._writing: set[int] = set()
         """Streams on which we may still send."""
 
-    # --- in ---------------------------------------------------------------------------------------------------------------
+    # --- in ---------------------------------------------------------------------------------------
 
     def feed(self, data: bytes) -> list[Event]:
         """What the bytes mean.  Raises SpdyError."""
@@ -125,7 +149,9 @@ class Session:
             first, second = _FRAME.unpack_from(buffer, at)
             length = second & 0xFFFFFF
             if length > LONGEST_FRAME:
-                raise SpdyError(f"a frame of {length} bytes is longer than the {LONGEST_FRAME} that are taken")
+                raise SpdyError(
+                    f"a frame of {length} bytes is longer than the {LONGEST_FRAME} that are taken"
+                )
             if len(buffer) - at - 8 < length:
                 break
             body = bytes(buffer[at + 8 : at + 8 + length])
@@ -133,7 +159,9 @@ class Session:
             flags = second >> 24
             if first & 0x80000000:
                 if (first >> 16) & 0x7FFF != VERSION:
-                    raise SpdyError(f"version {(first >> 16) & 0x7FFF} of SPDY is not spoken here, only {VERSION}")
+                    raise SpdyError(
+                        f"version {(first >> 16) & 0x7FFF} of SPDY is not spoken here, only {VERSION}"
+                    )
                 event = self._control(first & 0xFFFF, flags, body)
             else:
                 event = self._data(first, flags, body)
@@ -175,7 +203,9 @@ class Session:
             self._forget(stream)
             return Reset(stream, status) if known else None
         if kind == PING:
-            if number(body) & 1 == self._parity:  # theirs; the answer to one of ours is of no interest
+            if (
+                number(body) & 1 == self._parity
+            ):  # theirs; the answer to one of ours is of no interest
                 self._control_frame(PING, 0, body[:4])
             return None
         if kind == GOAWAY:
@@ -214,7 +244,7 @@ class Session:
         except struct.error as error:
             raise SpdyError("headers that break off") from error
 
-    # --- out --------------------------------------------------------------------------------------------------------------
+    # --- out --------------------------------------------------------------------------------------
 
     def take(self) -> bytes:
         """What is to be sent; once."""

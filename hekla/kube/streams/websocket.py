@@ -1,7 +1,7 @@
 """WebSocket after its handshake: messages in, messages out, no sockets.
 
-The frames are those of the library `websockets` (its part that does no I/O, with the masking in C); this file adds the
-handshake as the HTTP server here wants it and keeps fragments together.
+The frames are those of the library `websockets` (its part that does no I/O, with the masking in C);
+this file adds the handshake as the HTTP server here wants it and keeps fragments together.
 """
 
 from __future__ import annotations
@@ -13,25 +13,37 @@ from collections.abc import Iterable, Mapping
 
 GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 TOKEN_PROTOCOL = "base64url.bearer.authorization.k8s.io."
-"""Begins what is no subprotocol but a bearer token: a browser can send no header with a WebSocket."""
+"""Begins what is no subprotocol but a bearer token: a browser can send no header with a WebSocket.
+"""
 LONGEST_MESSAGE = 32 << 20
-"""Bytes of one message of a client; kubectl sends at most 32 KiB, programs that upload files in one piece send more."""
+"""Bytes of one message of a client; kubectl sends at most 32 KiB, programs that upload files in one
+piece send more."""
 
 
 def accepts(key: str) -> str:
     """The answer to a client's key."""
-    return base64.b64encode(hashlib.sha1((key + GUID).encode(), usedforsecurity=False).digest()).decode()
+    return base64.b64encode(
+        hashlib.sha1((key + GUID).encode(), usedforsecurity=False).digest()
+    ).decode()
 
 
 def offered(headers: Mapping[str, str]) -> list[str]:
     """The subprotocols that a client speaks, best first."""
-    return [name.strip() for name in headers.get("sec-websocket-protocol", "").split(",") if name.strip()]
+    return [
+        name.strip()
+        for name in headers.get("sec-websocket-protocol", "").split(",")
+        if name.strip()
+    ]
 
 
 def is_upgrade(headers: Mapping[str, str]) -> bool:
     """Whether a request (header names in lower case) wants to become a WebSocket."""
     tokens = {token.strip().lower() for token in headers.get("connection", "").split(",")}
-    return "upgrade" in tokens and headers.get("upgrade", "").lower() == "websocket" and "sec-websocket-key" in headers
+    return (
+        "upgrade" in tokens
+        and headers.get("upgrade", "").lower() == "websocket"
+        and "sec-websocket-key" in headers
+    )
 
 
 def answer_headers(headers: Mapping[str, str], chosen: str) -> dict[str, str]:
@@ -45,9 +57,12 @@ def answer_headers(headers: Mapping[str, str], chosen: str) -> dict[str, str]:
 def request_headers(protocols: Iterable[str]) -> dict[str, str]:
     """Those of a client's request."""
     return {
-        "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
-        "Sec-WebSocket-Key": base64.b64encode(os.urandom(16)).decode(), "Sec-WebSocket-Protocol": ", ".join(protocols),
-    }  # fmt: skip
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": base64.b64encode(os.urandom(16)).decode(),
+        "Sec-WebSocket-Protocol": ", ".join(protocols),
+    }
 
 
 class WebSocketError(Exception):
@@ -57,7 +72,8 @@ class WebSocketError(Exception):
 class WebSocket:
     """One end of a connection whose handshake is done.
 
-    Pings are answered and fragments joined here.  `closed` is True once the other end has said that it closes.
+    Pings are answered and fragments joined here.  `closed` is True once the other end has said that
+    it closes.
     """
 
     def __init__(self, server: bool, longest: int = LONGEST_MESSAGE) -> None:
@@ -70,7 +86,9 @@ class WebSocket:
         if server:
             self._protocol = ServerProtocol(state=State.OPEN, max_size=longest)
         else:
-            self._protocol = ClientProtocol(parse_uri("ws://localhost/"), state=State.OPEN, max_size=longest)
+            self._protocol = ClientProtocol(
+                parse_uri("ws://localhost/"), state=State.OPEN, max_size=longest
+            )
         self._parts: list[bytes] = []
         self.closed = False
 
@@ -81,7 +99,9 @@ class WebSocket:
         self._protocol.receive_data(data)
         messages: list[bytes] = []
         for event in self._protocol.events_received():
-            assert isinstance(event, Frame)  # what is not a frame is a handshake, and there is none here
+            assert isinstance(
+                event, Frame
+            )  # what is not a frame is a handshake, and there is none here
             opcode = event.opcode
             if opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
                 piece = bytes(event.data)

@@ -37,7 +37,12 @@ from hekla.local.machine.files import ClusterError, write_atomically
 log = logging.getLogger("hekla.apiserver")
 
 FLAGS = (
-    Flag("data-dir", TEXT, "", "directory of the database; certificates, keys and kubeconfigs are made there when none are given"),
+    Flag(
+        "data-dir",
+        TEXT,
+        "",
+        "directory of the database; certificates, keys and kubeconfigs are made there when none are given",
+    ),
     Flag("bind-address", TEXT, "127.0.0.1", "address of the HTTPS door"),
     Flag("secure-port", WHOLE, 6443, "port of the HTTPS door; 0: any free one"),
     Flag("unix-socket", TEXT, "", "path of the Unix socket for programs of the same user"),
@@ -46,12 +51,34 @@ FLAGS = (
     Flag("client-ca-file", TEXT, "", "authority of client certificates and of node agents"),
     Flag("token-auth-file", TEXT, "", 'static tokens, one a line: token,user,uid,"group1,group2"'),
     Flag("service-account-key-file", TEXT, "", "key that signs service account tokens"),
-    Flag("audit-log-path", TEXT, "", "file to which requests are logged in Kubernetes' audit format; nothing is logged without it"),
-    Flag("audit-policy-file", TEXT, "", "which requests are logged, and how much of them; the metadata of all without it"),
-    Flag("admission-control-config-file", TEXT, "", "AdmissionConfiguration: defaults and exemptions of PodSecurity"),
-    Flag("kubelet-client-certificate", TEXT, "", "certificate that this server shows to node agents"),
+    Flag(
+        "audit-log-path",
+        TEXT,
+        "",
+        "file to which requests are logged in Kubernetes' audit format; nothing is logged without it",
+    ),
+    Flag(
+        "audit-policy-file",
+        TEXT,
+        "",
+        "which requests are logged, and how much of them; the metadata of all without it",
+    ),
+    Flag(
+        "admission-control-config-file",
+        TEXT,
+        "",
+        "AdmissionConfiguration: defaults and exemptions of PodSecurity",
+    ),
+    Flag(
+        "kubelet-client-certificate", TEXT, "", "certificate that this server shows to node agents"
+    ),
     Flag("kubelet-client-key", TEXT, "", "key of that certificate"),
-    Flag("inside-webhooks", TEXT, "", "URL=module:function: who answers for the webhooks below a URL inside this process"),
+    Flag(
+        "inside-webhooks",
+        TEXT,
+        "",
+        "URL=module:function: who answers for the webhooks below a URL inside this process",
+    ),
 )
 
 
@@ -60,11 +87,17 @@ def main(argv: list[str]) -> int:
 
 
 class Files:
-    """The certificate files in force: those of the flags, or a set of our own below the data directory."""
+    """The certificate files in force: those of the flags, or a set of our own below the data
+    directory."""
 
     def __init__(self, options: plumbing.Options) -> None:
         self.pki = Path(options.data_dir) / "pki"
-        given = (options.tls_cert_file, options.tls_private_key_file, options.client_ca_file, options.service_account_key_file)
+        given = (
+            options.tls_cert_file,
+            options.tls_private_key_file,
+            options.client_ca_file,
+            options.service_account_key_file,
+        )
         self.own = not all(given)
         self.serving = Path(options.tls_cert_file or self.pki / "apiserver.crt")
         self.serving_key = Path(options.tls_private_key_file or self.pki / "apiserver.key")
@@ -74,9 +107,16 @@ class Files:
         self.kubelet_key = Path(options.kubelet_client_key or self.pki / "kubelet-client.key")
 
     def hide(self, directory: Path, options: plumbing.Options) -> None:
-        """Sees to it that no pod of this machine sees the data, the keys and the door that asks for no key."""
+        """Sees to it that no pod of this machine sees the data, the keys and the door that asks for
+        no key."""
         door = [Path(options.unix_socket).absolute()] if options.unix_socket else []
-        homes.remember([directory, *door, *(key.absolute() for key in (self.serving_key, self.token_key, self.kubelet_key))])
+        homes.remember(
+            [
+                directory,
+                *door,
+                *(key.absolute() for key in (self.serving_key, self.token_key, self.kubelet_key)),
+            ]
+        )
 
     def server_context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -90,7 +130,9 @@ class Files:
 async def run(daemon: plumbing.Daemon) -> None:
     options = daemon.options
     if not options.data_dir:
-        raise plumbing.DaemonError("--data-dir is wanted: the directory in which the cluster's state lies")
+        raise plumbing.DaemonError(
+            "--data-dir is wanted: the directory in which the cluster's state lies"
+        )
     directory = Path(options.data_dir).absolute()
     try:
         journal = Journal(directory)
@@ -121,9 +163,13 @@ async def serve(daemon: plumbing.Daemon, journal: Journal, files: Files) -> None
     registry = Registry(store, builtin.kinds())
     tokens = Tokens(files.token_key, registry)
     token_file = Path(options.token_auth_file) if options.token_auth_file else None
-    server = ApiServer(store, registry, Admission(registry), tokens, Authenticator(tokens, token_file))
+    server = ApiServer(
+        store, registry, Admission(registry), tokens, Authenticator(tokens, token_file)
+    )
     if files.kubelet.exists() and files.kubelet_key.exists():
-        server.kubelets = server.connections.kubelets = Kubelets(registry, files.kubelet, files.kubelet_key, files.authority)
+        server.kubelets = server.connections.kubelets = Kubelets(
+            registry, files.kubelet, files.kubelet_key, files.authority
+        )
     if options.inside_webhooks:
         server.webhooks.inside = reviewers_of(options, registry)
     if options.admission_control_config_file:
@@ -136,14 +182,23 @@ async def serve(daemon: plumbing.Daemon, journal: Journal, files: Files) -> None
     try:
         await server.start()
         port = await open_doors(server, options, files, doors)
-        await server.bootstrap.advertise("127.0.0.1" if options.bind_address in ("0.0.0.0", "") else options.bind_address, port)
+        await server.bootstrap.advertise(
+            "127.0.0.1" if options.bind_address in ("0.0.0.0", "") else options.bind_address, port
+        )
         if files.own:
-            write_kubeconfigs(Path(options.data_dir).absolute(), files.pki, port, options.unix_socket)
+            write_kubeconfigs(
+                Path(options.data_dir).absolute(), files.pki, port, options.unix_socket
+            )
         server.ready = True
         notify.ready()
         gc.collect()
         gc.freeze()
-        log.info("serving on https://%s:%d%s", options.bind_address, port, f" and {options.unix_socket}" if options.unix_socket else "")
+        log.info(
+            "serving on https://%s:%d%s",
+            options.bind_address,
+            port,
+            f" and {options.unix_socket}" if options.unix_socket else "",
+        )
         await journal.lost()
     finally:
         server.stop()
@@ -165,7 +220,9 @@ def configured(options: plumbing.Options, registry: Registry) -> PodSecurity:
     except admissionconfig.ConfigurationError as error:
         raise plumbing.DaemonError(f"--admission-control-config-file: {error}") from None
     except OSError as error:
-        raise plumbing.DaemonError(f"--admission-control-config-file {error.filename}: {error.strerror}") from None
+        raise plumbing.DaemonError(
+            f"--admission-control-config-file {error.filename}: {error.strerror}"
+        ) from None
 
 
 def open_audit(options: plumbing.Options) -> Audit:
@@ -174,14 +231,20 @@ def open_audit(options: plumbing.Options) -> Audit:
         try:
             policy = Policy.read(Path(options.audit_policy_file))
         except (PolicyError, OSError) as error:
-            raise plumbing.DaemonError(f"--audit-policy-file {options.audit_policy_file}: {error}") from None
+            raise plumbing.DaemonError(
+                f"--audit-policy-file {options.audit_policy_file}: {error}"
+            ) from None
     try:
         return Audit(Path(options.audit_log_path), policy)
     except OSError as error:
-        raise plumbing.DaemonError(f"--audit-log-path {options.audit_log_path}: {error.strerror}") from None
+        raise plumbing.DaemonError(
+            f"--audit-log-path {options.audit_log_path}: {error.strerror}"
+        ) from None
 
 
-async def open_doors(server: ApiServer, options: plumbing.Options, files: Files, doors: list[Door]) -> int:
+async def open_doors(
+    server: ApiServer, options: plumbing.Options, files: Files, doors: list[Door]
+) -> int:
     """Listens; gives the HTTPS port."""
     address = f"{options.bind_address}:{options.secure_port}"
 
@@ -191,8 +254,12 @@ async def open_doors(server: ApiServer, options: plumbing.Options, files: Files,
             await listen(door)  # type: ignore[misc]  # each is a coroutine, of another type
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                raise plumbing.DaemonError(f"{where} is in use by another program; stop it or choose another") from None
-            raise plumbing.DaemonError(f"{where}: {os.strerror(error.errno) if error.errno else error}") from None
+                raise plumbing.DaemonError(
+                    f"{where} is in use by another program; stop it or choose another"
+                ) from None
+            raise plumbing.DaemonError(
+                f"{where}: {os.strerror(error.errno) if error.errno else error}"
+            ) from None
         doors.append(door)
         return door
 
@@ -201,10 +268,14 @@ async def open_doors(server: ApiServer, options: plumbing.Options, files: Files,
     except TlsError as error:
         raise plumbing.DaemonError(f"--tls-cert-file and its companions: {error}") from None
     secure = await opened(
-        f"--bind-address, --secure-port: {address}", lambda door: door.listen_tcp(options.bind_address, options.secure_port, context)
+        f"--bind-address, --secure-port: {address}",
+        lambda door: door.listen_tcp(options.bind_address, options.secure_port, context),
     )
     if options.unix_socket:
-        await opened(f"--unix-socket {options.unix_socket}", lambda door: door.listen_unix(Path(options.unix_socket)))
+        await opened(
+            f"--unix-socket {options.unix_socket}",
+            lambda door: door.listen_unix(Path(options.unix_socket)),
+        )
     return secure.port
 
 
@@ -213,4 +284,7 @@ def write_kubeconfigs(directory: Path, pki: Path, port: int, socket: str) -> Non
     server = f"https://127.0.0.1:{port}"
     write_atomically(directory / "kubeconfig", certificates.kubeconfig(directory.name, server, pki))
     if socket:
-        write_atomically(directory / "internal.kubeconfig", certificates.unix_kubeconfig(directory.name, Path(socket).absolute()))
+        write_atomically(
+            directory / "internal.kubeconfig",
+            certificates.unix_kubeconfig(directory.name, Path(socket).absolute()),
+        )

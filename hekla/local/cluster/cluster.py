@@ -1,8 +1,9 @@
-"""A local cluster as a directory: where its state, logs and sockets live, and the settings it was made with.
+"""A local cluster as a directory: where its state, logs and sockets live, and the settings it was
+made with.
 
-Everything that a cluster is stands below one directory, so that two clusters side by side share nothing, `down` and `up`
-find the same state, and removing the directory removes the cluster.  The processes of the cluster are a table here: the
-supervisor walks it, `hekla status` prints it.
+Everything that a cluster is stands below one directory, so that two clusters side by side share
+nothing, `down` and `up` find the same state, and removing the directory removes the cluster.  The
+processes of the cluster are a table here: the supervisor walks it, `hekla status` prints it.
 """
 
 from __future__ import annotations
@@ -33,12 +34,14 @@ NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 
 
 class Settings(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """What a cluster was made with; kept in cluster.json, so that the next `up` starts the same cluster."""
+    """What a cluster was made with; kept in cluster.json, so that the next `up` starts the same
+    cluster."""
 
     port: int = 0
     """Of the HTTPS door on 127.0.0.1; 0 until one has been chosen."""
     admission_port: int = 0
-    """Of the webhooks, also on 127.0.0.1; kept, so that a webhook server that starts again is where it was."""
+    """Of the webhooks, also on 127.0.0.1; kept, so that a webhook server that starts again is where
+    it was."""
     nodes: int = 1
     node_cpu: str = ""
     """Size of each node as a quantity; empty is the machine's own."""
@@ -66,7 +69,8 @@ class Program:
     name: str
     arguments: tuple[str, ...]
     after: str = ""
-    """The program that must have been ready once before this is started for the first time; empty where it waits for nobody."""
+    """The program that must have been ready once before this is started for the first time; empty
+    where it waits for nobody."""
 
     @property
     def command(self) -> list[str]:
@@ -74,7 +78,8 @@ class Program:
 
 
 def state_home() -> Path:
-    """The directory of all clusters of this user: $XDG_STATE_HOME/hekla, by default ~/.local/state/hekla."""
+    """The directory of all clusters of this user: $XDG_STATE_HOME/hekla, by default
+    ~/.local/state/hekla."""
     base = os.environ.get("XDG_STATE_HOME")
     return (Path(base) if base else Path.home() / ".local" / "state") / "hekla"
 
@@ -109,9 +114,12 @@ class Cluster:
 
     @classmethod
     def named(cls, name: str) -> Cluster:
-        """The cluster of this name under the user's state directory.  Raises ClusterError for a name that is no DNS label."""
+        """The cluster of this name under the user's state directory.  Raises ClusterError for a
+        name that is no DNS label."""
         if not NAME.fullmatch(name):
-            raise ClusterError(f'--name: "{name}" is not a name for a cluster: use up to 40 lower case letters, digits and "-"')
+            raise ClusterError(
+                f'--name: "{name}" is not a name for a cluster: use up to 40 lower case letters, digits and "-"'
+            )
         return cls(state_home() / name)
 
     @property
@@ -120,7 +128,8 @@ class Cluster:
 
     @property
     def socket(self) -> Path:
-        """The API server's Unix socket: in the cluster's directory, or in a private short one where that path is too long."""
+        """The API server's Unix socket: in the cluster's directory, or in a private short one where
+        that path is too long."""
         inside = self.run / "api.sock"
         if len(os.fsencode(inside)) <= LONGEST_SOCKET_PATH:
             return inside
@@ -129,12 +138,14 @@ class Cluster:
 
     @property
     def closed(self) -> list[Path]:
-        """What pods must not see: the keys, the sockets and the data, of this cluster and of its neighbours."""
+        """What pods must not see: the keys, the sockets and the data, of this cluster and of its
+        neighbours."""
         around = self.directory.parent
         return [around if around == state_home().absolute() else self.directory, self.socket.parent]
 
     def exists(self) -> bool:
-        """Whether the cluster was made.  Raises ClusterError where the system does not let this user look."""
+        """Whether the cluster was made.  Raises ClusterError where the system does not let this
+        user look."""
         try:
             return self.settings_file.exists()
         except OSError as error:
@@ -144,8 +155,9 @@ class Cluster:
     def held(self, patience: float) -> Iterator[None]:
         """Keeps every other command that starts or ends this cluster waiting meanwhile.
 
-        The file lies beside the cluster's directory, which may come and go in between, and goes with it.  Raises ClusterError
-        when another command still has it after so many seconds, or where the system refuses.
+        The file lies beside the cluster's directory, which may come and go in between, and goes
+        with it.  Raises ClusterError when another command still has it after so many seconds, or
+        where the system refuses.
         """
         descriptor = self._hold(time.monotonic() + patience)
         try:
@@ -173,7 +185,9 @@ class Cluster:
                     time.sleep(0.05)
                     continue
                 if self._still_names(descriptor):
-                    with suppress(OSError):  # who it is matters less than that a full disk can be told
+                    with suppress(
+                        OSError
+                    ):  # who it is matters less than that a full disk can be told
                         os.ftruncate(descriptor, 0)
                         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
                     return descriptor
@@ -189,15 +203,27 @@ class Cluster:
             return False
 
     def make_directories(self) -> None:
-        """Makes the directories, private to the user.  Raises ClusterError where the system refuses."""
+        """Makes the directories, private to the user.  Raises ClusterError where the system
+        refuses."""
         try:
-            own = (self.directory, self.pki, self.data, self.logs, self.run, self.pods, self.volumes, self.socket.parent)
+            own = (
+                self.directory,
+                self.pki,
+                self.data,
+                self.logs,
+                self.run,
+                self.pods,
+                self.volumes,
+                self.socket.parent,
+            )
             for directory in (self.directory.parent, *own):
                 directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise ClusterError(refusal(error)) from error
         if self.socket.parent.stat().st_uid != os.getuid():
-            raise ClusterError(f"{self.socket.parent} belongs to another user; remove it or set TMPDIR")
+            raise ClusterError(
+                f"{self.socket.parent} belongs to another user; remove it or set TMPDIR"
+            )
 
     def remove_socket_directory(self) -> None:
         """Removes the short directory of the sockets, where there is one."""
@@ -215,7 +241,8 @@ class Cluster:
         self.remove_socket_directory()
 
     def settings(self) -> Settings:
-        """The settings that the cluster was made with, or the defaults.  Raises ClusterError when the file is damaged."""
+        """The settings that the cluster was made with, or the defaults.  Raises ClusterError when
+        the file is damaged."""
         try:
             return msgspec.json.decode(self.settings_file.read_bytes(), type=Settings)
         except FileNotFoundError:
@@ -223,7 +250,9 @@ class Cluster:
         except OSError as error:
             raise ClusterError(refusal(error)) from error
         except msgspec.MsgspecError as error:
-            raise ClusterError(f"{self.settings_file} is damaged ({error}); mend it or remove the cluster's directory") from error
+            raise ClusterError(
+                f"{self.settings_file} is damaged ({error}); mend it or remove the cluster's directory"
+            ) from error
 
     def keep(self, settings: Settings) -> None:
         """Writes the settings, atomically."""
@@ -238,14 +267,21 @@ class Cluster:
         """The nodes that were run with other settings and are not run with these."""
         from hekla.local.kubelet.nodes.own_nodes import Roster, fake_names, real_names
 
-        return Roster(self.pods).leaving([*real_names(settings.nodes), *fake_names(settings.fake_nodes)])
+        return Roster(self.pods).leaving(
+            [*real_names(settings.nodes), *fake_names(settings.fake_nodes)]
+        )
 
     def programs(self, settings: Settings) -> list[Program]:
         """The daemons of the cluster in the order in which they are started."""
         internal = f"--kubeconfig={self.internal_kubeconfig}"
         admission = f"https://127.0.0.1:{settings.admission_port}"
-        own_bound = [f"--max-job-pods={settings.max_job_pods}"] if settings.max_job_pods != MOST_PODS else []
-        alone = "--leader-elect=false"  # the supervisor runs one of each; an election would cost seconds at every start
+        own_bound = (
+            [f"--max-job-pods={settings.max_job_pods}"]
+            if settings.max_job_pods != MOST_PODS
+            else []
+        )
+        # the supervisor runs one of each; an election would cost seconds at every start
+        alone = "--leader-elect=false"
         return [
             Program(
                 "apiserver",
@@ -261,9 +297,18 @@ class Cluster:
                     f"--service-account-key-file={self.pki / 'sa.key'}",
                     f"--kubelet-client-certificate={self.pki / 'kubelet-client.crt'}",
                     f"--kubelet-client-key={self.pki / 'kubelet-client.key'}",
-                    # Inside, the rules are as of a daemon without flags; a cluster with a bound of its own asks the daemon.
-                    *([] if own_bound else [f"--inside-webhooks={admission}=hekla.admission.inside:reviewers"]),
-                    *([f"--admission-control-config-file={self.admission_file}"] if self.admission_file.exists() else ()),
+                    # Inside, the rules are as of a daemon without flags; a cluster with a bound of
+                    # its own asks the daemon.
+                    *(
+                        []
+                        if own_bound
+                        else [f"--inside-webhooks={admission}=hekla.admission.inside:reviewers"]
+                    ),
+                    *(
+                        [f"--admission-control-config-file={self.admission_file}"]
+                        if self.admission_file.exists()
+                        else ()
+                    ),
                 ),
             ),
             Program(
@@ -290,7 +335,11 @@ class Cluster:
                     f"--cluster-signing-cert-file={self.pki / 'ca.crt'}",
                     f"--cluster-signing-key-file={self.pki / 'ca.key'}",
                     f"--storage-dir={self.volumes}",
-                    *([f"--node-monitor-grace-period={settings.node_grace}"] if settings.node_grace else []),
+                    *(
+                        [f"--node-monitor-grace-period={settings.node_grace}"]
+                        if settings.node_grace
+                        else []
+                    ),
                 ),
             ),
             Program(
@@ -304,7 +353,11 @@ class Cluster:
                     f"--closed-paths={','.join(str(path) for path in self.closed)}",
                     *([f"--node-cpu={settings.node_cpu}"] if settings.node_cpu else []),
                     *([f"--node-memory={settings.node_memory}"] if settings.node_memory else []),
-                    *([f"--isolation={settings.isolation}"] if settings.isolation != "auto" else []),
+                    *(
+                        [f"--isolation={settings.isolation}"]
+                        if settings.isolation != "auto"
+                        else []
+                    ),
                     *([f"--images={settings.images}"] if settings.images else []),
                     *(
                         [
@@ -331,7 +384,9 @@ class Cluster:
                     alone,
                     f"--scheduler-conf={settings.scheduler_conf or self.policy}",
                 ),
-                after="agent" if self.nodes_leaving(settings) else "",  # else it would bind pods to them until they have left
+                after="agent"
+                if self.nodes_leaving(settings)
+                else "",  # else it would bind pods to them until they have left
             ),
         ]
 
@@ -349,4 +404,6 @@ HINTS = {
 def refusal(error: OSError) -> str:
     """A message for what the system refused: which file, why, and what would help."""
     hint = HINTS.get(error.errno or 0)
-    return f"{error.filename or 'a file'}: {error.strerror or error}" + (f": {hint}" if hint else "")
+    return f"{error.filename or 'a file'}: {error.strerror or error}" + (
+        f": {hint}" if hint else ""
+    )

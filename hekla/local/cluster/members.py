@@ -1,7 +1,9 @@
-"""The processes of a cluster as the process table shows them, whoever started them and whatever files say of them.
+"""The processes of a cluster as the process table shows them, whoever started them and whatever
+files say of them.
 
-A supervisor may be killed after a start and before it wrote that down, and what a power cut left of its files may name the pid of
-a stranger.  So whoever must know whether something of a cluster still runs looks here.
+A supervisor may be killed after a start and before it wrote that down, and what a power cut left of
+its files may name the pid of a stranger.  So whoever must know whether something of a cluster still
+runs looks here.
 """
 
 from __future__ import annotations
@@ -19,7 +21,13 @@ log = logging.getLogger("members")
 
 PATIENCE = 8.0
 """Seconds between SIGTERM and SIGKILL."""
-SUPERVISOR, API_SERVER, LOG_WRITER, SPAWNER, NETWORK = "supervisor", "apiserver", "log writer", "spawner", "network"
+SUPERVISOR, API_SERVER, LOG_WRITER, SPAWNER, NETWORK = (
+    "supervisor",
+    "apiserver",
+    "log writer",
+    "spawner",
+    "network",
+)
 WRITERS = "hekla.local.apiserver."
 """Modules that the API server runs beside itself."""
 
@@ -33,27 +41,43 @@ class Member(NamedTuple):
 
 def members(cluster: Cluster) -> list[Member]:
     """What runs of a cluster, this process and the containers of pods left out."""
-    return [Member(name, process) for process in processes() if (name := name_of(cluster, process.command))]
+    return [
+        Member(name, process)
+        for process in processes()
+        if (name := name_of(cluster, process.command))
+    ]
 
 
 def name_of(cluster: Cluster, command: Sequence[str]) -> str:
     """What a process with this command line is in the cluster; empty when it is nothing of it."""
     match command:
-        case [_, "-m", "hekla.local.cluster.supervisor", directory, *_] if same(directory, cluster.directory):
+        case [_, "-m", "hekla.local.cluster.supervisor", directory, *_] if same(
+            directory, cluster.directory
+        ):
             return SUPERVISOR
         case [_, "-m", "hekla", str(daemon), *words]:
             for word in words:
                 flag, _, path = word.partition("=")
-                own = {"--kubeconfig": cluster.internal_kubeconfig, "--data-dir": cluster.data}.get(flag)
+                own = {"--kubeconfig": cluster.internal_kubeconfig, "--data-dir": cluster.data}.get(
+                    flag
+                )
                 if own is not None and same(path, own):
                     return daemon
-        case [_, "-P", "-m", module, directory, *_] if module.startswith(WRITERS) and same(directory, cluster.data):
+        case [_, "-P", "-m", module, directory, *_] if module.startswith(WRITERS) and same(
+            directory, cluster.data
+        ):
             return LOG_WRITER
-        case [_, "-P", script, directory, *_] if script.endswith("logwriter.py") and same(directory, cluster.data):
+        case [_, "-P", script, directory, *_] if script.endswith("logwriter.py") and same(
+            directory, cluster.data
+        ):
             return LOG_WRITER  # as versions before this one started it
-        case [_, "-I", "-S", script, root] if script.endswith("spawner.py") and same(root, cluster.pods):
+        case [_, "-I", "-S", script, root] if script.endswith("spawner.py") and same(
+            root, cluster.pods
+        ):
             return SPAWNER
-        case [_, "-m", "hekla.local.kubelet.network.network_daemon", root, *_] if same(root, cluster.pods):
+        case [_, "-m", "hekla.local.kubelet.network.network_daemon", root, *_] if same(
+            root, cluster.pods
+        ):
             return NETWORK
     return ""
 
@@ -64,7 +88,8 @@ def same(one: str, other: os.PathLike[str]) -> bool:
 
 
 def end_daemons(cluster: Cluster) -> int:
-    """Ends every supervisor and daemon of the cluster; gives their number.  Containers and their network run on.
+    """Ends every supervisor and daemon of the cluster; gives their number.  Containers and their
+    network run on.
 
     Returns when none is in the process table any more; raises ClusterError where one does not go.
     """
@@ -73,8 +98,15 @@ def end_daemons(cluster: Cluster) -> int:
         ended += len(found)
         for step in order(found):
             for member in step:
-                log.info("ending process %d, the %s that an earlier supervisor left", member.process.pid, member.name)
-            beside = step[0].name in (LOG_WRITER, SPAWNER)  # these take no signal: they go when whom they serve has gone
+                log.info(
+                    "ending process %d, the %s that an earlier supervisor left",
+                    member.process.pid,
+                    member.name,
+                )
+            beside = step[0].name in (
+                LOG_WRITER,
+                SPAWNER,
+            )  # these take no signal: they go when whom they serve has gone
             if beside and not await_end([member.process for member in step], PATIENCE):
                 continue
             all_gone(cluster, end([member.process for member in step], 0.0 if beside else PATIENCE))
@@ -82,13 +114,15 @@ def end_daemons(cluster: Cluster) -> int:
 
 
 def end_network(cluster: Cluster) -> None:
-    """Ends what holds the network of the pods, when no container is left.  Raises ClusterError where it does not go."""
+    """Ends what holds the network of the pods, when no container is left.  Raises ClusterError
+    where it does not go."""
     left = [member.process for member in members(cluster) if member.name == NETWORK]
     all_gone(cluster, end(left, PATIENCE) if left else [])
 
 
 def order(found: Sequence[Member]) -> list[list[Member]]:
-    """Who is ended together: first who starts others again, the API server when nobody needs it, and what stands beside it last."""
+    """Who is ended together: first who starts others again, the API server when nobody needs it,
+    and what stands beside it last."""
     steps: list[list[Member]] = [[], [], [], [], []]
     place = {SUPERVISOR: 0, API_SERVER: 2, LOG_WRITER: 3, SPAWNER: 4}
     for member in found:
@@ -99,7 +133,9 @@ def order(found: Sequence[Member]) -> list[list[Member]]:
 def all_gone(cluster: Cluster, left: Sequence[Process]) -> None:
     """Raises ClusterError that names what does not even go when it is killed."""
     if left:
-        named = ", ".join(f"{process.pid} ({name_of(cluster, process.command)})" for process in left)
+        named = ", ".join(
+            f"{process.pid} ({name_of(cluster, process.command)})" for process in left
+        )
         raise ClusterError(
             f'the cluster "{cluster.name}" is not stopped: these of its processes do not end, though they were killed: {named}; '
             "nothing was removed; try again when the system has let go of them"

@@ -1,9 +1,11 @@
-"""Keeps the processes of a local cluster running: starts them, writes down how they are, starts again what crashed.
+"""Keeps the processes of a local cluster running: starts them, writes down how they are, starts
+again what crashed.
 
-One small process a cluster, detached from the terminal that started it.  It knows nothing of Kubernetes: a program is ready
-when it says so on the datagram socket named by NOTIFY_SOCKET (systemd's convention, so the same daemons run under systemd
-too).  It can itself be killed at any moment: the next one finds what the last one left in the process table and ends it before
-it starts its own.
+One small process a cluster, detached from the terminal that started it.  It knows nothing of
+Kubernetes: a program is ready when it says so on the datagram socket named by NOTIFY_SOCKET
+(systemd's convention, so the same daemons run under systemd too).  It can itself be killed at any
+moment: the next one finds what the last one left in the process table and ends it before it starts
+its own.
 """
 
 from __future__ import annotations
@@ -65,13 +67,15 @@ class Status(msgspec.Struct, rename="camel"):
 
 
 def read_status(cluster: Cluster) -> Status | None:
-    """What the supervisor wrote last; None unless it still runs, for what a dead one wrote says nothing of what is."""
+    """What the supervisor wrote last; None unless it still runs, for what a dead one wrote says
+    nothing of what is."""
     status = last_status(cluster)
     return status if status is not None and start_of(status.supervisor) == status.start else None
 
 
 def last_status(cluster: Cluster) -> Status | None:
-    """What a supervisor wrote last, whether it still runs or not; None when none ever did or the file is unreadable."""
+    """What a supervisor wrote last, whether it still runs or not; None when none ever did or the
+    file is unreadable."""
     try:
         return msgspec.json.decode(cluster.status_file.read_bytes(), type=Status)
     except (OSError, msgspec.MsgspecError):
@@ -79,7 +83,8 @@ def last_status(cluster: Cluster) -> Status | None:
 
 
 def running(cluster: Cluster) -> int | None:
-    """The pid of the cluster's supervisor, None when none is running: only a living one holds the lock.
+    """The pid of the cluster's supervisor, None when none is running: only a living one holds the
+    lock.
 
     -1 for one that has just taken it and not said yet who it is.
     """
@@ -94,7 +99,9 @@ def running(cluster: Cluster) -> int | None:
         pid = int(content) if content.isdigit() else 0
         if (named := Process.of(pid)) is not None and name_of(cluster, named.command) == SUPERVISOR:
             return pid
-        return next((member.process.pid for member in members(cluster) if member.name == SUPERVISOR), -1)
+        return next(
+            (member.process.pid for member in members(cluster) if member.name == SUPERVISOR), -1
+        )
     finally:
         os.close(descriptor)
     return None
@@ -119,7 +126,8 @@ class Child:
         """Monotonic time of the next start, while no instance runs."""
 
     def start(self, notify_socket: Path) -> None:
-        """Starts an instance whose output is appended to the log.  Where the system refuses, plans the next attempt."""
+        """Starts an instance whose output is appended to the log.  Where the system refuses, plans
+        the next attempt."""
         environment = dict(os.environ, NOTIFY_SOCKET=str(notify_socket), PYTHONUNBUFFERED="1")
         self.ready = False
         self.since = time.monotonic()
@@ -172,21 +180,27 @@ class Child:
 class Supervisor:
     """The loop over all children; `run` returns when it was told to stop and everything has ended.
 
-    `claims` are descriptors that hold the cluster's ports for it (see `hekla up`), also while the server of one is being started
-    again: somebody who looked for a free port at that moment would take it, and the server could not come back.
+    `claims` are descriptors that hold the cluster's ports for it (see `hekla up`), also while the
+    server of one is being started again: somebody who looked for a free port at that moment would
+    take it, and the server could not come back.
     """
 
-    def __init__(self, cluster: Cluster, programs: Iterable[Program], claims: Iterable[int] = ()) -> None:
+    def __init__(
+        self, cluster: Cluster, programs: Iterable[Program], claims: Iterable[int] = ()
+    ) -> None:
         self.cluster = cluster
         self.claims = list(claims)
-        self.children = [Child(program, cluster.logs / f"{program.name}.log") for program in programs]
+        self.children = [
+            Child(program, cluster.logs / f"{program.name}.log") for program in programs
+        ]
         self.notify_path = cluster.socket.with_name(f"{cluster.socket.stem}.notify")
         self.stopping = False
         self.write_again: float | None = None
         """Monotonic time at which a status that could not be written is written again."""
 
     def run(self) -> int:
-        """Supervises until SIGTERM or SIGINT.  Raises ClusterError when another supervisor holds the cluster."""
+        """Supervises until SIGTERM or SIGINT.  Raises ClusterError when another supervisor holds
+        the cluster."""
         lock = self.take_lock()
         homes.remember(self.cluster.closed)
         wake_read, wake_write = os.pipe()
@@ -214,12 +228,17 @@ class Supervisor:
                 self.notice_ends()
         finally:
             self.end_all()
-            end_daemons(self.cluster)  # the log writer of a server that was killed, and whatever is nobody's child
+            end_daemons(
+                self.cluster
+            )  # the log writer of a server that was killed, and whatever is nobody's child
             notify.close()
             self.notify_path.unlink(missing_ok=True)
             self.cluster.status_file.unlink(missing_ok=True)
             self.cluster.remove_socket_directory()
-            for descriptor in [*self.claims, lock]:  # the lock last: who waits for it wants the ports next
+            for descriptor in [
+                *self.claims,
+                lock,
+            ]:  # the lock last: who waits for it wants the ports next
                 os.close(descriptor)
         return 0
 
@@ -233,7 +252,9 @@ class Supervisor:
             except OSError as error:
                 if time.monotonic() > deadline:
                     os.close(descriptor)
-                    raise ClusterError(f"the cluster in {self.cluster.directory} is already running") from error
+                    raise ClusterError(
+                        f"the cluster in {self.cluster.directory} is already running"
+                    ) from error
             time.sleep(0.01)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
@@ -249,7 +270,9 @@ class Supervisor:
         wait: float | None = None
         ready = {child.program.name for child in self.children if child.once_ready}
         for child in self.children:
-            if child.process is not None or (child.program.after and child.program.after not in ready):
+            if child.process is not None or (
+                child.program.after and child.program.after not in ready
+            ):
                 continue
             if child.start_at <= now:
                 child.start(self.notify_path)
@@ -275,7 +298,11 @@ class Supervisor:
                 message = notify.recv(4096)
             except BlockingIOError:
                 break
-            said = dict(line.split("=", 1) for line in message.decode(errors="replace").splitlines() if "=" in line)
+            said = dict(
+                line.split("=", 1)
+                for line in message.decode(errors="replace").splitlines()
+                if "=" in line
+            )
             pid = said.get("MAINPID", "")
             child = by_pid.get(int(pid)) if pid.isdigit() else None
             if child is not None and said.get("READY") == "1" and not child.ready:
@@ -288,12 +315,18 @@ class Supervisor:
         now = time.monotonic()
         ended = [child for child in self.children if child.ended(now)]
         for child in ended:
-            log.warning("%s ended with %s; starts again in %.1f s", child.program.name, child.last_exit, child.back_off)
+            log.warning(
+                "%s ended with %s; starts again in %.1f s",
+                child.program.name,
+                child.last_exit,
+                child.back_off,
+            )
         if ended:
             self.write_status()
 
     def end_all(self) -> None:
-        """Ends the children, the API server last, so that the others can still write what they have to."""
+        """Ends the children, the API server last, so that the others can still write what they have
+        to."""
         try:
             self.end([child for child in self.children[1:] if child.process])
         finally:
@@ -313,8 +346,11 @@ class Supervisor:
                 process.wait()
 
     def write_status(self) -> None:
-        """Writes down how everything is; where that fails (a full disk), the processes run on and the next second tries again."""
-        status = Status(os.getpid(), [child.status() for child in self.children], start_of(os.getpid()))
+        """Writes down how everything is; where that fails (a full disk), the processes run on and
+        the next second tries again."""
+        status = Status(
+            os.getpid(), [child.status() for child in self.children], start_of(os.getpid())
+        )
         try:
             write_atomically(self.cluster.status_file, msgspec.json.encode(status))
         except OSError as error:
@@ -333,7 +369,13 @@ def launch(cluster: Cluster, claims: Sequence[int] = ()) -> subprocess.Popen[byt
     """Starts the supervisor of the cluster as a detached process that keeps these descriptors open."""
     with open_log(cluster.logs / "supervisor.log") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "hekla.local.cluster.supervisor", str(cluster.directory), *map(str, claims)],
+            [
+                sys.executable,
+                "-m",
+                "hekla.local.cluster.supervisor",
+                str(cluster.directory),
+                *map(str, claims),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -346,7 +388,8 @@ def launch(cluster: Cluster, claims: Sequence[int] = ()) -> subprocess.Popen[byt
 def end(cluster: Cluster, patience: float = 3 * PATIENCE) -> bool:
     """Ends the supervisor and every daemon; False when none was running.
 
-    Returns when the process table shows none of them any more; raises ClusterError, and nothing may be removed, where one does not go.
+    Returns when the process table shows none of them any more; raises ClusterError, and nothing may
+    be removed, where one does not go.
     """
     pid = running(cluster)
     supervisor = Process.of(pid) if pid is not None and pid > 0 else None
@@ -354,7 +397,11 @@ def end(cluster: Cluster, patience: float = 3 * PATIENCE) -> bool:
         supervisor.send(signal.SIGCONT)
         supervisor.send(signal.SIGTERM)
         if await_end([supervisor], patience):
-            log.warning("the supervisor (process %d) did not end within %.0f s of SIGTERM and is killed", pid, patience)
+            log.warning(
+                "the supervisor (process %d) did not end within %.0f s of SIGTERM and is killed",
+                pid,
+                patience,
+            )
     left = end_daemons(cluster)
     cluster.status_file.unlink(missing_ok=True)
     cluster.remove_socket_directory()

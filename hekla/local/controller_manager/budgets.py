@@ -1,7 +1,9 @@
-"""Disruption budgets: how many pods of an application may be missing, and how many of those are spoken for already.
+"""Disruption budgets: how many pods of an application may be missing, and how many of those are
+spoken for already.
 
-The status is what the eviction subresource decides by; it takes from `disruptionsAllowed` itself, and writes whom it took it
-for, so that a pod that is on its way out is not counted twice.  Reference: local-cluster 10.10.
+The status is what the eviction subresource decides by; it takes from `disruptionsAllowed` itself,
+and writes whom it took it for, so that a pod that is on its way out is not counted twice.
+Reference: local-cluster 10.10.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ UNMANAGED = (
 
 
 class NoScale(Exception):
-    """What the pods' controllers want cannot be found out; the text says why, `again` after how many seconds it may be known."""
+    """What the pods' controllers want cannot be found out; the text says why, `again` after how
+    many seconds it may be known."""
 
     def __init__(self, why: str, again: float = 60.0) -> None:
         super().__init__(why)
@@ -72,7 +75,8 @@ class BudgetController(Controller):
         recorder: Recorder,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`scaled` are caches of things that have a scale; `plurals` gives the plural of a kind (apiVersion, kind), "" if unknown."""
+        """`scaled` are caches of things that have a scale; `plurals` gives the plural of a kind
+        (apiVersion, kind), "" if unknown."""
         super().__init__(budgets, pods)
         self.client = client
         self.budgets = budgets
@@ -87,7 +91,8 @@ class BudgetController(Controller):
             cache.on_change(self.take_scaled)
 
     def take_pod(self, old: Pod | None, new: Pod | None) -> None:
-        """The budgets that a change of a pod touches; many changes of one application are counted together."""
+        """The budgets that a change of a pod touches; many changes of one application are counted
+        together."""
         either = new if new is not None else old
         assert either is not None
         budgets = self.budgets.by("namespace", either.metadata.namespace)
@@ -96,39 +101,59 @@ class BudgetController(Controller):
         wait = min(LONGEST_WAIT, self.pods.count("namespace", either.metadata.namespace) / 2000)
         for budget in budgets:
             selector = budget["spec"].get("selector")
-            if any(pod is not None and matches(selector, pod.metadata.labels) for pod in (old, new)):
-                self.queue.add_after(f"{either.metadata.namespace}/{budget['metadata']['name']}", wait)
+            if any(
+                pod is not None and matches(selector, pod.metadata.labels) for pod in (old, new)
+            ):
+                self.queue.add_after(
+                    f"{either.metadata.namespace}/{budget['metadata']['name']}", wait
+                )
 
     def take_scaled(self, old: Json | None, new: Json | None) -> None:
         """A change of how many pods there should be."""
         either = new if new is not None else old
         assert either is not None
         namespace = either["metadata"]["namespace"]
-        if old is not None and new is not None and old["spec"].get("replicas") == new["spec"].get("replicas"):
+        if (
+            old is not None
+            and new is not None
+            and old["spec"].get("replicas") == new["spec"].get("replicas")
+        ):
             return
         for budget in self.budgets.by("namespace", namespace):
             if needs_scale(budget["spec"]):
                 self.queue.add(f"{namespace}/{budget['metadata']['name']}")
 
     async def reconcile(self, key: str) -> float | None:
-        """Counts, and writes what differs; gives the seconds until an allowed eviction counts as forgotten."""
+        """Counts, and writes what differs; gives the seconds until an allowed eviction counts as
+        forgotten."""
         budget = self.budgets.get(key)
         if budget is None or budget["metadata"].get("deletionTimestamp") is not None:
             return None
         selector = budget["spec"].get("selector")
-        pods = [pod for pod in self.pods.by("namespace", budget["metadata"]["namespace"]) if matches(selector, pod.metadata.labels)]
+        pods = [
+            pod
+            for pod in self.pods.by("namespace", budget["metadata"]["namespace"])
+            if matches(selector, pod.metadata.labels)
+        ]
         if not pods:
             self.recorder.event(with_kind(budget), "Normal", "NoPods", "No matching pods found")
         try:
             expected, desired = await self.counts(budget, pods)
         except NoScale as error:
             self.recorder.event(
-                with_kind(budget), "Warning", "CalculateExpectedPodCountFailed", f"Failed to calculate the number of expected pods: {error}"
+                with_kind(budget),
+                "Warning",
+                "CalculateExpectedPodCountFailed",
+                f"Failed to calculate the number of expected pods: {error}",
             )
             await self.fail_safe(budget, str(error))
             return error.again
         disrupted, wait = self.still_disrupted(budget, pods)
-        healthy = sum(1 for pod in pods if pod.ready and not pod.deleting and pod.metadata.name not in disrupted)
+        healthy = sum(
+            1
+            for pod in pods
+            if pod.ready and not pod.deleting and pod.metadata.name not in disrupted
+        )
         allowed = max(0, healthy - desired) if expected > 0 else 0
         await self.write(
             budget,
@@ -139,12 +164,17 @@ class BudgetController(Controller):
                 "desiredHealthy": desired,
                 "expectedPods": expected,
                 "disruptedPods": disrupted,
-                "conditions": [condition("True" if allowed else "False", "SufficientPods" if allowed else "InsufficientPods")],
+                "conditions": [
+                    condition(
+                        "True" if allowed else "False",
+                        "SufficientPods" if allowed else "InsufficientPods",
+                    )
+                ],
             },
         )
         return wait
 
-    # --- counting -----------------------------------------------------------------------------------------------------------
+    # --- counting ---------------------------------------------------------------------------------
 
     async def counts(self, budget: Json, pods: list[Pod]) -> tuple[int, int]:
         """(expected pods, how many of them must be healthy).  Raises NoScale."""
@@ -168,7 +198,12 @@ class BudgetController(Controller):
             else:
                 controllers[owner.uid] = owner
         if unmanaged:
-            self.recorder.event(with_kind(budget), "Warning", "UnmanagedPods", UNMANAGED.format(budget["spec"].get("selector")))
+            self.recorder.event(
+                with_kind(budget),
+                "Warning",
+                "UnmanagedPods",
+                UNMANAGED.format(budget["spec"].get("selector")),
+            )
         total, counted = 0, set()
         for owner in controllers.values():
             uid, replicas = await self.scale_of(owner, budget["metadata"]["namespace"])
@@ -178,7 +213,8 @@ class BudgetController(Controller):
         return total
 
     async def scale_of(self, owner: OwnerReference, namespace: str) -> tuple[str, int]:
-        """(uid, replicas) of a controller; of a ReplicaSet that is a Deployment's, the Deployment's."""
+        """(uid, replicas) of a controller; of a ReplicaSet that is a Deployment's, the
+        Deployment's."""
         group, _, version = owner.api_version.rpartition("/")
         plural = SCALED.get((group, owner.kind)) or self.plurals(owner.api_version, owner.kind)
         if not plural:
@@ -186,34 +222,56 @@ class BudgetController(Controller):
         kind: Kind[Json] = Kind(group, version, owner.kind, plural, True, dict)
         if (group, owner.kind) == ("apps", "ReplicaSet"):
             tree = await self.read(kind, owner, namespace)
-            above = next((one for one in tree["metadata"].get("ownerReferences") or () if one.get("controller")), None)
+            above = next(
+                (
+                    one
+                    for one in tree["metadata"].get("ownerReferences") or ()
+                    if one.get("controller")
+                ),
+                None,
+            )
             if above is not None and above["kind"] == "Deployment":
                 deployment = OwnerReference(
-                    api_version=above["apiVersion"], kind="Deployment", name=above["name"], uid=above["uid"], controller=True
+                    api_version=above["apiVersion"],
+                    kind="Deployment",
+                    name=above["name"],
+                    uid=above["uid"],
+                    controller=True,
                 )
                 return await self.scale_of(deployment, namespace)
             return owner.uid, tree["spec"].get("replicas", 1)
         scale = await self.read(kind, owner, namespace, "scale")
         return owner.uid, (scale.get("spec") or {}).get("replicas", 0)
 
-    async def read(self, kind: Kind[Json], owner: OwnerReference, namespace: str, subresource: str | None = None) -> Json:
+    async def read(
+        self,
+        kind: Kind[Json],
+        owner: OwnerReference,
+        namespace: str,
+        subresource: str | None = None,
+    ) -> Json:
         try:
             if subresource is None:
                 return await self.client.get(kind, owner.name, namespace)
             answer = await self.client.request("GET", kind.path(namespace, owner.name, subresource))
         except NotFound as error:
             raise NoScale(
-                f"{owner.kind.lower()}s.{kind.group} does not implement the scale subresource" if subresource else str(error)
+                f"{owner.kind.lower()}s.{kind.group} does not implement the scale subresource"
+                if subresource
+                else str(error)
             ) from error
         except ApiError as error:
             if error.code == 405:
-                raise NoScale(f"{owner.kind.lower()}s.{kind.group} does not implement the scale subresource") from error
+                raise NoScale(
+                    f"{owner.kind.lower()}s.{kind.group} does not implement the scale subresource"
+                ) from error
             raise
         tree: Json = msgspec.json.decode(answer.body)
         return tree
 
     def still_disrupted(self, budget: Json, pods: list[Pod]) -> tuple[dict[str, str], float | None]:
-        """The pods whose eviction was allowed and that are not on their way out yet; seconds until the first is forgotten."""
+        """The pods whose eviction was allowed and that are not on their way out yet; seconds until
+        the first is forgotten."""
         present = {pod.metadata.name: pod for pod in pods}
         kept: dict[str, str] = {}
         wait: float | None = None
@@ -227,7 +285,11 @@ class BudgetController(Controller):
                     {
                         "apiVersion": "v1",
                         "kind": "Pod",
-                        "metadata": {"name": name, "namespace": pod.metadata.namespace, "uid": pod.metadata.uid},
+                        "metadata": {
+                            "name": name,
+                            "namespace": pod.metadata.namespace,
+                            "uid": pod.metadata.uid,
+                        },
                     },
                     "Warning",
                     "NotDeleted",
@@ -238,7 +300,7 @@ class BudgetController(Controller):
             wait = left if wait is None else min(wait, left)
         return kept, wait
 
-    # --- writing ------------------------------------------------------------------------------------------------------------
+    # --- writing ----------------------------------------------------------------------------------
 
     async def fail_safe(self, budget: Json, why: str) -> None:
         """Nothing may be disrupted as long as nobody can count."""
@@ -254,21 +316,28 @@ class BudgetController(Controller):
         )
 
     async def write(self, budget: Json, status: Json) -> None:
-        """Writes a status that differs.  It carries the version that was looked at: an eviction may have been allowed meanwhile."""
+        """Writes a status that differs.  It carries the version that was looked at: an eviction may
+        have been allowed meanwhile."""
         before = budget.get("status") or {}
         if not status.get("disruptedPods"):
             status.pop("disruptedPods", None)
         for one in status["conditions"]:
             one["observedGeneration"] = status["observedGeneration"]
-            known = next((c for c in before.get("conditions") or () if c["type"] == one["type"]), None)
+            known = next(
+                (c for c in before.get("conditions") or () if c["type"] == one["type"]), None
+            )
             same = known is not None and known["status"] == one["status"]
-            one["lastTransitionTime"] = known["lastTransitionTime"] if known is not None and same else stamp(self.clock())
+            one["lastTransitionTime"] = (
+                known["lastTransitionTime"] if known is not None and same else stamp(self.clock())
+            )
         others = [c for c in before.get("conditions") or () if c["type"] != "DisruptionAllowed"]
         status["conditions"] = [*others, *status["conditions"]]
         if bare(before) == bare(status):
             return
         try:
-            await self.client.update_status(POD_DISRUPTION_BUDGET.untyped, {**with_kind(budget), "status": status})
+            await self.client.update_status(
+                POD_DISRUPTION_BUDGET.untyped, {**with_kind(budget), "status": status}
+            )
         except NotFound:
             return
 
@@ -283,7 +352,11 @@ def condition(status: str, reason: str, message: str = "") -> Json:
 
 
 def with_kind(budget: Json) -> Json:
-    return {**budget, "apiVersion": POD_DISRUPTION_BUDGET.api_version, "kind": POD_DISRUPTION_BUDGET.kind}
+    return {
+        **budget,
+        "apiVersion": POD_DISRUPTION_BUDGET.api_version,
+        "kind": POD_DISRUPTION_BUDGET.kind,
+    }
 
 
 def seen(pod: Pod) -> tuple[object, ...]:

@@ -1,6 +1,8 @@
-"""`hekla kube-controllers`: the built-in controllers of Kubernetes that a cluster's users take for granted, in one process.
+"""`hekla kube-controllers`: the built-in controllers of Kubernetes that a cluster's users take for
+granted, in one process.
 
-For the local cluster only: a real cluster has its own kube-controller-manager.  All controllers share one cache of pods.
+For the local cluster only: a real cluster has its own kube-controller-manager.  All controllers
+share one cache of pods.
 """
 
 from __future__ import annotations
@@ -14,7 +16,14 @@ from hekla.api.kinds import Kind
 from hekla.api.kubernetes.apiextensions import CUSTOM_RESOURCE_DEFINITION
 from hekla.api.kubernetes.apps import DEPLOYMENT, REPLICA_SET
 from hekla.api.kubernetes.claims import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
-from hekla.api.kubernetes.core import CONFIG_MAP, ENDPOINTS, NAMESPACE, REPLICATION_CONTROLLER, SERVICE, SERVICE_ACCOUNT
+from hekla.api.kubernetes.core import (
+    CONFIG_MAP,
+    ENDPOINTS,
+    NAMESPACE,
+    REPLICATION_CONTROLLER,
+    SERVICE,
+    SERVICE_ACCOUNT,
+)
 from hekla.api.kubernetes.discovery import ENDPOINT_SLICE
 from hekla.api.kubernetes.policy import POD_DISRUPTION_BUDGET
 from hekla.api.kubernetes.resource import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, RESOURCE_SLICE
@@ -30,7 +39,11 @@ from hekla.kube.events import Recorder
 from hekla.kube.flags import SECONDS, TEXT, Flag
 from hekla.local.controller_manager.budgets import BudgetController
 from hekla.local.controller_manager.garbage import GarbageCollector, Owned
-from hekla.local.controller_manager.namespaces import ROOT_CERTIFICATE, AccountController, NamespaceController
+from hekla.local.controller_manager.namespaces import (
+    ROOT_CERTIFICATE,
+    AccountController,
+    NamespaceController,
+)
 from hekla.local.controller_manager.nodes.devicetaints import DeviceTaintController
 from hekla.local.controller_manager.nodes.evictions import TaintEvictionController
 from hekla.local.controller_manager.nodes.lifecycle import GRACE, NodeLifecycleController
@@ -38,14 +51,26 @@ from hekla.local.controller_manager.nodes.nodes import NODES
 from hekla.local.controller_manager.nodes.podgc import PodCollector
 from hekla.local.controller_manager.pods import HOLDER, PODS, Pod, holder
 from hekla.local.controller_manager.roles import CLUSTER_ROLES, AggregationController
-from hekla.local.controller_manager.services.endpoints import SELECTED, EndpointsController, selected
+from hekla.local.controller_manager.services.endpoints import (
+    SELECTED,
+    EndpointsController,
+    selected,
+)
 from hekla.local.controller_manager.services.mirroring import MirroringController
 from hekla.local.controller_manager.services.slices import MANAGED_BY
-from hekla.local.controller_manager.signing import CERTIFICATE_REQUESTS, Authority, SigningController
+from hekla.local.controller_manager.signing import (
+    CERTIFICATE_REQUESTS,
+    Authority,
+    SigningController,
+)
 from hekla.local.controller_manager.tokens import TOKEN_SECRETS, TokenSecretController, account_of
 from hekla.local.controller_manager.tokens import TYPE as TOKEN_SECRET_TYPE
 from hekla.local.controller_manager.volumes.claims import reserved_for
-from hekla.local.controller_manager.volumes.podclaims import EphemeralVolumeController, ResourceClaimController, owners
+from hekla.local.controller_manager.volumes.podclaims import (
+    EphemeralVolumeController,
+    ResourceClaimController,
+    owners,
+)
 from hekla.local.controller_manager.volumes.protection import ProtectionController
 from hekla.local.controller_manager.volumes.provisioner import PROVISIONER, Provisioner
 from hekla.local.controller_manager.volumes.volumes import VolumeController
@@ -71,7 +96,13 @@ class Manager:
     """The controllers and the caches that they share."""
 
     def __init__(
-        self, client: Client, recorder: Recorder, certificate: str, storage: Path | None, grace: float, authority: Authority | None
+        self,
+        client: Client,
+        recorder: Recorder,
+        certificate: str,
+        storage: Path | None,
+        grace: float,
+        authority: Authority | None,
     ) -> None:
         by_namespace = {"namespace": in_namespace}
         pods: Cache[Pod] = Cache(
@@ -94,10 +125,23 @@ class Manager:
         self.definitions = Cache(client, owned(CUSTOM_RESOURCE_DEFINITION))
         self.pods = pods
         self.collector = GarbageCollector(client, recorder)
-        volumes = Cache(client, PERSISTENT_VOLUME.untyped, indexes={"claim": lambda volume: [reserved_for(volume)]})
-        claims = Cache(client, PERSISTENT_VOLUME_CLAIM.untyped, indexes={"volume": lambda claim: [claim["spec"].get("volumeName", "")]})
+        volumes = Cache(
+            client,
+            PERSISTENT_VOLUME.untyped,
+            indexes={"claim": lambda volume: [reserved_for(volume)]},
+        )
+        claims = Cache(
+            client,
+            PERSISTENT_VOLUME_CLAIM.untyped,
+            indexes={"volume": lambda claim: [claim["spec"].get("volumeName", "")]},
+        )
         classes = Cache(client, STORAGE_CLASS.untyped)
-        secrets = Cache(client, TOKEN_SECRETS, fields=f"type={TOKEN_SECRET_TYPE}", indexes={"account": account_of})
+        secrets = Cache(
+            client,
+            TOKEN_SECRETS,
+            fields=f"type={TOKEN_SECRET_TYPE}",
+            indexes={"account": account_of},
+        )
         nodes = Cache(client, NODES)
         endpoints = Cache(client, ENDPOINTS.untyped)
         pieces = Cache(client, owned(ENDPOINT_SLICE), labels=MANAGED_BY)
@@ -109,26 +153,54 @@ class Manager:
             NamespaceController(client, namespaces),
             EndpointsController(client, services, pods, nodes, endpoints, pieces),
             MirroringController(client, services, endpoints, pieces),
-            ReplicasController("replicaset", REPLICA_SET.untyped, client, replica_sets, pods, recorder),
-            ReplicasController("replicationcontroller", REPLICATION_CONTROLLER.untyped, client, replication, pods, recorder),
+            ReplicasController(
+                "replicaset", REPLICA_SET.untyped, client, replica_sets, pods, recorder
+            ),
+            ReplicasController(
+                "replicationcontroller",
+                REPLICATION_CONTROLLER.untyped,
+                client,
+                replication,
+                pods,
+                recorder,
+            ),
             DeploymentController(client, deployments, replica_sets, pods, recorder),
             AggregationController(client, Cache(client, CLUSTER_ROLES)),
             SigningController(client, Cache(client, CERTIFICATE_REQUESTS), authority),
             NodeLifecycleController(client, nodes, pods, recorder, grace),
             TaintEvictionController(client, nodes, pods, recorder),
             PodCollector(client, nodes, pods),
-            BudgetController(client, budgets, pods, [replica_sets, deployments, replication], self.collector.plural_of, recorder),
+            BudgetController(
+                client,
+                budgets,
+                pods,
+                [replica_sets, deployments, replication],
+                self.collector.plural_of,
+                recorder,
+            ),
             EphemeralVolumeController(client, pods, claims, recorder),
-            ResourceClaimController(client, pods, device_claims, Cache(client, RESOURCE_CLAIM_TEMPLATE.untyped), recorder),
-            VolumeController(client, volumes, claims, classes, recorder, PROVISIONER if storage else ""),
+            ResourceClaimController(
+                client,
+                pods,
+                device_claims,
+                Cache(client, RESOURCE_CLAIM_TEMPLATE.untyped),
+                recorder,
+            ),
+            VolumeController(
+                client, volumes, claims, classes, recorder, PROVISIONER if storage else ""
+            ),
             ProtectionController(client, volumes, claims, pods),
             *workload_controllers(client, pods, claims, recorder),
             self.collector,
         ]
         slices = Cache(client, RESOURCE_SLICE.untyped)
-        self.controllers.append(DeviceTaintController(client, slices, device_claims, pods, recorder))
+        self.controllers.append(
+            DeviceTaintController(client, slices, device_claims, pods, recorder)
+        )
         if storage is not None:
-            self.controllers.append(Provisioner(client, volumes, claims, classes, recorder, storage))
+            self.controllers.append(
+                Provisioner(client, volumes, claims, classes, recorder, storage)
+            )
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Runs everything until cancelled; calls `ready` once all controllers see the cluster."""
@@ -147,23 +219,42 @@ class Manager:
 FLAGS = (
     *connection_flags(0),
     Flag("root-ca-file", TEXT, "", "certificate of the authority that every namespace is given"),
-    Flag("node-monitor-grace-period", SECONDS, GRACE, "how long a node may be silent before it counts as lost"),
-    Flag("cluster-signing-cert-file", TEXT, "", "certificate of the authority that signs approved requests; empty to sign none"),
+    Flag(
+        "node-monitor-grace-period",
+        SECONDS,
+        GRACE,
+        "how long a node may be silent before it counts as lost",
+    ),
+    Flag(
+        "cluster-signing-cert-file",
+        TEXT,
+        "",
+        "certificate of the authority that signs approved requests; empty to sign none",
+    ),
     Flag("cluster-signing-key-file", TEXT, "", "its key"),
-    Flag("storage-dir", TEXT, "", 'directory below which volumes of the class "standard" are made; empty for no such class'),
+    Flag(
+        "storage-dir",
+        TEXT,
+        "",
+        'directory below which volumes of the class "standard" are made; empty for no such class',
+    ),
 )
 
 
 async def work(daemon: Daemon) -> None:
     """Runs the controllers until the process is told to stop."""
-    certificate = Path(daemon.options.root_ca_file).read_text() if daemon.options.root_ca_file else ""
+    certificate = (
+        Path(daemon.options.root_ca_file).read_text() if daemon.options.root_ca_file else ""
+    )
     recorder = Recorder(daemon.client, "kube-controllers")
     try:
         storage = Path(daemon.options.storage_dir) if daemon.options.storage_dir else None
         files = daemon.options.cluster_signing_cert_file, daemon.options.cluster_signing_key_file
         authority = Authority(Path(files[0]), Path(files[1])) if all(files) else None
         grace = daemon.options.node_monitor_grace_period
-        await Manager(daemon.client, recorder, certificate, storage, grace, authority).run(notify.ready)
+        await Manager(daemon.client, recorder, certificate, storage, grace, authority).run(
+            notify.ready
+        )
     finally:
         await recorder.close()
 

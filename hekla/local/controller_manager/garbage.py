@@ -1,8 +1,8 @@
 """The garbage collector: what nobody owns any more is deleted.  Reference: local-cluster 10.2.
 
-It watches every kind that can be listed and deleted (custom ones as they appear) and keeps only the graph of ownership.
-Work items are uids: each is looked at as it is now, against the graph, and against the API server where the graph does not
-know an owner yet.
+It watches every kind that can be listed and deleted (custom ones as they appear) and keeps only the
+graph of ownership. Work items are uids: each is looked at as it is now, against the graph, and
+against the API server where the graph does not know an owner yet.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ from hekla.local.controller_manager.resources import Resource, served
 log = logging.getLogger("garbage-collector")
 
 LEFT_ALONE = {("", "events"), ("events.k8s.io", "events"), ("coordination.k8s.io", "leases")}
-"""Not watched: they change all the time and are hardly ever owned; events go by age, a node's lease with its node."""
+"""Not watched: they change all the time and are hardly ever owned; events go by age, a node's lease
+with its node."""
 
 REMEMBERED = 100_000
-"""Uids known to be gone, so that a thousand dependents of one owner cost one look at the API server."""
+"""Uids known to be gone, so that a thousand dependents of one owner cost one look at the API
+server."""
 
 
 class OwnedMetadata(msgspec.Struct, rename="camel", gc=False):
@@ -63,7 +65,8 @@ def same_ties(old: OwnedMetadata | Metadata, new: OwnedMetadata | Metadata) -> b
 
 
 class GarbageCollector(Controller):
-    """Keeps the graph and works through what it shows to be without an owner, or waiting for its dependents."""
+    """Keeps the graph and works through what it shows to be without an owner, or waiting for its
+    dependents."""
 
     name = "garbage-collector"
 
@@ -87,7 +90,8 @@ class GarbageCollector(Controller):
     async def follow_kinds(self, shared: Mapping[str, Cache[Pod]], changed: asyncio.Event) -> None:
         """Watches all kinds for ever; looks again at what is served whenever `changed` is set.
 
-        `shared` holds caches that others keep already, by plural: their objects need no second watch.
+        `shared` holds caches that others keep already, by plural: their objects need no second
+        watch.
         """
         while True:
             changed.clear()
@@ -103,7 +107,11 @@ class GarbageCollector(Controller):
 
     async def watch_served(self, shared: Mapping[str, Cache[Pod]]) -> None:
         """Starts to watch what is new, stops what is no longer served."""
-        wanted = {r for r in await served(self.client) if {"list", "watch", "delete"} <= r.verbs and (r.group, r.plural) not in LEFT_ALONE}
+        wanted = {
+            r
+            for r in await served(self.client)
+            if {"list", "watch", "delete"} <= r.verbs and (r.group, r.plural) not in LEFT_ALONE
+        }
         self.resources = {(r.api_version, r.kind): r for r in wanted}
         for resource in self.watched.keys() - wanted:
             await self.watched.pop(resource).stop()
@@ -120,7 +128,9 @@ class GarbageCollector(Controller):
                 if record.owners or record.held_by:
                     self.queue.add(record.uid)
 
-    def cache_of(self, resource: Resource, shared: Mapping[str, Cache[Pod]]) -> Cache[Owned] | Cache[Pod]:
+    def cache_of(
+        self, resource: Resource, shared: Mapping[str, Cache[Pod]]
+    ) -> Cache[Owned] | Cache[Pod]:
         """A cache of the resource that tells this collector of every change."""
         if not resource.group and resource.plural in shared:
             pods = shared[resource.plural]
@@ -131,7 +141,8 @@ class GarbageCollector(Controller):
         return cache
 
     def observe(self, resource: Resource, old: Owned | Pod | None, new: Owned | Pod | None) -> None:
-        """One event of any kind.  The same name with another uid is another object: the old one is gone."""
+        """One event of any kind.  The same name with another uid is another object: the old one is
+        gone."""
         if old is not None and new is not None:
             if old.metadata.uid != new.metadata.uid:
                 self.observe(resource, old, None)
@@ -150,7 +161,13 @@ class GarbageCollector(Controller):
             return
         meta = new.metadata
         record = Record(
-            resource, meta.namespace, meta.name, meta.uid, meta.owner_references, meta.finalizers, meta.deletion_timestamp is not None
+            resource,
+            meta.namespace,
+            meta.name,
+            meta.uid,
+            meta.owner_references,
+            meta.finalizers,
+            meta.deletion_timestamp is not None,
         )
         before = self.graph.records.get(meta.uid)
         self.graph.put(record)
@@ -165,12 +182,16 @@ class GarbageCollector(Controller):
             self.queue.add(meta.uid)
 
     def stands(self, record: Record, owner: OwnerReference) -> bool:
-        """Whether the graph knows an owner, and that it stays: what is new and has only such owners asks for no look."""
+        """Whether the graph knows an owner, and that it stays: what is new and has only such owners
+        asks for no look."""
         known = self.graph.records.get(owner.uid)
-        return known is not None and not known.deleting and known.namespace in ("", record.namespace)
+        return (
+            known is not None and not known.deleting and known.namespace in ("", record.namespace)
+        )
 
     def look_at_waiting(self, uid: str) -> None:
-        """An owner that waits for its dependents is looked at again when one of them has gone or let go."""
+        """An owner that waits for its dependents is looked at again when one of them has gone or
+        let go."""
         owner = self.graph.records.get(uid)
         if owner is not None and owner.held_by:
             self.queue.add(uid)
@@ -194,7 +215,8 @@ class GarbageCollector(Controller):
         return None
 
     async def look_at_owners(self, record: Record) -> None:
-        """Deletes an object whose owners are all gone; takes the gone ones out of the list of one that has others."""
+        """Deletes an object whose owners are all gone; takes the gone ones out of the list of one
+        that has others."""
         solid: list[OwnerReference] = []
         waiting: list[OwnerReference] = []
         dangling: list[OwnerReference] = []
@@ -228,12 +250,18 @@ class GarbageCollector(Controller):
             return None
         resource = self.resources.get((owner.api_version, owner.kind))
         if resource is None:
-            raise NotFound(404, "NotFound", f"no kind {owner.kind} of {owner.api_version} is served; it may come yet")
+            raise NotFound(
+                404,
+                "NotFound",
+                f"no kind {owner.kind} of {owner.api_version} is served; it may come yet",
+            )
         if resource.namespaced and not record.namespace:
             self.warn_of_namespace(record, owner)
             return record  # never collected on the word of an impossible reference
         try:
-            found = await self.client.get(resource.typed(Owned), owner.name, record.namespace if resource.namespaced else None)
+            found = await self.client.get(
+                resource.typed(Owned), owner.name, record.namespace if resource.namespaced else None
+            )
         except NotFound:
             self.remember_gone(owner.uid)
             return None
@@ -242,7 +270,13 @@ class GarbageCollector(Controller):
             self.remember_gone(owner.uid)
             return None
         return Record(
-            resource, meta.namespace, meta.name, meta.uid, meta.owner_references, meta.finalizers, meta.deletion_timestamp is not None
+            resource,
+            meta.namespace,
+            meta.name,
+            meta.uid,
+            meta.owner_references,
+            meta.finalizers,
+            meta.deletion_timestamp is not None,
         )
 
     def warn_of_namespace(self, record: Record, owner: OwnerReference) -> None:
@@ -264,7 +298,8 @@ class GarbageCollector(Controller):
     async def delete(self, record: Record, propagation: str) -> None:
         """Deletes one object, if it still is the one that was looked at.
 
-        One that already waits for its own dependents or for somebody else's finalizer is left as it is.
+        One that already waits for its own dependents or for somebody else's finalizer is left as it
+        is.
         """
         if ORPHAN in record.finalizers:
             propagation = "Orphan"
@@ -272,26 +307,37 @@ class GarbageCollector(Controller):
             propagation = "Foreground"
         try:
             await self.client.delete(
-                record.resource.typed(Owned), record.name, record.namespace or None, propagation=propagation, uid=record.uid
+                record.resource.typed(Owned),
+                record.name,
+                record.namespace or None,
+                propagation=propagation,
+                uid=record.uid,
             )
         except (NotFound, Conflict):
             return
 
     async def drop_owners(self, record: Record, uids: set[str]) -> None:
         kept = [owner for owner in record.owners if owner.uid not in uids]
-        patch: Json = {"metadata": {"uid": record.uid, "ownerReferences": msgspec.to_builtins(kept) or None}}
+        patch: Json = {
+            "metadata": {"uid": record.uid, "ownerReferences": msgspec.to_builtins(kept) or None}
+        }
         await self.patch(record, patch)
 
     async def unblock(self, record: Record) -> None:
         """The object keeps none of its owners from going."""
         owners: list[Json] = msgspec.to_builtins(record.owners)
-        free = [{name: value for name, value in owner.items() if name != "blockOwnerDeletion"} for owner in owners]
+        free = [
+            {name: value for name, value in owner.items() if name != "blockOwnerDeletion"}
+            for owner in owners
+        ]
         await self.patch(record, {"metadata": {"uid": record.uid, "ownerReferences": free}})
 
     async def patch(self, record: Record, patch: Json) -> None:
         """A merge patch; that the object is gone or another one by now is as good."""
         try:
-            await self.client.patch(record.resource.typed(Owned), record.name, patch, record.namespace or None)
+            await self.client.patch(
+                record.resource.typed(Owned), record.name, patch, record.namespace or None
+            )
         except (NotFound, Conflict):
             return
         except ApiError as error:
@@ -300,7 +346,9 @@ class GarbageCollector(Controller):
 
     async def release_dependents(self, record: Record) -> None:
         """Orphans: the dependents lose their reference, then the owner its finalizer."""
-        await asyncio.gather(*(self.drop_owners(dependent, {record.uid}) for dependent in self.graph.of(record.uid)))
+        await asyncio.gather(
+            *(self.drop_owners(dependent, {record.uid}) for dependent in self.graph.of(record.uid))
+        )
         await self.drop_finalizer(record, ORPHAN)
 
     async def delete_dependents(self, record: Record) -> None:

@@ -1,7 +1,7 @@
 """Who owns whom: the objects of a cluster by uid, as far as owner references go.
 
-Kept by the garbage collector from the events of all kinds.  An object is one small record; what an event says beyond that is
-not kept.
+Kept by the garbage collector from the events of all kinds.  An object is one small record; what an
+event says beyond that is not kept.
 """
 
 from __future__ import annotations
@@ -30,10 +30,17 @@ class Record:
 
     @property
     def held_by(self) -> str:
-        """The collector's own finalizer that waits for its dependents, if any: orphan wins over foreground."""
+        """The collector's own finalizer that waits for its dependents, if any: orphan wins over
+        foreground."""
         if not self.deleting:
             return ""
-        return ORPHAN if ORPHAN in self.finalizers else FOREGROUND if FOREGROUND in self.finalizers else ""
+        return (
+            ORPHAN
+            if ORPHAN in self.finalizers
+            else FOREGROUND
+            if FOREGROUND in self.finalizers
+            else ""
+        )
 
 
 class Graph:
@@ -73,4 +80,8 @@ class Graph:
 
     def blocking(self, uid: str) -> list[Record]:
         """The dependents that must be gone before an owner deleted in the foreground may go."""
-        return [record for record in self.of(uid) if any(owner.uid == uid and owner.block_owner_deletion for owner in record.owners)]
+        return [
+            record
+            for record in self.of(uid)
+            if any(owner.uid == uid and owner.block_owner_deletion for owner in record.owners)
+        ]

@@ -1,4 +1,5 @@
-"""Namespaces: empties those that are being deleted, and gives new ones their account and the cluster's certificate.
+"""Namespaces: empties those that are being deleted, and gives new ones their account and the
+cluster's certificate.
 
 Reference: local-cluster 10.3, 10.11.
 """
@@ -43,10 +44,17 @@ class NamespaceController(Controller):
             return None
         if "kubernetes" not in namespace.get("spec", {}).get("finalizers", ()):
             return None
-        resources = [r for r in await served(self.client) if r.namespaced and {"list", "delete"} <= r.verbs]
-        # Pods go first: what they read and what keeps others out (policies, secrets) stays for as long as they run.
-        pods = [resource for resource in resources if (resource.group, resource.plural) == ("", "pods")]
-        left = await self.empty_all(key, pods) or await self.empty_all(key, [r for r in resources if r not in pods])
+        resources = [
+            r for r in await served(self.client) if r.namespaced and {"list", "delete"} <= r.verbs
+        ]
+        # Pods go first: what they read and what keeps others out (policies, secrets) stays for as
+        # long as they run.
+        pods = [
+            resource for resource in resources if (resource.group, resource.plural) == ("", "pods")
+        ]
+        left = await self.empty_all(key, pods) or await self.empty_all(
+            key, [r for r in resources if r not in pods]
+        )
         if not left:
             await self.finalize(namespace)
             return None
@@ -56,7 +64,9 @@ class NamespaceController(Controller):
 
     async def empty_all(self, namespace: str, resources: list[Resource]) -> dict[str, list[Json]]:
         """Deletes what there is of these kinds; gives what remains, by "plural.group"."""
-        remaining = await asyncio.gather(*(self.empty(namespace, resource) for resource in resources))
+        remaining = await asyncio.gather(
+            *(self.empty(namespace, resource) for resource in resources)
+        )
         return {f"{r.plural}.{r.group}": found for r, found in zip(resources, remaining) if found}
 
     async def empty(self, namespace: str, resource: Resource) -> list[Json]:
@@ -78,7 +88,12 @@ class NamespaceController(Controller):
     async def finalize(self, namespace: Json) -> None:
         name = namespace["metadata"]["name"]
         rest = [f for f in namespace["spec"]["finalizers"] if f != "kubernetes"]
-        body = {**namespace, "apiVersion": "v1", "kind": "Namespace", "spec": {**namespace["spec"], "finalizers": rest}}
+        body = {
+            **namespace,
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "spec": {**namespace["spec"], "finalizers": rest},
+        }
         try:
             await self.client.request("PUT", f"/api/v1/namespaces/{name}/finalize", body=body)
         except (NotFound, Conflict):
@@ -86,17 +101,30 @@ class NamespaceController(Controller):
 
     async def explain(self, namespace: Json, left: dict[str, list[Json]]) -> None:
         """The conditions that say what still stands in the way."""
-        content = ", ".join(f"{plural} has {len(items)} resource instances" for plural, items in sorted(left.items()))
+        content = ", ".join(
+            f"{plural} has {len(items)} resource instances"
+            for plural, items in sorted(left.items())
+        )
         holders: dict[str, int] = {}
         for items in left.values():
             for item in items:
                 for finalizer in item["metadata"].get("finalizers", ()):
                     holders[finalizer] = holders.get(finalizer, 0) + 1
-        finalizers = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(holders.items()))
+        finalizers = ", ".join(
+            f"{name} in {count} resource instances" for name, count in sorted(holders.items())
+        )
         conditions = [
-            condition("NamespaceDeletionDiscoveryFailure", False, "ResourcesDiscovered", "All resources successfully discovered"),
             condition(
-                "NamespaceDeletionGroupVersionParsingFailure", False, "ParsedGroupVersions", "All legacy kube types successfully parsed"
+                "NamespaceDeletionDiscoveryFailure",
+                False,
+                "ResourcesDiscovered",
+                "All resources successfully discovered",
+            ),
+            condition(
+                "NamespaceDeletionGroupVersionParsingFailure",
+                False,
+                "ParsedGroupVersions",
+                "All legacy kube types successfully parsed",
             ),
             condition(
                 "NamespaceDeletionContentFailure",
@@ -104,7 +132,12 @@ class NamespaceController(Controller):
                 "ContentDeleted",
                 "All content successfully deleted, may be waiting on finalization",
             ),
-            condition("NamespaceContentRemaining", True, "SomeResourcesRemain", f"Some resources are remaining: {content}"),
+            condition(
+                "NamespaceContentRemaining",
+                True,
+                "SomeResourcesRemain",
+                f"Some resources are remaining: {content}",
+            ),
             condition(
                 "NamespaceFinalizersRemaining",
                 bool(holders),
@@ -114,27 +147,46 @@ class NamespaceController(Controller):
                 else "All content-preserving finalizers finished",
             ),
         ]
-        before = {c["type"]: (c["status"], c["message"]) for c in namespace.get("status", {}).get("conditions", ())}
+        before = {
+            c["type"]: (c["status"], c["message"])
+            for c in namespace.get("status", {}).get("conditions", ())
+        }
         if before == {c["type"]: (c["status"], c["message"]) for c in conditions}:
             return
         try:
             patch = {"status": {"conditions": conditions}}
-            await self.client.patch(NAMESPACE, namespace["metadata"]["name"], patch, subresource="status")
+            await self.client.patch(
+                NAMESPACE, namespace["metadata"]["name"], patch, subresource="status"
+            )
         except (NotFound, Conflict):
             return
 
 
 def condition(kind: str, holds: bool, reason: str, message: str) -> Json:
     now = stamp(time.time())
-    return {"type": kind, "status": "True" if holds else "False", "reason": reason, "message": message, "lastTransitionTime": now}
+    return {
+        "type": kind,
+        "status": "True" if holds else "False",
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": now,
+    }
 
 
 class AccountController(Controller):
-    """Every active namespace has the service account `default` and the certificate of the cluster's authority."""
+    """Every active namespace has the service account `default` and the certificate of the cluster's
+    authority."""
 
     name = "serviceaccount"
 
-    def __init__(self, client: Client, namespaces: Cache[Json], accounts: Cache[Owned], roots: Cache[Owned], certificate: str) -> None:
+    def __init__(
+        self,
+        client: Client,
+        namespaces: Cache[Json],
+        accounts: Cache[Owned],
+        roots: Cache[Owned],
+        certificate: str,
+    ) -> None:
         super().__init__(namespaces, accounts, roots)
         self.client = client
         self.namespaces = namespaces
@@ -149,14 +201,20 @@ class AccountController(Controller):
         if namespace is None or namespace["metadata"].get("deletionTimestamp") is not None:
             return None
         data = {"ca.crt": self.certificate}
-        await self.make(SERVICE_ACCOUNT, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}, key)
+        await self.make(
+            SERVICE_ACCOUNT,
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}},
+            key,
+        )
         config_map = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "data": data,
             "metadata": {
                 "name": ROOT_CERTIFICATE,
-                "annotations": {"kubernetes.io/description": "The certificate of the authority that signed the API server's certificate."},
+                "annotations": {
+                    "kubernetes.io/description": "The certificate of the authority that signed the API server's certificate."
+                },
             },
         }
         if not await self.make(CONFIG_MAP, config_map, key):

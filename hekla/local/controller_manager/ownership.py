@@ -1,7 +1,8 @@
-"""Who manages what: the controller reference that a child carries, and how children are adopted and released.
+"""Who manages what: the controller reference that a child carries, and how children are adopted and
+released.
 
-The same rules hold for the pods of a ReplicaSet, the ReplicaSets of a Deployment and the revisions of a StatefulSet, so they
-stand here once.  Reference: local-cluster 10.1.
+The same rules hold for the pods of a ReplicaSet, the ReplicaSets of a Deployment and the revisions
+of a StatefulSet, so they stand here once.  Reference: local-cluster 10.1.
 """
 
 from __future__ import annotations
@@ -19,9 +20,13 @@ def reference(kind: Kind[Any], owner: Json) -> Json:
     """The controller reference to `owner`, as a child carries it."""
     meta = owner["metadata"]
     return {
-        "apiVersion": kind.api_version, "kind": kind.kind, "name": meta["name"], "uid": meta["uid"],
-        "controller": True, "blockOwnerDeletion": True,
-    }  # fmt: skip
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "name": meta["name"],
+        "uid": meta["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
 
 
 def manager(child: Json) -> Json | None:
@@ -31,7 +36,8 @@ def manager(child: Json) -> Json | None:
 
 
 def manager_uid(child: Json) -> list[str]:
-    """The uid of the managing owner; the index function of caches that are asked for an owner's children."""
+    """The uid of the managing owner; the index function of caches that are asked for an owner's
+    children."""
     found = manager(child)
     return [found["uid"]] if found is not None else []
 
@@ -46,7 +52,8 @@ def deleting(obj: Json) -> bool:
 
 
 async def may_adopt(client: Client, kind: Kind[Json], owner: Json) -> bool:
-    """Asks the server itself whether the owner still is and stays: a cache that is late would adopt what was just let go."""
+    """Asks the server itself whether the owner still is and stays: a cache that is late would adopt
+    what was just let go."""
     meta = owner["metadata"]
     try:
         fresh = await client.get(kind, meta["name"], meta["namespace"])
@@ -55,9 +62,20 @@ async def may_adopt(client: Client, kind: Kind[Json], owner: Json) -> bool:
     return bool(fresh["metadata"]["uid"] == meta["uid"]) and not deleting(fresh)
 
 
-async def adopt(client: Client, kind: Kind[Any], child: Kind[Any], name: str, namespace: str, uid: str, owner: Json, **more: Any) -> bool:
-    """Adds the controller reference to an orphan; `more` goes into its metadata.  Whether it was still there to be adopted."""
-    # A strategic patch merges references by uid, so that another owner written meanwhile is not lost.
+async def adopt(
+    client: Client,
+    kind: Kind[Any],
+    child: Kind[Any],
+    name: str,
+    namespace: str,
+    uid: str,
+    owner: Json,
+    **more: Any,
+) -> bool:
+    """Adds the controller reference to an orphan; `more` goes into its metadata.  Whether it was
+    still there to be adopted."""
+    # A strategic patch merges references by uid, so that another owner written meanwhile is not
+    # lost.
     patch = {"metadata": {"uid": uid, "ownerReferences": [reference(kind, owner)], **more}}
     try:
         await client.patch(child, name, patch, namespace, type="strategic")
@@ -66,19 +84,39 @@ async def adopt(client: Client, kind: Kind[Any], child: Kind[Any], name: str, na
     return True
 
 
-async def release(client: Client, child: Kind[Any], name: str, namespace: str, uid: str, owner_uid: str, **more: Any) -> None:
+async def release(
+    client: Client,
+    child: Kind[Any],
+    name: str,
+    namespace: str,
+    uid: str,
+    owner_uid: str,
+    **more: Any,
+) -> None:
     """Takes the reference to an owner off a child; `more` goes into its metadata."""
     gone = {"$patch": "delete", "uid": owner_uid}
     try:
-        await client.patch(child, name, {"metadata": {"uid": uid, "ownerReferences": [gone], **more}}, namespace, type="strategic")
+        await client.patch(
+            child,
+            name,
+            {"metadata": {"uid": uid, "ownerReferences": [gone], **more}},
+            namespace,
+            type="strategic",
+        )
     except (NotFound, Invalid):
         pass  # it went, or the reference did, which is what was wanted
 
 
 async def claim(
-    client: Client, kind: Kind[Json], child: Kind[Json], owner: Json, children: list[Json], takes: Callable[[dict[str, str]], bool]
+    client: Client,
+    kind: Kind[Json],
+    child: Kind[Json],
+    owner: Json,
+    children: list[Json],
+    takes: Callable[[dict[str, str]], bool],
 ) -> list[Json]:
-    """Of these JSON children in the owner's namespace those that it manages, orphans that it takes among them.
+    """Of these JSON children in the owner's namespace those that it manages, orphans that it takes
+    among them.
 
     `takes(labels)` says whether the owner's selector takes a child.
     """

@@ -1,7 +1,7 @@
 """What the built-in controllers need of a pod, and no more: one cache of all pods serves them all.
 
-Decoding only these fields keeps ten thousand pods at a few megabytes; msgspec skips the rest of each event without making
-objects of it.
+Decoding only these fields keeps ten thousand pods at a few megabytes; msgspec skips the rest of
+each event without making objects of it.
 """
 
 from __future__ import annotations
@@ -121,7 +121,11 @@ class Affinity(msgspec.Struct, rename="camel", gc=False, frozen=True):
 
     @property
     def node(self) -> str:
-        terms = self.node_affinity.required_during_scheduling_ignored_during_execution if self.node_affinity else None
+        terms = (
+            self.node_affinity.required_during_scheduling_ignored_during_execution
+            if self.node_affinity
+            else None
+        )
         for term in terms.node_selector_terms if terms is not None else ():
             for field in term.match_fields:
                 if field.key == "metadata.name" and len(field.values) == 1:
@@ -152,7 +156,11 @@ class Spec(msgspec.Struct, rename="camel", gc=False):
             self.init_containers = shared(self.init_containers)
         self.tolerations = shared(self.tolerations)
         if self.volumes:
-            self.volumes = tuple(v for v in self.volumes if v.persistent_volume_claim is not None or v.ephemeral is not None)
+            self.volumes = tuple(
+                v
+                for v in self.volumes
+                if v.persistent_volume_claim is not None or v.ephemeral is not None
+            )
 
 
 class Condition(msgspec.Struct, rename="camel", gc=False):
@@ -184,7 +192,8 @@ class ContainerState(msgspec.Struct, gc=False):
 
 
 class ContainerStatus(msgspec.Struct, rename="camel", gc=False):
-    """A container that ended or was started again; those of which there is nothing to tell are not kept."""
+    """A container that ended or was started again; those of which there is nothing to tell are not
+    kept."""
 
     name: str = ""
     restart_count: int = 0
@@ -210,9 +219,13 @@ class Status(msgspec.Struct, rename="camel", gc=False):
 
     def __post_init__(self) -> None:
         if self.container_statuses:
-            self.container_statuses = tuple(status for status in self.container_statuses if status.telling)
+            self.container_statuses = tuple(
+                status for status in self.container_statuses if status.telling
+            )
         if self.init_container_statuses:
-            self.init_container_statuses = tuple(status for status in self.init_container_statuses if status.telling)
+            self.init_container_statuses = tuple(
+                status for status in self.init_container_statuses if status.telling
+            )
 
 
 class Pod(msgspec.Struct, gc=False):
@@ -222,12 +235,15 @@ class Pod(msgspec.Struct, gc=False):
     spec: Spec = msgspec.field(default_factory=Spec)
     status: Status = msgspec.field(default_factory=Status)
     concerns: tuple[str, ...] = ()
-    """What of the pod some controllers care about: the kind that manages it or that none does, claims of volumes, of devices."""
+    """What of the pod some controllers care about: the kind that manages it or that none does,
+    claims of volumes, of devices."""
 
     def __post_init__(self) -> None:
         spec, status = self.spec, self.status
         if (status.container_statuses or status.init_container_statuses) and not holder(self):
-            status.container_statuses = status.init_container_statuses = ()  # only workloads ask how their containers ended
+            status.container_statuses = (
+                status.init_container_statuses
+            ) = ()  # only workloads ask how their containers ended
         owner = self.controller()
         concerns = [managed_by(owner.api_version, owner.kind) if owner is not None else UNMANAGED]
         if spec.volumes:
@@ -286,11 +302,16 @@ class Pod(msgspec.Struct, gc=False):
     def available(self, minimum: float, now: float) -> bool:
         """Has been ready for so many seconds."""
         since = self.ready_since
-        return since is not None and (not minimum or (bool(since) and now - instant(since) >= minimum))
+        return since is not None and (
+            not minimum or (bool(since) and now - instant(since) >= minimum)
+        )
 
     @property
     def restarts(self) -> int:
-        return sum(status.restart_count for status in (*self.status.init_container_statuses, *self.status.container_statuses))
+        return sum(
+            status.restart_count
+            for status in (*self.status.init_container_statuses, *self.status.container_statuses)
+        )
 
 
 UNMANAGED, VOLUMES, DEVICES = "nobody's", "volumes", "devices"
@@ -307,28 +328,37 @@ def managed_by(api_version: str, kind: str) -> str:
 
 
 concerns: Callable[[Pod], tuple[str, ...]] = attrgetter("concerns")
-"""By which the pods' cache sorts its listeners: most controllers have nothing to do with most pods."""
+"""By which the pods' cache sorts its listeners: most controllers have nothing to do with most pods.
+"""
 
 HOLDER = "holder"
 """The index of the pods' cache by the uid of the workload that manages them."""
 
-WORKLOADS = frozenset({
-    ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet"), ("apps/v1", "DaemonSet"), ("batch/v1", "Job"),
-    ("v1", "ReplicationController"),
-})  # fmt: skip
+WORKLOADS = frozenset(
+    {
+        ("apps/v1", "ReplicaSet"),
+        ("apps/v1", "StatefulSet"),
+        ("apps/v1", "DaemonSet"),
+        ("batch/v1", "Job"),
+        ("v1", "ReplicationController"),
+    }
+)
 
 
 def holder(pod: Pod) -> tuple[str, ...]:
     """The index function of HOLDER; pods of nobody and of other systems' kinds cost no entry."""
     found = pod.controller()
-    return (found.uid,) if found is not None and (found.api_version, found.kind) in WORKLOADS else ()
+    return (
+        (found.uid,) if found is not None and (found.api_version, found.kind) in WORKLOADS else ()
+    )
 
 
 PODS: Kind[Pod] = Kind(POD.group, POD.version, POD.kind, POD.plural, POD.namespaced, Pod)
 
 
 def matches(selector: Json | None, labels: dict[str, str]) -> bool:
-    """Whether a LabelSelector in JSON takes these labels; none and an empty one differ: nothing, and everything."""
+    """Whether a LabelSelector in JSON takes these labels; none and an empty one differ: nothing,
+    and everything."""
     if selector is None:
         return False
     if any(labels.get(key) != value for key, value in selector.get("matchLabels", {}).items()):

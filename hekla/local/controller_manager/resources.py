@@ -1,4 +1,5 @@
-"""Which kinds the API server serves right now, custom ones included: read from discovery, for those who must look at all."""
+"""Which kinds the API server serves right now, custom ones included: read from discovery, for those
+who must look at all."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class Resource(NamedTuple):
 
 
 async def served(client: Client) -> list[Resource]:
-    """All resources of the preferred version of every group.  A group that does not answer is left out this time."""
+    """All resources of the preferred version of every group.  A group that does not answer is left
+    out this time."""
     versions = ["v1"]
     groups = msgspec.json.decode((await client.request("GET", "/apis")).body)
     versions += [group["preferredVersion"]["groupVersion"] for group in groups["groups"]]
@@ -44,11 +46,15 @@ async def served(client: Client) -> list[Resource]:
             listed = msgspec.json.decode((await client.request("GET", path)).body)
         except ApiError:
             continue
-        found += [resource(version, entry) for entry in listed["resources"] if "/" not in entry["name"]]
+        found += [
+            resource(version, entry) for entry in listed["resources"] if "/" not in entry["name"]
+        ]
     return found
 
 
 def resource(version: str, entry: dict[str, Any]) -> Resource:
     """One entry of a discovery document."""
     group, _, short = version.rpartition("/")
-    return Resource(group, short, entry["kind"], entry["name"], entry["namespaced"], frozenset(entry["verbs"]))
+    return Resource(
+        group, short, entry["kind"], entry["name"], entry["namespaced"], frozenset(entry["verbs"])
+    )

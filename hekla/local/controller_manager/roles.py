@@ -1,7 +1,8 @@
-"""ClusterRole aggregation: a role with an `aggregationRule` holds the rules of the roles that its selectors find.
+"""ClusterRole aggregation: a role with an `aggregationRule` holds the rules of the roles that its
+selectors find.
 
-The API server authorises by the selectors themselves, so nothing waits for this; it is what readers of the role see.
-Reference: local-cluster 7.2, 10.11.
+The API server authorises by the selectors themselves, so nothing waits for this; it is what readers
+of the role see. Reference: local-cluster 7.2, 10.11.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from hekla.kube.controller import Controller
 from hekla.kube.errors import Conflict, NotFound
 from hekla.local.controller_manager.pods import matches
 
-CLUSTER_ROLES: Kind[dict[str, Any]] = Kind("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", False, dict[str, Any])
+CLUSTER_ROLES: Kind[dict[str, Any]] = Kind(
+    "rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", False, dict[str, Any]
+)
 
 
 class AggregationController(Controller):
@@ -57,7 +60,9 @@ def aggregated(role: Json, roles: list[Json]) -> list[Json]:
     found: list[Json] = []
     for other in sorted(roles, key=lambda entry: str(entry["metadata"]["name"])):
         metadata = other["metadata"]
-        if metadata["name"] == role["metadata"]["name"] or not any(matches(s, metadata.get("labels") or {}) for s in selectors):
+        if metadata["name"] == role["metadata"]["name"] or not any(
+            matches(s, metadata.get("labels") or {}) for s in selectors
+        ):
             continue
         found += [rule for rule in other.get("rules") or () if rule not in found]
     return found

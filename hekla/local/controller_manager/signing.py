@@ -1,7 +1,9 @@
-"""Requests for certificates: approved ones are signed by the cluster's authority, old ones are cleared away.
+"""Requests for certificates: approved ones are signed by the cluster's authority, old ones are
+cleared away.
 
-The signers are those that Kubernetes brings along.  Who approves is a person or a program with the right to; of a node's own client
-certificate this controller finds out itself whether the asker may have it.  Reference: local-cluster 5.9, 10.11.
+The signers are those that Kubernetes brings along.  Who approves is a person or a program with the
+right to; of a node's own client certificate this controller finds out itself whether the asker may
+have it.  Reference: local-cluster 5.9, 10.11.
 """
 
 from __future__ import annotations
@@ -26,11 +28,18 @@ if TYPE_CHECKING:
 
 
 CERTIFICATE_REQUESTS: Kind[Json] = Kind(
-    "certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests", False, dict[str, Any]
+    "certificates.k8s.io",
+    "v1",
+    "CertificateSigningRequest",
+    "certificatesigningrequests",
+    False,
+    dict[str, Any],
 )
 CLIENT, NODE_CLIENT, NODE_SERVING = (
-    "kubernetes.io/kube-apiserver-client", "kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving",
-)  # fmt: skip
+    "kubernetes.io/kube-apiserver-client",
+    "kubernetes.io/kube-apiserver-client-kubelet",
+    "kubernetes.io/kubelet-serving",
+)
 LONGEST = timedelta(days=365)
 SHORTEST = timedelta(minutes=10)
 BACKDATED = timedelta(minutes=5)
@@ -59,16 +68,25 @@ class Unsignable(Exception):
 
 def state(request: Json) -> str:
     """Approved, Denied, Failed, or empty while nobody has said anything."""
-    told = {condition.get("type") for condition in (request.get("status") or {}).get("conditions") or ()}
+    told = {
+        condition.get("type") for condition in (request.get("status") or {}).get("conditions") or ()
+    }
     return next((kind for kind in ("Failed", "Denied", "Approved") if kind in told), "")
 
 
 class SigningController(Controller):
-    """Signs, approves what nodes ask for themselves, and forgets.  Keys are the names of the requests."""
+    """Signs, approves what nodes ask for themselves, and forgets.  Keys are the names of the
+    requests."""
 
     name = "csr-signing"
 
-    def __init__(self, client: Client, requests: Cache[Json], authority: Authority | None, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        client: Client,
+        requests: Cache[Json],
+        authority: Authority | None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         """Without an authority nothing is signed."""
         super().__init__(requests)
         self.client = client
@@ -89,7 +107,9 @@ class SigningController(Controller):
                 return None
             if not state(request) and request["spec"].get("signerName") == NODE_CLIENT:
                 await self._recognize(request)
-            elif state(request) == "Approved" and not (request.get("status") or {}).get("certificate"):
+            elif state(request) == "Approved" and not (request.get("status") or {}).get(
+                "certificate"
+            ):
                 await self._sign(request)
         except (NotFound, Conflict):
             return None  # what changed it brings it here again
@@ -97,7 +117,10 @@ class SigningController(Controller):
 
     def _left(self, request: Json) -> float:
         conditions = (request.get("status") or {}).get("conditions") or ()
-        times = [condition.get("lastUpdateTime") or condition.get("lastTransitionTime") for condition in conditions]
+        times = [
+            condition.get("lastUpdateTime") or condition.get("lastTransitionTime")
+            for condition in conditions
+        ]
         last = max([request["metadata"]["creationTimestamp"], *(time for time in times if time)])
         return instant(last) + KEPT[state(request)] - self.clock()
 
@@ -105,15 +128,21 @@ class SigningController(Controller):
         if self.authority is None or request["spec"].get("signerName") not in RULES:
             return
         try:
-            certificate = signed(request["spec"], self.authority, datetime.fromtimestamp(self.clock(), UTC))
+            certificate = signed(
+                request["spec"], self.authority, datetime.fromtimestamp(self.clock(), UTC)
+            )
         except Unsignable as error:
             await self._tell(request, "Failed", "SignerValidationFailure", str(error), "status")
             return
-        status = {**(request.get("status") or {}), "certificate": base64.b64encode(certificate).decode()}
+        status = {
+            **(request.get("status") or {}),
+            "certificate": base64.b64encode(certificate).decode(),
+        }
         await self.client.update_status(CERTIFICATE_REQUESTS, {**request, "status": status})
 
     async def _recognize(self, request: Json) -> None:
-        """Approves the client certificate that a node asks for, for itself or with the right to ask for any."""
+        """Approves the client certificate that a node asks for, for itself or with the right to ask
+        for any."""
         spec = request["spec"]
         try:
             asked = opened(spec)
@@ -126,35 +155,57 @@ class SigningController(Controller):
                 "apiVersion": "authorization.k8s.io/v1",
                 "kind": "SubjectAccessReview",
                 "spec": {
-                    "user": spec.get("username"), "uid": spec.get("uid"), "groups": spec.get("groups"), "extra": spec.get("extra"),
+                    "user": spec.get("username"),
+                    "uid": spec.get("uid"),
+                    "groups": spec.get("groups"),
+                    "extra": spec.get("extra"),
                     "resourceAttributes": {
-                        "group": "certificates.k8s.io", "resource": "certificatesigningrequests", "verb": "create", "subresource": which,
+                        "group": "certificates.k8s.io",
+                        "resource": "certificatesigningrequests",
+                        "verb": "create",
+                        "subresource": which,
                     },
                 },
-            }  # fmt: skip
+            }
             answer = await self.client.create(_REVIEWS, review)
             if (answer.get("status") or {}).get("allowed"):
                 why = f"Auto approving {'self ' if which.startswith('self') else ''}kubelet client certificate after SubjectAccessReview."
                 await self._tell(request, "Approved", "AutoApproved", why, "approval")
                 return
 
-    async def _tell(self, request: Json, kind: str, reason: str, message: str, subresource: str) -> None:
+    async def _tell(
+        self, request: Json, kind: str, reason: str, message: str, subresource: str
+    ) -> None:
         now = stamp(self.clock())
         condition = {
-            "type": kind, "status": "True", "reason": reason, "message": message, "lastUpdateTime": now, "lastTransitionTime": now,
-        }  # fmt: skip
+            "type": kind,
+            "status": "True",
+            "reason": reason,
+            "message": message,
+            "lastUpdateTime": now,
+            "lastTransitionTime": now,
+        }
         status = dict(request.get("status") or {})
         status["conditions"] = [*(status.get("conditions") or ()), condition]
         try:
-            await self.client.update(CERTIFICATE_REQUESTS, {**request, "status": status}, subresource=subresource)
+            await self.client.update(
+                CERTIFICATE_REQUESTS, {**request, "status": status}, subresource=subresource
+            )
         except Invalid:
             return  # somebody was quicker and said the opposite
 
 
-_REVIEWS: Kind[Json] = Kind("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews", False, dict[str, Any])
+_REVIEWS: Kind[Json] = Kind(
+    "authorization.k8s.io",
+    "v1",
+    "SubjectAccessReview",
+    "subjectaccessreviews",
+    False,
+    dict[str, Any],
+)
 
 
-# --- certificates --------------------------------------------------------------------------------------------------------
+# --- certificates ---------------------------------------------------------------------------------
 # The library is imported with the first request: hardly a cluster sees one.
 
 
@@ -184,7 +235,9 @@ def signed(spec: Json, files: Authority, now: datetime) -> bytes:
         authority = x509.load_pem_x509_certificate(files.certificate.read_bytes())
         key: Any = serialization.load_pem_private_key(files.key.read_bytes(), None)
     except (ValueError, TypeError, OSError) as error:
-        raise Unsignable(f"the authority's {files.certificate} and {files.key} cannot be used: {error}") from error
+        raise Unsignable(
+            f"the authority's {files.certificate} and {files.key} cannot be used: {error}"
+        ) from error
     seconds = spec.get("expirationSeconds")
     lasts = LONGEST if seconds is None else min(max(timedelta(seconds=seconds), SHORTEST), LONGEST)
     builder = (
@@ -196,7 +249,9 @@ def signed(spec: Json, files: Authority, now: datetime) -> bytes:
         .not_valid_before(now - min(BACKDATED, lasts / 8))
         .not_valid_after(min(now + lasts, authority.not_valid_after_utc))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False
+        )
     )
     wanted = {_KEY_USAGES[usage] for usage in usages if usage in _KEY_USAGES}
     if wanted:  # an extension that allows nothing is one that nobody accepts
@@ -220,7 +275,10 @@ def _key_usage(wanted: set[str]) -> x509.KeyUsage:
 def _purposes(usages: set[str]) -> list[x509.ObjectIdentifier]:
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
-    known = {"client auth": ExtendedKeyUsageOID.CLIENT_AUTH, "server auth": ExtendedKeyUsageOID.SERVER_AUTH}
+    known = {
+        "client auth": ExtendedKeyUsageOID.CLIENT_AUTH,
+        "server auth": ExtendedKeyUsageOID.SERVER_AUTH,
+    }
     return [purpose for usage, purpose in known.items() if usage in usages]
 
 
@@ -237,24 +295,40 @@ def common_name(asked: x509.CertificateSigningRequest) -> str:
     """Of several the last, which is the one that a server believes."""
     from cryptography.x509.oid import NameOID
 
-    return next((str(each.value) for each in reversed(asked.subject.get_attributes_for_oid(NameOID.COMMON_NAME))), "")
+    return next(
+        (
+            str(each.value)
+            for each in reversed(asked.subject.get_attributes_for_oid(NameOID.COMMON_NAME))
+        ),
+        "",
+    )
 
 
 def _of_a_node(asked: x509.CertificateSigningRequest, usages: set[str], purpose: str) -> None:
     from cryptography.x509.oid import NameOID
 
-    groups = [each.value for each in asked.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+    groups = [
+        each.value for each in asked.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+    ]
     if groups != [NODES]:
         raise Unsignable("subject organization is not system:nodes")
     if not common_name(asked).startswith(NODE):
         raise Unsignable("subject common name does not begin with system:node:")
     if usages - {_OPTIONAL_USAGE} != {"digital signature", purpose}:
-        raise Unsignable(f"usages did not match [digital signature {purpose}] or [digital signature key encipherment {purpose}]")
+        raise Unsignable(
+            f"usages did not match [digital signature {purpose}] or [digital signature key encipherment {purpose}]"
+        )
 
 
 def _client(asked: x509.CertificateSigningRequest, usages: set[str]) -> None:
-    if "client auth" not in usages or not usages <= {"client auth", "digital signature", _OPTIONAL_USAGE}:
-        raise Unsignable("invalid usages: must be client auth, with digital signature and key encipherment or without")
+    if "client auth" not in usages or not usages <= {
+        "client auth",
+        "digital signature",
+        _OPTIONAL_USAGE,
+    }:
+        raise Unsignable(
+            "invalid usages: must be client auth, with digital signature and key encipherment or without"
+        )
 
 
 def _node_client(asked: x509.CertificateSigningRequest, usages: set[str]) -> None:

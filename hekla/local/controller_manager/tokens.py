@@ -1,6 +1,8 @@
-"""Secrets that hold the token of a service account go with the account.  Reference: local-cluster 10.11.
+"""Secrets that hold the token of a service account go with the account.  Reference: local-cluster
+10.11.
 
-The API server fills such a Secret when it is made and refuses its token once the account is gone; this clears the rest away.
+The API server fills such a Secret when it is made and refuses its token once the account is gone;
+this clears the rest away.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ class TokenSecret(msgspec.Struct, gc=False):
     metadata: Metadata
 
 
-TOKEN_SECRETS: Kind[TokenSecret] = Kind(SECRET.group, SECRET.version, SECRET.kind, SECRET.plural, SECRET.namespaced, TokenSecret)
+TOKEN_SECRETS: Kind[TokenSecret] = Kind(
+    SECRET.group, SECRET.version, SECRET.kind, SECRET.plural, SECRET.namespaced, TokenSecret
+)
 
 
 def account_of(secret: TokenSecret) -> list[str]:
@@ -58,7 +62,9 @@ class TokenSecretController(Controller):
 
     def take_account(self, old: Owned | None, new: Owned | None) -> None:
         if old is not None and new is None:
-            for secret in self.secrets.by("account", f"{old.metadata.namespace}/{old.metadata.name}"):
+            for secret in self.secrets.by(
+                "account", f"{old.metadata.namespace}/{old.metadata.name}"
+            ):
                 self.queue.add(f"{secret.metadata.namespace}/{secret.metadata.name}")
 
     async def reconcile(self, key: str) -> float | None:
@@ -68,11 +74,17 @@ class TokenSecretController(Controller):
             return None
         meta = secret.metadata
         account = self.accounts.get(account_of(secret)[0])
-        if account is not None and account.metadata.uid == meta.annotations.get(ACCOUNT_UID, account.metadata.uid):
+        if account is not None and account.metadata.uid == meta.annotations.get(
+            ACCOUNT_UID, account.metadata.uid
+        ):
             return None
         try:
-            fresh = await self.client.get(SERVICE_ACCOUNT.untyped, meta.annotations.get(ACCOUNT, ""), meta.namespace)
-            if fresh["metadata"]["uid"] == meta.annotations.get(ACCOUNT_UID, fresh["metadata"]["uid"]):
+            fresh = await self.client.get(
+                SERVICE_ACCOUNT.untyped, meta.annotations.get(ACCOUNT, ""), meta.namespace
+            )
+            if fresh["metadata"]["uid"] == meta.annotations.get(
+                ACCOUNT_UID, fresh["metadata"]["uid"]
+            ):
                 return None  # the cache of accounts was late
         except NotFound:
             pass

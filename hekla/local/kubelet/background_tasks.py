@@ -1,4 +1,5 @@
-"""Work that runs beside what its starter does: nobody waits for it, so it says itself when it has failed, and it ends with its starter."""
+"""Work that runs beside what its starter does: nobody waits for it, so it says itself when it has
+failed, and it ends with its starter."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ log = logging.getLogger("agent")
 
 
 class BackgroundTasks:
-    """The tasks of one starter; they are kept here, because asyncio keeps no task for whom nobody waits."""
+    """The tasks of one starter; they are kept here, because asyncio keeps no task for whom nobody
+    waits."""
 
     def __init__(self) -> None:
         self.tasks: set[asyncio.Task[None]] = set()

@@ -55,30 +55,108 @@ def threshold_problem(text: str) -> str | None:
 
 FLAGS = (
     *connection_flags(0, 0),
-    Flag("root-dir", TEXT, "", "directory for pods: volumes, logs, records (default ~/.local/state/hekla/agent)"),
-    Flag("nodes", WHOLE, 1, "how many nodes this machine is; 0 for fake nodes only", check=between(0, 250)),
-    Flag("node-name", TEXT, "", "name of the node; several get -0, -1 ... behind it (default: the machine's name, or node)"),
+    Flag(
+        "root-dir",
+        TEXT,
+        "",
+        "directory for pods: volumes, logs, records (default ~/.local/state/hekla/agent)",
+    ),
+    Flag(
+        "nodes",
+        WHOLE,
+        1,
+        "how many nodes this machine is; 0 for fake nodes only",
+        check=between(0, 250),
+    ),
+    Flag(
+        "node-name",
+        TEXT,
+        "",
+        "name of the node; several get -0, -1 ... behind it (default: the machine's name, or node)",
+    ),
     Flag("node-cpu", TEXT, "", "cpu of each node (default: the machine's)", check=quantity_problem),
-    Flag("node-memory", TEXT, "", "memory of each node (default: the machine's)", check=quantity_problem),
+    Flag(
+        "node-memory",
+        TEXT,
+        "",
+        "memory of each node (default: the machine's)",
+        check=quantity_problem,
+    ),
     Flag("images", TEXT, "", "YAML file with rows for the table of images"),
-    Flag("container-log-max-size", TEXT, "10Mi", "bytes of a container's log that go at a time when it is full", check=quantity_problem),
-    Flag("container-log-max-files", WHOLE, 5, "so many of these sizes are kept", check=between(2, 1000)),
-    Flag("api-server-address", TEXT, "", "host:port at which pods reach the API server (default: as the kubeconfig has it)"),
-    Flag("isolation", TEXT, "auto", "auto, shared-network to leave pods in this machine's network, or none to do without any namespaces"),
-    Flag("closed-paths", TEXTS, [], "directories that no pod sees, such as that of the cluster's keys (the root-dir is one already)"),
-    Flag("eviction-hard", TEXT, pressure.DEFAULT, "how little memory, disk and processes a node lets be left", check=threshold_problem),
-    Flag("port", WHOLE, 0, "port of the node's endpoint on 127.0.0.1; 0 for any free one", check=between(0, 65535)),
-    Flag("tls-cert-file", TEXT, "", "certificate of the node's endpoint (default: one of its own making)"),
+    Flag(
+        "container-log-max-size",
+        TEXT,
+        "10Mi",
+        "bytes of a container's log that go at a time when it is full",
+        check=quantity_problem,
+    ),
+    Flag(
+        "container-log-max-files",
+        WHOLE,
+        5,
+        "so many of these sizes are kept",
+        check=between(2, 1000),
+    ),
+    Flag(
+        "api-server-address",
+        TEXT,
+        "",
+        "host:port at which pods reach the API server (default: as the kubeconfig has it)",
+    ),
+    Flag(
+        "isolation",
+        TEXT,
+        "auto",
+        "auto, shared-network to leave pods in this machine's network, or none to do without any namespaces",
+    ),
+    Flag(
+        "closed-paths",
+        TEXTS,
+        [],
+        "directories that no pod sees, such as that of the cluster's keys (the root-dir is one already)",
+    ),
+    Flag(
+        "eviction-hard",
+        TEXT,
+        pressure.DEFAULT,
+        "how little memory, disk and processes a node lets be left",
+        check=threshold_problem,
+    ),
+    Flag(
+        "port",
+        WHOLE,
+        0,
+        "port of the node's endpoint on 127.0.0.1; 0 for any free one",
+        check=between(0, 65535),
+    ),
+    Flag(
+        "tls-cert-file",
+        TEXT,
+        "",
+        "certificate of the node's endpoint (default: one of its own making)",
+    ),
     Flag("tls-private-key-file", TEXT, "", "key of that certificate"),
     Flag("client-ca-file", TEXT, "", "authority of those who may ask the node's endpoint"),
-    Flag("fake-nodes", WHOLE, 0, "how many nodes to make up, whose pods only pretend to run", check=between(0, 100_000)),
+    Flag(
+        "fake-nodes",
+        WHOLE,
+        0,
+        "how many nodes to make up, whose pods only pretend to run",
+        check=between(0, 100_000),
+    ),
     Flag("fake-node-name", TEXT, FAKE_NAME, "name of fake nodes; -0, -1 ... follow"),
     Flag("fake-node-cpu", TEXT, "32", "cpu of each fake node", check=quantity_problem),
     Flag("fake-node-memory", TEXT, "256Gi", "memory of each fake node", check=quantity_problem),
-    Flag("fake-node-pods", WHOLE, 110, "pods that each fake node takes", check=between(1, 1_000_000)),
-    Flag("fake-node-gpus", WHOLE, 0, "nvidia.com/gpu of each fake node", check=between(0, 1_000_000)),
+    Flag(
+        "fake-node-pods", WHOLE, 110, "pods that each fake node takes", check=between(1, 1_000_000)
+    ),
+    Flag(
+        "fake-node-gpus", WHOLE, 0, "nvidia.com/gpu of each fake node", check=between(0, 1_000_000)
+    ),
     Flag("fake-node-labels", TEXTS, [], "key=value labels of fake nodes"),
-    Flag("fake-node-taint", YES_NO, False, "taint fake nodes with kwok.x-k8s.io/node=fake:NoSchedule"),
+    Flag(
+        "fake-node-taint", YES_NO, False, "taint fake nodes with kwok.x-k8s.io/node=fake:NoSchedule"
+    ),
     Flag("stop-pods-on-exit", YES_NO, False, "end all containers when the agent is told to stop"),
 )
 
@@ -105,7 +183,8 @@ def root_directory(text: str) -> Path:
 
 
 async def api_address(daemon: Daemon) -> tuple[str, str]:
-    """(host, port) at which pods reach the API server: stated, the kubeconfig's, or what the Service `kubernetes` leads to."""
+    """(host, port) at which pods reach the API server: stated, the kubeconfig's, or what the
+    Service `kubernetes` leads to."""
     host, _, port = daemon.options.api_server_address.rpartition(":")
     if host and port:
         return host, port
@@ -133,14 +212,22 @@ async def run(daemon: Daemon) -> None:
     fakes = FakeNodes(
         daemon.client,
         Size(
-            options.fake_nodes, options.fake_node_name, options.fake_node_cpu, options.fake_node_memory, options.fake_node_pods,
-            options.fake_node_gpus, labels_of(options.fake_node_labels), options.fake_node_taint,
+            options.fake_nodes,
+            options.fake_node_name,
+            options.fake_node_cpu,
+            options.fake_node_memory,
+            options.fake_node_pods,
+            options.fake_node_gpus,
+            labels_of(options.fake_node_labels),
+            options.fake_node_taint,
         ),
-    )  # fmt: skip
+    )
     agent: Agent | None = None
     server: Any = None
     chosen = real_names(options.nodes, options.node_name)
-    await Roster(root).take_leave(daemon.client, [*chosen, *fake_names(options.fake_nodes, options.fake_node_name)])
+    await Roster(root).take_leave(
+        daemon.client, [*chosen, *fake_names(options.fake_nodes, options.fake_node_name)]
+    )
     try:
         if options.nodes:
             agent = await make_agent(daemon, root, images, recorder)
@@ -168,19 +255,27 @@ async def make_agent(daemon: Daemon, root: Path, images: Images, recorder: Recor
     found = isolation.detect()
     match daemon.options.isolation:
         case "none":
-            found = isolation.Isolation(private_addresses=found.private_addresses, findings=found.findings)
+            found = isolation.Isolation(
+                private_addresses=found.private_addresses, findings=found.findings
+            )
         case "shared-network":
             found = replace(found, network=False)
         case "auto":
             pass
         case other:
-            raise DaemonError(f'--isolation: "{other}" is not known; write auto, shared-network or none')
+            raise DaemonError(
+                f'--isolation: "{other}" is not known; write auto, shared-network or none'
+            )
     for finding in found.findings:
         if not finding.available:
             log.info("no %s (%s): %s", finding.name, finding.why_not, finding.cost)
     thresholds = pressure.parse(daemon.options.eviction_hard)
-    agent = Agent(daemon.client, root, found, images, recorder, await api_address(daemon), thresholds)
-    agent.host.clock.max_size = max(4096, quantity.milli(daemon.options.container_log_max_size) // 1000)
+    agent = Agent(
+        daemon.client, root, found, images, recorder, await api_address(daemon), thresholds
+    )
+    agent.host.clock.max_size = max(
+        4096, quantity.milli(daemon.options.container_log_max_size) // 1000
+    )
     agent.host.clock.max_files = daemon.options.container_log_max_files
     closed = [Path(path) for path in daemon.options.closed_paths]
     homes.remember([root, *closed])
@@ -199,16 +294,22 @@ async def listen(daemon: Daemon, agent: Agent, root: Path) -> Any:
         tls = server_tls(certificate, key, options.client_ca_file)
         return await serve(endpoint, host="127.0.0.1", port=options.port, ssl=tls)
     except (OSError, TlsError) as error:
-        raise DaemonError(f"the node's endpoint (--port {options.port}, --tls-cert-file {certificate}): {error}") from error
+        raise DaemonError(
+            f"the node's endpoint (--port {options.port}, --tls-cert-file {certificate}): {error}"
+        ) from error
 
 
-def add_nodes(daemon: Daemon, agent: Agent, recorder: Recorder, port: int, images: Images, chosen: list[str]) -> None:
+def add_nodes(
+    daemon: Daemon, agent: Agent, recorder: Recorder, port: int, images: Images, chosen: list[str]
+) -> None:
     options = daemon.options
     capacity, allocatable = machine.sizes(agent.root, options.node_cpu, options.node_memory)
     table = sorted({row.image for row in images.rows if "*" not in row.image})
     without = agent.host.isolation.without(options.isolation)
     for name in chosen:
-        agent.keepers[name] = RegisteredNode(daemon.client, recorder, name, capacity, allocatable, port, table, without)
+        agent.keepers[name] = RegisteredNode(
+            daemon.client, recorder, name, capacity, allocatable, port, table, without
+        )
 
 
 def main(argv: list[str]) -> int:

@@ -1,4 +1,5 @@
-"""What the API server asks a node: logs of containers, commands in them, the list of pods, whether it is well.
+"""What the API server asks a node: logs of containers, commands in them, the list of pods, whether
+it is well.
 
 Reference: local-cluster 8.9, 8.10.
 """
@@ -37,7 +38,13 @@ def text(status: int, message: str) -> Response:
 class Endpoint:
     """The node's own small HTTP service."""
 
-    def __init__(self, root: Path, clock: Clock, find: Callable[[str, str], core.Pod | None], pods: Callable[[], list[core.Pod]]) -> None:
+    def __init__(
+        self,
+        root: Path,
+        clock: Clock,
+        find: Callable[[str, str], core.Pod | None],
+        pods: Callable[[], list[core.Pod]],
+    ) -> None:
         self._root = root
         self._clock = clock
         self._find = find
@@ -77,14 +84,23 @@ class Endpoint:
         if pod is None:
             return text(404, f'pod "{name}" not found on this node')
         directory = PodDirectory(self._root, pod.metadata.uid)
-        slots = [slot for slot in directory.slots() if slot.container == container and slot.claim() is not None]
+        slots = [
+            slot
+            for slot in directory.slots()
+            if slot.container == container and slot.claim() is not None
+        ]
         previous = request.flag("previous")
         if previous:
             slots = slots[:-1]
         if not slots:
             if previous:
-                return text(400, f'previous terminated container "{container}" in pod "{name}" not found')
-            return text(400, f'container "{container}" in pod "{name}" is waiting to start: {waiting(pod, container)}')
+                return text(
+                    400, f'previous terminated container "{container}" in pod "{name}" not found'
+                )
+            return text(
+                400,
+                f'container "{container}" in pod "{name}" is waiting to start: {waiting(pod, container)}',
+            )
         try:
             options = options_of(request)
         except ValueError as error:
@@ -108,7 +124,10 @@ def waiting(pod: core.Pod, container: str) -> str:
     for status in [*pod.status.container_statuses, *pod.status.init_container_statuses]:
         if status.name == container and status.state.waiting is not None:
             reason = status.state.waiting.reason
-            return {"ErrImagePull": "image can't be pulled", "ImagePullBackOff": "trying and failing to pull image"}.get(reason, reason)
+            return {
+                "ErrImagePull": "image can't be pulled",
+                "ImagePullBackOff": "trying and failing to pull image",
+            }.get(reason, reason)
     return "ContainerCreating"
 
 
@@ -131,10 +150,18 @@ def options_of(request: Request) -> Options:
     if (seconds := whole("sinceSeconds")) is not None:
         since = time.time_ns() - seconds * 1_000_000_000
     elif moment := request.option("sinceTime"):
-        # Whole microseconds, rounded down: as a float the time of a line would come out a little after the line.
+        # Whole microseconds, rounded down: as a float the time of a line would come out a little
+        # after the line.
         since = (datetime.fromisoformat(moment) - EPOCH) // timedelta(microseconds=1) * 1000
     stream = request.option("stream") or "All"
-    return Options(request.flag("follow"), whole("tailLines"), since, request.flag("timestamps"), whole("limitBytes"), stream)
+    return Options(
+        request.flag("follow"),
+        whole("tailLines"),
+        since,
+        request.flag("timestamps"),
+        whole("limitBytes"),
+        stream,
+    )
 
 
 def server_tls(certificate: str, key: str, authority: str) -> ssl.SSLContext | None:
@@ -149,7 +176,8 @@ def server_tls(certificate: str, key: str, authority: str) -> ssl.SSLContext | N
 
 
 def self_signed(directory: Path) -> tuple[str, str]:
-    """(certificate, key) of this agent's own making, for API servers that do not care who signed them, as most do not."""
+    """(certificate, key) of this agent's own making, for API servers that do not care who signed
+    them, as most do not."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -162,13 +190,22 @@ def self_signed(directory: Path) -> tuple[str, str]:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hekla-agent")])
     now = datetime.now().astimezone()
     signed = (
-        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-        .serial_number(x509.random_serial_number()).not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=3650)).sign(key, hashes.SHA256())
-    )  # fmt: skip
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=3650))
+        .sign(key, hashes.SHA256())
+    )
     key_file.touch(mode=0o600)
-    key_file.write_bytes(key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    ))  # fmt: skip
+    key_file.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
     certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
     return str(certificate), str(key_file)

@@ -1,4 +1,5 @@
-"""The environment of a container, in the order in which later wins: services, the API server's address, envFrom, env.
+"""The environment of a container, in the order in which later wins: services, the API server's
+address, envFrom, env.
 
 Reference: local-cluster 8.7.
 """
@@ -22,7 +23,8 @@ KEYED_FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")
 
 
 class ConfigError(Exception):
-    """Something that the container's configuration names is not there (yet); the text is for its status."""
+    """Something that the container's configuration names is not there (yet); the text is for its
+    status."""
 
 
 @dataclass(slots=True)
@@ -80,13 +82,22 @@ def field_value(pod: core.Pod, path: str, sources: Sources) -> str:
 def lines(values: Mapping[str, str]) -> str:
     """Labels or annotations as a downward volume shows them: `key="escaped"`, sorted."""
     escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-    return "\n".join(f'{key}="{"".join(escapes.get(c, c) for c in value)}"' for key, value in sorted(values.items()))
+    return "\n".join(
+        f'{key}="{"".join(escapes.get(c, c) for c in value)}"'
+        for key, value in sorted(values.items())
+    )
 
 
-def resource_value(pod: core.Pod, container: core.Container, ref: core.ResourceFieldSelector, sources: Sources) -> str:
+def resource_value(
+    pod: core.Pod, container: core.Container, ref: core.ResourceFieldSelector, sources: Sources
+) -> str:
     """What a resourceFieldRef names, in units of its divisor, rounded up.  Raises ConfigError."""
     if ref.container_name and ref.container_name != container.name:
-        named = [c for c in [*pod.spec.containers, *pod.spec.init_containers] if c.name == ref.container_name]
+        named = [
+            c
+            for c in [*pod.spec.containers, *pod.spec.init_containers]
+            if c.name == ref.container_name
+        ]
         if not named:
             raise ConfigError(f"container {ref.container_name} not found")
         container = named[0]
@@ -111,15 +122,22 @@ def decoded(value: str) -> str:
 def service_variables(services: Iterable[core.Service]) -> dict[str, str]:
     """The variables by which pods find services, in Kubernetes' own form and docker's.
 
-    A process starts with 2 MiB of variables and words at most: where the services of a namespace have more than is their part of
-    it, those with the most ports get the first port's alone, and then none."""
+    A process starts with 2 MiB of variables and words at most: where the services of a namespace
+    have more than is their part of it, those with the most ports get the first port's alone, and
+    then none.
+    """
     found: dict[str, str] = {}
     left = MOST_SERVICE_BYTES
     for service in sorted(services, key=lambda one: len(one.spec.ports or ())):
         made = variables_of(service)
         size = size_of(made)
         if size > left and service.spec.ports:
-            made = variables_of(msgspec.structs.replace(service, spec=msgspec.structs.replace(service.spec, ports=service.spec.ports[:1])))
+            made = variables_of(
+                msgspec.structs.replace(
+                    service,
+                    spec=msgspec.structs.replace(service.spec, ports=service.spec.ports[:1]),
+                )
+            )
             size = size_of(made)
         if size <= left:
             left -= size
@@ -137,7 +155,12 @@ def size_of(variables: Mapping[str, str]) -> int:
 def variables_of(service: core.Service) -> dict[str, str]:
     """Those of one service."""
     address = service.spec.cluster_ip
-    if not address or address == "None" or not service.spec.ports or service.metadata.name == "kubernetes":
+    if (
+        not address
+        or address == "None"
+        or not service.spec.ports
+        or service.metadata.name == "kubernetes"
+    ):
         return {}
     name = service.metadata.name.upper().replace("-", "_")
     first = service.spec.ports[0]
@@ -162,10 +185,15 @@ def api_variables(host: str, port: str) -> dict[str, str]:
         return {}
     url = f"tcp://{host}:{port}"
     return {
-        "KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port, "KUBERNETES_SERVICE_PORT_HTTPS": port,
-        "KUBERNETES_PORT": url, f"KUBERNETES_PORT_{port}_TCP": url, f"KUBERNETES_PORT_{port}_TCP_PROTO": "tcp",
-        f"KUBERNETES_PORT_{port}_TCP_PORT": port, f"KUBERNETES_PORT_{port}_TCP_ADDR": host,
-    }  # fmt: skip
+        "KUBERNETES_SERVICE_HOST": host,
+        "KUBERNETES_SERVICE_PORT": port,
+        "KUBERNETES_SERVICE_PORT_HTTPS": port,
+        "KUBERNETES_PORT": url,
+        f"KUBERNETES_PORT_{port}_TCP": url,
+        f"KUBERNETES_PORT_{port}_TCP_PROTO": "tcp",
+        f"KUBERNETES_PORT_{port}_TCP_PORT": port,
+        f"KUBERNETES_PORT_{port}_TCP_ADDR": host,
+    }
 
 
 @dataclass(slots=True)
@@ -176,12 +204,18 @@ class Environment:
     skipped: list[str]
 
 
-def build(pod: core.Pod, container: core.Container, sources: Sources, image: Mapping[str, str]) -> Environment:
+def build(
+    pod: core.Pod, container: core.Container, sources: Sources, image: Mapping[str, str]
+) -> Environment:
     """All variables of a container on top of those of its image.  Raises ConfigError."""
     values = dict(image)
     values["HOSTNAME"] = pod.spec.hostname or pod.metadata.name
     if pod.spec.enable_service_links is not False:
-        values.update(service_variables(s for s in sources.services() if s.metadata.namespace == pod.metadata.namespace))
+        values.update(
+            service_variables(
+                s for s in sources.services() if s.metadata.namespace == pod.metadata.namespace
+            )
+        )
     values.update(api_variables(sources.api_host, sources.api_port))
     skipped: list[str] = []
     for source in container.env_from:
@@ -217,8 +251,11 @@ def from_object(source: core.EnvFromSource, sources: Sources, namespace: str) ->
     return {source.prefix + key: value for key, value in data.items()}
 
 
-def from_reference(pod: core.Pod, container: core.Container, ref: core.EnvVarSource, sources: Sources) -> str | None:
-    """The value that a valueFrom names; None for an optional one that is not there.  Raises ConfigError."""
+def from_reference(
+    pod: core.Pod, container: core.Container, ref: core.EnvVarSource, sources: Sources
+) -> str | None:
+    """The value that a valueFrom names; None for an optional one that is not there.  Raises
+    ConfigError."""
     namespace = pod.metadata.namespace
     if ref.field_ref is not None:
         return field_value(pod, ref.field_ref.field_path, sources)

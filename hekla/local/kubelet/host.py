@@ -1,4 +1,5 @@
-"""What the workers of all pods share on one machine: the runtime, addresses, hosts files, the objects that pods refer to."""
+"""What the workers of all pods share on one machine: the runtime, addresses, hosts files, the
+objects that pods refer to."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ class Finder(Protocol):
 class Addresses:
     """Addresses of pods: of the pods' network, or on the machine's loopback where they have none.
 
-    The loopback's second byte comes from the directory, so that two clusters on one machine do not give out the same ones.
+    The loopback's second byte comes from the directory, so that two clusters on one machine do not
+    give out the same ones.
     """
 
     def __init__(self, root: Path, private: bool) -> None:
@@ -68,7 +70,8 @@ class Addresses:
         self._next = 0
 
     def within(self, base: str, prefix: int) -> None:
-        """From now on addresses are of this network, whose first two belong to its keeper and to the machine."""
+        """From now on addresses are of this network, whose first two belong to its keeper and to
+        the machine."""
         number = int.from_bytes(bytes(int(part) for part in base.split(".")), "big")
         if number == self.base:
             return
@@ -87,7 +90,9 @@ class Addresses:
         if number is None or number in self._used:
             span = self.size - self.first
             for _ in range(span):
-                self._next = self._next + 1 if self.first <= self._next + 1 < self.size else self.first
+                self._next = (
+                    self._next + 1 if self.first <= self._next + 1 < self.size else self.first
+                )
                 if self._next not in self._used:
                     break
             number = self._next
@@ -153,17 +158,23 @@ class Host:
         self._closed: list[str] = []
         self._homes = Homes()
         self.programs = programs() if isolation.mounts else []
-        """What containers may read and not change: what this agent and the other daemons run from."""
+        """What containers may read and not change: what this agent and the other daemons run from.
+        """
         self.path = self._search_path()
         self.preload = ""
-        """The library that gives programs the pod's own ports and names; "" where it is not needed, or cannot be had."""
+        """The library that gives programs the pod's own ports and names; "" where it is not needed,
+        or cannot be had."""
 
     async def start(self) -> None:
         self.clock.start()
         self.reporter.start()
         if self.network is None and self.isolation.private_addresses:
             self.preload = await asyncio.to_thread(preload.library, self.root / "bin")
-        records = [record for directory in pod_directories(self.root) if (record := directory.record()) is not None]
+        records = [
+            record
+            for directory in pod_directories(self.root)
+            if (record := directory.record()) is not None
+        ]
         if self.network is not None:
             self.network.recall = self._network_is_new
             if any(record.address for record in records):
@@ -181,19 +192,26 @@ class Host:
             return
         was_up = self.network.up
         await self.network.ready()
-        self.addresses.within(self.network.base, self.network.prefix)  # whoever waited for it too may come to this line later
+        self.addresses.within(
+            self.network.base, self.network.prefix
+        )  # whoever waited for it too may come to this line later
         if not was_up:
             self._tell_everything()
 
     async def _network_is_new(self) -> None:
-        """Another keeper has taken the place of one that died: every pod's cable and every name must be laid again."""
+        """Another keeper has taken the place of one that died: every pod's cable and every name
+        must be laid again."""
         assert self.network is not None
         self.addresses.within(self.network.base, self.network.prefix)
         self._tell_everything()
         self.on_new_network()
 
     def _tell_everything(self) -> None:
-        for namespace in {"default", *self.finder.namespaces(), *(named.peer.namespace for named in self._names.values())}:
+        for namespace in {
+            "default",
+            *self.finder.namespaces(),
+            *(named.peer.namespace for named in self._names.values()),
+        }:
             self.rename(namespace)
 
     async def close(self) -> None:
@@ -207,10 +225,13 @@ class Host:
         self.clock.close()
 
     def _search_path(self) -> str:
-        """The PATH of containers: the agent's, the usual places, and last a `python` and `python3` that are surely there."""
+        """The PATH of containers: the agent's, the usual places, and last a `python` and `python3`
+        that are surely there."""
         programs = self.root / "bin"
         programs.mkdir(parents=True, exist_ok=True)
-        if not self.isolation.mounts:  # else nobody goes this way: containers see what is theirs in a view of their own
+        if (
+            not self.isolation.mounts
+        ):  # else nobody goes this way: containers see what is theirs in a view of their own
             os.chmod(self.root, stat.S_IMODE(self.root.stat().st_mode) | 0o111)
         os.chmod(programs, 0o755)
         for name in ("python", "python3"):
@@ -221,27 +242,32 @@ class Host:
         return ":".join(dict.fromkeys(part for part in parts if part))
 
     def close_to_pods(self, paths: Iterable[Path]) -> None:
-        """From now on no container sees these directories and the agent's own, where it has a view of its own."""
+        """From now on no container sees these directories and the agent's own, where it has a view
+        of its own."""
         if self.isolation.mounts:
             self._closed = sorted({os.path.realpath(path) for path in [*paths, self.root]})
 
     @property
     def closed(self) -> list[str]:
-        """What no container sees: the directories of this cluster, and those of all others that are known here now."""
+        """What no container sees: the directories of this cluster, and those of all others that are
+        known here now."""
         if not self._closed:
             return []
         found = sorted({*self._closed, *self._homes.paths()})
         return [path for path in found if not any(path.startswith(f"{other}/") for other in found)]
 
     def shown(self, scratch: Path) -> list[str]:
-        """What a container sees of the closed directories: where it starts, and the programs that stand in for those of images."""
+        """What a container sees of the closed directories: where it starts, and the programs that
+        stand in for those of images."""
         return [str(scratch), str(self.root / "bin")] if self._closed else []
 
     def image_environment(self) -> dict[str, str]:
         """What an image's own environment would bring."""
         return {"PATH": self.path, "HOME": os.path.expanduser("~")}
 
-    def sources(self, pod: core.Pod, address: str, allocatable: dict[str, str | int | float]) -> Sources:
+    def sources(
+        self, pod: core.Pod, address: str, allocatable: dict[str, str | int | float]
+    ) -> Sources:
         """Where the references of a pod lead."""
         namespace = pod.metadata.namespace
         inside = self.network is not None and not pod.spec.host_network and self._api_by_service
@@ -259,17 +285,25 @@ class Host:
 
     @property
     def _api_by_service(self) -> bool:
-        """Whether pods with a network of their own reach the API server only through its service: it listens on the loopback."""
+        """Whether pods with a network of their own reach the API server only through its service:
+        it listens on the loopback."""
         return self.api[0] == "localhost" or self.api[0].startswith("127.")
 
-    # --- names ------------------------------------------------------------------------------------------------------------
+    # --- names ------------------------------------------------------------------------------------
 
     def name(self, pod: core.Pod, address: str, directory: PodDirectory) -> None:
         """Gives a pod its hosts file, now, and its name to the other pods of its namespace, soon.
 
-        A file that an agent before this one has left is right until all pods are taken up again: the first of them know few others.
+        A file that an agent before this one has left is right until all pods are taken up again:
+        the first of them know few others.
         """
-        named = Named(hosts.peer_of(pod, address), directory, dict(pod.metadata.labels), list(pod.spec.host_aliases), naming.ports_of(pod))
+        named = Named(
+            hosts.peer_of(pod, address),
+            directory,
+            dict(pod.metadata.labels),
+            list(pod.spec.host_aliases),
+            naming.ports_of(pod),
+        )
         self._names[pod.metadata.uid] = named
         if self.network is not None:
             self._write(named, [], [])
@@ -280,7 +314,10 @@ class Host:
             self._write(named, around, self._service_lines(named.peer.namespace, around))
         server = self.network.gateway if self.network is not None else ""
         try:
-            hosts.write(directory.path / "resolv.conf", naming.resolver(pod, server, self._resolver).encode())
+            hosts.write(
+                directory.path / "resolv.conf",
+                naming.resolver(pod, server, self._resolver).encode(),
+            )
             hosts.write(directory.path / "hostname", f"{hosts.hostname_of(pod)}\n".encode())
         except OSError as error:
             log.warning("%s: %s", directory.path, error.strerror)
@@ -303,13 +340,18 @@ class Host:
     def _served(self, named: Named) -> bool:
         """Whether a service leads to the pod."""
         services = self.finder.services(named.peer.namespace)
-        return any(service.spec.selector and naming.matches(service.spec.selector, named.labels) for service in services)
+        return any(
+            service.spec.selector and naming.matches(service.spec.selector, named.labels)
+            for service in services
+        )
 
     def rename(self, namespace: str) -> None:
         """Names of a namespace have changed; hosts files, or the network, follow soon."""
         self._stale.add(namespace)
         if self._rewrite is None:
-            self._rewrite = asyncio.get_running_loop().call_later(REWRITE_DELAY, self._rewrite_stale)
+            self._rewrite = asyncio.get_running_loop().call_later(
+                REWRITE_DELAY, self._rewrite_stale
+            )
 
     def _rewrite_stale(self) -> None:
         self._rewrite = None
@@ -332,19 +374,35 @@ class Host:
         for service in self.finder.services(namespace):
             if namespace == "default" and service.metadata.name == "kubernetes":
                 continue
-            manual = None if service.spec.selector else self.finder.endpoints(namespace, service.metadata.name)
+            manual = (
+                None
+                if service.spec.selector
+                else self.finder.endpoints(namespace, service.metadata.name)
+            )
             services.append(naming.described(service, around, manual))
         if namespace == "default" and self._api_by_service:
             services.append(naming.api_service(*self.api))
-        self.network.tell({"do": "names", "namespace": namespace, "services": services, "pods": naming.pod_names(around)})
+        self.network.tell(
+            {
+                "do": "names",
+                "namespace": namespace,
+                "services": services,
+                "pods": naming.pod_names(around),
+            }
+        )
 
     def _around(self, namespace: str) -> list[Named]:
         return [named for named in self._names.values() if named.peer.namespace == namespace]
 
     def _service_lines(self, namespace: str, around: list[Named]) -> list[tuple[str, list[str]]]:
-        return hosts.service_lines(self.finder.services(namespace), [(named.labels, named.peer.address) for named in around])
+        return hosts.service_lines(
+            self.finder.services(namespace),
+            [(named.labels, named.peer.address) for named in around],
+        )
 
-    def _write(self, named: Named, around: list[Named], services: list[tuple[str, list[str]]]) -> None:
+    def _write(
+        self, named: Named, around: list[Named], services: list[tuple[str, list[str]]]
+    ) -> None:
         own = named.peer
         peers = [other.peer for other in around if other.peer.subdomain]
         if len(peers) > MANY_PEERS:
@@ -355,7 +413,8 @@ class Host:
             log.warning("%s: %s", named.directory.hosts, error.strerror)
 
     def name_switch(self) -> str | None:
-        """A file to lie over /etc/nsswitch.conf, where the machine's own asks somebody who knows nothing of pods."""
+        """A file to lie over /etc/nsswitch.conf, where the machine's own asks somebody who knows
+        nothing of pods."""
         if self._switch is None:
             text = naming.switched(machine.read("/etc/nsswitch.conf"))
             path = self.root / "nsswitch.conf"

@@ -1,4 +1,5 @@
-"""The agent of the nodes of this machine: which pods are its own, and a worker for each that has something to do."""
+"""The agent of the nodes of this machine: which pods are its own, and a worker for each that has
+something to do."""
 
 from __future__ import annotations
 
@@ -47,7 +48,9 @@ class Objects:
         self.config_maps: Cache[core.ConfigMap] = Cache(client, core.CONFIG_MAP)
         self.secrets: Cache[core.Secret] = Cache(client, core.SECRET)
         self.service_cache: Cache[core.Service] = Cache(
-            client, core.SERVICE, indexes={"namespace": lambda service: [service.metadata.namespace]}
+            client,
+            core.SERVICE,
+            indexes={"namespace": lambda service: [service.metadata.namespace]},
         )
 
         self._client = client
@@ -72,7 +75,12 @@ class Objects:
         key = meta.key(service)
         if wanted and key not in self._endpoints and key != "default/kubernetes":
             namespace = service.metadata.namespace
-            cache = Cache(self._client, core.ENDPOINTS, namespace=namespace, fields=f"metadata.name={service.metadata.name}")
+            cache = Cache(
+                self._client,
+                core.ENDPOINTS,
+                namespace=namespace,
+                fields=f"metadata.name={service.metadata.name}",
+            )
             cache.on_change(lambda old, new: self.on_endpoints(namespace))
             self._endpoints[key] = cache
             self._errands.start(cache.start(), f"endpoints of {key}")
@@ -93,28 +101,39 @@ class Agent:
     """All real nodes of this agent and the pods on them."""
 
     def __init__(
-        self, client: Client, root: Path, isolation: Isolation, images: Images, recorder: Recorder, api: tuple[str, str],
+        self,
+        client: Client,
+        root: Path,
+        isolation: Isolation,
+        images: Images,
+        recorder: Recorder,
+        api: tuple[str, str],
         thresholds: list[Threshold] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.client = client
         self.root = root
         self.objects = Objects(client)
         self.host = Host(root, client, self.objects, isolation, images, recorder, api=api)
-        self.policies = NetworkPolicies(client, recorder, self.host.network, self._endpoints, isolation.unenforced)
+        self.policies = NetworkPolicies(
+            client, recorder, self.host.network, self._endpoints, isolation.unenforced
+        )
         self.keepers: dict[str, RegisteredNode] = {}
         self.pods: dict[str, Cache[core.Pod]] = {}
         self.workers: dict[str, Worker] = {}
         self.finished: set[str] = set()
-        """Pods that are over while their objects stay: nothing is to be done for them but to keep their logs."""
+        """Pods that are over while their objects stay: nothing is to be done for them but to keep
+        their logs."""
         self.holding: dict[str, dict[str, core.Pod]] = defaultdict(dict)
         """By node and uid: the pods that count against the node's size."""
         self._referers: dict[tuple[str, str, str], set[str]] = defaultdict(set)
         self._errands = BackgroundTasks()
-        self.pressure = Pressure(root, thresholds or [], lambda: list(self.workers.values()), self._pressed)
+        self.pressure = Pressure(
+            root, thresholds or [], lambda: list(self.workers.values()), self._pressed
+        )
         if isolation.cgroup is not None:
             self.host.groups = Groups.prepare(isolation.cgroup, root)
 
-    # --- running ----------------------------------------------------------------------------------------------------------
+    # --- running ----------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Takes up all pods of the nodes; returns when each has its worker."""
@@ -125,13 +144,17 @@ class Agent:
             self.pods[name] = Cache(self.client, core.POD, fields=f"spec.nodeName={name}")
         caches = [*self.objects.caches, *self.policies.caches, *self.pods.values()]
         await asyncio.gather(*(cache.start() for cache in caches))
-        await asyncio.gather(*(cache.synced() for cache in caches if cache not in self.policies.caches))
+        await asyncio.gather(
+            *(cache.synced() for cache in caches if cache not in self.policies.caches)
+        )
         await self.policies.synced()
         await asyncio.gather(*(keeper.registered.wait() for keeper in self.keepers.values()))
         await self.host.start()
         for cache in self.pods.values():
             cache.on_change(self._pod_changed)
-        self.objects.config_maps.on_change(lambda old, new: self._object_changed("ConfigMap", old, new))
+        self.objects.config_maps.on_change(
+            lambda old, new: self._object_changed("ConfigMap", old, new)
+        )
         self.objects.secrets.on_change(lambda old, new: self._object_changed("Secret", old, new))
         self.objects.service_cache.on_change(self._service_changed)
         self.objects.on_endpoints = self.host.rename
@@ -147,7 +170,8 @@ class Agent:
                 self._errands.start(self.end_orphan(directory), f"orphan {directory.path.name}")
 
     async def shut_down(self) -> None:
-        """Takes leave with the machine: the nodes say so, and every pod ends, in its own words where it is quick enough."""
+        """Takes leave with the machine: the nodes say so, and every pod ends, in its own words
+        where it is quick enough."""
         for keeper in self.keepers.values():
             try:
                 await keeper.stop()
@@ -161,7 +185,9 @@ class Agent:
 
     async def close(self) -> None:
         """Lets go; containers run on and are adopted by the next agent."""
-        await self._errands.cancel(*(worker.task for worker in self.workers.values() if worker.task is not None))
+        await self._errands.cancel(
+            *(worker.task for worker in self.workers.values() if worker.task is not None)
+        )
         for worker in self.workers.values():
             for run in worker.runs:
                 run.forget_tasks()
@@ -170,7 +196,7 @@ class Agent:
             await cache.stop()
         await self.host.close()
 
-    # --- pods -------------------------------------------------------------------------------------------------------------
+    # --- pods -------------------------------------------------------------------------------------
 
     def _pod_changed(self, old: core.Pod | None, new: core.Pod | None) -> None:
         if new is None:
@@ -183,7 +209,9 @@ class Agent:
             worker.update(new)
             if old is not None and old.metadata.labels != new.metadata.labels:
                 self.policies.changed()
-        elif uid in self.finished or (new.status.phase in FINAL and not new.metadata.deletion_timestamp):
+        elif uid in self.finished or (
+            new.status.phase in FINAL and not new.metadata.deletion_timestamp
+        ):
             self.finished.add(uid)
             if new.metadata.deletion_timestamp and new.status.phase not in FINAL:
                 self._errands.start(self.delete(new), f"deletion of {meta.key(new)}")
@@ -215,9 +243,10 @@ class Agent:
         node = self.keepers[name].node
         own = pod.metadata.uid  # which may be there already, and ask for another size
         holding = (
-            held for uid, held in self.holding[name].items()
+            held
+            for uid, held in self.holding[name].items()
             if uid != own and (uid not in self.workers or not self.workers[uid].vacated)
-        )  # fmt: skip
+        )
         refused = None if node is None else refusal(pod, node, holding)
         if refused is None:
             self.holding[name][pod.metadata.uid] = pod
@@ -257,9 +286,11 @@ class Agent:
         """Ends what is left of a pod that was removed while no agent ran."""
         uid = directory.path.name
         running = [
-            instance for slot in directory.slots()
-            if (instance := self.host.runtime.adopt(slot, lambda _: None)) is not None and instance.exit is None
-        ]  # fmt: skip
+            instance
+            for slot in directory.slots()
+            if (instance := self.host.runtime.adopt(slot, lambda _: None)) is not None
+            and instance.exit is None
+        ]
         if running:
             log.info("pod %s is gone; ending %d containers of it", uid, len(running))
         for instance in running:
@@ -278,10 +309,12 @@ class Agent:
         return [
             Endpoint(pod.metadata.namespace, worker.view.pod_ip, pod.metadata.labels, ports_of(pod))
             for uid, worker in self.workers.items()
-            if not (pod := worker.pod).spec.host_network and worker.view.pod_ip and taken.get(uid) == worker.view.pod_ip
-        ]  # fmt: skip
+            if not (pod := worker.pod).spec.host_network
+            and worker.view.pod_ip
+            and taken.get(uid) == worker.view.pod_ip
+        ]
 
-    # --- what pods refer to -----------------------------------------------------------------------------------------------
+    # --- what pods refer to -----------------------------------------------------------------------
 
     def _service_changed(self, old: core.Service | None, new: core.Service | None) -> None:
         found = new or old
@@ -301,7 +334,7 @@ class Agent:
             if (worker := self.workers.get(uid)) is not None:
                 worker.wake()
 
-    # --- for the endpoint -------------------------------------------------------------------------------------------------
+    # --- for the endpoint -------------------------------------------------------------------------
 
     def find(self, namespace: str, name: str) -> core.Pod | None:
         for cache in self.pods.values():

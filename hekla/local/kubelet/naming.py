@@ -1,4 +1,5 @@
-"""What the pods' network is told of a namespace: its services, where they lead, and the names of its pods.  Pure."""
+"""What the pods' network is told of a namespace: its services, where they lead, and the names of
+its pods.  Pure."""
 
 from __future__ import annotations
 
@@ -33,8 +34,10 @@ class Named:
 def ports_of(pod: core.Pod) -> dict[tuple[str, str], int]:
     return {
         (port.name, port.protocol or "TCP"): port.container_port
-        for container in [*pod.spec.containers, *pod.spec.init_containers] for port in container.ports if port.name
-    }  # fmt: skip
+        for container in [*pod.spec.containers, *pod.spec.init_containers]
+        for port in container.ports
+        if port.name
+    }
 
 
 def matches(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
@@ -53,36 +56,54 @@ def target_of(port: core.ServicePort, pod: Named) -> int | None:
     return pod.ports.get((wanted, port.protocol or "TCP"))
 
 
-def described(service: core.Service, pods: Iterable[Named], manual: core.Endpoints | None = None) -> Json:
-    """A service as the network's keeper takes it.  `manual` are the endpoints that somebody wrote for one without a selector."""
+def described(
+    service: core.Service, pods: Iterable[Named], manual: core.Endpoints | None = None
+) -> Json:
+    """A service as the network's keeper takes it.  `manual` are the endpoints that somebody wrote
+    for one without a selector."""
     spec = service.spec
     if spec.type == "ExternalName":
         return {"name": service.metadata.name, "external": spec.external_name}
     behind = []
     if spec.selector:
         behind = [
-            pod for pod in pods
-            if (pod.ready or spec.publish_not_ready_addresses) and matches(spec.selector, pod.labels)
-        ]  # fmt: skip
+            pod
+            for pod in pods
+            if (pod.ready or spec.publish_not_ready_addresses)
+            and matches(spec.selector, pod.labels)
+        ]
     ports = []
     for port in spec.ports:
         targets = [[pod.peer.address, number] for pod in behind if (number := target_of(port, pod))]
         for subset in manual.subsets if manual is not None else ():
-            number = next((p.port for p in subset.ports if p.name == port.name or len(subset.ports) == 1), port.port)
+            number = next(
+                (p.port for p in subset.ports if p.name == port.name or len(subset.ports) == 1),
+                port.port,
+            )
             targets += [[address.ip, number] for address in subset.addresses]
-        ports.append({
-            "name": port.name, "port": port.port, "protocol": port.protocol or "TCP", "targets": targets, "nodePort": port.node_port,
-        })  # fmt: skip
+        ports.append(
+            {
+                "name": port.name,
+                "port": port.port,
+                "protocol": port.protocol or "TCP",
+                "targets": targets,
+                "nodePort": port.node_port,
+            }
+        )
     endpoints = [
-        [pod.peer.address, pod.peer.hostname if pod.peer.subdomain == service.metadata.name else ""] for pod in behind
-    ]  # fmt: skip
+        [pod.peer.address, pod.peer.hostname if pod.peer.subdomain == service.metadata.name else ""]
+        for pod in behind
+    ]
     for subset in manual.subsets if manual is not None else ():
         endpoints += [[address.ip, address.hostname] for address in subset.addresses]
     address = spec.cluster_ip if spec.cluster_ip not in ("", "None") else ""
     return {
-        "name": service.metadata.name, "address": address, "ports": ports, "endpoints": endpoints,
+        "name": service.metadata.name,
+        "address": address,
+        "ports": ports,
+        "endpoints": endpoints,
         "sticky": spec.session_affinity == "ClientIP",
-    }  # fmt: skip
+    }
 
 
 def api_service(host: str, port: str) -> Json:
@@ -93,14 +114,19 @@ def api_service(host: str, port: str) -> Json:
 
 def pod_names(pods: Iterable[Named]) -> list[list[str]]:
     """(hostname, subdomain, address) of those that others may call by a name of their own."""
-    return [[pod.peer.hostname, pod.peer.subdomain, pod.peer.address] for pod in pods if pod.peer.subdomain]
+    return [
+        [pod.peer.hostname, pod.peer.subdomain, pod.peer.address]
+        for pod in pods
+        if pod.peer.subdomain
+    ]
 
 
-# --- the resolver's file --------------------------------------------------------------------------------------------------
+# --- the resolver's file --------------------------------------------------------------------------
 
 
 def resolver(pod: core.Pod, server: str, machine: str) -> str:
-    """The resolv.conf of a pod.  `server` is the cluster's DNS server, "" where there is none; `machine` the machine's own file."""
+    """The resolv.conf of a pod.  `server` is the cluster's DNS server, "" where there is none;
+    `machine` the machine's own file."""
     policy = pod.spec.dns_policy or "ClusterFirst"
     if policy == "ClusterFirst" and pod.spec.host_network:
         policy = "Default"
@@ -110,7 +136,12 @@ def resolver(pod: core.Pod, server: str, machine: str) -> str:
     elif policy in ("ClusterFirst", "ClusterFirstWithHostNet") and server:
         namespace = pod.metadata.namespace
         servers, options = [server], {"ndots": "5"}
-        searches = [f"{namespace}.svc.cluster.local", "svc.cluster.local", "cluster.local", *searches]
+        searches = [
+            f"{namespace}.svc.cluster.local",
+            "svc.cluster.local",
+            "cluster.local",
+            *searches,
+        ]
     elif server and not pod.spec.host_network and any(s.startswith("127.") for s in servers):
         servers = [server]  # the machine's own is out of a pod's reach; ours asks it
     if (config := pod.spec.dns_config) is not None:
@@ -121,7 +152,10 @@ def resolver(pod: core.Pod, server: str, machine: str) -> str:
     if searches:
         lines.insert(0, f"search {' '.join(searches)}")
     if options:
-        lines.append("options " + " ".join(f"{name}:{value}" if value else name for name, value in options.items()))
+        lines.append(
+            "options "
+            + " ".join(f"{name}:{value}" if value else name for name, value in options.items())
+        )
     return "\n".join(lines) + "\n"
 
 

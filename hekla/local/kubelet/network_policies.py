@@ -1,7 +1,9 @@
-"""The network policies of the cluster, carried to the pods' network; where nothing can enforce them, an event on each says so.
+"""The network policies of the cluster, carried to the pods' network; where nothing can enforce
+them, an event on each says so.
 
-The rules are made anew from all there is whenever a policy, a namespace's labels or a pod changes, and told as a whole: what holds is
-never a mixture.  A pod is in them before it is connected.  While no policy is there, nothing is made and nothing told.
+The rules are made anew from all there is whenever a policy, a namespace's labels or a pod changes,
+and told as a whole: what holds is never a mixture.  A pod is in them before it is connected.  While
+no policy is there, nothing is made and nothing told.
 """
 
 from __future__ import annotations
@@ -28,14 +30,21 @@ PATIENCE = 10.0
 """Seconds for which an agent waits for the policies before it takes up its pods."""
 NOT_ENFORCED = "NotEnforced"
 NAMES = ("kube-system", {"k8s-app": "kube-dns"}, {("dns", "UDP"): 53, ("dns-tcp", "TCP"): 53})
-"""As which pod the server of names counts: namespace, labels and ports, so that policies written for other clusters let it be asked."""
+"""As which pod the server of names counts: namespace, labels and ports, so that policies written
+for other clusters let it be asked."""
 
 
 class NetworkPolicies:
-    """Of one agent.  `pods` gives those that have an address now; `why_not` says why nothing can be enforced, if so."""
+    """Of one agent.  `pods` gives those that have an address now; `why_not` says why nothing can be
+    enforced, if so."""
 
     def __init__(
-        self, client: Client, recorder: Recorder, network: Network | None, pods: Callable[[], Iterable[Endpoint]], why_not: str
+        self,
+        client: Client,
+        recorder: Recorder,
+        network: Network | None,
+        pods: Callable[[], Iterable[Endpoint]],
+        why_not: str,
     ) -> None:
         self._recorder = recorder
         self._network = network
@@ -43,7 +52,9 @@ class NetworkPolicies:
         self._why_not = why_not
         self.policies: Cache[NetworkPolicy] = Cache(client, NETWORK_POLICY)
         self.namespaces: Cache[core.Namespace] = Cache(client, core.NAMESPACE)
-        self.caches: list[Cache[Any]] = [self.policies] if why_not else [self.policies, self.namespaces]
+        self.caches: list[Cache[Any]] = (
+            [self.policies] if why_not else [self.policies, self.namespaces]
+        )
         self._told: list[Any] = []
         self._stale = False
         self._telling: asyncio.Task[None] | None = None
@@ -55,7 +66,9 @@ class NetworkPolicies:
         self.namespaces.on_change(self._namespace_changed)
         if self._network is not None:
             self._network.first = self._again
-            if self._network.up:  # an agent before this one may have told it of policies that are gone
+            if (
+                self._network.up
+            ):  # an agent before this one may have told it of policies that are gone
                 self._told = [None]
 
     async def synced(self) -> None:
@@ -71,11 +84,17 @@ class NetworkPolicies:
 
     def changed(self) -> None:
         """A pod has come, gone, or has other labels."""
-        if self._network is None or self._why_not or not (self._told or any(True for _ in self.policies.all())):
+        if (
+            self._network is None
+            or self._why_not
+            or not (self._told or any(True for _ in self.policies.all()))
+        ):
             return
         self._stale = True
         if self._telling is None:
-            self._telling = asyncio.get_running_loop().create_task(self._tell(), name="network policies")
+            self._telling = asyncio.get_running_loop().create_task(
+                self._tell(), name="network policies"
+            )
             self._telling.add_done_callback(self._has_told)
 
     async def settled(self) -> None:
@@ -113,15 +132,18 @@ class NetworkPolicies:
         assert self._network is not None
         names = Endpoint(namespace, self._network.gateway, labels, ports)
         known = {one.metadata.name: one.metadata.labels for one in self.namespaces.all()}
-        return [group.tree() for group in compiled(self.policies.all(), known, self._pods(), [names])]
+        return [
+            group.tree() for group in compiled(self.policies.all(), known, self._pods(), [names])
+        ]
 
     async def _again(self) -> None:
-        """There is a network, which knows of no rules, or of those that an agent before this one told it."""
+        """There is a network, which knows of no rules, or of those that an agent before this one
+        told it."""
         self._told = [None]  # so that no rules are told too
         self._stale = True
         await self._now()
 
-    # --- changes ------------------------------------------------------------------------------------------------------------
+    # --- changes ----------------------------------------------------------------------------------
 
     def _policy_changed(self, old: NetworkPolicy | None, new: NetworkPolicy | None) -> None:
         if self._why_not:
@@ -140,4 +162,9 @@ class NetworkPolicies:
             self._complain(policy, why)
 
     def _complain(self, policy: NetworkPolicy, why: str) -> None:
-        self._recorder.event(policy, "Warning", NOT_ENFORCED, f"Nothing enforces this policy on the pods of this machine: {why}")
+        self._recorder.event(
+            policy,
+            "Warning",
+            NOT_ENFORCED,
+            f"Nothing enforces this policy on the pods of this machine: {why}",
+        )

@@ -1,18 +1,21 @@
-"""What the agent keeps on disk of pods and containers, so that it may be killed at any moment and go on afterwards.
+"""What the agent keeps on disk of pods and containers, so that it may be killed at any moment and
+go on afterwards.
 
     <root>/pods/<pod uid>/
-        pod.json                        namespace, name, address: what is needed when the pod object is already gone
-        hosts, volumes/, scratch/       what its containers see
+        pod.json                        namespace, name, address: what is needed when the pod object
+        is already gone hosts, volumes/, scratch/       what its containers see
         containers/<name>/<attempt>/    one slot for each time that a container was started
-            launch.json                 what to start; written whole before anything starts
-            claim                       pid and start time of the process that took the slot; made by link(2), so at most once
-            log, log.times, log.start   output as written, when it grew, and where what is left of it begins
-            err, err.times, err.start   the same of standard error alone, where the pod wants the two streams apart
-            exit                        the exit code, written by the keeper; empty while the container runs
-            error                       why it could not be started
+            launch.json                 what to start; written whole before anything starts claim
+            pid and start time of the process that took the slot; made by link(2), so at most once
+            log, log.times, log.start   output as written, when it grew, and where what is left of
+            it begins err, err.times, err.start   the same of standard error alone, where the pod
+            wants the two streams apart exit                        the exit code, written by the
+            keeper; empty while the container runs error                       why it could not be
+            started
 
-A slot is started at most once, whoever tries and however often: the claim decides.  An attempt without a claim may be
-started again; an attempt with one is running, ended, or lost with its keeper.
+A slot is started at most once, whoever tries and however often: the claim decides.  An attempt
+without a claim may be started again; an attempt with one is running, ended, or lost with its
+keeper.
 """
 
 from __future__ import annotations
@@ -36,7 +39,8 @@ MEMORY = Path("/dev/shm")
 
 
 def name_of(root: Path) -> str:
-    """How an agent's directory is called where it makes something outside of it: control groups, volumes of memory."""
+    """How an agent's directory is called where it makes something outside of it: control groups,
+    volumes of memory."""
     return "hekla-" + hashlib.sha256(os.fsencode(root.absolute())).hexdigest()[:12]
 
 
@@ -50,7 +54,8 @@ class Launch(msgspec.Struct, kw_only=True, omit_defaults=True):
     mounts: list[tuple[str, str, bool]] = []
     """(source on this machine, path in the container, read only)."""
     beneath: dict[str, str] = {}
-    """By source: the directory of the volume that it must not lead out of, whatever a container has laid into it meanwhile."""
+    """By source: the directory of the volume that it must not lead out of, whatever a container has
+    laid into it meanwhile."""
     read_only: bool = False
     """The container may write to its volumes alone."""
     closed: list[str] = []
@@ -108,7 +113,8 @@ class Claim:
 
     pid: int
     start: str
-    """Start time as the system words it, with the boot that it belongs to: a pid alone may be somebody else's by now."""
+    """Start time as the system words it, with the boot that it belongs to: a pid alone may be
+    somebody else's by now."""
 
     def alive(self) -> bool:
         """Whether exactly that process still runs."""
@@ -183,13 +189,18 @@ class Slot:
             return None
 
     def claim(self) -> Claim | None:
-        """Who took the slot; None when nobody has.  One that a power cut left without its words is that of nobody who still runs."""
+        """Who took the slot; None when nobody has.  One that a power cut left without its words is
+        that of nobody who still runs."""
         try:
             text = (self.directory / "claim").read_text(errors="replace")
         except (FileNotFoundError, NotADirectoryError):
             return None
         pid, _, start = text.strip().partition(" ")
-        return Claim(int(pid), start) if pid.isascii() and pid.isdigit() and start else Claim(0, "lost")
+        return (
+            Claim(int(pid), start)
+            if pid.isascii() and pid.isdigit() and start
+            else Claim(0, "lost")
+        )
 
     def started(self) -> float:
         """When the slot was taken, in seconds since the epoch; 0 when it was not."""
@@ -219,7 +230,9 @@ class Slot:
         """Writes down an end that no keeper reported; an exit code that is there already wins."""
         if (known := self.exit()) is not None:
             return known
-        write_atomically(self.directory / "error", msgspec.json.encode(StartError(reason, message, code)))
+        write_atomically(
+            self.directory / "error", msgspec.json.encode(StartError(reason, message, code))
+        )
         write_atomically(self.directory / "exit", b"%d\n" % code)
         known = self.exit()
         assert known is not None
@@ -271,11 +284,14 @@ class PodDirectory:
         return self.path / "scratch"
 
     def make(self, record: PodRecord) -> None:
-        """Makes the directory.  The pod's own users may walk through it, so it is open, below a private root."""
+        """Makes the directory.  The pod's own users may walk through it, so it is open, below a
+        private root."""
         for directory in (self.path, self.volumes, self.scratch, self.path / "containers"):
             directory.mkdir(parents=True, exist_ok=True)
             os.chmod(directory, 0o755)
-        os.chmod(self.path.parent, 0o711)  # other users of the machine do not see which pods there are
+        os.chmod(
+            self.path.parent, 0o711
+        )  # other users of the machine do not see which pods there are
         write_atomically(self.path / "pod.json", msgspec.json.encode(record))
 
     def record(self) -> PodRecord | None:
@@ -297,7 +313,8 @@ class PodDirectory:
                 yield Slot(container / str(attempt), container.name, attempt)
 
     def forget_before(self, container: str, attempt: int) -> None:
-        """Removes attempts that nobody can ask for any more: `kubectl logs --previous` reaches one back."""
+        """Removes attempts that nobody can ask for any more: `kubectl logs --previous` reaches one
+        back."""
         base = self.path / "containers" / container
         if not base.is_dir():
             return
@@ -308,7 +325,9 @@ class PodDirectory:
     def remove(self) -> None:
         """Removes everything of the pod."""
         shutil.rmtree(self.path, ignore_errors=True)
-        shutil.rmtree(MEMORY / name_of(self.path.parent.parent) / self.path.name, ignore_errors=True)
+        shutil.rmtree(
+            MEMORY / name_of(self.path.parent.parent) / self.path.name, ignore_errors=True
+        )
 
 
 def pod_directories(root: Path) -> Iterator[PodDirectory]:

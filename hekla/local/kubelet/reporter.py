@@ -1,7 +1,8 @@
-"""Tells the API server how pods are, the newest of each, one at a time a pod, many pods at once, and that they are no more.
+"""Tells the API server how pods are, the newest of each, one at a time a pod, many pods at once,
+and that they are no more.
 
-A status that was overtaken while it waited is never sent.  Patches carry the pod's uid, so that a new pod of the same name is
-never overwritten by news of the old one.
+A status that was overtaken while it waited is never sent.  Patches carry the pod's uid, so that a
+new pod of the same name is never overwritten by news of the old one.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ class Reporter:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        self._tasks = [asyncio.create_task(self._send_all(), name="reporter") for _ in range(SENDERS)]
+        self._tasks = [
+            asyncio.create_task(self._send_all(), name="reporter") for _ in range(SENDERS)
+        ]
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -68,7 +71,8 @@ class Reporter:
         await future
 
     async def stands(self, uid: str, namespace: str, name: str) -> bool:
-        """Whether the pod is still there, and no other of its name.  Raises ApiError, TransportError."""
+        """Whether the pod is still there, and no other of its name.  Raises ApiError,
+        TransportError."""
         try:
             found = await self._client.get(self._kind, name, namespace)
         except NotFound:
@@ -123,13 +127,27 @@ class Reporter:
         patch = {"metadata": {"uid": uid}, "status": report.status}
         try:
             try:
-                await self._client.patch(self._kind, report.name, patch, report.namespace, type="strategic", subresource="status")
-            except Conflict:  # another pod of its name has come, or others have changed this one all the while
+                await self._client.patch(
+                    self._kind,
+                    report.name,
+                    patch,
+                    report.namespace,
+                    type="strategic",
+                    subresource="status",
+                )
+            except (
+                Conflict
+            ):  # another pod of its name has come, or others have changed this one all the while
                 return not await self.stands(uid, report.namespace, report.name)
         except NotFound:
             return True
         except Invalid as error:
-            log.warning("pod %s/%s: the API server refuses its status: %s", report.namespace, report.name, error)
+            log.warning(
+                "pod %s/%s: the API server refuses its status: %s",
+                report.namespace,
+                report.name,
+                error,
+            )
             return True
         except (ApiError, TransportError) as error:
             log.info("pod %s/%s: status not sent yet: %s", report.namespace, report.name, error)

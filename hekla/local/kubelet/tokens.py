@@ -1,4 +1,5 @@
-"""Service account tokens for projected volumes: asked for when a pod starts, again when most of their life is over."""
+"""Service account tokens for projected volumes: asked for when a pod starts, again when most of
+their life is over."""
 
 from __future__ import annotations
 
@@ -26,10 +27,13 @@ class Tokens:
         self.values: dict[str, str] = {}
         self._renew_at: dict[str, float] = {}
         self._wanted = {
-            source.service_account_token.audience: source.service_account_token.expiration_seconds or 3600
-            for volume in pod.spec.volumes if volume.projected is not None
-            for source in volume.projected.sources if source.service_account_token is not None
-        }  # fmt: skip
+            source.service_account_token.audience: source.service_account_token.expiration_seconds
+            or 3600
+            for volume in pod.spec.volumes
+            if volume.projected is not None
+            for source in volume.projected.sources
+            if source.service_account_token is not None
+        }
 
     async def renew(self) -> None:
         """Asks for what is missing or nearly spent.  Raises ApiError, TransportError."""
@@ -40,14 +44,21 @@ class Tokens:
             meta = self._pod.metadata
             spec: dict[str, Any] = {
                 "expirationSeconds": seconds,
-                "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": meta.name, "uid": meta.uid},
+                "boundObjectRef": {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "name": meta.name,
+                    "uid": meta.uid,
+                },
             }
             if audience:
                 spec["audiences"] = [audience]
             account = self._pod.spec.service_account_name or "default"
             body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
             try:
-                answer = await self._client.post(core.SERVICE_ACCOUNT, account, meta.namespace, "token", body)
+                answer = await self._client.post(
+                    core.SERVICE_ACCOUNT, account, meta.namespace, "token", body
+                )
             except ApiError as error:
                 if error.code in (405, 501):
                     log.warning("the API server gives no tokens (%s); pods go without", error)

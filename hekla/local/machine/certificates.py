@@ -1,8 +1,9 @@
 """The certificates, keys and kubeconfigs of a local cluster.
 
-One certificate authority signs everything: the API server's serving certificate, the user's client certificate, and both sides
-of the API server's way to the node agent.  Everything is made once and kept; what is missing is made again, what has
-expired or is about to is renewed.  All files are for their owner alone.
+One certificate authority signs everything: the API server's serving certificate, the user's client
+certificate, and both sides of the API server's way to the node agent.  Everything is made once and
+kept; what is missing is made again, what has expired or is about to is renewed.  All files are for
+their owner alone.
 """
 
 from __future__ import annotations
@@ -29,9 +30,15 @@ CA_YEARS = 10
 YEARS = 2
 RENEW_BEFORE = timedelta(days=60)
 SERVER_NAMES = (
-    "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
-    "127.0.0.1", "::1", "10.96.0.1",
-)  # fmt: skip
+    "localhost",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+    "127.0.0.1",
+    "::1",
+    "10.96.0.1",
+)
 
 
 class Leaf(NamedTuple):
@@ -50,7 +57,8 @@ class Leaf(NamedTuple):
 LEAVES = (
     Leaf("apiserver", "kube-apiserver", names=SERVER_NAMES, client=False),
     Leaf("kubelet", "system:node:local", "system:nodes", ("localhost", "127.0.0.1", "::1")),
-    # In no group: agents know it by its name, and where an agent should be, somebody else may listen.
+    # In no group: agents know it by its name, and where an agent should be, somebody else may
+    # listen.
     Leaf("kubelet-client", "kube-apiserver-kubelet-client"),
     Leaf("admission", "hekla-admission", names=("localhost", "127.0.0.1", "::1"), client=False),
     Leaf("admin", "kubernetes-admin", "system:masters", rsa=True),
@@ -92,24 +100,37 @@ class Authority:
             .not_valid_after(now + timedelta(days=365 * CA_YEARS))
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .add_extension(key_usage(authority=True), critical=True)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(self.key.public_key()), critical=False)
+            .add_extension(
+                x509.SubjectKeyIdentifier.from_public_key(self.key.public_key()), critical=False
+            )
             .sign(self.key, hashes.SHA256())
         )
         write_atomically(self.key_file, private_pem(self.key))
-        write_atomically(self.certificate_file, self.certificate.public_bytes(serialization.Encoding.PEM))
+        write_atomically(
+            self.certificate_file, self.certificate.public_bytes(serialization.Encoding.PEM)
+        )
 
     def ensure(self, leaf: Leaf) -> None:
         """Makes the certificate and key of a leaf, unless good ones are there."""
-        certificate_file, key_file = self.directory / f"{leaf.name}.crt", self.directory / f"{leaf.name}.key"
+        certificate_file, key_file = (
+            self.directory / f"{leaf.name}.crt",
+            self.directory / f"{leaf.name}.key",
+        )
         if certificate_file.exists() and key_file.exists():
             known = x509.load_pem_x509_certificate(certificate_file.read_bytes())
             fresh = known.not_valid_after_utc > datetime.now(UTC) + RENEW_BEFORE
             readable = isinstance(known.public_key(), rsa.RSAPublicKey) or not leaf.rsa
             if fresh and readable and self._signed(known) and known.subject == subject_of(leaf):
                 return
-        key = rsa.generate_private_key(RSA_EXPONENT, RSA_BITS) if leaf.rsa else ec.generate_private_key(ec.SECP256R1())
+        key = (
+            rsa.generate_private_key(RSA_EXPONENT, RSA_BITS)
+            if leaf.rsa
+            else ec.generate_private_key(ec.SECP256R1())
+        )
         write_atomically(key_file, private_pem(key))
-        write_atomically(certificate_file, self.sign(leaf, key).public_bytes(serialization.Encoding.PEM))
+        write_atomically(
+            certificate_file, self.sign(leaf, key).public_bytes(serialization.Encoding.PEM)
+        )
 
     def _signed(self, certificate: x509.Certificate) -> bool:
         try:
@@ -136,10 +157,15 @@ class Authority:
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(key_usage(authority=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()),
+                critical=False,
+            )
         )
         if leaf.names:
-            builder = builder.add_extension(x509.SubjectAlternativeName([general_name(n) for n in leaf.names]), critical=False)
+            builder = builder.add_extension(
+                x509.SubjectAlternativeName([general_name(n) for n in leaf.names]), critical=False
+            )
         return builder.sign(self.key, hashes.SHA256())
 
 
@@ -152,9 +178,16 @@ def subject_of(leaf: Leaf) -> x509.Name:
 
 def key_usage(*, authority: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
-        digital_signature=True, content_commitment=False, key_encipherment=not authority, data_encipherment=False,
-        key_agreement=False, key_cert_sign=authority, crl_sign=authority, encipher_only=False, decipher_only=False,
-    )  # fmt: skip
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=not authority,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        encipher_only=False,
+        decipher_only=False,
+    )
 
 
 def general_name(text: str) -> x509.GeneralName:
@@ -165,11 +198,14 @@ def general_name(text: str) -> x509.GeneralName:
 
 
 def private_pem(key: PrivateKey) -> bytes:
-    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
 
 
 def ensure(directory: Path) -> None:
-    """Makes what is missing of a cluster's certificates and keys: ca, every leaf, and `sa.key`, which signs tokens."""
+    """Makes what is missing of a cluster's certificates and keys: ca, every leaf, and `sa.key`,
+    which signs tokens."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     remove_damaged(directory, [leaf.name for leaf in LEAVES])
     authority = Authority(directory)

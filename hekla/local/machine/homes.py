@@ -1,8 +1,10 @@
-"""Where the clusters of this machine's users keep what no pod may see, whichever cluster the pod is of.
+"""Where the clusters of this machine's users keep what no pod may see, whichever cluster the pod is
+of.
 
-Every daemon that has a directory of keys or data writes it down when it starts, in one file for each user that no variable of the
-environment moves: `.places` in ~/.local/state/hekla, the home being the one of the user's account.  A cluster that is brought up with
-another XDG_STATE_HOME, an API server with a directory of its own: agents read of them there.  What has gone is forgotten.
+Every daemon that has a directory of keys or data writes it down when it starts, in one file for
+each user that no variable of the environment moves: `.places` in ~/.local/state/hekla, the home
+being the one of the user's account.  A cluster that is brought up with another XDG_STATE_HOME, an
+API server with a directory of its own: agents read of them there.  What has gone is forgotten.
 """
 
 from __future__ import annotations
@@ -30,14 +32,19 @@ def accounts() -> list[pwd.struct_passwd]:
     """The users whose clusters this process could reach: all for root, else its own."""
     try:
         if os.geteuid() == 0:
-            return [account for account in pwd.getpwall() if account.pw_dir.startswith("/") and len(account.pw_dir) > 1]
+            return [
+                account
+                for account in pwd.getpwall()
+                if account.pw_dir.startswith("/") and len(account.pw_dir) > 1
+            ]
         return [pwd.getpwuid(os.geteuid())]
     except (KeyError, OSError):  # a user without an account
         return []
 
 
 def remember(paths: Iterable[Path]) -> None:
-    """Writes down what is to be hidden from pods from now on.  Where that cannot be written, the log says so."""
+    """Writes down what is to be hidden from pods from now on.  Where that cannot be written, the
+    log says so."""
     wanted = [os.path.realpath(path) for path in paths]
     own = [account for account in accounts() if account.pw_uid == os.geteuid()][:1]
     try:
@@ -48,7 +55,9 @@ def remember(paths: Iterable[Path]) -> None:
             with os.fdopen(descriptor, "r+") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 known = file.read().splitlines()
-                kept = list(dict.fromkeys([*(path for path in known if os.path.lexists(path)), *wanted]))
+                kept = list(
+                    dict.fromkeys([*(path for path in known if os.path.lexists(path)), *wanted])
+                )
                 if kept != known:
                     file.seek(0)
                     file.truncate()
@@ -65,7 +74,8 @@ class Homes:
         self._read: dict[str, tuple[int, list[str]]] = {}
 
     def paths(self) -> list[str]:
-        """The directories and files that there are; outer ones alone, and none in which more lies than a cluster."""
+        """The directories and files that there are; outer ones alone, and none in which more lies
+        than a cluster."""
         found = {*self._usual, *(path for home in self._usual for path in self._places(home))}
         kept: list[str] = []
         for path in sorted(narrowed(found)):
@@ -80,35 +90,68 @@ class Homes:
             known = self._read.get(file)
             if known is None or known[0] != changed:
                 with open(file) as opened:
-                    known = self._read[file] = (changed, [line for line in opened.read().splitlines() if line.startswith("/")])
+                    known = self._read[file] = (
+                        changed,
+                        [line for line in opened.read().splitlines() if line.startswith("/")],
+                    )
         except (OSError, UnicodeDecodeError):
             return []
         return known[1]
 
 
 def narrowed(paths: Iterable[str]) -> set[str]:
-    """The paths; of a directory in which other things lie too (a home, the programs, temporary files) only what is a cluster's."""
-    wide = {os.path.realpath(path) for path in ("/", tempfile.gettempdir(), "/tmp", sys.prefix, sys.base_prefix, Path(__file__).parents[2])}
+    """The paths; of a directory in which other things lie too (a home, the programs, temporary
+    files) only what is a cluster's."""
+    wide = {
+        os.path.realpath(path)
+        for path in (
+            "/",
+            tempfile.gettempdir(),
+            "/tmp",
+            sys.prefix,
+            sys.base_prefix,
+            Path(__file__).parents[2],
+        )
+    }
     wide |= {os.path.realpath(account.pw_dir) for account in accounts()}
     found: set[str] = set()
     for path in paths:
         if any(other == path or other.startswith(path.rstrip("/") + "/") for other in wide):
-            found |= {os.path.join(path, name) for name in ("pki", "state.db", "kubeconfig", "internal.kubeconfig")}
+            found |= {
+                os.path.join(path, name)
+                for name in ("pki", "state.db", "kubeconfig", "internal.kubeconfig")
+            }
         else:
             found.add(path)
     return found
 
 
 def programs() -> list[str]:
-    """What the daemons themselves run from: our package, the Python of it and its packages.  A pod that writes there writes the daemons."""
+    """What the daemons themselves run from: our package, the Python of it and its packages.  A pod
+    that writes there writes the daemons."""
     import sysconfig
 
     here = sysconfig.get_paths()
-    found = {here["stdlib"], here["platstdlib"], here["purelib"], here["platlib"], str(Path(__file__).parents[2]), sys.executable}
+    found = {
+        here["stdlib"],
+        here["platstdlib"],
+        here["purelib"],
+        here["platlib"],
+        str(Path(__file__).parents[2]),
+        sys.executable,
+    }
     if sys.prefix != sys.base_prefix:
         found.add(sys.prefix)
     else:
-        found |= {path for name in ("hekla", "vcctl") if os.path.isfile(path := os.path.join(here["scripts"], name))}
-    found |= {path for path in sys.path[1:] if "packages" in os.path.basename(path) and os.path.isdir(path)}
+        found |= {
+            path
+            for name in ("hekla", "vcctl")
+            if os.path.isfile(path := os.path.join(here["scripts"], name))
+        }
+    found |= {
+        path
+        for path in sys.path[1:]
+        if "packages" in os.path.basename(path) and os.path.isdir(path)
+    }
     real = sorted({os.path.realpath(path) for path in found if os.path.exists(path)})
     return [path for path in real if not any(path.startswith(f"{other}/") for other in real)]

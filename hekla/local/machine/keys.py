@@ -1,7 +1,9 @@
-"""Which certificates and keys of a cluster can be used: what a full disk or a power cut left of the others is made again, or named.
+"""Which certificates and keys of a cluster can be used: what a full disk or a power cut left of the
+others is made again, or named.
 
-A leaf is nobody's but the cluster's own, so a damaged one goes, and the authority signs another.  The authority itself, and the key
-that signs tokens, are what others have trusted: these are never replaced silently.
+A leaf is nobody's but the cluster's own, so a damaged one goes, and the authority signs another.
+The authority itself, and the key that signs tokens, are what others have trusted: these are never
+replaced silently.
 """
 
 from __future__ import annotations
@@ -17,14 +19,19 @@ from hekla.local.machine.files import ClusterError
 
 
 def public_bytes(key: PublicKeyTypes) -> bytes:
-    return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return key.public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
 
 
 def private_key(file: Path) -> PrivateKeyTypes:
     """The key of a PEM file.  Raises ValueError."""
     try:
         return serialization.load_pem_private_key(file.read_bytes(), None)
-    except (TypeError, UnsupportedAlgorithm) as error:  # it has a passphrase, or is of a kind that nothing here reads
+    except (
+        TypeError,
+        UnsupportedAlgorithm,
+    ) as error:  # it has a passphrase, or is of a kind that nothing here reads
         raise ValueError(str(error)) from error
 
 

@@ -1,7 +1,8 @@
 """Processes of this machine, each known by its pid and the moment at which it started.
 
-A pid alone may be somebody else's after a while, and a clock on the wall may be set: the moment is counted in ticks since the boot,
-and named together with it.  Whoever ends a process here hears whether it has gone from the process table and from nothing else.
+A pid alone may be somebody else's after a while, and a clock on the wall may be set: the moment is
+counted in ticks since the boot, and named together with it.  Whoever ends a process here hears
+whether it has gone from the process table and from nothing else.
 """
 
 from __future__ import annotations
@@ -40,7 +41,11 @@ def start_of(pid: int) -> str:
         return f"{ticks}@{_BOOT}" if ticks is not None else ""
     try:
         process = psutil.Process(pid)
-        return "" if process.status() == psutil.STATUS_ZOMBIE else f"{process.create_time():.2f}@{_BOOT}"
+        return (
+            ""
+            if process.status() == psutil.STATUS_ZOMBIE
+            else f"{process.create_time():.2f}@{_BOOT}"
+        )
     except psutil.Error:
         return ""
 
@@ -78,12 +83,17 @@ class Process(NamedTuple):
 
     @classmethod
     def of(cls, pid: int) -> Process | None:
-        """The process that has this pid now; None when there is none, it is a zombie, or another user's whose command is hidden."""
+        """The process that has this pid now; None when there is none, it is a zombie, or another
+        user's whose command is hidden."""
         start = start_of(pid)
         if not start:
             return None
         command = command_of(pid)
-        return cls(pid, start, tuple(command)) if command is not None and start_of(pid) == start else None
+        return (
+            cls(pid, start, tuple(command))
+            if command is not None and start_of(pid) == start
+            else None
+        )
 
     def alive(self) -> bool:
         return start_of(self.pid) == self.start
@@ -111,7 +121,8 @@ class Process(NamedTuple):
 
 
 def command_of(pid: int) -> list[str] | None:
-    """The command line of a process; None when it may not be read.  One that is just taking up its program has none for a moment."""
+    """The command line of a process; None when it may not be read.  One that is just taking up its
+    program has none for a moment."""
     for _ in range(LOOKS):
         try:
             if command := psutil.Process(pid).cmdline():
@@ -132,8 +143,14 @@ def processes() -> Iterator[Process]:
             yield found
 
 
-def end(ending: Iterable[Process], patience: float, after: float = 5.0, said: Callable[[Process], None] = lambda _: None) -> list[Process]:
-    """Ends processes with SIGTERM, and with SIGKILL those that are there after so many seconds; gives what does not even go then.
+def end(
+    ending: Iterable[Process],
+    patience: float,
+    after: float = 5.0,
+    said: Callable[[Process], None] = lambda _: None,
+) -> list[Process]:
+    """Ends processes with SIGTERM, and with SIGKILL those that are there after so many seconds;
+    gives what does not even go then.
 
     `after` is how long a killed one may take; `said` is told of each that must be killed.
     """

@@ -18,24 +18,45 @@ from hekla.podrules.podsecurity.finding import (
 )
 from hekla.podrules.profiles import APP_ARMOR, DEFAULTS, LOCAL, SECCOMP, SECCOMP_POD
 
-CAPABILITIES = frozenset({
-    "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP", "SETGID",
-    "SETPCAP", "SETUID", "SYS_CHROOT",
-})  # fmt: skip
+CAPABILITIES = frozenset(
+    {
+        "AUDIT_WRITE",
+        "CHOWN",
+        "DAC_OVERRIDE",
+        "FOWNER",
+        "FSETID",
+        "KILL",
+        "MKNOD",
+        "NET_BIND_SERVICE",
+        "SETFCAP",
+        "SETGID",
+        "SETPCAP",
+        "SETUID",
+        "SYS_CHROOT",
+    }
+)
 """What container engines leave a container by themselves."""
 CONFINED = ("RuntimeDefault", "Localhost")
 """Types of a profile that confines."""
 SELINUX = frozenset({"", "container_t", "container_init_t", "container_kvm_t"})
 SELINUX_31 = SELINUX | {"container_engine_t"}
-SYSCTLS = frozenset({
-    "kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range",
-    "net.ipv4.ip_unprivileged_port_start",
-})  # fmt: skip
+SYSCTLS = frozenset(
+    {
+        "kernel.shm_rmid_forced",
+        "net.ipv4.ip_local_port_range",
+        "net.ipv4.tcp_syncookies",
+        "net.ipv4.ping_group_range",
+        "net.ipv4.ip_unprivileged_port_start",
+    }
+)
 """Parameters of the kernel that a pod has for itself, and that harm nobody."""
 SYSCTLS_27 = SYSCTLS | {"net.ipv4.ip_local_reserved_ports"}
 SYSCTLS_29 = SYSCTLS_27 | {
-    "net.ipv4.tcp_keepalive_time", "net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_keepalive_intvl", "net.ipv4.tcp_keepalive_probes",
-}  # fmt: skip
+    "net.ipv4.tcp_keepalive_time",
+    "net.ipv4.tcp_fin_timeout",
+    "net.ipv4.tcp_keepalive_intvl",
+    "net.ipv4.tcp_keepalive_probes",
+}
 SYSCTLS_32 = SYSCTLS_29 | {"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"}
 HOST_NAMESPACES = ("hostNetwork", "hostPID", "hostIPC")
 PROBES, HOOKS = ("livenessProbe", "readinessProbe", "startupProbe"), ("postStart", "preStop")
@@ -44,26 +65,43 @@ PROBES, HOOKS = ("livenessProbe", "readinessProbe", "startupProbe"), ("postStart
 def app_armor(metadata: Tree, spec: Tree) -> Finding | None:
     def wrong(thing: Tree) -> str | None:
         profile = context_of(thing).get("appArmorProfile")
-        return None if profile is None or profile.get("type") in CONFINED else profile.get("type") or ""
+        return (
+            None
+            if profile is None or profile.get("type") in CONFINED
+            else profile.get("type") or ""
+        )
 
-    pod, bad = wrong(spec), [(name_of(one), kind) for one in containers(spec) if (kind := wrong(one)) is not None]
+    pod, bad = (
+        wrong(spec),
+        [(name_of(one), kind) for one in containers(spec) if (kind := wrong(one)) is not None],
+    )
     said = sorted(
-        f"{key}={quoted(value)}" for key, value in (metadata.get("annotations") or {}).items()
-        if key.startswith(APP_ARMOR) and value not in ("", DEFAULTS[0]) and not value.startswith(LOCAL)
-    )  # fmt: skip
+        f"{key}={quoted(value)}"
+        for key, value in (metadata.get("annotations") or {}).items()
+        if key.startswith(APP_ARMOR)
+        and value not in ("", DEFAULTS[0])
+        and not value.startswith(LOCAL)
+    )
     values = sorted({kind for _, kind in bad} | ({pod} if pod is not None else set())) + said
     if not values:
         return None
     who = setters(pod is not None, [name for name, _ in bad])
     if said:
         who = " and ".join(part for part in (who, plural("annotation", said)) if part)
-    return Finding(plural("forbidden AppArmor profile", values), f"{who} must not set AppArmor profile type to {in_quotes(values)}")
+    return Finding(
+        plural("forbidden AppArmor profile", values),
+        f"{who} must not set AppArmor profile type to {in_quotes(values)}",
+    )
 
 
 def capabilities(metadata: Tree, spec: Tree) -> Finding | None:
     bad, found = [], set[str]()
     for container in containers(spec):
-        more = {name for name in (context_of(container).get("capabilities") or {}).get("add") or () if name not in CAPABILITIES}
+        more = {
+            name
+            for name in (context_of(container).get("capabilities") or {}).get("add") or ()
+            if name not in CAPABILITIES
+        }
         if more:
             bad.append(name_of(container))
             found |= more
@@ -79,20 +117,29 @@ def host_namespaces(metadata: Tree, spec: Tree) -> Finding | None:
 
 
 def host_paths(metadata: Tree, spec: Tree) -> Finding | None:
-    bad = [name_of(volume) for volume in spec.get("volumes") or () if volume.get("hostPath") is not None]
+    bad = [
+        name_of(volume)
+        for volume in spec.get("volumes") or ()
+        if volume.get("hostPath") is not None
+    ]
     return Finding("hostPath volumes", named("volume", bad)) if bad else None
 
 
 def host_ports(metadata: Tree, spec: Tree) -> Finding | None:
     bad, found = [], set[str]()
     for container in containers(spec):
-        ports = {str(port["hostPort"]) for port in container.get("ports") or () if port.get("hostPort")}
+        ports = {
+            str(port["hostPort"]) for port in container.get("ports") or () if port.get("hostPort")
+        }
         if ports:
             bad.append(name_of(container))
             found |= ports
     if not bad:
         return None
-    return Finding("hostPort", f"{named('container', bad)} {use(bad)} {plural('hostPort', found)} {', '.join(sorted(found))}")
+    return Finding(
+        "hostPort",
+        f"{named('container', bad)} {use(bad)} {plural('hostPort', found)} {', '.join(sorted(found))}",
+    )
 
 
 def probed_hosts(metadata: Tree, spec: Tree) -> Finding | None:
@@ -100,7 +147,10 @@ def probed_hosts(metadata: Tree, spec: Tree) -> Finding | None:
     bad, found = set[str](), set[str]()
     for container in containers(spec):
         lifecycle = container.get("lifecycle") or {}
-        for action in (*(container.get(probe) for probe in PROBES), *(lifecycle.get(hook) for hook in HOOKS)):
+        for action in (
+            *(container.get(probe) for probe in PROBES),
+            *(lifecycle.get(hook) for hook in HOOKS),
+        ):
             for way in ("httpGet", "tcpSocket"):
                 host = ((action or {}).get(way) or {}).get("host")
                 if host:
@@ -109,12 +159,25 @@ def probed_hosts(metadata: Tree, spec: Tree) -> Finding | None:
     if not bad:
         return None
     what = "probe or lifecycle host"
-    return Finding(what, f"{named('container', sorted(bad))} {use(bad)} {plural(what, found)} {in_quotes(sorted(found))}")
+    return Finding(
+        what,
+        f"{named('container', sorted(bad))} {use(bad)} {plural(what, found)} {in_quotes(sorted(found))}",
+    )
 
 
 def privileged(metadata: Tree, spec: Tree) -> Finding | None:
-    bad = [name_of(container) for container in containers(spec) if context_of(container).get("privileged")]
-    return Finding("privileged", f"{named('container', bad)} must not set securityContext.privileged=true") if bad else None
+    bad = [
+        name_of(container)
+        for container in containers(spec)
+        if context_of(container).get("privileged")
+    ]
+    return (
+        Finding(
+            "privileged", f"{named('container', bad)} must not set securityContext.privileged=true"
+        )
+        if bad
+        else None
+    )
 
 
 def proc_mount(metadata: Tree, spec: Tree) -> Finding | None:
@@ -123,11 +186,15 @@ def proc_mount(metadata: Tree, spec: Tree) -> Finding | None:
     if not bad:
         return None
     values = in_quotes(sorted({kind for _, kind in bad}))
-    return Finding("procMount", f"{named('container', [name for name, _ in bad])} must not set securityContext.procMount to {values}")
+    return Finding(
+        "procMount",
+        f"{named('container', [name for name, _ in bad])} must not set securityContext.procMount to {values}",
+    )
 
 
 def unless_own_users(check: Check) -> Check:
-    """The check for pods whose users are those of the node: root of a user namespace is nobody outside."""
+    """The check for pods whose users are those of the node: root of a user namespace is nobody
+    outside."""
 
     def relaxed(metadata: Tree, spec: Tree) -> Finding | None:
         return None if spec.get("hostUsers") is False else check(metadata, spec)
@@ -147,12 +214,18 @@ def selinux(allowed: frozenset[str]) -> Check:
             return kind not in allowed or bool(user or role)
 
         kinds, barred = set[str](), set[str]()
-        pod, bad = wrong(spec), [name_of(container) for container in containers(spec) if wrong(container)]
+        pod, bad = (
+            wrong(spec),
+            [name_of(container) for container in containers(spec) if wrong(container)],
+        )
         if not pod and not bad:
             return None
         what = [f"{plural('type', kinds)} {in_quotes(sorted(kinds))}"] if kinds else []
         what += [f"{name} may not be set" for name in ("user", "role") if name in barred]
-        return Finding("seLinuxOptions", f"{setters(pod, bad)} set forbidden securityContext.seLinuxOptions: {'; '.join(what)}")
+        return Finding(
+            "seLinuxOptions",
+            f"{setters(pod, bad)} set forbidden securityContext.seLinuxOptions: {'; '.join(what)}",
+        )
 
     return check
 
@@ -161,30 +234,48 @@ def seccomp_annotations(metadata: Tree, spec: Tree) -> Finding | None:
     """As it was said before there was a field for it."""
     given = metadata.get("annotations") or {}
     keys = [SECCOMP_POD, *(SECCOMP + name_of(container) for container in containers(spec))]
-    bad = sorted({
-        f"{key}={quoted(given[key])}" for key in keys
-        if key in given and given[key] not in DEFAULTS and not given[key].startswith(LOCAL)
-    })  # fmt: skip
-    return Finding("seccompProfile", f"forbidden {plural('annotation', bad)} {', '.join(bad)}") if bad else None
+    bad = sorted(
+        {
+            f"{key}={quoted(given[key])}"
+            for key in keys
+            if key in given and given[key] not in DEFAULTS and not given[key].startswith(LOCAL)
+        }
+    )
+    return (
+        Finding("seccompProfile", f"forbidden {plural('annotation', bad)} {', '.join(bad)}")
+        if bad
+        else None
+    )
 
 
 def seccomp(metadata: Tree, spec: Tree) -> Finding | None:
     def wrong(thing: Tree) -> str | None:
         profile = context_of(thing).get("seccompProfile")
-        return None if profile is None or profile.get("type") in CONFINED else profile.get("type") or ""
+        return (
+            None
+            if profile is None or profile.get("type") in CONFINED
+            else profile.get("type") or ""
+        )
 
-    pod, bad = wrong(spec), [(name_of(one), kind) for one in containers(spec) if (kind := wrong(one)) is not None]
+    pod, bad = (
+        wrong(spec),
+        [(name_of(one), kind) for one in containers(spec) if (kind := wrong(one)) is not None],
+    )
     if pod is None and not bad:
         return None
     values = in_quotes(sorted({kind for _, kind in bad} | ({pod} if pod is not None else set())))
     who = setters(pod is not None, [name for name, _ in bad])
-    return Finding("seccompProfile", f"{who} must not set securityContext.seccompProfile.type to {values}")
+    return Finding(
+        "seccompProfile", f"{who} must not set securityContext.seccompProfile.type to {values}"
+    )
 
 
 def sysctls(allowed: frozenset[str]) -> Check:
     def check(metadata: Tree, spec: Tree) -> Finding | None:
         entries = context_of(spec).get("sysctls") or ()
-        bad = [entry.get("name") or "" for entry in entries if (entry.get("name") or "") not in allowed]
+        bad = [
+            entry.get("name") or "" for entry in entries if (entry.get("name") or "") not in allowed
+        ]
         return Finding("forbidden sysctls", ", ".join(bad)) if bad else None
 
     return check
@@ -194,7 +285,13 @@ def host_process(metadata: Tree, spec: Tree) -> Finding | None:
     def wrong(thing: Tree) -> bool:
         return bool((context_of(thing).get("windowsOptions") or {}).get("hostProcess"))
 
-    pod, bad = wrong(spec), [name_of(container) for container in containers(spec) if wrong(container)]
+    pod, bad = (
+        wrong(spec),
+        [name_of(container) for container in containers(spec) if wrong(container)],
+    )
     if not pod and not bad:
         return None
-    return Finding("hostProcess", f"{setters(pod, bad)} must not set securityContext.windowsOptions.hostProcess=true")
+    return Finding(
+        "hostProcess",
+        f"{setters(pod, bad)} must not set securityContext.windowsOptions.hostProcess=true",
+    )

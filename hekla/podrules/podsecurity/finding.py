@@ -52,4 +52,6 @@ def use(names: Sequence[str] | set[str]) -> str:
 
 def setters(pod: bool, containers: Sequence[str]) -> str:
     """Who says something: the pod, some containers, or both."""
-    return " and ".join((["pod"] if pod else []) + ([named("container", containers)] if containers else []))
+    return " and ".join(
+        (["pod"] if pod else []) + ([named("container", containers)] if containers else [])
+    )

@@ -66,8 +66,9 @@ def is_version(text: str) -> bool:
 def policy_of(labels: Mapping[str, str], defaults: Policy) -> tuple[Policy, tuple[FieldError, ...]]:
     """The policy that the labels say, and what is wrong with them.
 
-    A wrong level enforces the strictest and neither audits nor warns; a wrong version is the latest.  What is enforced by a label is
-    also warned of, where nothing else is said: so the makers of workloads hear of it, whose pods alone are refused.
+    A wrong level enforces the strictest and neither audits nor warns; a wrong version is the
+    latest.  What is enforced by a label is also warned of, where nothing else is said: so the
+    makers of workloads hear of it, whose pods alone are refused.
     """
     if not any(label.startswith(PREFIX) for label in labels):
         return defaults, ()
@@ -85,10 +86,14 @@ def policy_of(labels: Mapping[str, str], defaults: Policy) -> tuple[Policy, tupl
             said[mode] = said[mode]._replace(level=level)
         if version is not None:
             if not is_version(version):
-                found.append(invalid(f"metadata.labels[{PREFIX}{mode}-version]", version, WRONG_VERSION))
+                found.append(
+                    invalid(f"metadata.labels[{PREFIX}{mode}-version]", version, WRONG_VERSION)
+                )
                 version = LATEST
             said[mode] = said[mode]._replace(version=version)
     if explicit and PREFIX + "warn" not in labels and said["enforce"].is_stricter(said["warn"]):
-        version = said["warn"].version if PREFIX + "warn-version" in labels else said["enforce"].version
+        version = (
+            said["warn"].version if PREFIX + "warn-version" in labels else said["enforce"].version
+        )
         said["warn"] = LevelVersion(said["enforce"].level, version)
     return Policy(**said), tuple(found)

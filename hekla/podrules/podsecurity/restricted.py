@@ -4,11 +4,32 @@ from __future__ import annotations
 
 from hekla.api.text.fieldrules import Tree
 from hekla.podrules.podsecurity import baseline
-from hekla.podrules.podsecurity.finding import Check, Finding, containers, context_of, in_quotes, name_of, named, plural, setters, use
+from hekla.podrules.podsecurity.finding import (
+    Check,
+    Finding,
+    containers,
+    context_of,
+    in_quotes,
+    name_of,
+    named,
+    plural,
+    setters,
+    use,
+)
 
-VOLUMES = frozenset({
-    "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret",
-})  # fmt: skip
+VOLUMES = frozenset(
+    {
+        "configMap",
+        "csi",
+        "downwardAPI",
+        "emptyDir",
+        "ephemeral",
+        "image",
+        "persistentVolumeClaim",
+        "projected",
+        "secret",
+    }
+)
 OTHER_VOLUMES = (
     "hostPath", "gcePersistentDisk", "awsElasticBlockStore", "gitRepo", "nfs", "iscsi", "glusterfs", "rbd", "flexVolume", "cinder",
     "cephfs", "flocker", "fc", "azureFile", "vsphereVolume", "quobyte", "azureDisk", "photonPersistentDisk", "portworxVolume",
@@ -17,7 +38,11 @@ OTHER_VOLUMES = (
 
 
 def escalation(metadata: Tree, spec: Tree) -> Finding | None:
-    bad = [name_of(one) for one in containers(spec) if context_of(one).get("allowPrivilegeEscalation") is not False]
+    bad = [
+        name_of(one)
+        for one in containers(spec)
+        if context_of(one).get("allowPrivilegeEscalation") is not False
+    ]
     if not bad:
         return None
     detail = f"{named('container', bad)} must set securityContext.allowPrivilegeEscalation=false"
@@ -36,9 +61,13 @@ def capabilities(metadata: Tree, spec: Tree) -> Finding | None:
             added |= more
     details = []
     if keeping:
-        details.append(f'{named("container", keeping)} must set securityContext.capabilities.drop=["ALL"]')
+        details.append(
+            f'{named("container", keeping)} must set securityContext.capabilities.drop=["ALL"]'
+        )
     if adding:
-        details.append(f"{named('container', adding)} must not include {in_quotes(sorted(added))} in securityContext.capabilities.add")
+        details.append(
+            f"{named('container', adding)} must not include {in_quotes(sorted(added))} in securityContext.capabilities.add"
+        )
     return Finding("unrestricted capabilities", "; ".join(details)) if details else None
 
 
@@ -52,7 +81,10 @@ def volumes(metadata: Tree, spec: Tree) -> Finding | None:
     if not bad:
         return None
     what = plural("restricted volume type", kinds)
-    return Finding("restricted volume types", f"{named('volume', bad)} {use(bad)} {what} {in_quotes(sorted(kinds))}")
+    return Finding(
+        "restricted volume types",
+        f"{named('volume', bad)} {use(bad)} {what} {in_quotes(sorted(kinds))}",
+    )
 
 
 def non_root(metadata: Tree, spec: Tree) -> Finding | None:
@@ -61,14 +93,30 @@ def non_root(metadata: Tree, spec: Tree) -> Finding | None:
     bad = [name for name, value in said if value is False]
     reason = "runAsNonRoot != true"
     if pod is False or bad:
-        return Finding(reason, f"{setters(pod is False, bad)} must not set securityContext.runAsNonRoot=false")
+        return Finding(
+            reason, f"{setters(pod is False, bad)} must not set securityContext.runAsNonRoot=false"
+        )
     silent = [] if pod else [name for name, value in said if value is None]
-    return Finding(reason, f"pod or {named('container', silent)} must set securityContext.runAsNonRoot=true") if silent else None
+    return (
+        Finding(
+            reason,
+            f"pod or {named('container', silent)} must set securityContext.runAsNonRoot=true",
+        )
+        if silent
+        else None
+    )
 
 
 def user(metadata: Tree, spec: Tree) -> Finding | None:
-    pod, bad = context_of(spec).get("runAsUser") == 0, [name_of(one) for one in containers(spec) if context_of(one).get("runAsUser") == 0]
-    return Finding("runAsUser=0", f"{setters(pod, bad)} must not set runAsUser=0") if pod or bad else None
+    pod, bad = (
+        context_of(spec).get("runAsUser") == 0,
+        [name_of(one) for one in containers(spec) if context_of(one).get("runAsUser") == 0],
+    )
+    return (
+        Finding("runAsUser=0", f"{setters(pod, bad)} must not set runAsUser=0")
+        if pod or bad
+        else None
+    )
 
 
 def seccomp(metadata: Tree, spec: Tree) -> Finding | None:
@@ -76,7 +124,9 @@ def seccomp(metadata: Tree, spec: Tree) -> Finding | None:
     found = baseline.seccomp(metadata, spec)
     if found is not None or context_of(spec).get("seccompProfile") is not None:
         return found
-    silent = [name_of(one) for one in containers(spec) if context_of(one).get("seccompProfile") is None]
+    silent = [
+        name_of(one) for one in containers(spec) if context_of(one).get("seccompProfile") is None
+    ]
     if not silent:
         return None
     wanted = " or ".join(f'"{kind}"' for kind in baseline.CONFINED)

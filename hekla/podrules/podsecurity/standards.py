@@ -1,4 +1,5 @@
-"""The table of the standards: which check is made at which level since which version, and what it takes the place of."""
+"""The table of the standards: which check is made at which level since which version, and what it
+takes the place of."""
 
 from __future__ import annotations
 
@@ -43,19 +44,38 @@ REVISIONS = (
     Revision("sysctls", BASELINE, 32, baseline.sysctls(baseline.SYSCTLS_32)),
     Revision("windowsHostProcess", BASELINE, 0, baseline.host_process),
     Revision("allowPrivilegeEscalation", RESTRICTED, 8, restricted.escalation),
-    Revision("allowPrivilegeEscalation", RESTRICTED, 25, restricted.unless_windows(restricted.escalation)),
-    Revision("capabilities_restricted", RESTRICTED, 22, restricted.capabilities, "capabilities_baseline"),
-    Revision("capabilities_restricted", RESTRICTED, 25, restricted.unless_windows(restricted.capabilities), "capabilities_baseline"),
+    Revision(
+        "allowPrivilegeEscalation", RESTRICTED, 25, restricted.unless_windows(restricted.escalation)
+    ),
+    Revision(
+        "capabilities_restricted", RESTRICTED, 22, restricted.capabilities, "capabilities_baseline"
+    ),
+    Revision(
+        "capabilities_restricted",
+        RESTRICTED,
+        25,
+        restricted.unless_windows(restricted.capabilities),
+        "capabilities_baseline",
+    ),
     Revision("procMount_restricted", RESTRICTED, 35, baseline.proc_mount, "procMount"),
     Revision("restrictedVolumes", RESTRICTED, 0, restricted.volumes, "hostPathVolumes"),
     Revision("runAsNonRoot", RESTRICTED, 0, restricted.non_root),
     Revision("runAsNonRoot", RESTRICTED, 35, baseline.unless_own_users(restricted.non_root)),
     Revision("runAsUser", RESTRICTED, 23, restricted.user),
     Revision("runAsUser", RESTRICTED, 35, baseline.unless_own_users(restricted.user)),
-    Revision("seccompProfile_restricted", RESTRICTED, 19, restricted.seccomp, "seccompProfile_baseline"),
-    Revision("seccompProfile_restricted", RESTRICTED, 25, restricted.unless_windows(restricted.seccomp), "seccompProfile_baseline"),
+    Revision(
+        "seccompProfile_restricted", RESTRICTED, 19, restricted.seccomp, "seccompProfile_baseline"
+    ),
+    Revision(
+        "seccompProfile_restricted",
+        RESTRICTED,
+        25,
+        restricted.unless_windows(restricted.seccomp),
+        "seccompProfile_baseline",
+    ),
 )
-"""In the order in which they are made and said: those of baseline first, each level by id, each check by version."""
+"""In the order in which they are made and said: those of baseline first, each level by id, each
+check by version."""
 NEWEST = max(revision.since for revision in REVISIONS)
 
 
@@ -74,7 +94,11 @@ def findings(asked: LevelVersion, metadata: Tree, spec: Tree) -> list[Finding]:
     if asked.level == PRIVILEGED:
         return []
     minor = NEWEST if asked.minor is None else min(asked.minor, NEWEST)
-    return [found for check in _checks(asked.level, minor) if (found := check(metadata, spec)) is not None]
+    return [
+        found
+        for check in _checks(asked.level, minor)
+        if (found := check(metadata, spec)) is not None
+    ]
 
 
 def in_detail(found: list[Finding]) -> str:

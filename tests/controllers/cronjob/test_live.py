@@ -21,13 +21,30 @@ async def cluster(shared_apiserver: ApiServerProcess) -> AsyncIterator[Cluster]:
 
 
 async def cron(cluster: Cluster, name: str, **spec: Any) -> None:
-    job = {"schedulerName": "volcano", "queue": "default", "minAvailable": 1, "maxRetry": 3, "tasks": [a_task("t")]}
-    spec = {"schedule": "@every 1s", "concurrencyPolicy": "Allow", "jobTemplate": {"spec": job}, **spec}
-    await cluster.client.create(batch.CRON_JOB.untyped, {"metadata": {"name": name}, "spec": spec}, "default")
+    job = {
+        "schedulerName": "volcano",
+        "queue": "default",
+        "minAvailable": 1,
+        "maxRetry": 3,
+        "tasks": [a_task("t")],
+    }
+    spec = {
+        "schedule": "@every 1s",
+        "concurrencyPolicy": "Allow",
+        "jobTemplate": {"spec": job},
+        **spec,
+    }
+    await cluster.client.create(
+        batch.CRON_JOB.untyped, {"metadata": {"name": name}, "spec": spec}, "default"
+    )
 
 
 def jobs(cluster: Cluster, name: str) -> list[batch.Job]:
-    found = [job for job in cluster.jobs if (owner := job.metadata.controller()) is not None and owner.name == name]
+    found = [
+        job
+        for job in cluster.jobs
+        if (owner := job.metadata.controller()) is not None and owner.name == name
+    ]
     return sorted(found, key=lambda job: job.metadata.name)
 
 
@@ -38,7 +55,8 @@ async def stop(cluster: Cluster, name: str) -> batch.CronJob:
 
 @pytest.mark.scenario("controllers", 118)
 async def test_one_job_a_minute_of_schedule_time(cluster: Cluster) -> None:
-    # Jobs are named by the minute, so an interval of a second gives one job a minute and never a second one.
+    # Jobs are named by the minute, so an interval of a second gives one job a minute and never a
+    # second one.
     began = int(time.time()) // 60
     await cron(cluster, "tick")
     made, *_ = await cluster.until(lambda: jobs(cluster, "tick"))
@@ -60,7 +78,9 @@ async def test_one_job_a_minute_of_schedule_time(cluster: Cluster) -> None:
     await cluster.succeed(f"{made.metadata.name}-t-0")
     await stands(lambda state: not active(state) and bool(state.last_successful_time))
     minutes = range(began, int(time.time()) // 60 + 1)
-    assert {job.metadata.name for job in jobs(cluster, "tick")} <= {f"tick-{minute}" for minute in minutes}
+    assert {job.metadata.name for job in jobs(cluster, "tick")} <= {
+        f"tick-{minute}" for minute in minutes
+    }
     await stop(cluster, "tick")
 
 

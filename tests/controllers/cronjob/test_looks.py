@@ -1,7 +1,7 @@
 """Single looks at a cron job, at times that the test chooses, against a real API server.
 
-A server dates objects itself, so times are told from when the cron job was made: `at("10:05")` is five minutes after the last
-five-minute boundary before that, as if it had been 10:00 then.
+A server dates objects itself, so times are told from when the cron job was made: `at("10:05")` is
+five minutes after the last five-minute boundary before that, as if it had been 10:00 then.
 """
 
 from __future__ import annotations
@@ -27,7 +27,13 @@ from tests.controllers.cluster import PATIENCE, a_task, install
 
 __all__ = ["shared_apiserver"]
 
-JOB = {"schedulerName": "volcano", "queue": "default", "minAvailable": 1, "maxRetry": 3, "tasks": [a_task("t")]}
+JOB = {
+    "schedulerName": "volcano",
+    "queue": "default",
+    "minAvailable": 1,
+    "maxRetry": 3,
+    "tasks": [a_task("t")],
+}
 DAY = 86400.0
 
 
@@ -57,7 +63,10 @@ class Clockwork:
         self.said.append(reason)
 
     async def make(self, name: str, schedule: str = "*/5 * * * *", **spec: Any) -> None:
-        body = {"metadata": {"name": name}, "spec": {"schedule": schedule, "jobTemplate": {"spec": JOB}, **spec}}
+        body = {
+            "metadata": {"name": name},
+            "spec": {"schedule": schedule, "jobTemplate": {"spec": JOB}, **spec},
+        }
         await self.client.create(batch.CRON_JOB.untyped, body, self.namespace)
         await self.seen(lambda: self.cron(name) is not None)
 
@@ -82,18 +91,30 @@ class Clockwork:
         self.said = []
         again = await self.controller.reconcile(f"{self.namespace}/{name}")
         fresh = await self.client.get(batch.CRON_JOB, name, self.namespace)
-        jobs = {job["metadata"]["uid"] for job in (await self.client.list(batch.JOB.untyped, self.namespace)).items}
+        jobs = {
+            job["metadata"]["uid"]
+            for job in (await self.client.list(batch.JOB.untyped, self.namespace)).items
+        }
         await self.seen(
             lambda: (
                 self.cron(name).metadata.resource_version == fresh.metadata.resource_version
-                and {job.metadata.uid for job in self.caches.jobs if job.metadata.namespace == self.namespace} == jobs
+                and {
+                    job.metadata.uid
+                    for job in self.caches.jobs
+                    if job.metadata.namespace == self.namespace
+                }
+                == jobs
             )
         )
         return None if again is None else round(again - 0.1, 3)
 
     def jobs(self, name: str) -> list[batch.Job]:
         owner = self.cron(name).metadata.uid
-        found = [job for job in self.caches.jobs if any(each.uid == owner for each in job.metadata.owner_references)]
+        found = [
+            job
+            for job in self.caches.jobs
+            if any(each.uid == owner for each in job.metadata.owner_references)
+        ]
         return sorted(found, key=lambda job: job.metadata.name)
 
     def active(self, name: str) -> list[str]:
@@ -103,11 +124,20 @@ class Clockwork:
         status = {"status": {"state": {"phase": phase, "lastTransitionTime": stamp(self.now)}}}
         await self.client.patch(batch.JOB, job, status, self.namespace, subresource="status")
         key = f"{self.namespace}/{job}"
-        await self.seen(lambda: (found := self.caches.jobs.get(key)) is not None and found.status.state.phase == phase)
+        await self.seen(
+            lambda: (
+                (found := self.caches.jobs.get(key)) is not None
+                and found.status.state.phase == phase
+            )
+        )
 
     async def status(self, name: str, **fields: Any) -> None:
-        fresh = await self.client.patch(batch.CRON_JOB, name, {"status": fields}, self.namespace, subresource="status")
-        await self.seen(lambda: self.cron(name).metadata.resource_version == fresh.metadata.resource_version)
+        fresh = await self.client.patch(
+            batch.CRON_JOB, name, {"status": fields}, self.namespace, subresource="status"
+        )
+        await self.seen(
+            lambda: self.cron(name).metadata.resource_version == fresh.metadata.resource_version
+        )
 
 
 @pytest.fixture
@@ -128,11 +158,17 @@ async def clockwork(shared_apiserver: ApiServerProcess) -> AsyncIterator[Clockwo
 async def test_a_first_run(clockwork: Clockwork, policy: str) -> None:
     name = f"first-{policy.lower()}"
     await clockwork.make(name, concurrencyPolicy=policy)
-    assert await clockwork.look(name, clockwork.at(name, "10:05") - 1) == 1 and not clockwork.jobs(name)
+    assert await clockwork.look(name, clockwork.at(name, "10:05") - 1) == 1 and not clockwork.jobs(
+        name
+    )
     assert await clockwork.look(name, "10:05") == 300
     assert len(clockwork.jobs(name)) == len(clockwork.active(name)) == 1
     assert instant(clockwork.cron(name).status.last_schedule_time) == clockwork.at(name, "10:05")
-    assert await clockwork.look(name, "10:06") == 240 and len(clockwork.jobs(name)) == 1 and not clockwork.said
+    assert (
+        await clockwork.look(name, "10:06") == 240
+        and len(clockwork.jobs(name)) == 1
+        and not clockwork.said
+    )
 
 
 @pytest.mark.scenario("controllers", 111)
@@ -152,28 +188,52 @@ async def test_what_cannot_be_read(clockwork: Clockwork) -> None:
 @pytest.mark.scenario("controllers", 114)
 async def test_a_zone_within_the_schedule_wins_and_is_warned_of(clockwork: Clockwork) -> None:
     await clockwork.make("zoned", "TZ=UTC 0 20 * * *", timeZone="Pacific/Honolulu")
-    created = datetime.fromtimestamp(instant(clockwork.cron("zoned").metadata.creation_timestamp), UTC)
+    created = datetime.fromtimestamp(
+        instant(clockwork.cron("zoned").metadata.creation_timestamp), UTC
+    )
     evening = created.replace(hour=20, minute=0, second=0).timestamp()
-    assert await clockwork.look("zoned", evening if evening > created.timestamp() else evening + DAY) == DAY
-    assert clockwork.said == ["UnsupportedSchedule", "SuccessfulCreate"] and len(clockwork.jobs("zoned")) == 1
+    assert (
+        await clockwork.look("zoned", evening if evening > created.timestamp() else evening + DAY)
+        == DAY
+    )
+    assert (
+        clockwork.said == ["UnsupportedSchedule", "SuccessfulCreate"]
+        and len(clockwork.jobs("zoned")) == 1
+    )
 
 
 @pytest.mark.scenario("controllers", 116)
 async def test_one_run_stands_for_all_that_were_missed(clockwork: Clockwork) -> None:
     await clockwork.make("late")
     assert await clockwork.look("late", "20:00") == 300
-    assert clockwork.said == ["TooManyMissedTimes", "SuccessfulCreate"] and len(clockwork.jobs("late")) == 1
+    assert (
+        clockwork.said == ["TooManyMissedTimes", "SuccessfulCreate"]
+        and len(clockwork.jobs("late")) == 1
+    )
 
 
 @pytest.mark.scenario("controllers", 117)
 async def test_a_job_of_that_name_is_there(clockwork: Clockwork) -> None:
-    for name, phase, owned, said in (("mine", "Completed", True, []), ("foreign", "Running", False, ["ForeignJob"])):
+    for name, phase, owned, said in (
+        ("mine", "Completed", True, []),
+        ("foreign", "Running", False, ["ForeignJob"]),
+    ):
         await clockwork.make(name)
         job = f"{name}-{int(clockwork.at(name, '10:05')) // 60}"
         cron = clockwork.cron(name)
         uid = cron.metadata.uid if owned else "other"
-        owner = {"apiVersion": cron.api_version, "kind": cron.kind, "name": name, "uid": uid, "controller": True}
-        await clockwork.client.create(batch.JOB.untyped, {"metadata": {"name": job, "ownerReferences": [owner]}, "spec": JOB}, "default")
+        owner = {
+            "apiVersion": cron.api_version,
+            "kind": cron.kind,
+            "name": name,
+            "uid": uid,
+            "controller": True,
+        }
+        await clockwork.client.create(
+            batch.JOB.untyped,
+            {"metadata": {"name": job, "ownerReferences": [owner]}, "spec": JOB},
+            "default",
+        )
         await clockwork.end(job, phase)
         assert await clockwork.look(name, "10:05") == 300
         assert clockwork.said == said and clockwork.active(name) == []
@@ -187,9 +247,14 @@ async def test_a_job_of_that_name_is_there(clockwork: Clockwork) -> None:
 @pytest.mark.scenario("controllers", 118)
 async def test_a_job_on_the_list_that_is_gone(clockwork: Clockwork) -> None:
     await clockwork.make("stale")
-    await clockwork.status("stale", active=[{"kind": "Job", "name": "stale-1", "namespace": "default", "uid": "gone"}])
+    await clockwork.status(
+        "stale", active=[{"kind": "Job", "name": "stale-1", "namespace": "default", "uid": "gone"}]
+    )
     await clockwork.look("stale", "10:05")
-    assert clockwork.said == ["StaleReference", "SuccessfulCreate"] and len(clockwork.active("stale")) == 1
+    assert (
+        clockwork.said == ["StaleReference", "SuccessfulCreate"]
+        and len(clockwork.active("stale")) == 1
+    )
 
 
 @pytest.mark.scenario("controllers", 119)
@@ -205,7 +270,10 @@ async def test_a_namespace_on_its_way_out(clockwork: Clockwork) -> None:
 
 @pytest.mark.scenario("controllers", 121)
 @pytest.mark.scenario("controllers", 133)
-@pytest.mark.parametrize(("phase", "limit"), [("Completed", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit")])
+@pytest.mark.parametrize(
+    ("phase", "limit"),
+    [("Completed", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit")],
+)
 async def test_how_many_that_ended_are_kept(clockwork: Clockwork, phase: str, limit: str) -> None:
     name = f"history-{phase.lower()}"
     await clockwork.make(name, **{limit: 1})
@@ -213,11 +281,15 @@ async def test_how_many_that_ended_are_kept(clockwork: Clockwork, phase: str, li
         await clockwork.look(name, clock)
         await clockwork.end(clockwork.active(name)[0], phase)
     await clockwork.look(name, "10:16")
-    assert clockwork.said == ["SawCompletedJob", "SuccessfulDelete"] and clockwork.active(name) == []
+    assert (
+        clockwork.said == ["SawCompletedJob", "SuccessfulDelete"] and clockwork.active(name) == []
+    )
     await clockwork.look(name, "10:17")
     assert [job.status.state.phase for job in clockwork.jobs(name)] == [phase]
     if phase == "Completed":
-        assert instant(clockwork.cron(name).status.last_successful_time) == clockwork.at(name, "10:15")
+        assert instant(clockwork.cron(name).status.last_successful_time) == clockwork.at(
+            name, "10:15"
+        )
 
 
 @pytest.mark.scenario("controllers", 122)
@@ -234,7 +306,10 @@ async def test_a_job_that_has_ended_makes_room(clockwork: Clockwork, policy: str
     (second,) = clockwork.active(name)
     await clockwork.end(second)
     await clockwork.look(name, "10:15")
-    assert clockwork.said == ["SawCompletedJob", "SuccessfulCreate"] and len(clockwork.active(name)) == 1
+    assert (
+        clockwork.said == ["SawCompletedJob", "SuccessfulCreate"]
+        and len(clockwork.active(name)) == 1
+    )
 
 
 @pytest.mark.scenario("controllers", 123)
@@ -243,7 +318,9 @@ async def test_a_job_that_has_ended_makes_room(clockwork: Clockwork, policy: str
     [("Allow", 2, ["SuccessfulCreate"]), ("Forbid", 1, ["ForbidConcurrent"]),
      ("Replace", 1, ["ReplaceConcurrent", "SuccessfulDelete", "SuccessfulCreate"])],
 )  # fmt: skip
-async def test_while_a_job_still_runs(clockwork: Clockwork, policy: str, active: int, said: list[str]) -> None:
+async def test_while_a_job_still_runs(
+    clockwork: Clockwork, policy: str, active: int, said: list[str]
+) -> None:
     name = f"busy-{policy.lower()}"
     await clockwork.make(name, concurrencyPolicy=policy)
     await clockwork.look(name, "10:05")
@@ -259,9 +336,19 @@ async def test_while_a_job_still_runs(clockwork: Clockwork, policy: str, active:
 async def test_suspended_deaf_and_late(clockwork: Clockwork) -> None:
     await clockwork.make("halted", suspend=False)
     await clockwork.look("halted", "10:05")
-    fresh = await clockwork.client.patch(batch.CRON_JOB, "halted", {"spec": {"suspend": True}}, "default")
-    await clockwork.seen(lambda: clockwork.cron("halted").metadata.resource_version == fresh.metadata.resource_version)
-    assert await clockwork.look("halted", "10:10") is None and clockwork.said == [] and len(clockwork.active("halted")) == 1
+    fresh = await clockwork.client.patch(
+        batch.CRON_JOB, "halted", {"spec": {"suspend": True}}, "default"
+    )
+    await clockwork.seen(
+        lambda: (
+            clockwork.cron("halted").metadata.resource_version == fresh.metadata.resource_version
+        )
+    )
+    assert (
+        await clockwork.look("halted", "10:10") is None
+        and clockwork.said == []
+        and len(clockwork.active("halted")) == 1
+    )
 
     await clockwork.make("deaf", concurrencyPolicy="Replace")
     await clockwork.look("deaf", "10:05")
@@ -269,7 +356,9 @@ async def test_suspended_deaf_and_late(clockwork: Clockwork) -> None:
     with pytest.raises(ApiError):
         await clockwork.look("deaf", "10:10")
     clockwork.client.deaf = False
-    assert clockwork.said == ["ReplaceConcurrent", "FailedGet"] and len(clockwork.active("deaf")) == 1
+    assert (
+        clockwork.said == ["ReplaceConcurrent", "FailedGet"] and len(clockwork.active("deaf")) == 1
+    )
 
     await clockwork.make("missed", startingDeadlineSeconds=60)
     await clockwork.look("missed", "10:05")
@@ -280,9 +369,18 @@ async def test_suspended_deaf_and_late(clockwork: Clockwork) -> None:
 async def test_whose_job_it_is(clockwork: Clockwork) -> None:
     await clockwork.make("owner")
     cron = clockwork.cron("owner")
-    right = {"apiVersion": cron.api_version, "kind": "CronJob", "name": "owner", "uid": cron.metadata.uid, "controller": True}
+    right = {
+        "apiVersion": cron.api_version,
+        "kind": "CronJob",
+        "name": "owner",
+        "uid": cron.metadata.uid,
+        "controller": True,
+    }
     for at, wrong in enumerate(({"kind": "JobFlow"}, {"uid": "other"}, {"controller": False})):
-        body = {"metadata": {"name": f"stray-{at}", "ownerReferences": [{**right, **wrong}]}, "spec": JOB}
+        body = {
+            "metadata": {"name": f"stray-{at}", "ownerReferences": [{**right, **wrong}]},
+            "spec": JOB,
+        }
         await clockwork.client.create(batch.JOB.untyped, body, "default")
     await clockwork.client.create(core.NAMESPACE.untyped, {"metadata": {"name": "elsewhere"}})
     body = {"metadata": {"name": "owner-1", "ownerReferences": [right]}, "spec": JOB}
@@ -297,8 +395,14 @@ async def test_whose_job_it_is(clockwork: Clockwork) -> None:
 @pytest.mark.parametrize("policy", ["Allow", "Forbid", "Replace"])
 async def test_five_minutes_of_every_minute(clockwork: Clockwork, policy: str) -> None:
     name = f"minutes-{policy.lower()}"
-    body = {"metadata": {"name": name, "creationTimestamp": stamp(0)}, "spec": {
-        "schedule": "* * * * *", "concurrencyPolicy": policy, "jobTemplate": {"spec": JOB}}}  # fmt: skip
+    body = {
+        "metadata": {"name": name, "creationTimestamp": stamp(0)},
+        "spec": {
+            "schedule": "* * * * *",
+            "concurrencyPolicy": policy,
+            "jobTemplate": {"spec": JOB},
+        },
+    }
     await clockwork.client.create(batch.CRON_JOB.untyped, body, "default")
     await clockwork.seen(lambda: clockwork.cron(name) is not None)
     begin = instant(clockwork.cron(name).metadata.creation_timestamp) // 60 * 60
@@ -308,7 +412,9 @@ async def test_five_minutes_of_every_minute(clockwork: Clockwork, policy: str) -
             await clockwork.look(name, begin + 60 * minute + second)
             ever += [each for each in clockwork.active(name) if each not in ever]
             assert len(clockwork.active(name)) == (minute if policy == "Allow" else 1)
-            assert sorted(clockwork.active(name)) == [job.metadata.name for job in clockwork.jobs(name)]
+            assert sorted(clockwork.active(name)) == [
+                job.metadata.name for job in clockwork.jobs(name)
+            ]
     assert len(ever) == (1 if policy == "Forbid" else 5)
     text = clockwork.jobs(name)[0].metadata.annotations[names.CRON_JOB_SCHEDULED_TIMESTAMP]
     assert datetime.fromisoformat(text).second == 0
@@ -316,15 +422,24 @@ async def test_five_minutes_of_every_minute(clockwork: Clockwork, policy: str) -
 
 @pytest.mark.parametrize(
     ("day", "local"),
-    [("2027-03-28", []), ("2027-10-31", ["02:30:00+02:00", "02:30:00+01:00"]), ("2027-06-01", ["02:30:00+02:00"])],
+    [
+        ("2027-03-28", []),
+        ("2027-10-31", ["02:30:00+02:00", "02:30:00+01:00"]),
+        ("2027-06-01", ["02:30:00+02:00"]),
+    ],
 )
-async def test_the_night_in_which_the_clocks_change(clockwork: Clockwork, day: str, local: list[str]) -> None:
-    """02:30 in Berlin does not come on the last Sunday of March, and comes twice on that of October."""
+async def test_the_night_in_which_the_clocks_change(
+    clockwork: Clockwork, day: str, local: list[str]
+) -> None:
+    """02:30 in Berlin does not come on the last Sunday of March, and comes twice on that of
+    October."""
     name = f"night-{day}"
     await clockwork.make(name, "30 2 * * *", timeZone="Europe/Berlin")
     midnight = datetime.fromisoformat(f"{day}T00:00:00+00:00").timestamp()
     await clockwork.status(name, lastScheduleTime=stamp(midnight - 3600))
     for half_hours in range(10):
         await clockwork.look(name, midnight + 1800 * half_hours)
-    stamps = sorted(job.metadata.annotations[names.CRON_JOB_SCHEDULED_TIMESTAMP] for job in clockwork.jobs(name))
+    stamps = sorted(
+        job.metadata.annotations[names.CRON_JOB_SCHEDULED_TIMESTAMP] for job in clockwork.jobs(name)
+    )
     assert sorted(stamps) == sorted(f"{day}T{each}" for each in local)

@@ -1,4 +1,5 @@
-"""A cron job of every minute against the clock on the wall, in a whole cluster whose pods are processes.
+"""A cron job of every minute against the clock on the wall, in a whole cluster whose pods are
+processes.
 
 The looks of the controller are tested at times that are handed in; here nothing is.
 """
@@ -46,15 +47,24 @@ class Watched:
         jobs = self.place.items(BATCH)
         for job in jobs:
             name = job["metadata"]["name"]
-            self.turns[name] = datetime.fromisoformat(job["metadata"]["annotations"][SCHEDULED]).timestamp()
+            self.turns[name] = datetime.fromisoformat(
+                job["metadata"]["annotations"][SCHEDULED]
+            ).timestamp()
             if (job.get("status") or {}).get("state", {}).get("phase") == "Completed":
                 self.ended.add(name)
-        self.busiest = max(self.busiest, sum(job["metadata"]["name"] not in self.ended for job in jobs))
+        self.busiest = max(
+            self.busiest, sum(job["metadata"]["name"] not in self.ended for job in jobs)
+        )
 
     def until(self, come_about: Callable[[], bool], seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while not come_about():
-            assert time.monotonic() < deadline, (self.turns, self.ended, self.cron().get("status"), self.told())
+            assert time.monotonic() < deadline, (
+                self.turns,
+                self.ended,
+                self.cron().get("status"),
+                self.told(),
+            )
             time.sleep(0.5)
             self.look()
 
@@ -77,9 +87,12 @@ def template(seconds: int) -> Tree:
 @pytest.mark.scenario("controllers", 133)
 def test_a_run_of_more_than_a_minute_keeps_the_next_one_away(place: Place) -> None:
     spec = {
-        "schedule": "* * * * *", "concurrencyPolicy": "Forbid", "startingDeadlineSeconds": LATE, "successfulJobsHistoryLimit": 1,
+        "schedule": "* * * * *",
+        "concurrencyPolicy": "Forbid",
+        "startingDeadlineSeconds": LATE,
+        "successfulJobsHistoryLimit": 1,
         "jobTemplate": template(int(MINUTE + 1.5 * LATE)),
-    }  # fmt: skip
+    }
     kind = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "CronJob"}
     place.api.create(CRON_JOBS, {**kind, "metadata": {"name": NAME}, "spec": spec})
     seen = Watched(place)
@@ -89,7 +102,9 @@ def test_a_run_of_more_than_a_minute_keeps_the_next_one_away(place: Place) -> No
     begin = seen.turns[first]
     assert begin % MINUTE == 0 and first == f"{NAME}-{int(begin / MINUTE)}"
     # What comes after it is short.  A template that changes is no new schedule.
-    assert place.api.patch(f"{CRON_JOBS}/{NAME}", {"spec": {"jobTemplate": template(1)}}).status == 200
+    assert (
+        place.api.patch(f"{CRON_JOBS}/{NAME}", {"spec": {"jobTemplate": template(1)}}).status == 200
+    )
 
     seen.until(lambda: "ForbidConcurrent" in seen.reasons(), begin + MINUTE + LATE - time.time())
     turn = datetime.fromtimestamp(begin + MINUTE, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -98,18 +113,28 @@ def test_a_run_of_more_than_a_minute_keeps_the_next_one_away(place: Place) -> No
     assert time.time() >= begin + MINUTE and not seen.ended
     status = seen.cron()["status"]
     assert [entry["name"] for entry in status["active"]] == [first]
-    assert datetime.fromisoformat(status["lastScheduleTime"]).timestamp() == begin, "a turn that was left out is none"
+    assert datetime.fromisoformat(status["lastScheduleTime"]).timestamp() == begin, (
+        "a turn that was left out is none"
+    )
 
     seen.until(lambda: first in seen.ended, begin + 2 * MINUTE + LATE - time.time())
     seen.until(lambda: len(seen.turns) == 2, begin + 2 * MINUTE + LATE - time.time())
     (second,) = set(seen.turns) - {first}
-    assert seen.turns[second] == begin + 2 * MINUTE, "the turn between was left out, and not made up for"
-    assert place.api.patch(f"{CRON_JOBS}/{NAME}", {"spec": {"suspend": True}}).status == 200  # enough has come
+    assert seen.turns[second] == begin + 2 * MINUTE, (
+        "the turn between was left out, and not made up for"
+    )
+    assert (
+        place.api.patch(f"{CRON_JOBS}/{NAME}", {"spec": {"suspend": True}}).status == 200
+    )  # enough has come
     seen.until(lambda: second in seen.ended, 30)
-    seen.until(lambda: [job["metadata"]["name"] for job in place.items(BATCH)] == [second], LATE)  # one is kept
+    seen.until(
+        lambda: [job["metadata"]["name"] for job in place.items(BATCH)] == [second], LATE
+    )  # one is kept
     seen.until(lambda: not seen.cron()["status"].get("active"), LATE)
     status = seen.cron()["status"]
     assert datetime.fromisoformat(status["lastScheduleTime"]).timestamp() == begin + 2 * MINUTE
     assert datetime.fromisoformat(status["lastSuccessfulTime"]).timestamp() >= begin + 2 * MINUTE
     assert seen.busiest == 1
-    seen.until(lambda: {"SuccessfulCreate", "SawCompletedJob", "SuccessfulDelete"} <= seen.reasons(), LATE)
+    seen.until(
+        lambda: {"SuccessfulCreate", "SawCompletedJob", "SuccessfulDelete"} <= seen.reasons(), LATE
+    )

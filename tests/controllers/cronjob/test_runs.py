@@ -18,7 +18,9 @@ MINUTE, HOUR = 60.0, 3600.0
 
 def cron(schedule: str = "*/5 * * * *", *, last: str = "", **spec: Any) -> batch.CronJob:
     return batch.CronJob(
-        metadata=ObjectMeta(name="c", namespace="default", uid="u", creation_timestamp=f"{DAY}10:00:00Z"),
+        metadata=ObjectMeta(
+            name="c", namespace="default", uid="u", creation_timestamp=f"{DAY}10:00:00Z"
+        ),
         spec=batch.CronJobSpec(schedule=schedule, **spec),
         status=batch.CronJobStatus(last_schedule_time=f"{DAY}{last}:00Z" if last else ""),
     )
@@ -58,7 +60,11 @@ def test_a_run_may_be_late() -> None:
 @pytest.mark.scenario("controllers", 116)
 def test_of_many_missed_runs_the_last_is_made() -> None:
     assert due(cron(), "20:00") == ("20:00", Missed.MANY, 5 * MINUTE)
-    assert due(cron("* * * * *", starting_deadline_seconds=60060), "2026-01-02T10:00:00Z") == ("10:00", Missed.MANY, MINUTE)
+    assert due(cron("* * * * *", starting_deadline_seconds=60060), "2026-01-02T10:00:00Z") == (
+        "10:00",
+        Missed.MANY,
+        MINUTE,
+    )
 
 
 @pytest.mark.scenario("controllers", 120)
@@ -83,7 +89,10 @@ def test_recent_runs() -> None:
 
 
 @pytest.mark.scenario("controllers", 124)
-@pytest.mark.parametrize(("schedule", "delay"), [("*/1 * * * *", MINUTE), ("@every 3m", 3 * MINUTE), ("@every 1m", MINUTE)])
+@pytest.mark.parametrize(
+    ("schedule", "delay"),
+    [("*/1 * * * *", MINUTE), ("@every 3m", 3 * MINUTE), ("@every 1m", MINUTE)],
+)
 def test_a_new_schedule_begins_with_its_next_run(schedule: str, delay: float) -> None:
     made = cron(schedule, last="10:10", time_zone="UTC")
     found = delay_after_change(made, instant(f"{DAY}10:10:00Z"))
@@ -120,6 +129,14 @@ def test_the_job_of_a_run() -> None:
     run = instant(f"{DAY}20:00:00Z")
     body = job_body(made, job_name(made, run), run)
     assert body["metadata"]["name"] == f"c-{int(run) // 60}"
-    assert body["metadata"]["annotations"] == {"kept": "x", "volcano.sh/cronjob-scheduled-timestamp": "2026-01-01T10:00:00-10:00"}
+    assert body["metadata"]["annotations"] == {
+        "kept": "x",
+        "volcano.sh/cronjob-scheduled-timestamp": "2026-01-01T10:00:00-10:00",
+    }
     made.spec.time_zone = None
-    assert job_body(made, "c", run)["metadata"]["annotations"]["volcano.sh/cronjob-scheduled-timestamp"] == f"{DAY}20:00:00Z"
+    assert (
+        job_body(made, "c", run)["metadata"]["annotations"][
+            "volcano.sh/cronjob-scheduled-timestamp"
+        ]
+        == f"{DAY}20:00:00Z"
+    )

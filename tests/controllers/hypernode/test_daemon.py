@@ -35,8 +35,14 @@ def test_flags_that_do_not_go_together() -> None:
         assert "has to be above 0" in (options_problem(parse(FLAGS, [flag])) or "")
     both = ["--enable-healthz", "--enable-metrics"]
     assert options_problem(parse(FLAGS, both)) is None
-    assert "one place" in (options_problem(parse(FLAGS, [*both, "--listen-address=127.0.0.1:11251"])) or "")
-    assert overlap(":1", "0.0.0.0:1") and not overlap("127.0.0.1:1", "127.0.0.2:1") and not overlap(":0", ":0")
+    assert "one place" in (
+        options_problem(parse(FLAGS, [*both, "--listen-address=127.0.0.1:11251"])) or ""
+    )
+    assert (
+        overlap(":1", "0.0.0.0:1")
+        and not overlap("127.0.0.1:1", "127.0.0.2:1")
+        and not overlap(":0", ":0")
+    )
 
 
 class Copy:
@@ -44,13 +50,26 @@ class Copy:
 
     def __init__(self, server: ApiServerProcess, log: Path) -> None:
         self.port = free_port()
-        flags = ["--enable-healthz", f"--healthz-address=127.0.0.1:{self.port}", "--leader-elect-lease-duration=60s",
-                 "--leader-elect-renew-deadline=50s", "--leader-elect-retry-period=1s"]  # fmt: skip
+        flags = [
+            "--enable-healthz",
+            f"--healthz-address=127.0.0.1:{self.port}",
+            "--leader-elect-lease-duration=60s",
+            "--leader-elect-renew-deadline=50s",
+            "--leader-elect-retry-period=1s",
+        ]
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "hekla", "hypernode-controllers", f"--kubeconfig={server.internal_kubeconfig}", *flags],
-                stdout=output, stderr=output,
-            )  # fmt: skip
+                [
+                    sys.executable,
+                    "-m",
+                    "hekla",
+                    "hypernode-controllers",
+                    f"--kubeconfig={server.internal_kubeconfig}",
+                    *flags,
+                ],
+                stdout=output,
+                stderr=output,
+            )
 
     def answers(self, path: str) -> int:
         try:
@@ -101,20 +120,31 @@ async def test_another_copy_takes_over(shared_apiserver: ApiServerProcess, tmp_p
             raise AssertionError(f"{name} has {found.status.node_count} nodes")
 
         def of(*nodes: str) -> dict[str, object]:
-            return {"tier": 1, "members": [{"type": "Node", "selector": {"exactMatch": {"name": node}}} for node in nodes]}
+            return {
+                "tier": 1,
+                "members": [
+                    {"type": "Node", "selector": {"exactMatch": {"name": node}}} for node in nodes
+                ],
+            }
 
         waiting = Copy(shared_apiserver, tmp_path / "early.log")
         await asyncio.to_thread(waiting.until, "/healthz", 200)
-        assert waiting.answers("/readyz") == 503, "the kinds are not there, so its caches cannot be full"
+        assert waiting.answers("/readyz") == 503, (
+            "the kinds are not there, so its caches cannot be full"
+        )
         await install(client)
         await asyncio.to_thread(waiting.until, "/readyz", 200)
         waiting.stop()
         with copies(shared_apiserver, tmp_path) as (first, second):
             await asyncio.to_thread(second.until, "/readyz", 200)  # a follower that sees a leader
-            await client.create(topology.HYPER_NODE.untyped, {"metadata": {"name": "h1"}, "spec": of("a", "b")})
+            await client.create(
+                topology.HYPER_NODE.untyped, {"metadata": {"name": "h1"}, "spec": of("a", "b")}
+            )
             await count("h1", 2)
             first.stop()
-            await client.create(topology.HYPER_NODE.untyped, {"metadata": {"name": "h2"}, "spec": of("a")})
+            await client.create(
+                topology.HYPER_NODE.untyped, {"metadata": {"name": "h2"}, "spec": of("a")}
+            )
             await count("h2", 1)
             await asyncio.to_thread(second.until, "/readyz", 200)
 
@@ -130,17 +160,24 @@ networkTopologyDiscovery:
 @pytest.mark.scenario("controllers", 150)
 @pytest.mark.scenario("plugins-placement", 81)
 async def test_the_owner_of_hypernodes_changes(apiserver: ApiServerProcess, tmp_path: Path) -> None:
-    """From all controllers to nobody to the process of its own, and back: names and uids stay, and each catches up."""
+    """From all controllers to nobody to the process of its own, and back: names and uids stay, and
+    each catches up."""
     async with Client(load(str(apiserver.internal_kubeconfig))) as client:
         await install(client)
         await client.create(core.NAMESPACE.untyped, {"metadata": {"name": "volcano-system"}})
         config = {"metadata": {"name": "volcano-controller-configmap"}, "data": {KEY: CONFIG}}
         await client.create(core.CONFIG_MAP.untyped, config, "volcano-system")
-        await client.create(core.NODE.untyped, {"metadata": {"name": "n0", "labels": {"example.com/rack": "a"}}})
+        await client.create(
+            core.NODE.untyped, {"metadata": {"name": "n0", "labels": {"example.com/rack": "a"}}}
+        )
 
         async def state() -> tuple[str, str, int]:
             found = (await client.list(topology.HYPER_NODE)).items
-            return (found[0].metadata.name, found[0].metadata.uid, found[0].status.node_count) if len(found) == 1 else ("", "", 0)
+            return (
+                (found[0].metadata.name, found[0].metadata.uid, found[0].status.node_count)
+                if len(found) == 1
+                else ("", "", 0)
+            )
 
         async def nodes(count: int) -> tuple[str, str]:
             for _ in range(1200):
@@ -151,7 +188,9 @@ async def test_the_owner_of_hypernodes_changes(apiserver: ApiServerProcess, tmp_
             raise AssertionError(await state())
 
         async def node(name: str) -> None:
-            await client.create(core.NODE.untyped, {"metadata": {"name": name, "labels": {"example.com/rack": "a"}}})
+            await client.create(
+                core.NODE.untyped, {"metadata": {"name": name, "labels": {"example.com/rack": "a"}}}
+            )
 
         async with controllers(apiserver, "--controllers=hyperNode-controller"):
             first = await nodes(1)

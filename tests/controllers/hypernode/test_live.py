@@ -38,10 +38,15 @@ async def test_racks_are_found_by_their_labels(cluster: Cluster) -> None:
     client = cluster.client
     with contextlib.suppress(AlreadyExists):  # with the accounts of a release it is there
         await client.create(core.NAMESPACE.untyped, {"metadata": {"name": "volcano-system"}})
-    config = {"metadata": {"name": "volcano-controller-configmap"}, "data": {"volcano-controller.conf": CONFIG}}
+    config = {
+        "metadata": {"name": "volcano-controller-configmap"},
+        "data": {"volcano-controller.conf": CONFIG},
+    }
     await client.create(core.CONFIG_MAP.untyped, config, "volcano-system")
     for name in ("n0", "n1"):
-        await client.create(core.NODE.untyped, {"metadata": {"name": name, "labels": {"example.com/rack": "a"}}})
+        await client.create(
+            core.NODE.untyped, {"metadata": {"name": name, "labels": {"example.com/rack": "a"}}}
+        )
     hypernodes = Cache(client, topology.HYPER_NODE)
     await hypernodes.start()
 
@@ -55,6 +60,8 @@ async def test_racks_are_found_by_their_labels(cluster: Cluster) -> None:
     await client.delete(topology.HYPER_NODE, hypernodes.all()[0].metadata.name)
     await cluster.until(lambda: counts() == [1, 1], lambda: str(hypernodes.all()))
     for name in ("n0", "n1"):
-        await client.patch(core.NODE.untyped, name, {"metadata": {"labels": {"example.com/rack": None}}})
+        await client.patch(
+            core.NODE.untyped, name, {"metadata": {"labels": {"example.com/rack": None}}}
+        )
     await cluster.until(lambda: len(hypernodes) == 0, lambda: str(hypernodes.all()))
     await hypernodes.stop()

@@ -1,4 +1,5 @@
-"""The fabric manager of an InfiniBand network as a source of hypernodes: an HTTPS server that answers as it does."""
+"""The fabric manager of an InfiniBand network as a source of hypernodes: an HTTPS server that
+answers as it does."""
 
 from __future__ import annotations
 
@@ -32,30 +33,49 @@ Tree = dict[str, Any]
 
 
 def cable(node: str, leaf: str) -> Tree:
-    return {"description": f"Computer IB Port {node}", "system_name": node, "peer_node_name": leaf, "port_state": "Active"}
+    return {
+        "description": f"Computer IB Port {node}",
+        "system_name": node,
+        "peer_node_name": leaf,
+        "port_state": "Active",
+    }
 
 
 SWITCHES = [{"description": "Switch IB Port", "system_name": "leaf-a", "peer_node_name": "spine"}]
-TWO_GROUPS = [*SWITCHES, cable("n3", "leaf-c"), cable("n1", "leaf-a"), cable("n1", "leaf-b"), cable("n2", "leaf-b")]
+TWO_GROUPS = [
+    *SWITCHES,
+    cable("n3", "leaf-c"),
+    cable("n1", "leaf-a"),
+    cable("n1", "leaf-b"),
+    cable("n2", "leaf-b"),
+]
 
 
 def tree(ports: list[Tree]) -> dict[str, tuple[int, str, list[str]]]:
     """Hypernode -> (tier, type of its members, their names)."""
-    found = ufm.discover(ufm.Port(*(port[key] for key in ("description", "system_name", "peer_node_name"))) for port in ports)
+    found = ufm.discover(
+        ufm.Port(*(port[key] for key in ("description", "system_name", "peer_node_name")))
+        for port in ports
+    )
     return {name: _shape(body["spec"]) for name, body in found.items()}
 
 
 def _shape(spec: Tree) -> tuple[int, str, list[str]]:
     members = spec["members"]
-    return spec["tier"], members[0]["type"], [member["selector"]["exactMatch"]["name"] for member in members]
+    return (
+        spec["tier"],
+        members[0]["type"],
+        [member["selector"]["exactMatch"]["name"] for member in members],
+    )
 
 
 @pytest.mark.scenario("controllers", 144)
 def test_leaves_that_share_a_node_are_one() -> None:
     assert tree(TWO_GROUPS) == {
-        "leaf-hn-0": (1, "Node", ["n1", "n2"]), "leaf-hn-1": (1, "Node", ["n3"]),
+        "leaf-hn-0": (1, "Node", ["n1", "n2"]),
+        "leaf-hn-1": (1, "Node", ["n3"]),
         "spine-hn": (2, "HyperNode", ["leaf-hn-0", "leaf-hn-1"]),
-    }  # fmt: skip
+    }
     assert tree(SWITCHES) == {}
 
 
@@ -78,7 +98,12 @@ def test_what_a_secret_needs() -> None:
     for data, why in (({}, "no username and no password"), ({"username": "eA=="}, "no password")):
         with pytest.raises(ValueError, match=why):
             ufm.credentials({"metadata": {"name": "s"}, "data": data})
-    assert ufm.settings({"config": {"endpoint": "ufm"}, "credentials": {"secretRef": {"name": "s"}}}).url == f"https://ufm{ufm.PATH}"
+    assert (
+        ufm.settings(
+            {"config": {"endpoint": "ufm"}, "credentials": {"secretRef": {"name": "s"}}}
+        ).url
+        == f"https://ufm{ufm.PATH}"
+    )
 
 
 class FabricManager:
@@ -92,7 +117,9 @@ class FabricManager:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                user = base64.b64decode((self.headers["Authorization"] or "").removeprefix("Basic ")).decode()
+                user = base64.b64decode(
+                    (self.headers["Authorization"] or "").removeprefix("Basic ")
+                ).decode()
                 manager.asked.append((self.path, user))
                 status = 500 if manager.ports is None else 200 if user == "admin:secret" else 401
                 body = json.dumps(manager.ports).encode() if status == 200 else b"no"
@@ -114,7 +141,9 @@ class FabricManager:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[FabricManager]:
-        thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread = threading.Thread(
+            target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        )
         thread.start()
         try:
             yield self
@@ -134,11 +163,15 @@ async def configure(cluster: Cluster, *sources: Tree) -> None:
     text = yaml.safe_dump({"networkTopologyDiscovery": list(sources)})
     body = {"metadata": {"name": "volcano-controller-configmap"}, "data": {KEY: text}}
     with contextlib.suppress(ApiError):
-        await cluster.client.create(core.NAMESPACE.untyped, {"metadata": {"name": "volcano-system"}})
+        await cluster.client.create(
+            core.NAMESPACE.untyped, {"metadata": {"name": "volcano-system"}}
+        )
     try:
         await cluster.client.create(core.CONFIG_MAP.untyped, body, "volcano-system")
     except ApiError:
-        await cluster.client.patch(core.CONFIG_MAP.untyped, "volcano-controller-configmap", body, "volcano-system")
+        await cluster.client.patch(
+            core.CONFIG_MAP.untyped, "volcano-controller-configmap", body, "volcano-system"
+        )
 
 
 @pytest.mark.scenario("controllers", 144)
@@ -153,33 +186,50 @@ async def test_a_network_is_found_and_followed(cluster: Cluster, tmp_path: Path)
             each.metadata.name: _shape(msgspec.to_builtins(each.spec))[::2]
             for each in hypernodes
             if each.metadata.labels.get(names.NETWORK_TOPOLOGY_SOURCE) == source
-        }  # fmt: skip
+        }
 
     async def become(wanted: dict[str, tuple[int, list[str]]]) -> None:
         await cluster.until(lambda: found() == wanted, lambda: f"{wanted}; there are {found()}")
 
     both = {
-        "leaf-hn-0": (1, ["n1", "n2"]), "leaf-hn-1": (1, ["n3"]), "spine-hn": (2, ["leaf-hn-0", "leaf-hn-1"]),
-    }  # fmt: skip
+        "leaf-hn-0": (1, ["n1", "n2"]),
+        "leaf-hn-1": (1, ["n3"]),
+        "spine-hn": (2, ["leaf-hn-0", "leaf-hn-1"]),
+    }
     source = {
-        "source": "ufm", "enabled": True, "interval": "200ms",
+        "source": "ufm",
+        "enabled": True,
+        "interval": "200ms",
         "credentials": {"secretRef": {"name": "ufm", "namespace": "volcano-system"}},
         "config": {"endpoint": manager.endpoint, "insecureSkipVerify": True},
-    }  # fmt: skip
+    }
     tiers = [{"nodeLabel": "example.com/row"}, {"nodeLabel": "host"}]
-    racks = {"source": "label", "enabled": True, "config": {"networkTopologyTypes": {"rack": tiers}}}
-    await cluster.client.create(core.NODE.untyped, {"metadata": {"name": "n1", "labels": {"example.com/row": "a"}}})
+    racks = {
+        "source": "label",
+        "enabled": True,
+        "config": {"networkTopologyTypes": {"rack": tiers}},
+    }
+    await cluster.client.create(
+        core.NODE.untyped, {"metadata": {"name": "n1", "labels": {"example.com/row": "a"}}}
+    )
     with manager.running():
         manager.ports = list(TWO_GROUPS)
         await configure(cluster, source, racks)
         await cluster.until(lambda: len(found("label")) == 1, lambda: str(found("label")))
-        assert not manager.asked and not found(), "there is no secret yet; the other source runs all the same"
-        secret = {"metadata": {"name": "ufm"}, "stringData": {"username": "admin", "password": "old"}}
+        assert not manager.asked and not found(), (
+            "there is no secret yet; the other source runs all the same"
+        )
+        secret = {
+            "metadata": {"name": "ufm"},
+            "stringData": {"username": "admin", "password": "old"},
+        }
         await cluster.client.create(core.SECRET.untyped, secret, "volcano-system")
         await configure(cluster, source, racks)
         await cluster.until(lambda: manager.asked)
         assert not found(), "a wrong password finds nothing"
-        await cluster.client.patch(core.SECRET.untyped, "ufm", {"stringData": {"password": "secret"}}, "volcano-system")
+        await cluster.client.patch(
+            core.SECRET.untyped, "ufm", {"stringData": {"password": "secret"}}, "volcano-system"
+        )
         await become(both)
         assert manager.asked[-1] == (ufm.PATH, "admin:secret")
 
@@ -193,9 +243,13 @@ async def test_a_network_is_found_and_followed(cluster: Cluster, tmp_path: Path)
         await configure(cluster, {**source, "enabled": False}, racks)
         seen = len(manager.asked)
         manager.ports = []
-        await cluster.client.patch(core.NODE.untyped, "n1", {"metadata": {"labels": {"example.com/row": None}}})
+        await cluster.client.patch(
+            core.NODE.untyped, "n1", {"metadata": {"labels": {"example.com/row": None}}}
+        )
         await cluster.until(lambda: not found("label"), lambda: str(found("label")))
-        assert len(found()) == 2 and len(manager.asked) <= seen + 1, "a source that is stopped leaves what it has found"
+        assert len(found()) == 2 and len(manager.asked) <= seen + 1, (
+            "a source that is stopped leaves what it has found"
+        )
         await configure(cluster, source)
         await become({})
     await cluster.client.delete(core.NODE, "n1")

@@ -1,4 +1,5 @@
-"""What the watch shows of the controller's own writes is no reason to look again, unless it says more than was written."""
+"""What the watch shows of the controller's own writes is no reason to look again, unless it says
+more than was written."""
 
 from __future__ import annotations
 
@@ -53,7 +54,11 @@ class Server:
     async def create(self, kind: Any, body: dict[str, Any], namespace: str) -> None:
         body = {**body, "spec": {**body["spec"], **self.changed}}
         group = msgspec.convert(body, scheduling.PodGroup)
-        group.metadata.uid, group.metadata.resource_version, group.metadata.generation = "group", "2", 1
+        group.metadata.uid, group.metadata.resource_version, group.metadata.generation = (
+            "group",
+            "2",
+            1,
+        )
         self.group = group
         if not self.silent:
             self.show_group()
@@ -82,7 +87,8 @@ class Server:
         return msgspec.structs.replace(job, metadata=meta)
 
     async def look(self) -> float | None:
-        """One look at the job; whatever else asked for one before has had it.  Gives when it asks for the next."""
+        """One look at the job; whatever else asked for one before has had it.  Gives when it asks
+        for the next."""
         queue = self.controller.queue
         while len(queue):
             queue.done(await queue.get())
@@ -108,11 +114,17 @@ def make(server: Server, **spec: Any) -> batch.Job:
 
 @pytest.mark.parametrize(
     ("trouble", "at_once"),
-    [(TransportError("nobody is there", sent=False), False), (Conflict(409, "Conflict", "somebody else has changed it"), True)],
+    [
+        (TransportError("nobody is there", sent=False), False),
+        (Conflict(409, "Conflict", "somebody else has changed it"), True),
+    ],
     ids=["no server", "a lost race"],
 )
-async def test_a_status_that_was_not_written_waits_for_its_next_turn(server: Server, trouble: Exception, at_once: bool) -> None:
-    """What was not looked at while it was written asks for a look, but where no server is each look fails in no time."""
+async def test_a_status_that_was_not_written_waits_for_its_next_turn(
+    server: Server, trouble: Exception, at_once: bool
+) -> None:
+    """What was not looked at while it was written asks for a look, but where no server is each look
+    fails in no time."""
     make(server)
     server.pace.calm = True
     server.trouble = trouble
@@ -174,7 +186,11 @@ async def test_a_pod_as_it_was_made_asks_for_nothing(server: Server) -> None:
     await server.look()
     assert server.pod.metadata.name == "train-a-0"
     assert not server.asked
-    server.show_pod(msgspec.structs.replace(server.pod, status=msgspec.structs.replace(server.pod.status, phase="Running")))
+    server.show_pod(
+        msgspec.structs.replace(
+            server.pod, status=msgspec.structs.replace(server.pod.status, phase="Running")
+        )
+    )
     assert server.asked
 
 
@@ -201,7 +217,11 @@ async def end_of_pods(server: Server, phase: str) -> float | None:
     await server.look()
     server.show_group(phase="Inqueue")
     await server.look()
-    server.show_pod(msgspec.structs.replace(server.pod, status=msgspec.structs.replace(server.pod.status, phase=phase)))
+    server.show_pod(
+        msgspec.structs.replace(
+            server.pod, status=msgspec.structs.replace(server.pod.status, phase=phase)
+        )
+    )
     server.pace.calm = True
     return await server.controller.reconcile(KEY)
 
@@ -216,7 +236,9 @@ async def test_a_job_whose_pods_ended_before_it_was_known_to_run_goes_on(server:
     assert server.phases == ["Pending", "Running"]
 
 
-async def test_a_status_that_may_lag_no_longer_waits_for_its_turn_before_the_job_is_looked_at(server: Server) -> None:
+async def test_a_status_that_may_lag_no_longer_waits_for_its_turn_before_the_job_is_looked_at(
+    server: Server,
+) -> None:
     make(server)
     await server.look()
     controller = server.controller

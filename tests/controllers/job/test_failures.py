@@ -14,26 +14,48 @@ from hekla.controllers.job.failures import LENGTH, Failures, LastFailure, news, 
 from hekla.controllers.records import Pod
 from hekla.kube.errors import NotFound
 
-JOB = msgspec.convert({"metadata": {"name": "train", "namespace": "default", "uid": "j"}}, batch.Job)
-OWNER = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train", "uid": "j", "controller": True}
+JOB = msgspec.convert(
+    {"metadata": {"name": "train", "namespace": "default", "uid": "j"}}, batch.Job
+)
+OWNER = {
+    "apiVersion": "batch.volcano.sh/v1alpha1",
+    "kind": "Job",
+    "name": "train",
+    "uid": "j",
+    "controller": True,
+}
 
 
-def pod(name: str, at: str = "10:00:00", *, code: int = 1, run: int = 0, uid: str = "", **status: Any) -> Pod:
+def pod(
+    name: str, at: str = "10:00:00", *, code: int = 1, run: int = 0, uid: str = "", **status: Any
+) -> Pod:
     end = {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": f"2026-01-01T{at}Z"}}
     tree = {
         "metadata": {
-            "name": name, "namespace": "default", "uid": uid or name,
-            "annotations": {names.TASK_SPEC: "a", names.JOB_NAME: "train", names.JOB_VERSION: str(run)},
+            "name": name,
+            "namespace": "default",
+            "uid": uid or name,
+            "annotations": {
+                names.TASK_SPEC: "a",
+                names.JOB_NAME: "train",
+                names.JOB_VERSION: str(run),
+            },
             "ownerReferences": [OWNER],
         },
-        "status": {"phase": "Failed", "containerStatuses": [{"name": "main", "state": end}], **status},
-    }  # fmt: skip
+        "status": {
+            "phase": "Failed",
+            "containerStatuses": [{"name": "main", "state": end}],
+            **status,
+        },
+    }
     return msgspec.convert(tree, Pod)
 
 
 def showing(kept: LastFailure) -> batch.Job:
     text = msgspec.json.encode(kept).decode()
-    return msgspec.structs.replace(JOB, metadata=msgspec.structs.replace(JOB.metadata, annotations={names.LAST_FAILURE: text}))
+    return msgspec.structs.replace(
+        JOB, metadata=msgspec.structs.replace(JOB.metadata, annotations={names.LAST_FAILURE: text})
+    )
 
 
 def newest(job: batch.Job, *pods: Pod) -> str:
@@ -62,12 +84,16 @@ def test_a_failure_that_is_shown_is_no_news() -> None:
 
 
 def test_an_annotation_of_somebody_elses_making_is_replaced() -> None:
-    broken = msgspec.structs.replace(JOB, metadata=msgspec.structs.replace(JOB.metadata, annotations={names.LAST_FAILURE: "{"}))
+    broken = msgspec.structs.replace(
+        JOB, metadata=msgspec.structs.replace(JOB.metadata, annotations={names.LAST_FAILURE: "{"})
+    )
     assert newest(broken, pod("a")) == "a"
 
 
 def test_an_evicted_pod_has_a_reason_and_no_container() -> None:
-    evicted = pod("a", containerStatuses=[], reason="Evicted", message="The node was low on resource: memory.")
+    evicted = pod(
+        "a", containerStatuses=[], reason="Evicted", message="The node was low on resource: memory."
+    )
     kept = failures.described(evicted)
     assert (kept.container, kept.exit_code, kept.reason) == ("", None, "Evicted")
     assert kept.message == "The node was low on resource: memory."
@@ -83,7 +109,11 @@ def test_a_container_that_was_started_again_failed_before() -> None:
 def test_a_log_is_cut_before_a_line() -> None:
     lines = [f"{number:04d} " + "x" * 95 for number in range(100)]
     cut = tail("\n".join(lines) + "\n")
-    assert len(cut) <= LENGTH and cut.splitlines() == lines[-len(cut.splitlines()) :] and cut.endswith(lines[-1])
+    assert (
+        len(cut) <= LENGTH
+        and cut.splitlines() == lines[-len(cut.splitlines()) :]
+        and cut.endswith(lines[-1])
+    )
     assert tail("short\n") == "short"
     assert tail("y" * 5000) == "y" * LENGTH
 
@@ -141,7 +171,9 @@ async def test_without_a_log_the_rest_is_kept() -> None:
     assert [kept.get("log") for kept in story.written] == [None]
 
 
-async def test_a_node_that_does_not_answer_holds_a_deletion_for_a_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_node_that_does_not_answer_holds_a_deletion_for_a_second_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     story = Story(Server(hangs=True))
     failed = pod("a")
     story.failures.observe(None, failed)

@@ -29,7 +29,13 @@ def test_a_job_waits_for_its_group_then_runs_then_completes() -> None:
 
 @pytest.mark.scenario("controllers", 9)
 def test_the_last_retry_keeps_what_failed() -> None:
-    job = job_of(task("bad"), task("good"), max_retry=2, min_success=2, policies=[policy("RestartJob", "PodFailed", "PodEvicted")])
+    job = job_of(
+        task("bad"),
+        task("good"),
+        max_retry=2,
+        min_success=2,
+        policies=[policy("RestartJob", "PodFailed", "PodEvicted")],
+    )
     world = World(job).started()
     world.fail("train-bad-0", 1)
     assert world.settle() == "Pending" and world.status.retry_count == 1
@@ -44,7 +50,9 @@ def test_the_last_retry_keeps_what_failed() -> None:
 
 @pytest.mark.scenario("controllers", 10)
 def test_a_completed_task_completes_the_job_and_keeps_its_pods() -> None:
-    job = job_of(task("quick", policies=[policy("CompleteJob", "TaskCompleted")]), task("slow"), max_retry=1)
+    job = job_of(
+        task("quick", policies=[policy("CompleteJob", "TaskCompleted")]), task("slow"), max_retry=1
+    )
     world = World(job).started()
     world.become("Succeeded", "train-quick-0")
     assert world.settle() == "Completed"
@@ -60,11 +68,15 @@ def test_two_successes_are_enough() -> None:
 
 
 def test_a_restart_replaces_every_pod_with_one_of_the_next_version() -> None:
-    world = World(job_of(task("a", 2), policies=[policy("RestartJob", "PodFailed")]), graceful=True).started()
+    world = World(
+        job_of(task("a", 2), policies=[policy("RestartJob", "PodFailed")]), graceful=True
+    ).started()
     old = world.group
     world.fail("train-a-0", 7)
     world.look()
-    assert world.phase == "Restarting" and world.status.terminating == 2 and world.status.version == 1
+    assert (
+        world.phase == "Restarting" and world.status.terminating == 2 and world.status.version == 1
+    )
     assert world.group is None and world.status.state.reason == "PodFailed"
     world.settle()
     assert world.phase == "Restarting" and world.group is not old, "the old pods have not left yet"
@@ -76,7 +88,9 @@ def test_a_restart_replaces_every_pod_with_one_of_the_next_version() -> None:
 
 
 def test_a_group_of_the_earlier_run_does_not_let_pods_in() -> None:
-    world = World(job_of(task("a"), policies=[policy("RestartJob", "PodFailed")]), group_phase="Inqueue").started()
+    world = World(
+        job_of(task("a"), policies=[policy("RestartJob", "PodFailed")]), group_phase="Inqueue"
+    ).started()
     stale = world.group
     world.fail("train-a-0")
     world.look()
@@ -91,7 +105,9 @@ def test_several_failures_at_one_time_are_one_restart_of_pods() -> None:
     world.fail("train-a-3")
     made = world.look()
     assert [pod.metadata.name for pod in made.delete] == ["train-a-1", "train-a-3"]
-    assert world.phase == "Restarting" and world.status.retry_count == 1 and world.status.version == 0
+    assert (
+        world.phase == "Restarting" and world.status.retry_count == 1 and world.status.version == 0
+    )
     assert world.status.running == 2 and world.status.terminating == 2, "the others stay counted"
     assert world.group is not None
     assert world.settle() == "Pending"
@@ -101,7 +117,9 @@ def test_several_failures_at_one_time_are_one_restart_of_pods() -> None:
 
 @pytest.mark.scenario("controllers", 64)
 def test_targets_are_met_exactly() -> None:
-    world = World(job_of(task("a", 2), task("b", 2), policies=[policy("RestartTask", exit_code=3)])).started()
+    world = World(
+        job_of(task("a", 2), task("b", 2), policies=[policy("RestartTask", exit_code=3)])
+    ).started()
     world.fail("train-a-1", 3)
     made = world.look()
     assert sorted(pod.metadata.name for pod in made.delete) == ["train-a-0", "train-a-1"]
@@ -109,7 +127,10 @@ def test_targets_are_met_exactly() -> None:
 
 @pytest.mark.scenario("controllers", 24)
 def test_restarting_a_pod_does_not_arm_the_eviction_policy() -> None:
-    policies = [policy("RestartPod", "PodFailed"), policy("TerminateJob", "PodEvicted", timeout="5m")]
+    policies = [
+        policy("RestartPod", "PodFailed"),
+        policy("TerminateJob", "PodEvicted", timeout="5m"),
+    ]
     world = World(job_of(task("a"), policies=policies)).started()
     world.fail("train-a-0")
     world.look()
@@ -124,7 +145,10 @@ def test_restarting_a_pod_does_not_arm_the_eviction_policy() -> None:
 @pytest.mark.scenario("controllers", 25)
 @pytest.mark.scenario("controllers", 26)
 @pytest.mark.scenario("controllers", 27)
-@pytest.mark.parametrize(("action", "end"), [("RestartJob", "Pending"), ("TerminateJob", "Terminated"), ("AbortJob", "Aborted")])
+@pytest.mark.parametrize(
+    ("action", "end"),
+    [("RestartJob", "Pending"), ("TerminateJob", "Terminated"), ("AbortJob", "Aborted")],
+)
 def test_an_eviction_is_answered(action: str, end: str) -> None:
     world = World(job_of(task("a", 2), policies=[policy(action, "PodEvicted")])).started()
     world.evict("train-a-0")
@@ -177,7 +201,10 @@ def test_an_exit_code_has_its_own_policy() -> None:
 
 @pytest.mark.scenario("controllers", 36)
 def test_the_policy_of_the_task_comes_first() -> None:
-    job = job_of(task("a", policies=[policy("RestartJob", "PodFailed")]), policies=[policy("AbortJob", "PodFailed")])
+    job = job_of(
+        task("a", policies=[policy("RestartJob", "PodFailed")]),
+        policies=[policy("AbortJob", "PodFailed")],
+    )
     world = World(job).started()
     world.fail("train-a-0")
     world.look()
@@ -186,7 +213,13 @@ def test_the_policy_of_the_task_comes_first() -> None:
 
 @pytest.mark.scenario("controllers", 79)
 def test_a_pod_that_hangs_pending_is_given_its_time() -> None:
-    world = World(job_of(task("a", 2), min_available=2, policies=[policy("RestartJob", "PodPending", timeout="10s")]))
+    world = World(
+        job_of(
+            task("a", 2),
+            min_available=2,
+            policies=[policy("RestartJob", "PodPending", timeout="10s")],
+        )
+    )
     world.settle()
     world.become("Running", "train-a-0")
     made = world.look()
@@ -195,14 +228,18 @@ def test_a_pod_that_hangs_pending_is_given_its_time() -> None:
     world.look()
     assert world.phase == "Restarting"
 
-    lucky = World(job_of(task("a"), policies=[policy("RestartJob", "PodPending", timeout="10s")])).started()
+    lucky = World(
+        job_of(task("a"), policies=[policy("RestartJob", "PodPending", timeout="10s")])
+    ).started()
     lucky.now += 100
     assert lucky.settle() == "Running"
 
 
 @pytest.mark.scenario("controllers", 80)
 def test_a_replacement_that_runs_cancels_the_delayed_answer() -> None:
-    world = World(job_of(task("a", 2), policies=[policy("AbortJob", "PodEvicted", timeout="1m")])).started()
+    world = World(
+        job_of(task("a", 2), policies=[policy("AbortJob", "PodEvicted", timeout="1m")])
+    ).started()
     world.evict("train-a-0")
     world.look()
     assert world.phase == "Pending" and "train-a-0" in world.pods and world.inbox
@@ -212,7 +249,9 @@ def test_a_replacement_that_runs_cancels_the_delayed_answer() -> None:
     world.now += 100
     assert world.settle() == "Running"
 
-    late = World(job_of(task("a", 2), policies=[policy("AbortJob", "PodEvicted", timeout="1m")])).started()
+    late = World(
+        job_of(task("a", 2), policies=[policy("AbortJob", "PodEvicted", timeout="1m")])
+    ).started()
     late.evict("train-a-0")
     late.settle()
     late.now += 61
@@ -221,7 +260,9 @@ def test_a_replacement_that_runs_cancels_the_delayed_answer() -> None:
 
 @pytest.mark.scenario("controllers", 81)
 def test_the_first_of_two_delayed_restarts_cancels_the_second() -> None:
-    world = World(job_of(task("a", 3), policies=[policy("RestartJob", "PodFailed", timeout="1m")])).started()
+    world = World(
+        job_of(task("a", 3), policies=[policy("RestartJob", "PodFailed", timeout="1m")])
+    ).started()
     world.fail("train-a-0")
     world.now += 30
     world.fail("train-a-1")
@@ -279,7 +320,9 @@ def test_the_controller_may_die_between_the_new_phase_and_the_stop() -> None:
     world.apply(made, crash_after_status=True)
     assert world.phase == "Restarting" and len(world.pods) == 2
     assert world.settle() == "Pending"
-    assert {pod.job_version for pod in world.pods.values()} == {1}, "no pod of the old version outlives a restart"
+    assert {pod.job_version for pod in world.pods.values()} == {1}, (
+        "no pod of the old version outlives a restart"
+    )
     assert world.status.retry_count == 1
 
 
@@ -330,10 +373,14 @@ def test_a_dependent_task_starts_when_the_other_is_up() -> None:
     world = World(job)
     world.settle()
     assert list(world.pods) == ["train-a-0"]
-    world.become("Running", "train-a-0", container_statuses=[ContainerStatus(name="main", ready=False)])
+    world.become(
+        "Running", "train-a-0", container_statuses=[ContainerStatus(name="main", ready=False)]
+    )
     world.settle()
     assert list(world.pods) == ["train-a-0"], "running is not ready"
-    world.become("Running", "train-a-0", container_statuses=[ContainerStatus(name="main", ready=True)])
+    world.become(
+        "Running", "train-a-0", container_statuses=[ContainerStatus(name="main", ready=True)]
+    )
     world.settle()
     assert list(world.pods) == ["train-a-0", "train-b-0"]
 
@@ -363,7 +410,10 @@ def test_a_partition_is_restarted_as_a_whole() -> None:
     from hekla.api.batch import PartitionPolicy
 
     partitions = PartitionPolicy(total_partitions=2, partition_size=2)
-    job = job_of(task("a", 4, partition_policy=partitions), policies=[policy("RestartPartition", "PodFailed")])
+    job = job_of(
+        task("a", 4, partition_policy=partitions),
+        policies=[policy("RestartPartition", "PodFailed")],
+    )
     world = World(job).started()
     for index in range(4):
         meta = world.pods[f"train-a-{index}"].metadata
@@ -375,7 +425,9 @@ def test_a_partition_is_restarted_as_a_whole() -> None:
 
 
 def test_a_restart_of_a_partition_that_is_not_there_keeps_no_pod_away() -> None:
-    world = World(job_of(task("a", 2), policies=[policy("RestartPartition", "PodFailed")])).started()
+    world = World(
+        job_of(task("a", 2), policies=[policy("RestartPartition", "PodFailed")])
+    ).started()
     world.fail("train-a-0")
     world.pods.pop("train-a-1")
     made = world.look()
@@ -406,7 +458,12 @@ def test_policies_of_a_task(event: str, action: str, end: str) -> None:
 
 @pytest.mark.scenario("controllers", 63)
 def test_a_full_stop_takes_the_group_and_a_targeted_one_leaves_it() -> None:
-    for action, there in (("RestartJob", False), ("RestartPod", True), ("RestartTask", True), ("AbortJob", False)):
+    for action, there in (
+        ("RestartJob", False),
+        ("RestartPod", True),
+        ("RestartTask", True),
+        ("AbortJob", False),
+    ):
         world = World(job_of(task("a", 2), policies=[policy(action, "PodFailed")])).started()
         world.fail("train-a-0")
         world.look()
@@ -423,4 +480,7 @@ def test_only_what_is_missing_is_created() -> None:
         del world.pods[f"train-a-{index}"]
     world.created.clear()
     world.settle()
-    assert sorted(world.created) == ["train-a-0", "train-a-2", "train-a-3", "train-a-5"] and len(world.pods) == 6
+    assert (
+        sorted(world.created) == ["train-a-0", "train-a-2", "train-a-3", "train-a-5"]
+        and len(world.pods) == 6
+    )

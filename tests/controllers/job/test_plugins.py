@@ -28,7 +28,11 @@ def env(container: dict[str, Any]) -> dict[str, str]:
 
 
 def companions(job: batch.Job) -> dict[str, dict[str, Any]]:
-    return {f"{c.kind.kind}/{c.name}": c.make() for plugin in plugins_of(job) for c in plugin.companions(job)}
+    return {
+        f"{c.kind.kind}/{c.name}": c.make()
+        for plugin in plugins_of(job)
+        for c in plugin.companions(job)
+    }
 
 
 def test_arguments_follow_the_grammar_of_go() -> None:
@@ -36,7 +40,11 @@ def test_arguments_follow_the_grammar_of_go() -> None:
     read = Arguments(defaults, ["--port=80", "-name", "y", "--on", "--off=false"])
     assert read.values == {"port": 80, "name": "y", "on": True, "off": False} and not read.complaint
     stopped = Arguments(defaults, ["--port=80", "--unknown=1", "--name=y"])
-    assert stopped.values["port"] == 80 and stopped.values["name"] == "x" and "unknown" in stopped.complaint
+    assert (
+        stopped.values["port"] == 80
+        and stopped.values["name"] == "x"
+        and "unknown" in stopped.complaint
+    )
     assert Arguments(defaults, ["--port=many", "--name=y"]).values == defaults
 
 
@@ -50,7 +58,9 @@ def test_a_plugin_that_does_not_exist() -> None:
 
 @pytest.mark.scenario("controllers", 42)
 def test_every_container_learns_its_index_and_the_hosts() -> None:
-    job = job_of(task("my-task", 2, template=with_init()), plugins={"ssh": [], "env": [], "svc": []})
+    job = job_of(
+        task("my-task", 2, template=with_init()), plugins={"ssh": [], "env": [], "svc": []}
+    )
     made = pod(job, "my-task", 1)
     for each in (*made["spec"]["containers"], *made["spec"]["initContainers"]):
         assert [entry["name"] for entry in each["env"]] == [
@@ -60,8 +70,14 @@ def test_every_container_learns_its_index_and_the_hosts() -> None:
             "VC_TASK_INDEX",
         ]
         assert env(each)["VC_TASK_INDEX"] == env(each)["VK_TASK_INDEX"] == "1"
-        assert each["env"][0]["valueFrom"]["configMapKeyRef"] == {"name": "train-svc", "key": "VC_MY_TASK_HOSTS"}
-        assert {mount["mountPath"] for mount in each["volumeMounts"]} == {"/root/.ssh", "/etc/volcano"}
+        assert each["env"][0]["valueFrom"]["configMapKeyRef"] == {
+            "name": "train-svc",
+            "key": "VC_MY_TASK_HOSTS",
+        }
+        assert {mount["mountPath"] for mount in each["volumeMounts"]} == {
+            "/root/.ssh",
+            "/etc/volcano",
+        }
 
 
 @pytest.mark.scenario("controllers", 38)
@@ -80,7 +96,10 @@ def test_svc_lists_the_hosts_and_names_them() -> None:
     }
     service = beside["Service/train"]["spec"]
     assert service["clusterIP"] == "None" and service["publishNotReadyAddresses"] is False
-    assert service["selector"] == {"volcano.sh/job-name": "train", "volcano.sh/job-namespace": "default"}
+    assert service["selector"] == {
+        "volcano.sh/job-name": "train",
+        "volcano.sh/job-namespace": "default",
+    }
     made = pod(job, "my-worker", 1)["spec"]
     assert (made["hostname"], made["subdomain"]) == ("train-my-worker-1", "train")
     assert made["volumes"] == [{"name": "train-svc", "configMap": {"name": "train-svc"}}]
@@ -89,7 +108,11 @@ def test_svc_lists_the_hosts_and_names_them() -> None:
 @pytest.mark.scenario("controllers", 16)
 def test_a_task_without_pods_has_no_hosts() -> None:
     job = job_of(task("a", 0), plugins={"svc": []})
-    assert companions(job)["ConfigMap/train-svc"]["data"] == {"a.host": "", "VC_A_HOSTS": "", "VC_A_NUM": "0"}
+    assert companions(job)["ConfigMap/train-svc"]["data"] == {
+        "a.host": "",
+        "VC_A_HOSTS": "",
+        "VC_A_NUM": "0",
+    }
 
 
 def test_a_fixed_hostname_is_one_host() -> None:
@@ -102,7 +125,11 @@ def test_a_fixed_hostname_is_one_host() -> None:
 @pytest.mark.scenario("controllers", 40)
 @pytest.mark.scenario("controllers", 41)
 def test_svc_does_less_when_told() -> None:
-    arguments = ["--disable-network-policy=true", "--inject-hosts-env=false", "--publish-not-ready-addresses"]
+    arguments = [
+        "--disable-network-policy=true",
+        "--inject-hosts-env=false",
+        "--publish-not-ready-addresses",
+    ]
     job = job_of(task("a", template=with_init()), plugins={"svc": arguments})
     beside = companions(job)
     assert set(beside) == {"ConfigMap/train-svc", "Service/train"}
@@ -115,9 +142,14 @@ def test_svc_does_less_when_told() -> None:
 @pytest.mark.scenario("controllers", 52)
 def test_ssh_makes_one_key_pair_a_job() -> None:
     job = job_of(task("a", 2), plugins={"ssh": ["--no-root"]})
-    data = {key: base64.b64decode(text).decode() for key, text in companions(job)["Secret/train-ssh"]["data"].items()}
+    data = {
+        key: base64.b64decode(text).decode()
+        for key, text in companions(job)["Secret/train-ssh"]["data"].items()
+    }
     assert data["id_rsa"].startswith("-----BEGIN RSA PRIVATE KEY-----")
-    assert data["id_rsa.pub"] == data["authorized_keys"] and data["id_rsa.pub"].startswith("ssh-rsa ")
+    assert data["id_rsa.pub"] == data["authorized_keys"] and data["id_rsa.pub"].startswith(
+        "ssh-rsa "
+    )
     assert data["config"] == (
         "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n"
         "Host train-a-0\n  HostName train-a-0.train\n  Port 22\n"
@@ -126,7 +158,9 @@ def test_ssh_makes_one_key_pair_a_job() -> None:
     made = pod(job, "a")["spec"]
     (volume,) = made["volumes"]
     assert volume["name"] == "train-ssh" and volume["secret"]["defaultMode"] == 0o600
-    assert made["containers"][0]["volumeMounts"] == [{"name": "train-ssh", "mountPath": "/root/.ssh", "subPath": ".ssh"}]
+    assert made["containers"][0]["volumeMounts"] == [
+        {"name": "train-ssh", "mountPath": "/root/.ssh", "subPath": ".ssh"}
+    ]
 
 
 @pytest.mark.scenario("controllers", 52)
@@ -135,24 +169,44 @@ def test_ssh_arguments() -> None:
     assert Ssh(["--ssh-key-file-path=/a/b"]).path == "/a/b"
     assert Ssh(["--ssh-port=2026"]).port == 2026
     assert Ssh(["--ssh-port=-10"]).port == Ssh(["--ssh-port=x"]).port == 22
-    job = job_of(task("a"), plugins={"ssh": ["--ssh-private-key=secret", "--ssh-public-key=open", "--ssh-port=2026"]})
-    data = {key: base64.b64decode(text).decode() for key, text in companions(job)["Secret/train-ssh"]["data"].items()}
-    assert (data["id_rsa"], data["id_rsa.pub"]) == ("secret", "open") and "  Port 2026\n" in data["config"]
+    job = job_of(
+        task("a"),
+        plugins={"ssh": ["--ssh-private-key=secret", "--ssh-public-key=open", "--ssh-port=2026"]},
+    )
+    data = {
+        key: base64.b64decode(text).decode()
+        for key, text in companions(job)["Secret/train-ssh"]["data"].items()
+    }
+    assert (data["id_rsa"], data["id_rsa.pub"]) == ("secret", "open") and "  Port 2026\n" in data[
+        "config"
+    ]
 
 
 @pytest.mark.scenario("controllers", 45)
 def test_tensorflow_knows_its_cluster() -> None:
-    job = job_of(task("ps", 2), task("worker", 2), task("chief"), name="train-123", plugins={"tensorflow": ["--port=5000"]})
+    job = job_of(
+        task("ps", 2),
+        task("worker", 2),
+        task("chief"),
+        name="train-123",
+        plugins={"tensorflow": ["--port=5000"]},
+    )
 
     def at(name: str, count: int) -> list[str]:
         return [f"train-123-{name}-{index}.train-123:5000" for index in range(count)]
 
     config = env(pod(job, "ps", 0)["spec"]["containers"][0])["TF_CONFIG"]
     assert config == json.dumps(
-        {"cluster": {"ps": at("ps", 2), "worker": at("worker", 2), "chief": at("chief", 1)}, "task": {"type": "ps", "index": 0}},
+        {
+            "cluster": {"ps": at("ps", 2), "worker": at("worker", 2), "chief": at("chief", 1)},
+            "task": {"type": "ps", "index": 0},
+        },
         separators=(",", ":"),
     )
-    assert json.loads(env(pod(job, "worker", 1)["spec"]["containers"][0])["TF_CONFIG"])["task"] == {"type": "worker", "index": 1}
+    assert json.loads(env(pod(job, "worker", 1)["spec"]["containers"][0])["TF_CONFIG"])["task"] == {
+        "type": "worker",
+        "index": 1,
+    }
     single = job_of(task("worker"), plugins={"tensorflow": []})
     assert env(pod(single, "worker")["spec"]["containers"][0]) == {}
 
@@ -160,33 +214,67 @@ def test_tensorflow_knows_its_cluster() -> None:
 @pytest.mark.scenario("controllers", 46)
 @pytest.mark.scenario("controllers", 47)
 def test_pytorch_ranks() -> None:
-    job = job_of(task("master"), task("worker"), task("extra"), name="test-pytorch", plugins={"pytorch": ["--port=5000"]})
-    master, worker, extra = (pod(job, name)["spec"]["containers"][0] for name in ("master", "worker", "extra"))
-    common = {"MASTER_ADDR": "test-pytorch-master-0.test-pytorch", "MASTER_PORT": "5000", "WORLD_SIZE": "2"}
-    assert env(master) == {**common, "RANK": "0"} and env(worker) == {**common, "RANK": "1"} and env(extra) == common
-    assert master["ports"] == [{"name": "pytorchjob-port", "containerPort": 5000, "protocol": "TCP"}]
+    job = job_of(
+        task("master"),
+        task("worker"),
+        task("extra"),
+        name="test-pytorch",
+        plugins={"pytorch": ["--port=5000"]},
+    )
+    master, worker, extra = (
+        pod(job, name)["spec"]["containers"][0] for name in ("master", "worker", "extra")
+    )
+    common = {
+        "MASTER_ADDR": "test-pytorch-master-0.test-pytorch",
+        "MASTER_PORT": "5000",
+        "WORLD_SIZE": "2",
+    }
+    assert (
+        env(master) == {**common, "RANK": "0"}
+        and env(worker) == {**common, "RANK": "1"}
+        and env(extra) == common
+    )
+    assert master["ports"] == [
+        {"name": "pytorchjob-port", "containerPort": 5000, "protocol": "TCP"}
+    ]
     lonely = pod(job_of(task("worker"), plugins={"pytorch": []}), "worker")["spec"]["containers"][0]
     assert "env" not in lonely and "ports" not in lonely
 
 
 @pytest.mark.scenario("controllers", 48)
 def test_pytorch_workers_can_wait_for_the_master() -> None:
-    template = {"spec": {"containers": [container(ports=[{"name": "mine", "containerPort": 23456}])]}}
-    arguments = ["--wait-master-enabled=true", "--wait-master-timeout=7", "--wait-master-image=mine:1"]
-    job = job_of(task("master", template=template), task("worker", 2, template=template), plugins={"pytorch": arguments})
+    template = {
+        "spec": {"containers": [container(ports=[{"name": "mine", "containerPort": 23456}])]}
+    }
+    arguments = [
+        "--wait-master-enabled=true",
+        "--wait-master-timeout=7",
+        "--wait-master-image=mine:1",
+    ]
+    job = job_of(
+        task("master", template=template),
+        task("worker", 2, template=template),
+        plugins={"pytorch": arguments},
+    )
     master, worker = pod(job, "master")["spec"], pod(job, "worker", 1)["spec"]
     assert "initContainers" not in master and len(worker["containers"][0]["ports"]) == 1
     (waiting,) = worker["initContainers"]
     assert waiting["name"] == "wait-for-master" and waiting["image"] == "mine:1"
-    assert "train-master-0.train 23456" in waiting["command"][2] and "left=7" in waiting["command"][2]
-    asked = {"spec": {"containers": [container()], "initContainers": [container(name="wait-for-master")]}}
+    assert (
+        "train-master-0.train 23456" in waiting["command"][2] and "left=7" in waiting["command"][2]
+    )
+    asked = {
+        "spec": {"containers": [container()], "initContainers": [container(name="wait-for-master")]}
+    }
     again = job_of(task("master"), task("worker", template=asked), plugins={"pytorch": arguments})
     assert len(pod(again, "worker")["spec"]["initContainers"]) == 1
 
 
 @pytest.mark.scenario("controllers", 49)
 def test_mpi_tells_the_master_its_workers() -> None:
-    job = job_of(task("master", template=with_init()), task("worker", 2), plugins={"mpi": ["--port=5000"]})
+    job = job_of(
+        task("master", template=with_init()), task("worker", 2), plugins={"mpi": ["--port=5000"]}
+    )
     master = pod(job, "master")["spec"]
     for each in (*master["containers"], *master["initContainers"]):
         assert env(each)["MPI_HOST"] == "train-worker-0.train,train-worker-1.train"
@@ -209,9 +297,14 @@ def test_hcclrank_finds_a_rank() -> None:
     assert rank(job_of(task("worker", 2), plugins={"hcclrank": []}), "worker", 1) == "1"
     named = job_of(task("m"), task("w"), plugins={"hcclrank": ["--master=m", "--worker=w"]})
     assert [rank(named, "m"), rank(named, "w")] == ["0", "1"]
-    kept = {"metadata": {"annotations": {"hccl/rankIndex": "9"}}, "spec": {"containers": [container()]}}
+    kept = {
+        "metadata": {"annotations": {"hccl/rankIndex": "9"}},
+        "spec": {"containers": [container()]},
+    }
     assert rank(job_of(task("worker", template=kept), plugins={"hcclrank": []}), "worker") == "9"
-    spoken = {"spec": {"containers": [container(), container(env=[{"name": "RANK", "value": "5"}])]}}
+    spoken = {
+        "spec": {"containers": [container(), container(env=[{"name": "RANK", "value": "5"}])]}
+    }
     assert rank(job_of(task("worker", template=spoken), plugins={"hcclrank": []}), "worker") == "5"
     both = job_of(task("master"), task("worker", 2), plugins={"hcclrank": [], "pytorch": []})
     assert rank(both, "worker", 1) == "2", "the rank that pytorch gave"
@@ -222,7 +315,11 @@ def test_ray_starts_head_and_workers() -> None:
     def named(name: str) -> dict[str, Any]:
         return {"spec": {"containers": [container(name="side"), {"name": name, "image": "ray"}]}}
 
-    job = job_of(task("head", template=named("head")), task("worker", 2, template=named("worker")), plugins={"ray": ["--port=2345"]})
+    job = job_of(
+        task("head", template=named("head")),
+        task("worker", 2, template=named("worker")),
+        plugins={"ray": ["--port=2345"]},
+    )
     side, head = pod(job, "head")["spec"]["containers"]
     assert "command" not in side
     assert head["command"] == [
@@ -235,7 +332,10 @@ def test_ray_starts_head_and_workers() -> None:
         ("dashboard", 8265),
         ("client-server", 10001),
     ]
-    assert pod(job, "worker")["spec"]["containers"][1]["command"][2] == "ray start --block --address=train-head-0.train:2345"
+    assert (
+        pod(job, "worker")["spec"]["containers"][1]["command"][2]
+        == "ray start --block --address=train-head-0.train:2345"
+    )
     service = companions(job)["Service/train-head-svc"]["spec"]
     assert service["selector"]["volcano.sh/task-spec"] == "head"
     assert [(port["port"], port["targetPort"]) for port in service["ports"]] == [

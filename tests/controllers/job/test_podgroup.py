@@ -21,7 +21,9 @@ from hekla.controllers.usage import pod_usage
 from tests.controllers.job.world import UID, container, job_of, task
 
 
-def sized(name: str, replicas: int, cpu: str, minimum: int | None, priority: str = "") -> batch.TaskSpec:
+def sized(
+    name: str, replicas: int, cpu: str, minimum: int | None, priority: str = ""
+) -> batch.TaskSpec:
     spec: dict[str, Any] = {"containers": [container(resources={"requests": {"cpu": cpu}})]}
     if priority:
         spec["priorityClassName"] = priority
@@ -50,10 +52,24 @@ ALL = None
         (4, 1, 1, "worker", "300m"),
     ],
 )
-def test_min_resources_take_the_important_pods(minimum: int, master: int | None, worker: int | None, important: str, cpu: str) -> None:
+def test_min_resources_take_the_important_pods(
+    minimum: int, master: int | None, worker: int | None, important: str, cpu: str
+) -> None:
     tasks = [
-        sized("master", 2, "50m", 2 if master is None else master, "high" if important == "master" else ""),
-        sized("worker", 2, "100m", 2 if worker is None else worker, "high" if important == "worker" else ""),
+        sized(
+            "master",
+            2,
+            "50m",
+            2 if master is None else master,
+            "high" if important == "master" else "",
+        ),
+        sized(
+            "worker",
+            2,
+            "100m",
+            2 if worker is None else worker,
+            "high" if important == "worker" else "",
+        ),
     ]
     found = min_resources(job_of(*tasks, min_available=minimum), priority_of)
     assert found["cpu"] == found["requests.cpu"] == cpu
@@ -65,16 +81,33 @@ def test_min_resources_take_the_important_pods(minimum: int, master: int | None,
     ("minimum", "master", "worker", "important", "taken"),
     [(2, ALL, 1, "master", 100), (2, ALL, 1, "worker", 150), (2, 1, ALL, "", 150)],
 )
-def test_the_second_way_alone(minimum: int, master: int | None, worker: int | None, important: str, taken: int) -> None:
+def test_the_second_way_alone(
+    minimum: int, master: int | None, worker: int | None, important: str, taken: int
+) -> None:
     tasks = by_priority(
         [
-            sized("master", 2, "50m", 2 if master is None else master, "high" if important == "master" else ""),
-            sized("worker", 2, "100m", 2 if worker is None else worker, "high" if important == "worker" else ""),
+            sized(
+                "master",
+                2,
+                "50m",
+                2 if master is None else master,
+                "high" if important == "master" else "",
+            ),
+            sized(
+                "worker",
+                2,
+                "100m",
+                2 if worker is None else worker,
+                "high" if important == "worker" else "",
+            ),
         ],
         priority_of,
     )
     milli = {"master": 50, "worker": 100}
-    assert sum(count * milli[t.name] for t, count in zip(tasks, by_task_minimum(tasks, minimum))) == taken
+    assert (
+        sum(count * milli[t.name] for t, count in zip(tasks, by_task_minimum(tasks, minimum)))
+        == taken
+    )
 
 
 @pytest.mark.scenario("controllers", 61)
@@ -90,14 +123,18 @@ def test_the_second_way_alone(minimum: int, master: int | None, worker: int | No
     ],
 )
 def test_min_resources_without_priorities(minimum: int, master: int, worker: int, cpu: str) -> None:
-    job = job_of(sized("master", 2, "50m", master), sized("worker", 2, "100m", worker), min_available=minimum)
+    job = job_of(
+        sized("master", 2, "50m", master), sized("worker", 2, "100m", worker), min_available=minimum
+    )
     assert min_resources(job, priority_of)["cpu"] == cpu
 
 
 @pytest.mark.scenario("controllers", 12)
 def test_resources_have_both_of_their_names() -> None:
     amounts = {"cpu": "1", "memory": "1000Mi", "nvidia.com/gpu": "1"}
-    template = {"spec": {"containers": [container(resources={"requests": amounts, "limits": amounts})]}}
+    template = {
+        "spec": {"containers": [container(resources={"requests": amounts, "limits": amounts})]}
+    }
     job = job_of(task("a", template=template), task("b", template=template))
     assert min_resources(job, priority_of) == {
         "count/pods": "2",
@@ -122,7 +159,9 @@ def test_init_containers_count_at_their_peak() -> None:
         "initContainers": [wants("500m", restartPolicy="Always"), wants("3"), wants("1")],
         "overhead": {"cpu": "250m"},
     }
-    assert str(pod_usage(spec)["cpu"]) == "3750m"  # 3 and the sidecar, more than 2 and the sidecar; and the overhead
+    assert (
+        str(pod_usage(spec)["cpu"]) == "3750m"
+    )  # 3 and the sidecar, more than 2 and the sidecar; and the overhead
 
 
 @pytest.mark.scenario("controllers", 70)
@@ -153,7 +192,10 @@ def test_the_group_of_a_new_job() -> None:
     job.metadata.labels, job.metadata.annotations = {"team": "x"}, {"note": "y"}
     body = group_body(job, live_spec(job, priority_of))
     assert body["metadata"]["name"] == f"train-{UID}"
-    assert body["metadata"]["labels"] == {"team": "x"} and body["metadata"]["annotations"]["note"] == "y"
+    assert (
+        body["metadata"]["labels"] == {"team": "x"}
+        and body["metadata"]["annotations"]["note"] == "y"
+    )
     assert body["metadata"]["ownerReferences"][0]["controller"]
     assert body["spec"]["queue"] == "research" and body["spec"]["minMember"] == 2
     assert body["spec"]["priorityClassName"] == "high" and body["spec"]["minTaskMember"] == {"a": 3}
@@ -171,7 +213,12 @@ def test_a_group_follows_its_job_in_what_may_change() -> None:
     job.spec.priority_class_name = "high"
     assert difference(group, live_spec(job, priority_of)) == {"priorityClassName": "high"}
     job.spec.min_available = job.spec.tasks[0].min_available = job.spec.tasks[0].replicas = 2
-    assert set(difference(group, live_spec(job, priority_of))) == {"priorityClassName", "minMember", "minTaskMember", "minResources"}
+    assert set(difference(group, live_spec(job, priority_of))) == {
+        "priorityClassName",
+        "minMember",
+        "minTaskMember",
+        "minResources",
+    }
     job.spec.tasks[0].partition_policy = batch.PartitionPolicy(total_partitions=1, partition_size=2)
     assert "subGroupPolicy" in difference(group, live_spec(job, priority_of))
 
@@ -190,7 +237,9 @@ def test_what_the_scheduler_complains_of() -> None:
     assert complaint(job, None) == complaint(job, group) == ""
 
     def condition(type: str, at: str) -> scheduling.PodGroupCondition:
-        return scheduling.PodGroupCondition(type=type, status="True", last_transition_time=at, message="test message")
+        return scheduling.PodGroupCondition(
+            type=type, status="True", last_transition_time=at, message="test message"
+        )
 
     unschedulable = condition("Unschedulable", "2026-01-01T00:00:10Z")
     group.status.conditions = [unschedulable]
@@ -206,16 +255,32 @@ def test_why_a_group_waits_is_a_complaint_until_it_is_let_in() -> None:
     job = job_of(task("a"), name="job1")
     group = scheduling.PodGroup(metadata=ObjectMeta(name="g"))
     explained = scheduling.PodGroupCondition(
-        type="Waiting", status="True", last_transition_time="2026-01-01T00:00:30Z", message="job1 has 0 of the 1 pod that it needs."
+        type="Waiting",
+        status="True",
+        last_transition_time="2026-01-01T00:00:30Z",
+        message="job1 has 0 of the 1 pod that it needs.",
     )
     group.status.conditions = [explained]
-    assert complaint(job, group) == "PodGroup default:job1 waiting, reason: job1 has 0 of the 1 pod that it needs."
+    assert (
+        complaint(job, group)
+        == "PodGroup default:job1 waiting, reason: job1 has 0 of the 1 pod that it needs."
+    )
     group.status.phase = "Inqueue"
     assert complaint(job, group) == ""
-    held = scheduling.PodGroupCondition(type="Unschedulable", status="True", last_transition_time="2026-01-01T00:00:10Z", message="full")
+    held = scheduling.PodGroupCondition(
+        type="Unschedulable",
+        status="True",
+        last_transition_time="2026-01-01T00:00:10Z",
+        message="full",
+    )
     group.status.conditions = [held, explained]
     assert complaint(job, group) == "PodGroup default:job1 unschedulable, reason: full"
-    ignored = scheduling.PodGroupCondition(type="Ignored", status="True", last_transition_time="2026-01-01T00:00:50Z", message="no plugin")
+    ignored = scheduling.PodGroupCondition(
+        type="Ignored",
+        status="True",
+        last_transition_time="2026-01-01T00:00:50Z",
+        message="no plugin",
+    )
     group.status.conditions = [ignored, explained]
     assert complaint(job, group) == ""
 

@@ -57,24 +57,47 @@ def test_what_the_controller_writes_on_a_pod() -> None:
 def test_the_controllers_own_record_reads_what_its_mold_writes() -> None:
     job = job_of(task("a", 2))
     read = POD.decode(mold_of(job, job.spec.tasks[0], []).body(1))
-    assert (read.metadata.name, read.job_key, read.owner_uid, read.job_version) == ("train-a-1", "default/train", UID, 0)
-    assert read.metadata.annotations.task == "a" and read.metadata.annotations.group == f"train-{UID}"
+    assert (read.metadata.name, read.job_key, read.owner_uid, read.job_version) == (
+        "train-a-1",
+        "default/train",
+        UID,
+        0,
+    )
+    assert (
+        read.metadata.annotations.task == "a" and read.metadata.annotations.group == f"train-{UID}"
+    )
 
 
 def test_what_the_user_wrote_survives() -> None:
     template = {
-        "metadata": {"labels": {"app": "x", "volcano.sh/job-name": "a lie"}, "annotations": {"note": "<0>"}},
+        "metadata": {
+            "labels": {"app": "x", "volcano.sh/job-name": "a lie"},
+            "annotations": {"note": "<0>"},
+        },
         "spec": {"containers": [container(futureField={"deep": [1, 2]})], "futureSpec": True},
     }
     job = job_of(task("a", template=template))
     made = pod(job)
-    assert made["metadata"]["labels"]["app"] == "x" and made["metadata"]["labels"]["volcano.sh/job-name"] == "train"
+    assert (
+        made["metadata"]["labels"]["app"] == "x"
+        and made["metadata"]["labels"]["volcano.sh/job-name"] == "train"
+    )
     assert made["metadata"]["annotations"]["note"] == "<0>"
-    assert made["spec"]["futureSpec"] and made["spec"]["containers"][0]["futureField"] == {"deep": [1, 2]}
-    assert "schedulerName" not in job.spec.tasks[0].template["spec"], "the job's own template is not touched"
+    assert made["spec"]["futureSpec"] and made["spec"]["containers"][0]["futureField"] == {
+        "deep": [1, 2]
+    }
+    assert "schedulerName" not in job.spec.tasks[0].template["spec"], (
+        "the job's own template is not touched"
+    )
 
 
-@pytest.mark.parametrize("more", [{"plugins": {"env": []}}, {"volumes": [batch.VolumeSpec(mount_path="/x", volume_claim_name="data")]}])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"plugins": {"env": []}},
+        {"volumes": [batch.VolumeSpec(mount_path="/x", volume_claim_name="data")]},
+    ],
+)
 def test_what_is_added_to_a_pod_is_not_added_to_the_template(more: dict[str, Any]) -> None:
     job = job_of(task("a"), **more)
     before = msgspec.json.encode(job)
@@ -85,7 +108,9 @@ def test_what_is_added_to_a_pod_is_not_added_to_the_template(more: dict[str, Any
 
 @pytest.mark.scenario("controllers", 55)
 def test_the_template_knows_better_than_the_job() -> None:
-    own = {"spec": {"containers": [container()], "schedulerName": "mine", "priorityClassName": "high"}}
+    own = {
+        "spec": {"containers": [container()], "schedulerName": "mine", "priorityClassName": "high"}
+    }
     made = pod(job_of(task("a", template=own), priority_class_name="low"))
     assert (made["spec"]["schedulerName"], made["spec"]["priorityClassName"]) == ("mine", "high")
     made = pod(job_of(task("a"), priority_class_name="low"))
@@ -106,53 +131,99 @@ def test_a_claim_is_mounted_once() -> None:
     claims = [volume["persistentVolumeClaim"]["claimName"] for volume in made["spec"]["volumes"]]
     assert claims == ["data", claim_name(job, 2)]
     assert claims[1].startswith("train-pvc-") and len(claims[1]) == len("train-pvc-") + 12
-    assert [mount["mountPath"] for mount in made["spec"]["containers"][0]["volumeMounts"]] == ["/one", "/three"]
+    assert [mount["mountPath"] for mount in made["spec"]["containers"][0]["volumeMounts"]] == [
+        "/one",
+        "/three",
+    ]
 
 
 @pytest.mark.scenario("controllers", 57)
 def test_forwarded_pods_say_so() -> None:
     made = pod(job_of(task("a")), forwarded=True)["metadata"]
-    assert made["labels"][names.JOB_FORWARDING] == made["annotations"][names.JOB_FORWARDING] == "true"
+    assert (
+        made["labels"][names.JOB_FORWARDING] == made["annotations"][names.JOB_FORWARDING] == "true"
+    )
 
 
 @pytest.mark.scenario("controllers", 58)
-@pytest.mark.parametrize(("size", "index", "partition"), [(2, 0, "0"), (2, 1, "0"), (2, 2, "1"), (5, 10, "2"), (1, 0, "0"), (0, 5, "0")])
+@pytest.mark.parametrize(
+    ("size", "index", "partition"),
+    [(2, 0, "0"), (2, 1, "0"), (2, 2, "1"), (5, 10, "2"), (1, 0, "0"), (0, 5, "0")],
+)
 def test_the_partition_of_a_pod(size: int, index: int, partition: str) -> None:
     policy = batch.PartitionPolicy(total_partitions=9, partition_size=size)
-    assert pod(job_of(task("a", 20, partition_policy=policy)), index=index)["metadata"]["labels"][names.PARTITION_ID] == partition
+    assert (
+        pod(job_of(task("a", 20, partition_policy=policy)), index=index)["metadata"]["labels"][
+            names.PARTITION_ID
+        ]
+        == partition
+    )
     assert names.PARTITION_ID not in pod(job_of(task("a")))["metadata"]["labels"]
 
 
 def test_hints_of_the_job_reach_its_pods() -> None:
     job = job_of(task("a", topology_policy="restricted"))
-    job.metadata.annotations = {names.PREEMPTABLE: "true", names.JDB_MIN_AVAILABLE: "2", names.JDB_MAX_UNAVAILABLE: "1", "other": "x"}
+    job.metadata.annotations = {
+        names.PREEMPTABLE: "true",
+        names.JDB_MIN_AVAILABLE: "2",
+        names.JDB_MAX_UNAVAILABLE: "1",
+        "other": "x",
+    }
     job.metadata.labels = {names.COOLDOWN_TIME: "5m", "other": "x"}
     made = pod(job)["metadata"]
-    assert made["annotations"][names.PREEMPTABLE] == "true" and made["annotations"][names.NUMA_TOPOLOGY_POLICY] == "restricted"
-    assert made["annotations"][names.JDB_MIN_AVAILABLE] == "2" and names.JDB_MAX_UNAVAILABLE not in made["annotations"]
+    assert (
+        made["annotations"][names.PREEMPTABLE] == "true"
+        and made["annotations"][names.NUMA_TOPOLOGY_POLICY] == "restricted"
+    )
+    assert (
+        made["annotations"][names.JDB_MIN_AVAILABLE] == "2"
+        and names.JDB_MAX_UNAVAILABLE not in made["annotations"]
+    )
     assert made["labels"][names.COOLDOWN_TIME] == "5m"
     assert "other" not in made["annotations"] and "other" not in made["labels"]
 
 
 def test_a_mold_fills_in_the_index_and_what_follows_from_it() -> None:
     slot = Slot("m")
-    mold = BodyTemplate({"name": f"a-{slot.index}", "next": slot.plus(1), "same": f"{slot.index}/{slot.index}", "é": "<m>"}, slot)
-    assert msgspec.json.decode(mold.body(9)) == {"name": "a-9", "next": "10", "same": "9/9", "é": "<m>"}
+    mold = BodyTemplate(
+        {
+            "name": f"a-{slot.index}",
+            "next": slot.plus(1),
+            "same": f"{slot.index}/{slot.index}",
+            "é": "<m>",
+        },
+        slot,
+    )
+    assert msgspec.json.decode(mold.body(9)) == {
+        "name": "a-9",
+        "next": "10",
+        "same": "9/9",
+        "é": "<m>",
+    }
 
 
 @pytest.mark.scenario("controllers", 66)
 def test_pods_that_have_to_wait_hold_up_nobody() -> None:
-    """Two of three workers are there, and their master is gone: it is made, and the third worker when the master is up."""
+    """Two of three workers are there, and their master is gone: it is made, and the third worker
+    when the master is up."""
     waits = batch.DependsOn(name=["master"])
     world = World(job_of(task("master", 1), task("work", 3, depends_on=waits)))
     world.settle()
-    world.become("Running", "train-master-0", container_statuses=[records.ContainerStatus(name="main", ready=True)])
+    world.become(
+        "Running",
+        "train-master-0",
+        container_statuses=[records.ContainerStatus(name="main", ready=True)],
+    )
     world.settle()
     assert len(world.pods) == 4
     for name in ("train-master-0", "train-work-2"):
         world.pods.pop(name)
     world.settle()
     assert set(world.pods) == {"train-master-0", "train-work-0", "train-work-1"}
-    world.become("Running", "train-master-0", container_statuses=[records.ContainerStatus(name="main", ready=True)])
+    world.become(
+        "Running",
+        "train-master-0",
+        container_statuses=[records.ContainerStatus(name="main", ready=True)],
+    )
     world.settle()
     assert len(world.pods) == 4

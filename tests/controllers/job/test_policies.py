@@ -3,7 +3,15 @@
 import msgspec
 import pytest
 
-from hekla.controllers.job.policies import Ruling, Trigger, decide, exit_code, failure, task_completed, triggers
+from hekla.controllers.job.policies import (
+    Ruling,
+    Trigger,
+    decide,
+    exit_code,
+    failure,
+    task_completed,
+    triggers,
+)
 from hekla.controllers.records import ContainerState, ContainerStatus, Terminated
 from tests.controllers.job.world import UID, World, job_of, pod_of, policy, task
 
@@ -32,7 +40,10 @@ def test_a_pending_pod_needs_a_timeout() -> None:
 
 
 def test_a_task_that_has_no_answer_leaves_it_to_the_job() -> None:
-    job = job_of(task("a", policies=[policy("AbortJob", "PodEvicted")]), policies=[policy("RestartJob", "PodFailed")])
+    job = job_of(
+        task("a", policies=[policy("AbortJob", "PodEvicted")]),
+        policies=[policy("RestartJob", "PodFailed")],
+    )
     assert decide(job, Trigger("PodFailed", task="a")).action == "RestartJob"
     assert decide(job, Trigger("PodEvicted", task="a")).action == "AbortJob"
     assert decide(job, Trigger("PodEvicted", task="b")).action == "SyncJob"
@@ -40,7 +51,9 @@ def test_a_task_that_has_no_answer_leaves_it_to_the_job() -> None:
 
 def test_the_exit_code_is_that_of_the_first_container() -> None:
     job = job_of(task("a"))
-    ended = ContainerStatus(name="main", state=ContainerState(terminated=Terminated(exit_code=3, reason="OOMKilled")))
+    ended = ContainerStatus(
+        name="main", state=ContainerState(terminated=Terminated(exit_code=3, reason="OOMKilled"))
+    )
     pod = pod_of(job, "a", 0, "Failed", container_statuses=[ended])
     assert exit_code(pod) == 3
     assert failure(pod) == "pod train-a-0: container main exited with code 3 (OOMKilled)"
@@ -67,7 +80,9 @@ def test_pods_without_the_controllers_marks_say_nothing() -> None:
     assert [trigger.event for trigger in triggers(job, [pod])] == ["PodFailed"]
     for missing in ("task", "version", "job"):
         marks = msgspec.structs.replace(pod.metadata.annotations, **{missing: ""})
-        stranger = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=marks))
+        stranger = msgspec.structs.replace(
+            pod, metadata=msgspec.structs.replace(pod.metadata, annotations=marks)
+        )
         assert stranger.job_version is None
 
 
@@ -75,17 +90,32 @@ def test_old_and_leaving_pods_say_nothing() -> None:
     job = job_of(task("a", 3))
     old, leaving, marked = (pod_of(job, "a", index, "Failed") for index in range(3))
     leaving.metadata.deletion_timestamp = "2026-01-01T00:00:00Z"
-    marked.metadata.annotations = msgspec.structs.replace(marked.metadata.annotations, out_of_sync="true")
+    marked.metadata.annotations = msgspec.structs.replace(
+        marked.metadata.annotations, out_of_sync="true"
+    )
     assert not list(triggers(job, [leaving, marked]))
     job.status.version = 1
     assert not list(triggers(job, [old]))
 
 
 def test_a_timeout_that_is_no_duration_stops_nobody() -> None:
-    """Stored before admission refused it, or past it: its policy is passed over and named, the next one answers."""
+    """Stored before admission refused it, or past it: its policy is passed over and named, the next
+    one answers."""
     broken = policy("RestartJob", "PodFailed", timeout="5 minutes")
-    world = World(job_of(task("a", 2), policies=[broken, policy("AbortJob", "*", timeout="9" * 400 + "h"), policy("TerminateJob", "*")]))
+    world = World(
+        job_of(
+            task("a", 2),
+            policies=[
+                broken,
+                policy("AbortJob", "*", timeout="9" * 400 + "h"),
+                policy("TerminateJob", "*"),
+            ],
+        )
+    )
     world.started().fail("train-a-0")
     world.look()
     assert world.phase == "Terminating"
-    assert any(event.startswith("PolicyIgnored: a policy's timeout '5 minutes' is no duration") for event in world.events)
+    assert any(
+        event.startswith("PolicyIgnored: a policy's timeout '5 minutes' is no duration")
+        for event in world.events
+    )

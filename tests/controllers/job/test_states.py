@@ -12,7 +12,9 @@ from tests.controllers.job.world import job_of, task
 RESTARTS = ("RestartTask", "RestartPod", "RestartPartition")
 
 
-def situation(counts: Counts, *, replicas: int = 2, retry_count: int = 0, **spec: object) -> Situation:
+def situation(
+    counts: Counts, *, replicas: int = 2, retry_count: int = 0, **spec: object
+) -> Situation:
     job = job_of(task("a", replicas), **spec)
     return Situation(job.spec, counts, retry_count, job.spec.min_available)
 
@@ -62,7 +64,10 @@ def test_an_aborted_job_can_be_resumed_and_the_finished_cannot() -> None:
 
 
 @pytest.mark.scenario("controllers", 72)
-@pytest.mark.parametrize(("phase", "end"), [("Aborting", "Aborted"), ("Completing", "Completed"), ("Terminating", "Terminated")])
+@pytest.mark.parametrize(
+    ("phase", "end"),
+    [("Aborting", "Aborted"), ("Completing", "Completed"), ("Terminating", "Terminated")],
+)
 def test_a_stopping_job_waits_for_its_pods(phase: str, end: str) -> None:
     assert outcome(phase, "SyncJob", counts(terminating=1)) is None
     assert outcome(phase, "SyncJob", counts(running=1)) is None
@@ -98,13 +103,24 @@ def test_a_restarting_job_fails_when_its_retries_are_used_and_waits_for_the_old_
         (0, 0, {}, None),
     ],
 )
-def test_a_running_job_ends_by_what_its_pods_did(replicas: int, minimum: int, pods: dict[str, int], following: str | None) -> None:
-    assert outcome("Running", "SyncJob", counts(**pods), replicas=replicas, min_available=minimum) == following
+def test_a_running_job_ends_by_what_its_pods_did(
+    replicas: int, minimum: int, pods: dict[str, int], following: str | None
+) -> None:
+    assert (
+        outcome("Running", "SyncJob", counts(**pods), replicas=replicas, min_available=minimum)
+        == following
+    )
 
 
 def test_enough_successes_complete_a_job_at_once() -> None:
-    assert outcome("Running", "SyncJob", counts(succeeded=2, running=3), replicas=5, min_success=2) == "Completed"
-    assert outcome("Running", "SyncJob", counts(succeeded=1, failed=4), replicas=5, min_success=2) == "Failed"
+    assert (
+        outcome("Running", "SyncJob", counts(succeeded=2, running=3), replicas=5, min_success=2)
+        == "Completed"
+    )
+    assert (
+        outcome("Running", "SyncJob", counts(succeeded=1, failed=4), replicas=5, min_success=2)
+        == "Failed"
+    )
 
 
 def test_a_task_that_missed_its_minimum_fails_the_job() -> None:
@@ -122,12 +138,25 @@ def test_every_phase_has_a_row_and_every_row_an_answer_to_anything() -> None:
 
 
 def test_a_suspend_during_a_restart_is_obeyed() -> None:
-    for action, following in (("AbortJob", "Aborting"), ("TerminateJob", "Terminating"), ("CompleteJob", "Completing")):
+    for action, following in (
+        ("AbortJob", "Aborting"),
+        ("TerminateJob", "Terminating"),
+        ("CompleteJob", "Completing"),
+    ):
         assert outcome("Restarting", action, Counts()) == following
-    assert deed("Restarting", "RestartJob").verb is Verb.KILL and not deed("Restarting", "RestartJob").retry
+    assert (
+        deed("Restarting", "RestartJob").verb is Verb.KILL
+        and not deed("Restarting", "RestartJob").retry
+    )
 
 
 @given(st.integers(0, 4), st.integers(0, 4), st.integers(0, 4), st.integers(0, 4))
-def test_running_needs_the_whole_minimum(running: int, succeeded: int, failed: int, minimum: int) -> None:
-    now = situation(counts(running=running, succeeded=succeeded, failed=failed), replicas=12, min_available=minimum)
+def test_running_needs_the_whole_minimum(
+    running: int, succeeded: int, failed: int, minimum: int
+) -> None:
+    now = situation(
+        counts(running=running, succeeded=succeeded, failed=failed),
+        replicas=12,
+        min_available=minimum,
+    )
     assert (started(now) == "Running") == (running + succeeded + failed >= minimum)

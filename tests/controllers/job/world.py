@@ -1,4 +1,5 @@
-"""A job with its pods and PodGroup in memory: plans are carried out at once, time stands where the test puts it."""
+"""A job with its pods and PodGroup in memory: plans are carried out at once, time stands where the
+test puts it."""
 
 from __future__ import annotations
 
@@ -13,7 +14,14 @@ from hekla.api.text.times import stamp
 from hekla.controllers import records
 from hekla.controllers.job import states
 from hekla.controllers.job.plan import Beside, Plan, View, plan
-from hekla.controllers.job.policies import COMMAND_ISSUED, POD_EVICTED, UNKNOWN, Trigger, decide, from_pod
+from hekla.controllers.job.policies import (
+    COMMAND_ISSUED,
+    POD_EVICTED,
+    UNKNOWN,
+    Trigger,
+    decide,
+    from_pod,
+)
 
 UID = "11111111-2222-3333-4444-555555555555"
 
@@ -30,12 +38,21 @@ def task(name: str, replicas: int = 1, **more: Any) -> batch.TaskSpec:
 
 
 def job_of(*tasks: batch.TaskSpec, name: str = "train", **spec: Any) -> batch.Job:
-    spec.setdefault("min_available", sum(t.replicas if t.min_available is None else t.min_available for t in tasks))
+    spec.setdefault(
+        "min_available",
+        sum(t.replicas if t.min_available is None else t.min_available for t in tasks),
+    )
     spec.setdefault("max_retry", 3)
     spec.setdefault("queue", "default")
     spec.setdefault("scheduler_name", "volcano")
     return batch.Job(
-        metadata=ObjectMeta(name=name, namespace="default", uid=UID, creation_timestamp=stamp(1_000_000), generation=1),
+        metadata=ObjectMeta(
+            name=name,
+            namespace="default",
+            uid=UID,
+            creation_timestamp=stamp(1_000_000),
+            generation=1,
+        ),
         spec=batch.JobSpec(tasks=list(tasks), **spec),
     )
 
@@ -44,10 +61,16 @@ def policy(action: str, *events: str, **more: Any) -> batch.LifecyclePolicy:
     return batch.LifecyclePolicy(action=action, events=list(events), **more)
 
 
-def pod_of(job: batch.Job, task_name: str, index: int, phase: str = "Pending", **status: Any) -> records.Pod:
+def pod_of(
+    job: batch.Job, task_name: str, index: int, phase: str = "Pending", **status: Any
+) -> records.Pod:
     name = names.pod_name(job.metadata.name, task_name, index)
     owner = records.OwnerReference(
-        api_version=batch.JOB.api_version, kind="Job", name=job.metadata.name, uid=job.metadata.uid, controller=True
+        api_version=batch.JOB.api_version,
+        kind="Job",
+        name=job.metadata.name,
+        uid=job.metadata.uid,
+        controller=True,
     )
     return records.Pod(
         metadata=records.PodMeta(
@@ -55,7 +78,9 @@ def pod_of(job: batch.Job, task_name: str, index: int, phase: str = "Pending", *
             namespace="default",
             uid=f"{name}-v{job.status.version}",
             creation_timestamp=stamp(1_000_000),
-            annotations=records.PodMarks(task=task_name, job=job.metadata.name, version=str(job.status.version)),
+            annotations=records.PodMarks(
+                task=task_name, job=job.metadata.name, version=str(job.status.version)
+            ),
             owner_references=[owner],
         ),
         status=records.PodStatus(phase=phase, **status),
@@ -63,9 +88,12 @@ def pod_of(job: batch.Job, task_name: str, index: int, phase: str = "Pending", *
 
 
 class World:
-    """`group_phase` is what a new PodGroup becomes at once; with `graceful` deleted pods linger until `leave`."""
+    """`group_phase` is what a new PodGroup becomes at once; with `graceful` deleted pods linger
+    until `leave`."""
 
-    def __init__(self, job: batch.Job, *, group_phase: str = "Inqueue", graceful: bool = False) -> None:
+    def __init__(
+        self, job: batch.Job, *, group_phase: str = "Inqueue", graceful: bool = False
+    ) -> None:
         self.job = job
         self.pods: dict[str, records.Pod] = {}
         self.group: scheduling.PodGroup | None = None
@@ -94,7 +122,9 @@ class World:
 
     def fail(self, name: str, code: int = 1, **more: Any) -> None:
         ended = records.Terminated(exit_code=code, finished_at=stamp(self.now), **more)
-        statuses = [records.ContainerStatus(name="main", state=records.ContainerState(terminated=ended))]
+        statuses = [
+            records.ContainerStatus(name="main", state=records.ContainerState(terminated=ended))
+        ]
         self.become("Failed", name, container_statuses=statuses)
 
     def evict(self, name: str) -> None:
@@ -116,7 +146,16 @@ class World:
     # the controller
 
     def look(self, *triggers: Trigger) -> Plan:
-        made = plan(View(self.job, dict(self.pods), self.group, self.now, [*triggers, *self.inbox], self.most_pods))
+        made = plan(
+            View(
+                self.job,
+                dict(self.pods),
+                self.group,
+                self.now,
+                [*triggers, *self.inbox],
+                self.most_pods,
+            )
+        )
         self.apply(made)
         return made
 
@@ -138,8 +177,12 @@ class World:
         for pod in made.delete:
             self.deleted.append(pod.metadata.name)
             if self.graceful:
-                marks = records.PodMarks(**{**msgspec.structs.asdict(pod.metadata.annotations), "out_of_sync": "true"})
-                meta = msgspec.structs.replace(pod.metadata, deletion_timestamp=stamp(self.now), annotations=marks)
+                marks = records.PodMarks(
+                    **{**msgspec.structs.asdict(pod.metadata.annotations), "out_of_sync": "true"}
+                )
+                meta = msgspec.structs.replace(
+                    pod.metadata, deletion_timestamp=stamp(self.now), annotations=marks
+                )
                 self.pods[pod.metadata.name] = msgspec.structs.replace(pod, metadata=meta)
             else:
                 self.pods.pop(pod.metadata.name, None)
@@ -159,7 +202,9 @@ class World:
                 namespace="default",
                 annotations={names.JOB_VERSION: str(self.job.status.version)},
             )
-            self.group = scheduling.PodGroup(metadata=meta, status=scheduling.PodGroupStatus(phase=self.group_phase))
+            self.group = scheduling.PodGroup(
+                metadata=meta, status=scheduling.PodGroupStatus(phase=self.group_phase)
+            )
 
     # what is
 

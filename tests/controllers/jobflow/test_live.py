@@ -19,13 +19,23 @@ __all__ = ["shared_apiserver"]
 async def cluster(shared_apiserver: ApiServerProcess) -> AsyncIterator[Cluster]:
     async with running(shared_apiserver) as made:
         for name in ("a", "b", "c", "d"):
-            spec = {"schedulerName": "volcano", "queue": "default", "minAvailable": 1, "maxRetry": 3, "tasks": [a_task("t")]}
+            spec = {
+                "schedulerName": "volcano",
+                "queue": "default",
+                "minAvailable": 1,
+                "maxRetry": 3,
+                "tasks": [a_task("t")],
+            }
             if not await made.exists(flow.JOB_TEMPLATE, name):
-                await made.client.create(flow.JOB_TEMPLATE.untyped, {"metadata": {"name": name}, "spec": spec}, "default")
+                await made.client.create(
+                    flow.JOB_TEMPLATE.untyped, {"metadata": {"name": name}, "spec": spec}, "default"
+                )
         yield made
 
 
-async def start(cluster: Cluster, name: str, steps: list[dict[str, Any]], **spec: Any) -> Cache[flow.JobFlow]:
+async def start(
+    cluster: Cluster, name: str, steps: list[dict[str, Any]], **spec: Any
+) -> Cache[flow.JobFlow]:
     body = {"metadata": {"name": name}, "spec": {"flows": steps, **spec}}
     await cluster.client.create(flow.JOB_FLOW.untyped, body, "default")
     flows = Cache(cluster.client, flow.JOB_FLOW)
@@ -40,7 +50,9 @@ async def phase(cluster: Cluster, flows: Cache[flow.JobFlow], name: str, wanted:
         assert found is not None
         return found
 
-    await cluster.until(lambda: now().status.state.phase == wanted, lambda: f"{name} {wanted}: {now().status}")
+    await cluster.until(
+        lambda: now().status.state.phase == wanted, lambda: f"{name} {wanted}: {now().status}"
+    )
 
 
 def after(name: str, *targets: str, **more: Any) -> dict[str, Any]:
@@ -50,7 +62,9 @@ def after(name: str, *targets: str, **more: Any) -> dict[str, Any]:
 @pytest.mark.scenario("controllers", 109)
 @pytest.mark.scenario("controllers", 108)
 async def test_a_diamond(cluster: Cluster) -> None:
-    flows = await start(cluster, "diamond", [{"name": "a"}, after("b", "a"), after("c", "a"), after("d", "b", "c")])
+    flows = await start(
+        cluster, "diamond", [{"name": "a"}, after("b", "a"), after("c", "a"), after("d", "b", "c")]
+    )
     await cluster.phase("diamond-a", "Running")
     assert cluster.jobs.get("default/diamond-b") is None
     await cluster.succeed("diamond-a-t-0")
@@ -113,7 +127,9 @@ async def test_a_probe_lets_the_next_job_start_while_the_first_runs(cluster: Clu
     flows = await start(cluster, "probed", [{"name": "a"}, after("b", "a", probe=probe)])
     await cluster.phase("probed-a", "Running")
     status = {"status": {"podIP": "127.0.0.1"}}
-    await cluster.client.patch(core.POD.untyped, "probed-a-t-0", status, "default", subresource="status")
+    await cluster.client.patch(
+        core.POD.untyped, "probed-a-t-0", status, "default", subresource="status"
+    )
     await asyncio.sleep(0.3)
     assert cluster.jobs.get("default/probed-b") is None
     answering.set()
@@ -142,9 +158,13 @@ async def sweep(cluster: Cluster, pod: str) -> None:
 async def test_a_diamond_with_a_retry_and_a_failed_probe(cluster: Cluster) -> None:
     probe = {"tcpSocketList": [{"taskName": "t", "port": 1}]}
     steps = [
-        {"name": "a"}, {**after("b", "a"), "retries": 1}, after("c", "a"), after("d", "b", "c"), after("probing", "a", probe=probe),
+        {"name": "a"},
+        {**after("b", "a"), "retries": 1},
+        after("c", "a"),
+        after("d", "b", "c"),
+        after("probing", "a", probe=probe),
         {**after("rescue", "probing"), "when": "Failed"},
-    ]  # fmt: skip
+    ]
     flows = await start(cluster, "again", steps[:4])
     await cluster.phase("again-a", "Running")
     await cluster.succeed("again-a-t-0")
@@ -152,7 +172,12 @@ async def test_a_diamond_with_a_retry_and_a_failed_probe(cluster: Cluster) -> No
     first = cluster.jobs.get("default/again-b")
     assert first is not None
     await cluster.fail("again-b-t-0")
-    await cluster.until(lambda: (job := cluster.jobs.get("default/again-b")) is not None and job.metadata.uid != first.metadata.uid)
+    await cluster.until(
+        lambda: (
+            (job := cluster.jobs.get("default/again-b")) is not None
+            and job.metadata.uid != first.metadata.uid
+        )
+    )
     await sweep(cluster, "again-b-t-0")
     second = await cluster.phase("again-b", "Running")
     assert second.metadata.annotations["hekla.io/jobflow-attempt"] == "2"
@@ -161,7 +186,11 @@ async def test_a_diamond_with_a_retry_and_a_failed_probe(cluster: Cluster) -> No
     await cluster.phase("again-d", "Running")
     await cluster.succeed("again-d-t-0")
     await phase(cluster, flows, "again", "Succeed")
-    entries = {entry.name: entry for entry in flows.all()[0].status.job_status_list if entry.name.startswith("again")}
+    entries = {
+        entry.name: entry
+        for entry in flows.all()[0].status.job_status_list
+        if entry.name.startswith("again")
+    }
     assert entries["again-b"].attempt == 2 and entries["again-a"].attempt == 0
 
     probed = await start(cluster, "closed", [steps[0], steps[4]])
@@ -174,7 +203,9 @@ async def test_a_diamond_with_a_retry_and_a_failed_probe(cluster: Cluster) -> No
     await probed.stop()
 
 
-async def test_a_second_failure_ends_the_flow_and_a_step_may_answer_failures(cluster: Cluster) -> None:
+async def test_a_second_failure_ends_the_flow_and_a_step_may_answer_failures(
+    cluster: Cluster,
+) -> None:
     flows = await start(cluster, "twice", [{"name": "a", "retries": 1}])
     await cluster.phase("twice-a", "Running")
     await cluster.fail("twice-a-t-0")
@@ -185,7 +216,9 @@ async def test_a_second_failure_ends_the_flow_and_a_step_may_answer_failures(clu
     await phase(cluster, flows, "twice", "Failed")
     await flows.stop()
 
-    flows = await start(cluster, "saved", [{"name": "a"}, {**after("b", "a"), "when": "Failed"}, after("c", "a")])
+    flows = await start(
+        cluster, "saved", [{"name": "a"}, {**after("b", "a"), "when": "Failed"}, after("c", "a")]
+    )
     await cluster.phase("saved-a", "Running")
     await cluster.fail("saved-a-t-0")
     await cluster.phase("saved-b", "Running")
@@ -196,7 +229,8 @@ async def test_a_second_failure_ends_the_flow_and_a_step_may_answer_failures(clu
 
 
 async def test_the_status_of_a_failed_flow_goes_on(cluster: Cluster) -> None:
-    """A step that ran beside the one that failed ends later, and the flow says so; no further step starts."""
+    """A step that ran beside the one that failed ends later, and the flow says so; no further step
+    starts."""
     flows = await start(cluster, "torn", [{"name": "a"}, {"name": "b"}, after("c", "b")])
     await cluster.phase("torn-a", "Running")
     await cluster.phase("torn-b", "Running")
@@ -209,7 +243,10 @@ async def test_the_status_of_a_failed_flow_goes_on(cluster: Cluster) -> None:
         assert found is not None
         return found.status
 
-    await cluster.until(lambda: (status().completed_jobs, status().running_jobs) == (["torn-b"], []), lambda: str(status()))
+    await cluster.until(
+        lambda: (status().completed_jobs, status().running_jobs) == (["torn-b"], []),
+        lambda: str(status()),
+    )
     assert status().state.phase == "Failed" and cluster.jobs.get("default/torn-c") is None
     assert status().conditions["torn-b"].phase == "Completed"
     await flows.stop()

@@ -22,7 +22,9 @@ def a_job(name: str, phase: str, owner: str = "f", **status: object) -> batch.Jo
         creation_timestamp=stamp(1000),
         labels={names.CREATED_BY_JOB_FLOW: f"default.{owner}"},
     )
-    return batch.Job(metadata=metadata, status=batch.JobStatus(state=batch.JobState(phase=phase), **status))
+    return batch.Job(
+        metadata=metadata, status=batch.JobStatus(state=batch.JobState(phase=phase), **status)
+    )
 
 
 @pytest.mark.scenario("controllers", 101)
@@ -47,7 +49,13 @@ def test_one_job(phase: str, listed: str, following: str) -> None:
 def test_a_job_on_its_way_to_an_end_is_in_no_list() -> None:
     for phase in ("Completing", "Terminating"):
         status = status_of(a_flow("a"), [a_job("f-a", phase)], 2000)
-        lists = (status.pending_jobs, status.running_jobs, status.completed_jobs, status.terminated_jobs, status.un_know_jobs)
+        lists = (
+            status.pending_jobs,
+            status.running_jobs,
+            status.completed_jobs,
+            status.terminated_jobs,
+            status.un_know_jobs,
+        )
         assert not any(lists) and status.conditions["f-a"].phase == phase
 
 
@@ -56,7 +64,10 @@ def test_a_running_flow_ends() -> None:
     done = flow.JobFlowStatus(completed_jobs=["a", "b"])
     assert next_phase("Running", done, 2) == "Succeed"
     assert next_phase("Running", done, 3) == "Running"
-    assert next_phase("Running", flow.JobFlowStatus(completed_jobs=["a"], failed_jobs=["b"]), 3) == "Failed"
+    assert (
+        next_phase("Running", flow.JobFlowStatus(completed_jobs=["a"], failed_jobs=["b"]), 3)
+        == "Failed"
+    )
     assert next_phase("Running", flow.JobFlowStatus(terminated_jobs=["b"]), 3) == "Failed"
     assert next_phase("Succeed", flow.JobFlowStatus(failed_jobs=["b"]), 3) == "Succeed"
     with pytest.raises(ValueError, match="state Odd is invalid"):
@@ -73,7 +84,10 @@ def test_a_job_belongs_to_the_flow_of_its_label() -> None:
 @pytest.mark.scenario("controllers", 105)
 def test_the_history_of_each_job() -> None:
     owner = a_flow("a", "b")
-    jobs = [a_job("f-a", "Completed", retry_count=1, running_duration="1s"), a_job("f-b", "Running")]
+    jobs = [
+        a_job("f-a", "Completed", retry_count=1, running_duration="1s"),
+        a_job("f-b", "Running"),
+    ]
     owner.status = status_of(owner, jobs, 2000)
     first, second = owner.status.job_status_list
     assert owner.status.completed_jobs == ["f-a"] and owner.status.running_jobs == ["f-b"]
@@ -92,13 +106,22 @@ def test_the_history_of_each_job() -> None:
 
 @pytest.mark.scenario("controllers", 106)
 def test_the_job_of_a_step() -> None:
-    template = flow.JobTemplate(metadata=ObjectMeta(name="a", namespace="default"), spec=batch.JobSpec(queue="q", min_available=2))
+    template = flow.JobTemplate(
+        metadata=ObjectMeta(name="a", namespace="default"),
+        spec=batch.JobSpec(queue="q", min_available=2),
+    )
     step = flow.Flow(name="a", patch=flow.Patch(job_spec=batch.JobSpec(min_available=3)))
     body = job_body(a_flow("a"), step, template)
-    marks = {"volcano.sh/createdByJobTemplate": "default.a", "volcano.sh/createdByJobFlow": "default.f"}
+    marks = {
+        "volcano.sh/createdByJobTemplate": "default.a",
+        "volcano.sh/createdByJobFlow": "default.f",
+    }
     assert body["metadata"]["name"] == "f-a"
     assert body["metadata"]["labels"] == body["metadata"]["annotations"] == marks
-    assert body["metadata"]["ownerReferences"][0]["kind"] == "JobFlow" and body["metadata"]["ownerReferences"][0]["controller"]
+    assert (
+        body["metadata"]["ownerReferences"][0]["kind"] == "JobFlow"
+        and body["metadata"]["ownerReferences"][0]["controller"]
+    )
     assert body["spec"] == {"queue": "q", "minAvailable": 3}
 
 

@@ -10,7 +10,9 @@ from hekla.controllers.jobflow.steps import Stand, Steps, may_start, steps_of
 
 
 def step(name: str, *targets: str, **more: object) -> flow.Flow:
-    return flow.Flow(name=name, depends_on=flow.FlowDependsOn(targets=list(targets)) if targets else None, **more)  # type: ignore[arg-type]
+    return flow.Flow(
+        name=name, depends_on=flow.FlowDependsOn(targets=list(targets)) if targets else None, **more
+    )  # type: ignore[arg-type]
 
 
 def stands(*steps: flow.Flow, **jobs: str) -> Steps:
@@ -22,17 +24,25 @@ def stands(*steps: flow.Flow, **jobs: str) -> Steps:
 def job(text: str) -> batch.Job:
     phase, _, attempt = text.partition("#")
     annotations = {names.JOB_FLOW_ATTEMPT: attempt} if attempt else {}
-    return batch.Job(metadata=ObjectMeta(annotations=annotations), status=batch.JobStatus(state=batch.JobState(phase=phase)))
+    return batch.Job(
+        metadata=ObjectMeta(annotations=annotations),
+        status=batch.JobStatus(state=batch.JobState(phase=phase)),
+    )
 
 
 def test_a_step_waits_for_all_its_targets() -> None:
     last = step("c", "a", "b")
-    assert not may_start(last, stands(step("a"), step("b"), last, a="Completed", b="Running").stands)
+    assert not may_start(
+        last, stands(step("a"), step("b"), last, a="Completed", b="Running").stands
+    )
     assert may_start(last, stands(step("a"), step("b"), last, a="Completed", b="Completed").stands)
     assert not may_start(step("c", "nowhere"), stands(step("c", "nowhere")).stands)
 
 
-@pytest.mark.parametrize(("phase", "starts"), [("Running", False), ("Failed", True), ("Terminated", True), ("Completed", False)])
+@pytest.mark.parametrize(
+    ("phase", "starts"),
+    [("Running", False), ("Failed", True), ("Terminated", True), ("Completed", False)],
+)
 def test_a_step_for_failures(phase: str, starts: bool) -> None:
     cleanup = step("cleanup", "a", when="Failed")
     found = stands(step("a"), cleanup, a=phase)
@@ -43,12 +53,20 @@ def test_a_step_for_failures(phase: str, starts: bool) -> None:
 
 def test_a_step_for_every_end() -> None:
     report = step("report", "a", "b", when="Ended")
-    assert not may_start(report, stands(step("a"), step("b"), report, a="Failed", b="Running").stands)
+    assert not may_start(
+        report, stands(step("a"), step("b"), report, a="Failed", b="Running").stands
+    )
     assert may_start(report, stands(step("a"), step("b"), report, a="Failed", b="Completed").stands)
 
 
 def test_what_follows_a_failure_is_skipped() -> None:
-    found = stands(step("a"), step("b", "a"), step("c", "b"), step("report", "a", "c", when="Ended"), a="Failed")
+    found = stands(
+        step("a"),
+        step("b", "a"),
+        step("c", "b"),
+        step("report", "a", "c", when="Ended"),
+        a="Failed",
+    )
     assert [found.stands[name] for name in "bc"] == [Stand.SKIPPED, Stand.SKIPPED]
     assert may_start(step("report", "a", "c", when="Ended"), found.stands)
     assert found.needed == 1, "the report is what is left of the flow"
@@ -56,7 +74,12 @@ def test_what_follows_a_failure_is_skipped() -> None:
 
 def test_a_failed_job_is_made_again_as_often_as_is_said() -> None:
     twice = step("a", retries=2)
-    for text, again in (("Failed", True), ("Failed#2", True), ("Failed#3", False), ("Running#2", False)):
+    for text, again in (
+        ("Failed", True),
+        ("Failed#2", True),
+        ("Failed#3", False),
+        ("Running#2", False),
+    ):
         found = stands(twice, a=text)
         assert found.again == ({"a"} if again else set()), text
     assert stands(step("a"), a="Failed").again == set()
@@ -71,6 +94,10 @@ def test_failures_that_are_taken_care_of_break_no_flow() -> None:
 
 
 def test_parameters_stand_in_texts() -> None:
-    tree = {"args": ["--data=$(input)", "$(HOSTNAME)"], "replicas": 2, "env": [{"value": "$(input)/$(part)"}]}
+    tree = {
+        "args": ["--data=$(input)", "$(HOSTNAME)"],
+        "replicas": 2,
+        "env": [{"value": "$(input)/$(part)"}],
+    }
     made = {"args": ["--data=/data", "$(HOSTNAME)"], "replicas": 2, "env": [{"value": "/data/7"}]}
     assert filled(tree, {"input": "/data", "part": "7"}) == made

@@ -38,7 +38,9 @@ class Shards:
     def __init__(self, client: Client) -> None:
         self.client = client
         self.cache = Cache(client, shard.NODE_SHARD)
-        self.controller = ShardingController(client, config_map="sharding", namespace="default", period=0.5)
+        self.controller = ShardingController(
+            client, config_map="sharding", namespace="default", period=0.5
+        )
         self.writes = 0
 
     @property
@@ -46,7 +48,9 @@ class Shards:
         return {each.metadata.name: sorted(each.spec.nodes_desired) for each in self.cache}
 
     async def are(self, **wanted: list[str]) -> None:
-        await Cluster.until(self, lambda: self.now == wanted, lambda: f"{wanted}; they are {self.now}")  # type: ignore[arg-type]
+        await Cluster.until(
+            self, lambda: self.now == wanted, lambda: f"{wanted}; they are {self.now}"
+        )  # type: ignore[arg-type]
 
     async def configure(self, text: str) -> None:
         data = {"metadata": {"name": "sharding"}, "data": {KEY: text}}
@@ -62,7 +66,11 @@ class Shards:
         await self.client.patch(core.NODE.untyped, name, status, subresource="status")
 
     async def pod(self, name: str, node: str, cpu: str) -> None:
-        container: dict[str, Any] = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": cpu}}}
+        container: dict[str, Any] = {
+            "name": "main",
+            "image": "busybox",
+            "resources": {"requests": {"cpu": cpu}},
+        }
         body = {"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [container]}}
         await self.client.create(core.POD.untyped, body, "default")
 
@@ -136,7 +144,12 @@ async def test_the_configuration_changes(shards: Shards) -> None:
 @pytest.mark.scenario("controllers", 164)
 async def test_a_bad_document_leaves_the_last_one_in_force(shards: Shards) -> None:
     before = shards.controller.config
-    for text in ("schedulerConfigs: []", "a: [", None, "schedulerConfigs: [{name: a, policies: [{name: wrmup}]}]"):
+    for text in (
+        "schedulerConfigs: []",
+        "a: [",
+        None,
+        "schedulerConfigs: [{name: a, policies: [{name: wrmup}]}]",
+    ):
         shards.controller.configure(text)
     assert shards.controller.config is before
     shards.controller.configure(ONE + "\nenableNodeEventTrigger: false")

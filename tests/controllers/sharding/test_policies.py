@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 
-from hekla.controllers.sharding.policies import AllocationRate, Chain, NodeLimit, NodeUse, Policy, Warmup, assign
+from hekla.controllers.sharding.policies import (
+    AllocationRate,
+    Chain,
+    NodeLimit,
+    NodeUse,
+    Policy,
+    Warmup,
+    assign,
+)
 
 WARM = {"node.volcano.sh/warmup": "true"}
 
@@ -24,9 +32,15 @@ def chosen(nodes: list[NodeUse], *links: tuple[Policy, float]) -> list[str]:
 @pytest.mark.scenario("controllers", 158)
 def test_a_range_and_warm_nodes() -> None:
     nodes = [
-        node("n1", 0.10, warm=True), node("n2", 0.55), node("n3", 0.05, warm=True), node("n4", 0.40),
-        node("n5", 0.65, warm=True), node("n6", 0.90), node("n7", 0.30, warm=True), node("n8", None),
-    ]  # fmt: skip
+        node("n1", 0.10, warm=True),
+        node("n2", 0.55),
+        node("n3", 0.05, warm=True),
+        node("n4", 0.40),
+        node("n5", 0.65, warm=True),
+        node("n6", 0.90),
+        node("n7", 0.30, warm=True),
+        node("n8", None),
+    ]
     assert chosen(nodes, (rate(0, 0.6), 1), (Warmup({}), 2)) == ["n7", "n1", "n3", "n2", "n4"]
 
 
@@ -39,7 +53,10 @@ def test_policies_together() -> None:
     assert chosen(cold[:2], (rate(), 10), (Warmup({}), 1)) == ["a", "b"]
     four = [node("a", 0.4), node("b", 0.8), node("c", 0.2), node("d", 0.6)]
     assert chosen(four, (rate(), 1), (NodeLimit({"maxNodes": 2}), 1)) == ["b", "d"]
-    chains = {"first": Chain([(rate(), 1), (NodeLimit({"maxNodes": 2}), 1)]), "second": Chain([(rate(), 1)])}
+    chains = {
+        "first": Chain([(rate(), 1), (NodeLimit({"maxNodes": 2}), 1)]),
+        "second": Chain([(rate(), 1)]),
+    }
     assert assign(chains, four) == {"first": ["b", "d"], "second": ["a", "c"]}
 
 
@@ -53,7 +70,14 @@ def test_ranges_leave_no_gap() -> None:
 @pytest.mark.scenario("controllers", 163)
 def test_allocation_rate() -> None:
     policy = rate(0.2, 0.6)
-    assert [policy.accepts(node("n", cpu)) for cpu in (0.2, 0.6, 0.19, 0.61, None, -0.1)] == [True, True, False, False, False, False]
+    assert [policy.accepts(node("n", cpu)) for cpu in (0.2, 0.6, 0.19, 0.61, None, -0.1)] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
     assert policy.score(node("n", 0.4)) == pytest.approx(0.5)
     assert rate(0.5, 0.5).score(node("n", 0.5)) == 1
     assert policy.score(node("n", None)) == 0
@@ -65,7 +89,9 @@ def test_allocation_rate() -> None:
 
 @pytest.mark.scenario("controllers", 163)
 def test_limits_and_labels() -> None:
-    assert NodeLimit({"minNodes": 1.0, "maxNodes": 3.0}).most == 3, "YAML may write a whole number with a point"
+    assert NodeLimit({"minNodes": 1.0, "maxNodes": 3.0}).most == 3, (
+        "YAML may write a whole number with a point"
+    )
     bad: list[dict[str, Any]] = [{"minNodes": -1}, {"minNodes": 3, "maxNodes": 2}]
     for arguments in bad:
         with pytest.raises(ValueError, match="node-limit: "):

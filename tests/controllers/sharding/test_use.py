@@ -2,13 +2,35 @@
 
 import pytest
 
-from hekla.controllers.sharding.use import Container, Node, NodeMeta, NodeStatus, Pod, PodMarks, PodMeta, PodSpec, PodStatus, Resources, Use
+from hekla.controllers.sharding.use import (
+    Container,
+    Node,
+    NodeMeta,
+    NodeStatus,
+    Pod,
+    PodMarks,
+    PodMeta,
+    PodSpec,
+    PodStatus,
+    Resources,
+    Use,
+)
 
 
-def pod(cpu: str = "0", memory: str = "0", *, node: str = "n", phase: str = "Running", mirror: str | None = None) -> Pod:
+def pod(
+    cpu: str = "0",
+    memory: str = "0",
+    *,
+    node: str = "n",
+    phase: str = "Running",
+    mirror: str | None = None,
+) -> Pod:
     return Pod(
         metadata=PodMeta(name="p", annotations=PodMarks(mirror=mirror)),
-        spec=PodSpec(node_name=node, containers=[Container(resources=Resources(requests={"cpu": cpu, "memory": memory}))]),
+        spec=PodSpec(
+            node_name=node,
+            containers=[Container(resources=Resources(requests={"cpu": cpu, "memory": memory}))],
+        ),
         status=PodStatus(phase=phase),
     )
 
@@ -17,7 +39,11 @@ def shares(*pods: Pod, cpu: str = "8", memory: str = "32Gi") -> tuple[float, flo
     use = Use()
     for each in pods:
         use.changed(None, each)
-    found = use.of(Node(metadata=NodeMeta(name="n"), status=NodeStatus(capacity={"cpu": cpu, "memory": memory})))
+    found = use.of(
+        Node(
+            metadata=NodeMeta(name="n"), status=NodeStatus(capacity={"cpu": cpu, "memory": memory})
+        )
+    )
     assert found.cpu is not None and found.memory is not None
     return round(found.cpu, 4), round(found.memory, 3)
 
@@ -30,12 +56,23 @@ def test_shares_of_capacity() -> None:
 
 
 def test_what_takes_no_room() -> None:
-    others = [pod("1", node=""), pod("1", phase="Succeeded"), pod("1", phase="Failed"), pod("1", mirror="x"), pod("1", node="other")]
+    others = [
+        pod("1", node=""),
+        pod("1", phase="Succeeded"),
+        pod("1", phase="Failed"),
+        pod("1", mirror="x"),
+        pod("1", node="other"),
+    ]
     assert shares(*others) == (0.0, 0.0)
 
 
 def test_pods_come_move_and_go() -> None:
-    use, node = Use(), Node(metadata=NodeMeta(name="n"), status=NodeStatus(capacity={"cpu": "4", "memory": "1Gi"}))
+    use, node = (
+        Use(),
+        Node(
+            metadata=NodeMeta(name="n"), status=NodeStatus(capacity={"cpu": "4", "memory": "1Gi"})
+        ),
+    )
     use.changed(None, pod("1"))
     use.changed(pod("1"), pod("3"))
     assert use.of(node).cpu == 0.75

@@ -1,4 +1,5 @@
-"""A whole cluster for the stories of this room: Hekla's own, and in the slow lane Kubernetes' own server with Hekla installed on it."""
+"""A whole cluster for the stories of this room: Hekla's own, and in the slow lane Kubernetes' own
+server with Hekla installed on it."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from tests.kubernetes.reference import reference
 NODES = 3
 
 
-@pytest.fixture(scope="module", params=["local", pytest.param("kubernetes", marks=programs.slow(90))])
+@pytest.fixture(
+    scope="module", params=["local", pytest.param("kubernetes", marks=programs.slow(90))]
+)
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     """Three fake nodes, the scheduler, the controllers, the webhooks."""
     if request.param == "local":

@@ -19,17 +19,47 @@ PATIENCE = 60.0
 def container(command: str = "", *, cpu: str = "100m", **more: Any) -> Tree:
     """A container that fake nodes run: for ever, or as its command says."""
     run = {"command": ["sh", "-c", command]} if command else {}
-    return {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": cpu}}, **run, **more}
+    return {
+        "name": "main",
+        "image": "busybox",
+        "resources": {"requests": {"cpu": cpu}},
+        **run,
+        **more,
+    }
 
 
-def a_task(name: str = "t", replicas: int = 1, command: str = "", *, cpu: str = "100m", spec: Tree | None = None, **more: Any) -> Tree:
-    template = {"spec": {"containers": [container(command, cpu=cpu)], "restartPolicy": "Never", **(spec or {})}}
+def a_task(
+    name: str = "t",
+    replicas: int = 1,
+    command: str = "",
+    *,
+    cpu: str = "100m",
+    spec: Tree | None = None,
+    **more: Any,
+) -> Tree:
+    template = {
+        "spec": {
+            "containers": [container(command, cpu=cpu)],
+            "restartPolicy": "Never",
+            **(spec or {}),
+        }
+    }
     return {"name": name, "replicas": replicas, "template": template, **more}
 
 
 def a_job(name: str, *tasks: Tree, **spec: Any) -> Tree:
-    body = {"minAvailable": sum(task["replicas"] for task in tasks), "schedulerName": "volcano", "tasks": list(tasks), **spec}
-    return {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": name, "namespace": "default"}, "spec": body}
+    body = {
+        "minAvailable": sum(task["replicas"] for task in tasks),
+        "schedulerName": "volcano",
+        "tasks": list(tasks),
+        **spec,
+    }
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": body,
+    }
 
 
 def on(event: str, action: str, **more: Any) -> Tree:
@@ -43,16 +73,22 @@ class Place:
         self.api = api
 
     def ready(self, nodes: int) -> Place:
-        """All parts are at work: the nodes are there, the default queue is open, a bad job is refused."""
+        """All parts are at work: the nodes are there, the default queue is open, a bad job is
+        refused."""
         self.until(lambda: len(self.items("/api/v1/nodes")) >= nodes)
         self.until(lambda: self.api.get(f"{QUEUES}/default").status == 200)
         self.until(lambda: self.open("default"))
         bad = a_job("probe", a_task("a"), a_task("a"))
-        self.until(lambda: self.api.post(BATCH, bad, dryRun="All").status == 400, lambda: self.api.post(BATCH, bad, dryRun="All"))
+        self.until(
+            lambda: self.api.post(BATCH, bad, dryRun="All").status == 400,
+            lambda: self.api.post(BATCH, bad, dryRun="All"),
+        )
         self.nodes = [node["metadata"]["name"] for node in self.items("/api/v1/nodes")]
         return self
 
-    def until(self, what: Callable[[], Any], about: Callable[[], Any] = str, seconds: float = PATIENCE) -> Any:
+    def until(
+        self, what: Callable[[], Any], about: Callable[[], Any] = str, seconds: float = PATIENCE
+    ) -> Any:
         deadline = time.monotonic() + seconds
         while True:
             found = what()
@@ -78,7 +114,9 @@ class Place:
 
     def phase(self, name: str, phase: str) -> Tree:
         """Wait for a job's phase; gives the job."""
-        self.until(lambda: self.state(name) == phase, lambda: (name, phase, self.job(name).get("status")))
+        self.until(
+            lambda: self.state(name) == phase, lambda: (name, phase, self.job(name).get("status"))
+        )
         return self.job(name)
 
     def state(self, name: str) -> str:
@@ -86,16 +124,26 @@ class Place:
 
     def history(self, name: str) -> list[str]:
         """The phases that a job has been in, each at its last time."""
-        return [condition["status"] for condition in self.job(name)["status"].get("conditions") or []]
+        return [
+            condition["status"] for condition in self.job(name)["status"].get("conditions") or []
+        ]
 
     def pods(self, job: str) -> dict[str, Tree]:
         found = self.items(PODS, labelSelector=f"volcano.sh/job-name={job}")
         return {pod["metadata"]["name"]: pod for pod in found}
 
     def end(self, pod: str, code: int = 0) -> None:
-        """What a node would report of a container that has ended.  A pod that ends by itself may do so before a job was seen running."""
+        """What a node would report of a container that has ended.  A pod that ends by itself may do
+        so before a job was seen running."""
         state = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed"}}
-        entry = {"name": "main", "image": "busybox", "imageID": "", "ready": False, "restartCount": 0, "state": state}
+        entry = {
+            "name": "main",
+            "image": "busybox",
+            "imageID": "",
+            "ready": False,
+            "restartCount": 0,
+            "state": state,
+        }
         status = {"phase": "Failed" if code else "Succeeded", "containerStatuses": [entry]}
         answer = self.api.patch(f"{PODS}/{pod}/status", {"status": status})
         assert answer.status == 200, answer
@@ -107,7 +155,9 @@ class Place:
         self.until(lambda: self.open(name))
 
     def open(self, queue: str) -> bool:
-        return bool((self.api.get(f"{QUEUES}/{queue}").tree.get("status") or {}).get("state") == "Open")
+        return bool(
+            (self.api.get(f"{QUEUES}/{queue}").tree.get("status") or {}).get("state") == "Open"
+        )
 
     def pod_group(self, name: str, **spec: Any) -> None:
         kind = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup"}
@@ -121,16 +171,24 @@ class Place:
     def cordon(self, yes: bool) -> None:
         """No pod is placed anywhere, or again everywhere."""
         for node in self.nodes:
-            assert self.api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": yes}}).status == 200
+            assert (
+                self.api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": yes}}).status
+                == 200
+            )
 
     def remove(self, name: str) -> None:
         """Delete a job, and wait until nothing of it is left."""
         job = self.job(name)
-        assert self.api.delete(f"{BATCH}/{name}", {"propagationPolicy": "Background"}).status in (200, 202)
+        assert self.api.delete(f"{BATCH}/{name}", {"propagationPolicy": "Background"}).status in (
+            200,
+            202,
+        )
         self.until(lambda: self.api.get(f"{BATCH}/{name}").status == 404)
         self.until(lambda: not self.pods(name), lambda: sorted(self.pods(name)))
         group = f"{GROUPS}/{name}-{job['metadata']['uid']}"
         self.until(lambda: self.api.get(group).status == 404, lambda: self.api.get(group).tree)
 
     def events(self, kind: str, name: str) -> list[Tree]:
-        return self.items(EVENTS, fieldSelector=f"involvedObject.kind={kind},involvedObject.name={name}")
+        return self.items(
+            EVENTS, fieldSelector=f"involvedObject.kind={kind},involvedObject.name={name}"
+        )

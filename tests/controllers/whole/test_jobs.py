@@ -1,4 +1,5 @@
-"""Jobs from their manifest to their end in a whole cluster, with every part of it at work.  Reference: controllers 14.1 to 14.3."""
+"""Jobs from their manifest to their end in a whole cluster, with every part of it at work.
+Reference: controllers 14.1 to 14.3."""
 
 from __future__ import annotations
 
@@ -7,7 +8,17 @@ from typing import Any
 import pytest
 
 from tests.cluster.api import Tree
-from tests.controllers.whole.place import BATCH, GROUPS, PODS, QUEUES, Place, a_job, a_task, container, on
+from tests.controllers.whole.place import (
+    BATCH,
+    GROUPS,
+    PODS,
+    QUEUES,
+    Place,
+    a_job,
+    a_task,
+    container,
+    on,
+)
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -18,9 +29,19 @@ WHOLE_NODE = "30"
 @pytest.mark.scenario("controllers", 1)
 @pytest.mark.scenario("controllers", 8)
 def test_a_job_that_never_fits(place: Place) -> None:
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
-        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [place.nodes[0]]}]},
-    ]}}}  # fmt: skip
+    affinity = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [
+                    {
+                        "matchFields": [
+                            {"key": "metadata.name", "operator": "In", "values": [place.nodes[0]]}
+                        ]
+                    },
+                ]
+            }
+        }
+    }
     job = place.run("narrow", a_task("t", 2, cpu=WHOLE_NODE, spec={"affinity": affinity}))
     group = f"narrow-{job['metadata']['uid']}"
 
@@ -40,7 +61,10 @@ def test_a_job_that_is_deleted_while_it_runs(place: Place) -> None:
     place.phase("running", "Running")
     place.remove("running")
     for path in ("services/running", "configmaps/running-svc", "secrets/running-ssh"):
-        place.until(lambda path=path: place.api.get(f"/api/v1/namespaces/default/{path}").status == 404, lambda path=path: path)
+        place.until(
+            lambda path=path: place.api.get(f"/api/v1/namespaces/default/{path}").status == 404,
+            lambda path=path: path,
+        )
 
 
 @pytest.mark.scenario("controllers", 3)
@@ -87,7 +111,15 @@ def _with(**spec: Any) -> Tree:
 VOLUME = {"mountPath": "/a", "volumeClaimName": "claim"}
 BAD: dict[str, Tree] = {
     "cpu unit": a_job("bad", a_task(cpu="1x")),
-    "memory unit": a_job("bad", {**a_task(), "template": {"spec": {"containers": [container(resources={"requests": {"memory": "1Qx"}})]}}}),
+    "memory unit": a_job(
+        "bad",
+        {
+            **a_task(),
+            "template": {
+                "spec": {"containers": [container(resources={"requests": {"memory": "1Qx"}})]}
+            },
+        },
+    ),
     "task names": a_job("bad", a_task("a"), a_task("a")),
     "policy events": _with(policies=[on("PodFailed", "AbortJob"), on("PodFailed", "RestartJob")]),
     "minAvailable too large": _with(minAvailable=2),
@@ -126,7 +158,10 @@ def test_what_is_refused(place: Place, what: str) -> None:
 @pytest.mark.scenario("controllers", 20)
 @pytest.mark.scenario("api-and-admission", 176)
 def test_what_is_let_in(place: Place) -> None:
-    privileged = {"containers": [container(securityContext={"privileged": True})], "restartPolicy": "Never"}
+    privileged = {
+        "containers": [container(securityContext={"privileged": True})],
+        "restartPolicy": "Never",
+    }
     place.run("privileged", {**a_task(), "template": {"spec": privileged}})
     place.phase("privileged", "Running")
     place.remove("privileged")
@@ -134,12 +169,19 @@ def test_what_is_let_in(place: Place) -> None:
     assert place.api.delete(f"{QUEUES}/short").status == 200
     place.pod_group("waits", minMember=3, minResources={"cpu": "100000"})
     for name, scheduler, marks in (
-        ("plain", "default-scheduler", {}), ("batch", "volcano", {}), ("early", "volcano", {"scheduling.k8s.io/group-name": "waits"}),
-    ):  # fmt: skip
+        ("plain", "default-scheduler", {}),
+        ("batch", "volcano", {}),
+        ("early", "volcano", {"scheduling.k8s.io/group-name": "waits"}),
+    ):
         spec = {"schedulerName": scheduler, "containers": [container()]}
         place.api.create(PODS, {"metadata": {"name": name, "annotations": marks}, "spec": spec})
     for name in ("plain", "batch"):
-        place.until(lambda name=name: place.api.get(f"{PODS}/{name}").tree["status"].get("phase") == "Running", lambda name=name: name)
+        place.until(
+            lambda name=name: (
+                place.api.get(f"{PODS}/{name}").tree["status"].get("phase") == "Running"
+            ),
+            lambda name=name: name,
+        )
     assert place.api.get(f"{PODS}/early").tree["status"]["phase"] == "Pending"
     for name in ("plain", "batch", "early"):
         place.api.delete(f"{PODS}/{name}")
@@ -150,14 +192,24 @@ def test_what_is_let_in(place: Place) -> None:
 def test_the_more_important_task_runs_first(place: Place) -> None:
     count = len(place.nodes)
     for name, value in (("grave", 1000), ("light", 1)):
-        place.api.create("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": name}, "value": value})
-    tasks = [a_task(name, count, cpu=WHOLE_NODE, minAvailable=0, spec={"priorityClassName": name}) for name in ("light", "grave")]
-    place.cordon(True)  # until all pods are there: a gang may start with those that a slow server made first
+        place.api.create(
+            "/apis/scheduling.k8s.io/v1/priorityclasses",
+            {"metadata": {"name": name}, "value": value},
+        )
+    tasks = [
+        a_task(name, count, cpu=WHOLE_NODE, minAvailable=0, spec={"priorityClassName": name})
+        for name in ("light", "grave")
+    ]
+    place.cordon(
+        True
+    )  # until all pods are there: a gang may start with those that a slow server made first
     place.run("ranked", *tasks, minAvailable=count)
     place.until(lambda: len(place.pods("ranked")) == 2 * count)
     place.cordon(False)
     place.phase("ranked", "Running")
-    running = sorted(name for name, pod in place.pods("ranked").items() if pod["status"]["phase"] == "Running")
+    running = sorted(
+        name for name, pod in place.pods("ranked").items() if pod["status"]["phase"] == "Running"
+    )
     assert running == [f"ranked-grave-{index}" for index in range(count)]
     place.remove("ranked")
 
@@ -165,17 +217,32 @@ def test_the_more_important_task_runs_first(place: Place) -> None:
 @pytest.mark.scenario("controllers", 43)
 @pytest.mark.parametrize(
     ("plugin", "first", "arguments"),
-    [("mpi", "master", []), ("pytorch", "master", []), ("tensorflow", "ps", ["--ps=ps", "--worker=worker"])],
+    [
+        ("mpi", "master", []),
+        ("pytorch", "master", []),
+        ("tensorflow", "ps", ["--ps=ps", "--worker=worker"]),
+    ],
 )
-def test_frameworks_by_their_plugins(place: Place, plugin: str, first: str, arguments: list[str]) -> None:
+def test_frameworks_by_their_plugins(
+    place: Place, plugin: str, first: str, arguments: list[str]
+) -> None:
     ends = [on("TaskCompleted", "CompleteJob")]
     serve = plugin == "mpi"  # the workers, until the master is done
-    place.run(plugin, a_task(first, 1, policies=ends if serve else []), a_task("worker", 2), plugins={plugin: arguments})
+    place.run(
+        plugin,
+        a_task(first, 1, policies=ends if serve else []),
+        a_task("worker", 2),
+        plugins={plugin: arguments},
+    )
     place.phase(plugin, "Running")
     for pod in [f"{plugin}-{first}-0"] if serve else place.pods(plugin):
         place.end(pod)
     place.phase(plugin, "Completed")
-    expected = ["Pending", "Running", "Completing", "Completed"] if serve else ["Pending", "Running", "Completed"]
+    expected = (
+        ["Pending", "Running", "Completing", "Completed"]
+        if serve
+        else ["Pending", "Running", "Completed"]
+    )
     assert place.history(plugin) == expected
     place.remove(plugin)
 
@@ -184,12 +251,23 @@ def test_frameworks_by_their_plugins(place: Place, plugin: str, first: str, argu
 def test_ray(place: Place) -> None:
     template = {"spec": {"containers": [{**container(), "name": "ray"}], "restartPolicy": "Never"}}
     tasks = [{**a_task(name), "template": template} for name in ("head", "worker")]
-    arguments = ["--head=head", "--worker=worker", "--headContainer=ray", "--workerContainer=ray", "--port=2345"]
+    arguments = [
+        "--head=head",
+        "--worker=worker",
+        "--headContainer=ray",
+        "--workerContainer=ray",
+        "--port=2345",
+    ]
     place.run("ray", *tasks, plugins={"ray": arguments, "svc": []})
     place.phase("ray", "Running")
     assert place.history("ray") == ["Pending", "Running"]
     assert place.api.get("/api/v1/namespaces/default/services/ray").status == 200
-    assert place.api.get("/api/v1/namespaces/default/services/ray-head-svc").tree["spec"]["ports"][0]["port"] == 2345
+    assert (
+        place.api.get("/api/v1/namespaces/default/services/ray-head-svc").tree["spec"]["ports"][0][
+            "port"
+        ]
+        == 2345
+    )
     place.remove("ray")
 
 
@@ -215,7 +293,13 @@ def test_a_gang_that_loses_a_member_is_unknown(place: Place) -> None:
     place.pod_group("pair", minMember=2)
     for name in ("one", "two"):
         spec = {"schedulerName": "volcano", "containers": [container()]}
-        place.api.create(PODS, {"metadata": {"name": name, "annotations": {"scheduling.k8s.io/group-name": "pair"}}, "spec": spec})
+        place.api.create(
+            PODS,
+            {
+                "metadata": {"name": name, "annotations": {"scheduling.k8s.io/group-name": "pair"}},
+                "spec": spec,
+            },
+        )
 
     def phase() -> str:
         return str(place.api.get(f"{GROUPS}/pair").tree.get("status", {}).get("phase"))

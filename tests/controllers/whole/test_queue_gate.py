@@ -1,6 +1,8 @@
-"""The gate of a queue from the webhook that puts it up to the scheduler that takes it down, with the feature on in both.
+"""The gate of a queue from the webhook that puts it up to the scheduler that takes it down, with
+the feature on in both.
 
-A cluster of its own: `SchedulingGatesQueueAdmission` is off where nothing else is said.  Reference: api-and-admission 7.10.
+A cluster of its own: `SchedulingGatesQueueAdmission` is off where nothing else is said.  Reference:
+api-and-admission 7.10.
 """
 
 from __future__ import annotations
@@ -50,14 +52,18 @@ def place(server: ApiServerProcess) -> Iterator[Place]:
     daemons = Processes(directory)
     try:
         for name, *flags in (
-            ("controllers", alone), ("scheduler", alone, f"--scheduler-conf={file}", "--schedule-period=200ms", FEATURE),
+            ("controllers", alone),
+            ("scheduler", alone, f"--scheduler-conf={file}", "--schedule-period=200ms", FEATURE),
             ("agent", f"--root-dir={directory / 'agent'}", "--nodes=0", "--fake-nodes=1"),
-        ):  # fmt: skip
+        ):
             daemons.start(name, [sys.executable, "-m", "hekla", name, own, *flags])
         with admission(server, directory, f"--admission-conf={groups}", FEATURE):
             made = Place(Api(server.kubeconfig))
             made.until(lambda: made.items("/api/v1/nodes"), lambda: daemons.end_of_log("agent"))
-            made.until(lambda: made.api.get(f"{QUEUES}/default").status == 200, lambda: daemons.end_of_log("controllers"))
+            made.until(
+                lambda: made.api.get(f"{QUEUES}/default").status == 200,
+                lambda: daemons.end_of_log("controllers"),
+            )
             made.until(lambda: made.open("default"), lambda: daemons.end_of_log("controllers"))
             yield made
     finally:
@@ -69,12 +75,17 @@ def gates(pod: Tree) -> list[str]:
 
 
 def submit(place: Place, name: str, queue: str, *others: str, opts_in: str = "true") -> Tree:
-    """Creates a pod of one cpu that is behind the other gates already; gives what the server answers."""
+    """Creates a pod of one cpu that is behind the other gates already; gives what the server
+    answers."""
     notes = {GATE: opts_in, "scheduling.volcano.sh/queue-name": queue}
     spec = {
-        "schedulerName": "volcano", "terminationGracePeriodSeconds": 0, "schedulingGates": [{"name": other} for other in others],
-        "containers": [{"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}],
-    }  # fmt: skip
+        "schedulerName": "volcano",
+        "terminationGracePeriodSeconds": 0,
+        "schedulingGates": [{"name": other} for other in others],
+        "containers": [
+            {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}
+        ],
+    }
     return place.api.create(PODS, {"metadata": {"name": name, "annotations": notes}, "spec": spec})
 
 
@@ -96,7 +107,11 @@ def test_a_gate_falls_when_the_queue_has_room(place: Place) -> None:
     assert gates(submit(place, "second", "narrow")) == [GATE]
     steadily(lambda: gates(pod(place, "second")) == [GATE], 1)
     (condition,) = pod(place, "second")["status"]["conditions"]
-    assert (condition["type"], condition["status"], condition["reason"]) == ("PodScheduled", "False", "SchedulingGated")
+    assert (condition["type"], condition["status"], condition["reason"]) == (
+        "PodScheduled",
+        "False",
+        "SchedulingGated",
+    )
     place.api.delete(f"{PODS}/first")
     runs(place, "second")
 
@@ -111,7 +126,13 @@ def test_who_does_not_opt_in_meets_no_gate(place: Place) -> None:
 def test_another_gate_is_waited_for(place: Place) -> None:
     other = "example.com/quota"
     assert gates(submit(place, "held", "default", other)) == [other, GATE]
-    steadily(lambda: gates(pod(place, "held")) == [other, GATE] and pod(place, "held")["status"]["phase"] == "Pending", 1)
+    steadily(
+        lambda: (
+            gates(pod(place, "held")) == [other, GATE]
+            and pod(place, "held")["status"]["phase"] == "Pending"
+        ),
+        1,
+    )
 
     rest = {"spec": {"schedulingGates": [{"name": GATE}]}}
     assert place.api.patch(f"{PODS}/held", rest).status == 200
@@ -135,14 +156,20 @@ class Silent:
     ids=["among others", "alone", "missing", "an empty list", "no list"],
 )  # fmt: skip
 async def test_only_the_queue_s_gate_is_taken(
-    server: ApiServerProcess, request: pytest.FixtureRequest, before: list[str] | None, after: list[str]
+    server: ApiServerProcess,
+    request: pytest.FixtureRequest,
+    before: list[str] | None,
+    after: list[str],
 ) -> None:
     name = f"unit-{request.node.callspec.id.replace(' ', '-')}"
     spec: Tree = {"schedulerName": "nobody", "containers": [{"name": "main", "image": "busybox"}]}
     if before is not None:
         spec["schedulingGates"] = [{"name": gate} for gate in before]
     status, answer = server.request(
-        "POST", PODS, json.dumps({"metadata": {"name": name}, "spec": spec}).encode(), {"Content-Type": "application/json"}
+        "POST",
+        PODS,
+        json.dumps({"metadata": {"name": name}, "spec": spec}).encode(),
+        {"Content-Type": "application/json"},
     )
     assert status == 201, answer
     async with Client(config.load(str(server.internal_kubeconfig))) as client:

@@ -1,4 +1,5 @@
-"""The fair-share rules once more, slow and exact, in fractions: what the engine's floats are compared with."""
+"""The fair-share rules once more, slow and exact, in fractions: what the engine's floats are
+compared with."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ def of(amounts: Mapping[str, Fraction], name: str) -> Fraction:
     return amounts.get(name, NOTHING)
 
 
-# ---------------------------------------------------------------------------------------------------- proportion
+# --------------------------------------------------------------------------------------- proportion
 
 
 @dataclass
@@ -36,7 +37,8 @@ class Claim:
 
 
 def share_out(claims: list[Claim], total: Exact) -> bool:
-    """Plugins-fairness 5.2 over a fixed set of resources, each of which every queue's ceiling names.
+    """Plugins-fairness 5.2 over a fixed set of resources, each of which every queue's ceiling
+    names.
 
     False where something was short by the tolerance itself: there the last bit of a float decides.
     """
@@ -57,8 +59,13 @@ def share_out(claims: list[Claim], total: Exact) -> bool:
                 given[name] += claim.deserved[name] - of(old, name)
             short = (value - of(claim.deserved, name) for name, value in claim.request.items())
             clear = clear and all(abs(one - EPS) > TINY for one in short)
-            fits = all(value - of(claim.deserved, name) < EPS for name, value in claim.request.items())
-            met[at] = fits or (bool(old) and all(abs(claim.deserved[name] - of(old, name)) < TINY for name in total))
+            fits = all(
+                value - of(claim.deserved, name) < EPS for name, value in claim.request.items()
+            )
+            met[at] = fits or (
+                bool(old)
+                and all(abs(claim.deserved[name] - of(old, name)) < TINY for name in total)
+            )
         remaining = {name: max(remaining[name] - given[name], NOTHING) for name in total}
         clear = clear and all(abs(value - EPS) > TINY for value in remaining.values())
         gone = all(value < EPS for name, value in remaining.items() if name != "pods")
@@ -66,7 +73,7 @@ def share_out(claims: list[Claim], total: Exact) -> bool:
             return clear
 
 
-# ---------------------------------------------------------------------------------------------------- hierarchical drf
+# --------------------------------------------------------------------------------- hierarchical drf
 
 
 @dataclass
@@ -87,16 +94,24 @@ class Value:
     saturated: bool
 
 
-def fair_values(leaves: Mapping[str, Leaf], paths: list[tuple[str, ...]], total: Exact) -> dict[tuple[str, ...], Value]:
+def fair_values(
+    leaves: Mapping[str, Leaf], paths: list[tuple[str, ...]], total: Exact
+) -> dict[tuple[str, ...], Value]:
     """Plugins-fairness 4.4, from scratch: the value of each group."""
-    growing = {name for name in total if sum((of(leaf.held, name) for leaf in leaves.values()), NOTHING) < total[name]}
+    growing = {
+        name
+        for name in total
+        if sum((of(leaf.held, name) for leaf in leaves.values()), NOTHING) < total[name]
+    }
 
     def share(held: Exact) -> Fraction:
         return max((of(held, name) / most for name, most in total.items()), default=NOTHING)
 
     def leaf_value(leaf: Leaf) -> Value:
         full = any(
-            value >= EPS and of(leaf.request, name) and (value >= leaf.request[name] or name not in growing)
+            value >= EPS
+            and of(leaf.request, name)
+            and (value >= leaf.request[name] or name not in growing)
             for name, value in leaf.held.items()
         )
         return Value(leaf.held, share(leaf.held), full)
@@ -104,15 +119,21 @@ def fair_values(leaves: Mapping[str, Leaf], paths: list[tuple[str, ...]], total:
     values: dict[tuple[str, ...], Value] = {}
 
     def group(at: tuple[str, ...]) -> Value:
-        below = {path[: len(at) + 1] for path in paths if len(path) > len(at) and path[: len(at)] == at}
-        children = [group(one) for one in sorted(below)] + [leaf_value(leaf) for leaf in leaves.values() if leaf.path == at]
+        below = {
+            path[: len(at) + 1] for path in paths if len(path) > len(at) and path[: len(at)] == at
+        }
+        children = [group(one) for one in sorted(below)] + [
+            leaf_value(leaf) for leaf in leaves.values() if leaf.path == at
+        ]
         counted = [one for one in children if one.share]
         least = min((one.share for one in counted if not one.saturated), default=Fraction(1))
         least = min(least, Fraction(1))
         held: Exact = {}
         for one in counted:
             for name, value in one.held.items():
-                held[name] = of(held, name) + (value if one.saturated else value * least / one.share)
+                held[name] = of(held, name) + (
+                    value if one.saturated else value * least / one.share
+                )
         values[at] = Value(held, share(held), all(one.saturated for one in children))
         return values[at]
 
@@ -120,7 +141,7 @@ def fair_values(leaves: Mapping[str, Leaf], paths: list[tuple[str, ...]], total:
     return values
 
 
-# ---------------------------------------------------------------------------------------------------- capacity's tree
+# ---------------------------------------------------------------------------------- capacity's tree
 
 
 @dataclass
@@ -133,8 +154,11 @@ class Spec:
     capability: Exact
 
 
-def ceilings(specs: Mapping[str, Spec], dims: tuple[str, ...]) -> dict[str, tuple[dict[str, Fraction | None], dict[str, Fraction]]]:
-    """Plugins-fairness 6.3: for each queue its real ceiling (None is without end) and what it deserves.  Absent scalars are inherited."""
+def ceilings(
+    specs: Mapping[str, Spec], dims: tuple[str, ...]
+) -> dict[str, tuple[dict[str, Fraction | None], dict[str, Fraction]]]:
+    """Plugins-fairness 6.3: for each queue its real ceiling (None is without end) and what it
+    deserves.  Absent scalars are inherited."""
     result: dict[str, tuple[dict[str, Fraction | None], dict[str, Fraction]]] = {}
 
     def children(name: str) -> list[str]:
@@ -148,13 +172,23 @@ def ceilings(specs: Mapping[str, Spec], dims: tuple[str, ...]) -> dict[str, tupl
         sure = {dim: sum((of(specs[one].guarantee, dim) for one in below), NOTHING) for dim in dims}
         for one in below:
             spec = specs[one]
-            stated = {dim: value for dim, value in spec.capability.items() if value > 0 or dim not in ("cpu", "memory")}
+            stated = {
+                dim: value
+                for dim, value in spec.capability.items()
+                if value > 0 or dim not in ("cpu", "memory")
+            }
             ceiling = {dim: stated.get(dim, own[dim]) for dim in dims}
             room = {
-                dim: None if (whole := real[dim]) is None else max(whole - sure[dim], NOTHING) + of(spec.guarantee, dim) for dim in dims
+                dim: None
+                if (whole := real[dim]) is None
+                else max(whole - sure[dim], NOTHING) + of(spec.guarantee, dim)
+                for dim in dims
             }
             mine = {dim: least(room[dim], ceiling[dim]) for dim in dims}
-            result[one] = mine, {dim: max(of(spec.deserved, dim), of(spec.guarantee, dim)) for dim in dims}
+            result[one] = (
+                mine,
+                {dim: max(of(spec.deserved, dim), of(spec.guarantee, dim)) for dim in dims},
+            )
             down(one, ceiling, mine)
 
     endless: dict[str, Fraction | None] = dict.fromkeys(dims)

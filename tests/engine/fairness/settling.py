@@ -1,4 +1,5 @@
-"""Clusters in which evicted pods come back, as controllers see to: how long it takes until nobody is evicted any more."""
+"""Clusters in which evicted pods come back, as controllers see to: how long it takes until nobody
+is evicted any more."""
 
 from __future__ import annotations
 
@@ -72,11 +73,24 @@ def played(layout: str, seed: int) -> Settled:
     first = settled(world)
     more_jobs(world, seed)
     second = settled(world)
-    return Settled(first.evictions + second.evictions, first.cycles + second.cycles, first.quiet and second.quiet, world)
+    return Settled(
+        first.evictions + second.evictions,
+        first.cycles + second.cycles,
+        first.quiet and second.quiet,
+        world,
+    )
 
 
-def two_queues(layout: str, *, pods: int = 1, least: int = 1, memory: str = "100Mi", rules: Policy | None = None) -> World:
-    """The set-up of the report: 8 nodes of 4 cpu, two queues that deserve 12 each, and each asks for all 32."""
+def two_queues(
+    layout: str,
+    *,
+    pods: int = 1,
+    least: int = 1,
+    memory: str = "100Mi",
+    rules: Policy | None = None,
+) -> World:
+    """The set-up of the report: 8 nodes of 4 cpu, two queues that deserve 12 each, and each asks
+    for all 32."""
     tiers, actions = LAYOUTS[layout]
     world = World(rules or policy(tiers=tiers, actions=actions), default_queue=False)
     world.nodes(*(f"n{number}" for number in range(8)), cpu=4, memory="64Gi")
@@ -85,8 +99,16 @@ def two_queues(layout: str, *, pods: int = 1, least: int = 1, memory: str = "100
         world.queue(queue, deserved={"cpu": 12, "memory": "24Gi"})
     for queue in ("qx", "qy"):
         for number in range(16 // pods):
-            world.job(f"{queue}-{number}", pods=pods, min_available=least, queue=queue, phase="Pending", cpu=2, memory=memory,
-                      min_resources={"cpu": 2 * least, "memory": memory})  # fmt: skip
+            world.job(
+                f"{queue}-{number}",
+                pods=pods,
+                min_available=least,
+                queue=queue,
+                phase="Pending",
+                cpu=2,
+                memory=memory,
+                min_resources={"cpu": 2 * least, "memory": memory},
+            )
         for _ in range(3 if queue == "qx" else 0):
             world.now += 1
             world.run()
@@ -105,7 +127,10 @@ def drawn(layout: str, seed: int) -> World:
     cpu, memory = draw.choice([2, 4, 8]), draw.choice([4, 8, 16])
     for number in range(count):
         world.nodes(
-            f"n{number}", cpu=draw.choice([cpu, cpu, 4]), memory=f"{draw.choice([memory, memory, 8])}Gi", pods=draw.choice([4, 110, 110])
+            f"n{number}",
+            cpu=draw.choice([cpu, cpu, 4]),
+            memory=f"{draw.choice([memory, memory, 8])}Gi",
+            pods=draw.choice([4, 110, 110]),
         )
     world.queue("root")
     parents = ["root"]
@@ -129,7 +154,12 @@ def drawn(layout: str, seed: int) -> World:
 
 def more_jobs(world: World, seed: int) -> None:
     """The second wave."""
-    _jobs(world, random.Random(-seed - 1), "b", [name for name in world.state.queues if name.startswith("q")])
+    _jobs(
+        world,
+        random.Random(-seed - 1),
+        "b",
+        [name for name in world.state.queues if name.startswith("q")],
+    )
 
 
 def _jobs(world: World, draw: random.Random, name: str, queues: list[str]) -> None:
@@ -141,10 +171,17 @@ def _jobs(world: World, draw: random.Random, name: str, queues: list[str]) -> No
         kept = draw.choice(["100Mi", "1Gi", "2Gi", "3Gi", None])
         minimum = None if draw.random() < 0.5 or asked is None else {"cpu": asked * least}
         world.job(
-            f"{name}{number}", pods=pods, min_available=least, queue=draw.choice(some), phase="Pending", cpu=asked, memory=kept,
-            min_resources=minimum, priority=draw.choice(["low", "mid", "high"]),
+            f"{name}{number}",
+            pods=pods,
+            min_available=least,
+            queue=draw.choice(some),
+            phase="Pending",
+            cpu=asked,
+            memory=kept,
+            min_resources=minimum,
+            priority=draw.choice(["low", "mid", "high"]),
             preemptable=draw.choice([None, None, None, None, False]),
-        )  # fmt: skip
+        )
 
 
 def _share(draw: random.Random, cpu: int, memory: int) -> dict[str, Any]:

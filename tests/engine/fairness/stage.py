@@ -1,4 +1,5 @@
-"""What the stories of queues and gangs share: clusters, jobs and pods by name, open sessions, and what was decided, in few words."""
+"""What the stories of queues and gangs share: clusters, jobs and pods by name, open sessions, and
+what was decided, in few words."""
 
 from __future__ import annotations
 
@@ -12,13 +13,25 @@ from hekla.engine.world import World, policy
 
 SHIPPED = [
     ["priority", {"name": "gang", "enablePreemptable": False}, "conformance"],
-    ["overcommit", {"name": "drf", "enablePreemptable": False}, "predicates", "proportion", "nodeorder", "binpack"],
+    [
+        "overcommit",
+        {"name": "drf", "enablePreemptable": False},
+        "predicates",
+        "proportion",
+        "nodeorder",
+        "binpack",
+    ],
 ]
 CAPACITY = [["priority", "gang", "conformance", "capacity"], ["predicates", "nodeorder"]]
 
 
 def cluster(
-    slots: int = 8, nodes: int = 2, *, tiers: list[Any] | None = None, actions: str = "enqueue, allocate, backfill", **more: Any
+    slots: int = 8,
+    nodes: int = 2,
+    *,
+    tiers: list[Any] | None = None,
+    actions: str = "enqueue, allocate, backfill",
+    **more: Any,
 ) -> World:
     """Nodes with so many slots of 1 cpu in all."""
     world = World(policy(tiers=tiers or SHIPPED, actions=actions, **more))
@@ -37,7 +50,15 @@ def group(world: World, name: str, **about: Any) -> None:
     world.job(name, pods=0, **{"min_available": 1, **about})
 
 
-def lone(world: World, pod: str, queue: str = "default", *, priority: str = "", about: dict[str, Any] | None = None, **rest: Any) -> None:
+def lone(
+    world: World,
+    pod: str,
+    queue: str = "default",
+    *,
+    priority: str = "",
+    about: dict[str, Any] | None = None,
+    **rest: Any,
+) -> None:
     """A PodGroup `pg-POD` of one pod."""
     group(world, f"pg-{pod}", queue=queue, priority=priority, **(about or {}))
     world.pod(pod, job=f"pg-{pod}", **rest)
@@ -85,7 +106,11 @@ def pipelined(decisions: Decisions) -> dict[str, str]:
 
 def gauges(decisions: Decisions, name: str) -> dict[str, float]:
     """The values of a gauge by its labels, the last one told."""
-    return {",".join(text for _, text in labels): value for key, labels, value in decisions.metrics if key == name}
+    return {
+        ",".join(text for _, text in labels): value
+        for key, labels, value in decisions.metrics
+        if key == name
+    }
 
 
 def conditions(world: World, name: str) -> dict[str, dict[str, Any]]:
@@ -94,7 +119,11 @@ def conditions(world: World, name: str) -> dict[str, dict[str, Any]]:
 
 def running(world: World, name: str) -> int:
     """How many pods of a job run or are bound."""
-    pods = (one for one in world.pods.values() if one["metadata"]["annotations"].get("scheduling.k8s.io/group-name") == name)
+    pods = (
+        one
+        for one in world.pods.values()
+        if one["metadata"]["annotations"].get("scheduling.k8s.io/group-name") == name
+    )
     return sum(1 for one in pods if one["spec"]["nodeName"])
 
 
@@ -115,15 +144,28 @@ def sees(world: World, job: str) -> str:
     return str(world.groups[f"default/{job}"]["status"]["phase"])
 
 
-def gated(world: World, name: str, pods: int, *gates: str, least: int | None = None, **more: Any) -> None:
-    submitted(world, name, pods, least, spec={"schedulingGates": [{"name": gate} for gate in gates or ("example.com/wait",)]}, **more)
+def gated(
+    world: World, name: str, pods: int, *gates: str, least: int | None = None, **more: Any
+) -> None:
+    submitted(
+        world,
+        name,
+        pods,
+        least,
+        spec={"schedulingGates": [{"name": gate} for gate in gates or ("example.com/wait",)]},
+        **more,
+    )
 
 
 def lift(world: World, job: str, *gates: str) -> None:
     """Somebody takes these gates, or all, off the pods of a job."""
     for pod in world.pods.values():
         if pod["metadata"]["annotations"].get("scheduling.k8s.io/group-name") == job:
-            left = [one for one in pod["spec"].get("schedulingGates", []) if gates and one["name"] not in gates]
+            left = [
+                one
+                for one in pod["spec"].get("schedulingGates", [])
+                if gates and one["name"] not in gates
+            ]
             pod["spec"] = {**pod["spec"], "schedulingGates": left}
             world.state.upsert_pod(pod)
 

@@ -51,7 +51,8 @@ def test_overcommit(factor: float, asked: int | None, enters: bool) -> None:
 
 
 def test_overcommit_to_the_last_bit() -> None:
-    """7200 of 7200 millicores enter, one more does not; what runs is taken off once, what is promised to it again."""
+    """7200 of 7200 millicores enter, one more does not; what runs is taken off once, what is
+    promised to it again."""
     world = World(policy(plugins=["overcommit"], actions="enqueue"))
     world.nodes("n1", cpu=6)
     group(world, "exact", phase="Pending", min_resources={"cpu": "7200m"})
@@ -59,7 +60,12 @@ def test_overcommit_to_the_last_bit() -> None:
     world.run()
     assert (world.phase("exact"), world.phase("more")) == ("Inqueue", "Pending")
     (short,) = world.decisions.explanations["default/more"].shortages
-    assert (short.limit, short.held, short.most, short.missing) == ("cluster", "7200m", "7200m", "1m")
+    assert (short.limit, short.held, short.most, short.missing) == (
+        "cluster",
+        "7200m",
+        "7200m",
+        "1m",
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,7 +80,13 @@ def test_sla_orders_by_deadline(argument: Any, first: str) -> None:
     arguments = {} if argument is None else {"sla-waiting-time": argument}
     world = World(lenient("sla", **arguments))
     group(world, "one", phase="Pending", min_resources={"cpu": 1})
-    group(world, "two", phase="Pending", min_resources={"cpu": 1}, annotations={"volcano.sh/sla-waiting-time": "1h"})
+    group(
+        world,
+        "two",
+        phase="Pending",
+        min_resources={"cpu": 1},
+        annotations={"volcano.sh/sla-waiting-time": "1h"},
+    )
     for name in ("one", "two"):
         job(world, name).creation = world.now - 60
     session = opened(world)
@@ -101,7 +113,9 @@ def test_limits_of_jobs(annotations: dict[str, str], limit: float | None) -> Non
 
 def quota(world: World, **hard: Any) -> None:
     status = {"hard": {key: str(value) for key, value in hard.items()}}
-    world.state.upsert_other("ResourceQuota", {"metadata": {"name": "quota", "namespace": "default"}, "status": status})
+    world.state.upsert_other(
+        "ResourceQuota", {"metadata": {"name": "quota", "namespace": "default"}, "status": status}
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,20 +136,35 @@ def test_resource_quota(hard: int | None, asked: int | None, enters: bool) -> No
     assert session.job_enqueueable(job(world, "g")) is enters
     if not enters:
         (event,) = session.decisions.events
-        assert event.message == "resource quota insufficient, requested: map[cpu:20], used: map[], limited: map[cpu:2]"
+        assert (
+            event.message
+            == "resource quota insufficient, requested: map[cpu:20], used: map[], limited: map[cpu:2]"
+        )
         world.run()
         (short,) = world.decisions.explanations["default/g"].shortages
-        assert (short.resource, short.asked, short.held, short.most, short.missing) == ("cpu", "20", "0", "2", "18")
+        assert (short.resource, short.asked, short.held, short.most, short.missing) == (
+            "cpu",
+            "20",
+            "0",
+            "2",
+            "18",
+        )
 
 
 @pytest.mark.scenario("plugins-fairness", 107)
 def test_who_is_refused_takes_nothing_of_the_quota() -> None:
-    world = World(policy(plugins=["resourcequota", "rejecter"], actions="enqueue", custom=[Rejecter]))
+    world = World(
+        policy(plugins=["resourcequota", "rejecter"], actions="enqueue", custom=[Rejecter])
+    )
     quota(world, cpu=1)
     for name in ("pgA", "pgB", "pgC"):
         group(world, name, phase="Pending", min_resources={"cpu": 1})
     world.run()
-    assert [world.phase(name) for name in ("pgA", "pgB", "pgC")] == ["Pending", "Inqueue", "Pending"]
+    assert [world.phase(name) for name in ("pgA", "pgB", "pgC")] == [
+        "Pending",
+        "Inqueue",
+        "Pending",
+    ]
 
 
 def test_quotas_are_exact_and_go_by_name() -> None:
@@ -146,7 +175,12 @@ def test_quotas_are_exact_and_go_by_name() -> None:
     group(world, "pods", phase="Pending", min_resources={"pods": 4})
     group(world, "fits", phase="Pending", min_resources={"requests.cpu": "1", "pods": 3})
     world.run()
-    assert [world.phase(name) for name in ("other-name", "a-hair-more", "pods", "fits")] == ["Inqueue", "Pending", "Pending", "Inqueue"]
+    assert [world.phase(name) for name in ("other-name", "a-hair-more", "pods", "fits")] == [
+        "Inqueue",
+        "Pending",
+        "Pending",
+        "Inqueue",
+    ]
 
 
 def test_a_quota_that_cannot_be_read_stops_nobody() -> None:
@@ -180,7 +214,14 @@ def test_a_job_twice_as_large_as_the_cluster_gets_its_pods_after_its_time() -> N
     world = World(policy(tiers=SLA_FIRST, actions="enqueue, allocate"))
     world.nodes("n1", cpu=4)
     annotations = {"volcano.sh/sla-waiting-time": "3s"}
-    group(world, "large", phase="Pending", min_available=8, min_resources={"cpu": 8}, annotations=annotations)
+    group(
+        world,
+        "large",
+        phase="Pending",
+        min_available=8,
+        min_resources={"cpu": 8},
+        annotations=annotations,
+    )
     job(world, "large").creation = world.now
     phases = []
     for _ in range(5):
@@ -196,7 +237,13 @@ def test_the_nearest_deadline_goes_first() -> None:
     world.nodes("n1", cpu=4)
     lone(world, "over", cpu=4, node="n1", about={"phase": "Running", "min_resources": {"cpu": 4}})
     for name, limit in (("slow", "1h"), ("quick", "30m")):
-        group(world, name, phase="Pending", min_resources={"cpu": 4}, annotations={"volcano.sh/sla-waiting-time": limit})
+        group(
+            world,
+            name,
+            phase="Pending",
+            min_resources={"cpu": 4},
+            annotations={"volcano.sh/sla-waiting-time": limit},
+        )
         job(world, name).creation = world.now - 10
     world.run()
     for name in ("slow", "quick"):
@@ -221,5 +268,10 @@ def test_the_action_enqueue() -> None:
     group(world, "lost", phase="Pending", queue="nowhere")
     group(world, "large", phase="Pending", queue="c1", min_resources={"cpu": 8, "memory": "8G"})
     world.run()
-    assert [world.phase(name) for name in ("inqueue", "without", "pg-runs", "large")] == ["Inqueue", "Inqueue", "Running", "Pending"]
+    assert [world.phase(name) for name in ("inqueue", "without", "pg-runs", "large")] == [
+        "Inqueue",
+        "Inqueue",
+        "Running",
+        "Pending",
+    ]
     assert opened(world).job("default/lost") is None

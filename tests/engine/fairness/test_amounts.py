@@ -1,4 +1,5 @@
-"""Amounts: what a minimum still lacks, what is elastic, and the four ways in which two lists are compared."""
+"""Amounts: what a minimum still lacks, what is elastic, and the four ways in which two lists are
+compared."""
 
 from __future__ import annotations
 
@@ -6,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from hekla.engine.model.resources import amounts, exceeding, exceeds_relevant, is_empty, less_equal, less_equal_partly, names
+from hekla.engine.model.resources import (
+    amounts,
+    exceeding,
+    exceeds_relevant,
+    is_empty,
+    less_equal,
+    less_equal_partly,
+    names,
+)
 from hekla.engine.world import World, policy
 from tests.engine.fairness.stage import group, job
 
@@ -42,7 +51,12 @@ def test_what_is_elastic() -> None:
     assert is_empty(holding(UNIT, carded).elastic())
     assert holding(UNIT, carded, plain).elastic() == {"cpu": one, "memory": giga, "pods": 1}
     assert holding(UNIT, plain, plain).elastic() == {"cpu": one, "memory": giga, "pods": 1}
-    assert holding(UNIT, carded, carded).elastic() == {"cpu": one, "memory": giga, "pods": 1, GPU: one}
+    assert holding(UNIT, carded, carded).elastic() == {
+        "cpu": one,
+        "memory": giga,
+        "pods": 1,
+        GPU: one,
+    }
     assert holding(None, plain).elastic() == {"cpu": one, "memory": giga, "pods": 1}
 
 
@@ -61,11 +75,18 @@ def test_gated_pods_that_ask_for_nothing_take_nothing_away() -> None:
 @pytest.mark.scenario("plugins-fairness", 164)
 def test_only_what_is_asked_for_is_compared() -> None:
     left = {"cpu": 2000.0, "memory": 5.0, "x/y": 1000.0, "pods": 9.0}
-    assert exceeding(left, {"cpu": 1000.0, "memory": 9.0}, left) == ["cpu", "x/y"], "all of one's own"
-    assert exceeding({"cpu": 9000.0, "memory": 5.0}, {"cpu": 1.0, "memory": 5.0}, {"memory": 1.0}) == []
+    assert exceeding(left, {"cpu": 1000.0, "memory": 9.0}, left) == ["cpu", "x/y"], (
+        "all of one's own"
+    )
+    assert (
+        exceeding({"cpu": 9000.0, "memory": 5.0}, {"cpu": 1.0, "memory": 5.0}, {"memory": 1.0})
+        == []
+    )
     assert exceeding({"cpu": 1.0, GPU: 1000.0}, {"cpu": 1.0}, {GPU: 1000.0}) == [GPU]
     assert exceeding(left, {}, {"cpu": 0.0, "x/y": 0.0}) == []
-    assert exceeding({"cpu": 1000.0 + 1e-9}, {"cpu": 1000.0}, {"cpu": 1.0}) == ["cpu"], "to the last bit"
+    assert exceeding({"cpu": 1000.0 + 1e-9}, {"cpu": 1000.0}, {"cpu": 1.0}) == ["cpu"], (
+        "to the last bit"
+    )
     assert exceeding({"pods": 9.0}, {"pods": 1.0}, {"pods": 1.0}) == [], "pods are never compared"
 
 
@@ -78,7 +99,9 @@ def test_one_resource_that_fits_is_enough() -> None:
     assert less_equal_partly(rdma, {"rdma/hca": 2000.0}, rdma)
     assert not less_equal_partly({"fpga/one": 2000.0}, {"rdma/hca": 2000.0}, {"fpga/one": 1.0})
     assert not less_equal_partly({"cpu": 1000.0}, {"cpu": 2000.0}, {})
-    assert less_equal_partly({"cpu": 1000.09}, {"cpu": 1000.0}, {"cpu": 1.0}), "within the tolerance"
+    assert less_equal_partly({"cpu": 1000.09}, {"cpu": 1000.0}, {"cpu": 1.0}), (
+        "within the tolerance"
+    )
     assert not less_equal_partly({"pods": 1.0}, {"pods": 2.0}, {"pods": 1.0})
 
 
@@ -87,8 +110,12 @@ def test_only_what_the_other_speaks_of_is_exceeded() -> None:
     assert exceeds_relevant({"cpu": 2000.0}, {"cpu": 1000.0}, {"cpu": 1.0})
     assert not exceeds_relevant({"cpu": 2000.0}, {"cpu": 0.0}, {"cpu": 1.0})
     assert not exceeds_relevant({GPU: 2000.0}, {"cpu": 1000.0}, {GPU: 1.0})
-    assert exceeds_relevant({GPU: 2000.0}, {GPU: 0.0}, {GPU: 1.0}), "a scalar that is 0 is spoken of"
-    assert not exceeds_relevant({"cpu": 1.0, "memory": 9.0}, {"cpu": 1.0, "memory": 1.0}, {"cpu": 1.0})
+    assert exceeds_relevant({GPU: 2000.0}, {GPU: 0.0}, {GPU: 1.0}), (
+        "a scalar that is 0 is spoken of"
+    )
+    assert not exceeds_relevant(
+        {"cpu": 1.0, "memory": 9.0}, {"cpu": 1.0, "memory": 1.0}, {"cpu": 1.0}
+    )
     assert not exceeds_relevant({"pods": 9.0}, {"pods": 1.0}, {"pods": 1.0})
 
 
@@ -104,12 +131,29 @@ def test_all_of_the_left_fits_the_right() -> None:
 
 
 def test_what_is_read_from_a_list() -> None:
-    read = amounts({
-        "cpu": "1500m", "memory": "1Gi", "pods": "3", "ephemeral-storage": "1", GPU: "2", "hugepages-2Mi": "4Mi", "count/pods": "9",
-        "requests.cpu": "1", "limits.memory": "1", "storage": "1", "requests.nvidia.com/gpu": "1", "deviceclass/a": "1",
-    })  # fmt: skip
+    read = amounts(
+        {
+            "cpu": "1500m",
+            "memory": "1Gi",
+            "pods": "3",
+            "ephemeral-storage": "1",
+            GPU: "2",
+            "hugepages-2Mi": "4Mi",
+            "count/pods": "9",
+            "requests.cpu": "1",
+            "limits.memory": "1",
+            "storage": "1",
+            "requests.nvidia.com/gpu": "1",
+            "deviceclass/a": "1",
+        }
+    )
     assert read == {
-        "cpu": 1500, "memory": 2**30, "pods": 3, "ephemeral-storage": 1000, GPU: 2000, "hugepages-2Mi": 4 * 2**20 * 1000,
+        "cpu": 1500,
+        "memory": 2**30,
+        "pods": 3,
+        "ephemeral-storage": 1000,
+        GPU: 2000,
+        "hugepages-2Mi": 4 * 2**20 * 1000,
         "deviceclass/a": 1000,
-    }  # fmt: skip
+    }
     assert names({"cpu": 0.09, "memory": 0.1, "pods": 1.0}) == ["memory", "pods"]

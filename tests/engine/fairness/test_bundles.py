@@ -1,4 +1,5 @@
-"""Gang eviction: how jobs are cut into what they can spare and the rest, and in which order it goes."""
+"""Gang eviction: how jobs are cut into what they can spare and the rest, and in which order it
+goes."""
 
 from __future__ import annotations
 
@@ -12,8 +13,18 @@ from tests.engine.fairness.stage import evicted, group, job, lone, opened, task
 
 
 def made(plugins: list[Any] | None = None, actions: str = "gangpreempt", **arguments: Any) -> World:
-    settings = [{"name": name, "arguments": arguments} for name in ("gangpreempt", "gangreclaim")] if arguments else []
-    world = World(policy(plugins=plugins or ["priority", "gang", "conformance", "predicates"], actions=actions, configurations=settings))
+    settings = (
+        [{"name": name, "arguments": arguments} for name in ("gangpreempt", "gangreclaim")]
+        if arguments
+        else []
+    )
+    world = World(
+        policy(
+            plugins=plugins or ["priority", "gang", "conformance", "predicates"],
+            actions=actions,
+            configurations=settings,
+        )
+    )
     for name, value in (("low", 1), ("mid", 50), ("high", 100)):
         world.priority_class(name, value)
     world.nodes("n1", cpu=100)
@@ -24,7 +35,9 @@ def parts(world: World, name: str, *pods: str) -> dict[bool, list[str]]:
     """Safe or not -> the pods, of all candidates or of those named."""
     world.state.refresh()
     tasks = [task(world, pod) for pod in pods] or list(job(world, name).tasks.values())
-    return {one.safe: [each.name for each in one.tasks] for one in bundles_of(job(world, name), tasks)}
+    return {
+        one.safe: [each.name for each in one.tasks] for one in bundles_of(job(world, name), tasks)
+    }
 
 
 def roles(world: World, least: int, counts: dict[str, int], **minimums: int) -> None:
@@ -32,7 +45,9 @@ def roles(world: World, least: int, counts: dict[str, int], **minimums: int) -> 
     group(world, "g", min_available=least, group={"minTaskMember": minimums} if minimums else None)
     for role, count in counts.items():
         for number in range(count):
-            world.pod(f"{role}{number}", job="g", node="n1", cpu=1, role=role, spec={"priority": number})
+            world.pod(
+                f"{role}{number}", job="g", node="n1", cpu=1, role=role, spec={"priority": number}
+            )
 
 
 @pytest.mark.scenario("plugins-fairness", 152)
@@ -56,13 +71,23 @@ def test_a_job_below_its_minimum_has_nothing_to_lose() -> None:
     assert parts(world, "g", "w2", "w0") == {True: ["w0", "w2"]}
 
 
-def sub_groups(world: World, least: int, minimum: int, groups: dict[str, list[int]], size: int = 2, **more: Any) -> None:
+def sub_groups(
+    world: World, least: int, minimum: int, groups: dict[str, list[int]], size: int = 2, **more: Any
+) -> None:
     """The job g whose pods are grouped by a label; for each group the priorities of its pods."""
     rule = {"name": "p", "matchLabelKeys": ["part"], "subGroupSize": size, "minSubGroups": minimum}
     group(world, "g", min_available=least, group={"subGroupPolicy": [rule], **more})
     for part, priorities in groups.items():
         for number, priority in enumerate(priorities):
-            world.pod(f"{part}{number}", job="g", node="n1", cpu=1, labels={"part": part}, spec={"priority": priority}, role=part)
+            world.pod(
+                f"{part}{number}",
+                job="g",
+                node="n1",
+                cpu=1,
+                labels={"part": part},
+                spec={"priority": priority},
+                role=part,
+            )
 
 
 @pytest.mark.scenario("plugins-fairness", 155)
@@ -76,11 +101,18 @@ def test_of_three_sub_groups_one_may_break() -> None:
 def test_a_role_that_is_tight_beside_sub_groups_that_are_not() -> None:
     world = made()
     rule = {"name": "p", "matchLabelKeys": ["part"], "subGroupSize": 1, "minSubGroups": 1}
-    group(world, "g", min_available=6, group={"subGroupPolicy": [rule], "minTaskMember": {"worker": 5, "master": 1}})
+    group(
+        world,
+        "g",
+        min_available=6,
+        group={"subGroupPolicy": [rule], "minTaskMember": {"worker": 5, "master": 1}},
+    )
     for number in range(5):
         world.pod(f"worker{number}", job="g", node="n1", role="worker", labels={"part": "w"})
     for number in range(2):
-        world.pod(f"master{number}", job="g", node="n1", role="master", labels={"part": f"m{number}"})
+        world.pod(
+            f"master{number}", job="g", node="n1", role="master", labels={"part": f"m{number}"}
+        )
     assert parts(world, "g", "worker0", "master0") == {True: ["master0"], False: ["worker0"]}
 
 
@@ -105,7 +137,8 @@ def test_what_plugins_let_go() -> None:
 @pytest.mark.scenario("plugins-fairness", 159)
 @pytest.mark.parametrize("whole", [True, False])
 def test_safe_ones_and_a_whole_one_together(whole: bool) -> None:
-    """1.5 cpu from a job that can spare 1 and another that can only go as a whole: both are taken, and then the first is not needed."""
+    """1.5 cpu from a job that can spare 1 and another that can only go as a whole: both are taken,
+    and then the first is not needed."""
     world = made(allowWholeBundle=whole)
     world.nodes("n1", cpu=3)
     group(world, "spare", priority="low", min_available=0)
@@ -116,12 +149,18 @@ def test_safe_ones_and_a_whole_one_together(whole: bool) -> None:
     lone(world, "urgent", priority="high", cpu="1500m")
     opened(world)
     jobs = [job(world, name) for name in ("spare", "tight")]
-    found = [each for one in jobs for each in bundles_of(one, one.tasks.values()) if each.safe or whole]
+    found = [
+        each for one in jobs for each in bundles_of(one, one.tasks.values()) if each.safe or whole
+    ]
     taken = next(sufficient(found, {"cpu": 1500.0}, {"cpu": 0.0}), [])
-    assert [one.name for each in taken for one in each.tasks] == (["s0", "t0", "t1"] if whole else [])
+    assert [one.name for each in taken for one in each.tasks] == (
+        ["s0", "t0", "t1"] if whole else []
+    )
     assert sorted(evicted(world.run())) == (["t0", "t1"] if whole else [])
     if not whole:
-        assert world.why("pg-urgent").endswith("No victim because 1 domain has too little room even without all victims.")
+        assert world.why("pg-urgent").endswith(
+            "No victim because 1 domain has too little room even without all victims."
+        )
 
 
 def bundle(world: World, name: str, *pods: str, safe: bool = False) -> Bundle:
@@ -130,7 +169,10 @@ def bundle(world: World, name: str, *pods: str, safe: bool = False) -> Bundle:
 
 def order(world: World, bundles: list[Bundle], claimer: str, *, across: bool) -> list[str]:
     session = opened(world)
-    found = [in_order(session, some, job(world, claimer), {"cpu": 1000.0}, across) for some in (bundles, bundles[::-1])]
+    found = [
+        in_order(session, some, job(world, claimer), {"cpu": 1000.0}, across)
+        for some in (bundles, bundles[::-1])
+    ]
     assert found[0] == found[1], "whichever came first"
     return [one.tasks[0].name for one in found[0]]
 
@@ -140,21 +182,29 @@ def test_the_order_of_bundles() -> None:
     world = made(["priority", "gang", "capacity"])
     world.queue("q1")
     world.queue("q2", deserved={"cpu": 10})
-    for name, queue, priority, cpus in (("safe", "q1", "high", [1]), ("low", "q1", "low", [1, 1]), ("mid", "q1", "mid", [1]),
-                                        ("half", "q1", "mid", [1, 1]), ("other", "q2", "mid", [1])):  # fmt: skip
+    for name, queue, priority, cpus in (
+        ("safe", "q1", "high", [1]),
+        ("low", "q1", "low", [1, 1]),
+        ("mid", "q1", "mid", [1]),
+        ("half", "q1", "mid", [1, 1]),
+        ("other", "q2", "mid", [1]),
+    ):
         group(world, name, queue=queue, priority=priority)
         for number, cpu in enumerate(cpus):
             world.pod(f"{name}{number}", job=name, node="n1", cpu=cpu)
     lone(world, "claims", "default", priority="high", cpu=1)
     named = {
-        "safe": bundle(world, "safe", "safe0", safe=True), "low": bundle(world, "low", "low0"), "mid": bundle(world, "mid", "mid0"),
-        "half": bundle(world, "half", "half0"), "other": bundle(world, "other", "other0"),
-    }  # fmt: skip
+        "safe": bundle(world, "safe", "safe0", safe=True),
+        "low": bundle(world, "low", "low0"),
+        "mid": bundle(world, "mid", "mid0"),
+        "half": bundle(world, "half", "half0"),
+        "other": bundle(world, "other", "other0"),
+    }
     # Safe first; then the job that comes last in order, of one priority the younger.
     some = [named[name] for name in ("half", "mid", "low", "safe")]
     assert order(world, some, "pg-claims", across=False) == ["safe0", "low0", "half0", "mid0"]
-    # q1 deserves nothing and so holds more than its share: it gives before q2, whatever it costs.  Within it jobs are not compared:
-    # 1/1 goes before 1/2 of what is lost for what is gained.
+    # q1 deserves nothing and so holds more than its share: it gives before q2, whatever it costs.
+    # Within it jobs are not compared: 1/1 goes before 1/2 of what is lost for what is gained.
     some = [named[name] for name in ("other", "half", "mid", "safe")]
     assert order(world, some, "pg-claims", across=True) == ["safe0", "mid0", "half0", "other0"]
 
@@ -171,7 +221,10 @@ def test_of_equal_bundles_the_job_s_name_decides() -> None:
 
 
 @pytest.mark.scenario("plugins-fairness", 161)
-@pytest.mark.parametrize(("stated", "may"), [("false", False), ("true", True), (None, True), ("0", False), ("perhaps", False)])
+@pytest.mark.parametrize(
+    ("stated", "may"),
+    [("false", False), ("true", True), (None, True), ("0", False), ("perhaps", False)],
+)
 @pytest.mark.parametrize("where", ["annotations", "labels"])
 def test_a_group_that_says_no(stated: str | None, may: bool, where: str) -> None:
     world = made()
@@ -212,7 +265,10 @@ def test_no_number_of_domains_is_the_usual_number(most: int) -> None:
     ("about", "why"),
     [
         ({"spec": {"preemptionPolicy": "Never"}}, "its preemptionPolicy is Never"),
-        ({"priority": "low"}, "1 domain has no running pod of lesser jobs of queue default that may be evicted"),
+        (
+            {"priority": "low"},
+            "1 domain has no running pod of lesser jobs of queue default that may be evicted",
+        ),
         ({"cpu": 3}, "1 domain has too little room even without all victims"),
     ],
 )

@@ -8,7 +8,17 @@ import pytest
 
 from hekla.engine.plugins.fairness.capacity import Capacity
 from hekla.engine.world import World, policy
-from tests.engine.fairness.stage import bound, evicted, gauges, group, lone, names, opened, pipelined, task
+from tests.engine.fairness.stage import (
+    bound,
+    evicted,
+    gauges,
+    group,
+    lone,
+    names,
+    opened,
+    pipelined,
+    task,
+)
 from tests.engine.flags import only
 
 A100 = "nvidia.com/a100"
@@ -28,8 +38,16 @@ def branches(world: World) -> Any:
 @pytest.mark.parametrize(
     ("capability", "expected"),
     [
-        pytest.param({"cpu": 2, "memory": "2Gi"}, {"p2": "n1"}, marks=pytest.mark.scenario("plugins-fairness", 38)),
-        pytest.param({"cpu": "1500m", "memory": "1536Mi"}, {}, marks=pytest.mark.scenario("plugins-fairness", 39)),
+        pytest.param(
+            {"cpu": 2, "memory": "2Gi"},
+            {"p2": "n1"},
+            marks=pytest.mark.scenario("plugins-fairness", 38),
+        ),
+        pytest.param(
+            {"cpu": "1500m", "memory": "1536Mi"},
+            {},
+            marks=pytest.mark.scenario("plugins-fairness", 39),
+        ),
     ],
 )
 def test_within_the_ceiling(capability: dict[str, Any], expected: dict[str, str]) -> None:
@@ -43,8 +61,9 @@ def test_within_the_ceiling(capability: dict[str, Any], expected: dict[str, str]
     if not expected:
         found = world.decisions.explanations["default/pg-p2"]
         assert [(one.resource, one.held, one.most, one.missing) for one in found.shortages] == [
-            ("cpu", "1", "1500m", "500m"), ("memory", "1Gi", "1.5Gi", "512Mi"),
-        ]  # fmt: skip
+            ("cpu", "1", "1500m", "500m"),
+            ("memory", "1Gi", "1.5Gi", "512Mi"),
+        ]
 
 
 @pytest.mark.scenario("plugins-fairness", 40)
@@ -58,7 +77,11 @@ def test_what_was_lent_is_taken_back() -> None:
     world.pod("p6", job="pg5", node="n2", cpu=2, memory="4Gi")
     lone(world, "p7", "q4", cpu=2, memory="4Gi")
     decisions = world.run()
-    assert (evicted(decisions), pipelined(decisions), bound(decisions)) == (["p6"], {"p7": "n2"}, {})
+    assert (evicted(decisions), pipelined(decisions), bound(decisions)) == (
+        ["p6"],
+        {"p7": "n2"},
+        {},
+    )
 
 
 @pytest.mark.scenario("plugins-fairness", 41)
@@ -134,7 +157,9 @@ def test_victims_that_do_not_make_room_stay() -> None:
     lone(world, "p24", "q16", node="n7", cpu=2, memory="1Gi", gpu=1)
     lone(world, "p25", "q16", cpu=2, memory="3Gi", gpu=1)
     session = opened(world)
-    assert names(session.reclaimable(task(world, "p25"), [task(world, "p22"), task(world, "p23")])) == ["p23"]
+    assert names(
+        session.reclaimable(task(world, "p25"), [task(world, "p22"), task(world, "p23")])
+    ) == ["p23"]
     assert evicted(world.run()) == []
 
 
@@ -179,23 +204,51 @@ def test_nobody_takes_back_past_its_ceiling() -> None:
 
 
 def enqueue_and_allocate() -> World:
-    world = flat("enqueue, allocate", [only("capacity", "JobEnqueued", "Preemptive", "Allocatable", "Overused")])
+    world = flat(
+        "enqueue, allocate",
+        [only("capacity", "JobEnqueued", "Preemptive", "Allocatable", "Overused")],
+    )
     world.nodes("n1", "n2", cpu=3, memory="3G", pods=10)
     limits = {"cpu": 2, "memory": "2G"}
     world.queue("q1", deserved=limits, capability=limits)
     world.queue("q2", deserved=limits, capability={"cpu": 3, "memory": "3G"})
     world.queue("q3", deserved=limits, capability=limits, state="Closed")
-    lone(world, "pod1", "q1", node="n1", cpu=1, memory="3G", about={"phase": "Running", "min_resources": {"cpu": 1, "memory": "3G"}})
-    lone(world, "pod2", "q2", node="n2", cpu=3, memory="1G", about={"phase": "Running", "min_resources": {"cpu": 3, "memory": "1G"}})
+    lone(
+        world,
+        "pod1",
+        "q1",
+        node="n1",
+        cpu=1,
+        memory="3G",
+        about={"phase": "Running", "min_resources": {"cpu": 1, "memory": "3G"}},
+    )
+    lone(
+        world,
+        "pod2",
+        "q2",
+        node="n2",
+        cpu=3,
+        memory="1G",
+        about={"phase": "Running", "min_resources": {"cpu": 3, "memory": "1G"}},
+    )
     return world
 
 
 @pytest.mark.parametrize(
     ("queue", "asked", "expected"),
     [
-        pytest.param("q1", {"cpu": 1}, {"new": "n1"}, marks=pytest.mark.scenario("plugins-fairness", 49)),
-        pytest.param("q2", {"memory": "1G"}, {"new": "n2"}, marks=pytest.mark.scenario("plugins-fairness", 50)),
-        pytest.param("q1", {"cpu": 1, "memory": "1G"}, {}, marks=pytest.mark.scenario("plugins-fairness", 51)),
+        pytest.param(
+            "q1", {"cpu": 1}, {"new": "n1"}, marks=pytest.mark.scenario("plugins-fairness", 49)
+        ),
+        pytest.param(
+            "q2",
+            {"memory": "1G"},
+            {"new": "n2"},
+            marks=pytest.mark.scenario("plugins-fairness", 50),
+        ),
+        pytest.param(
+            "q1", {"cpu": 1, "memory": "1G"}, {}, marks=pytest.mark.scenario("plugins-fairness", 51)
+        ),
         pytest.param("q3", {"cpu": 1}, {}, marks=pytest.mark.scenario("plugins-fairness", 52)),
     ],
 )
@@ -222,7 +275,9 @@ LONG = {"cpu": 2, "memory": "4Gi"}
         ({"cpu": 0, "memory": 0}, NO, NO, 1), ({"cpu": 0, "memory": 0}, {"cpu": 1}, NO, 1), ({"pods": 2}, {"cpu": 1}, NO, 1),
     ],
 )  # fmt: skip
-def test_shares(deserved: dict[str, Any], allocated: dict[str, Any], asked: dict[str, Any], share: float) -> None:
+def test_shares(
+    deserved: dict[str, Any], allocated: dict[str, Any], asked: dict[str, Any], share: float
+) -> None:
     world = flat()
     world.nodes("n1", cpu=64, memory="64Gi")
     world.queue("q", deserved=deserved)
@@ -237,7 +292,12 @@ def test_shares(deserved: dict[str, Any], allocated: dict[str, Any], asked: dict
 def test_deserved_is_bounded_by_the_ceiling_and_below_by_the_guarantee() -> None:
     world = flat()
     world.nodes("n1", cpu=10, memory="10Gi")
-    world.queue("q", deserved={"cpu": 8, "memory": "1Gi"}, capability={"cpu": 4}, guarantee={"cpu": 1, "memory": "2Gi"})
+    world.queue(
+        "q",
+        deserved={"cpu": 8, "memory": "1Gi"},
+        capability={"cpu": 4},
+        guarantee={"cpu": 1, "memory": "2Gi"},
+    )
     world.queue("empty", guarantee={"cpu": 3})
     group(world, "g", queue="q")
     (own,) = branches(world).values()
@@ -250,7 +310,11 @@ def test_gauges() -> None:
     decisions = world.run()
     assert gauges(decisions, "queue_deserved_milli_cpu") == {"q1": 2000, "q2": 2000, "q3": 2000}
     assert gauges(decisions, "queue_capacity_milli_cpu") == {"q1": 2000, "q2": 3000, "q3": 2000}
-    assert gauges(decisions, "queue_real_capacity_milli_cpu") == {"q1": 2000, "q2": 3000, "q3": 2000}
+    assert gauges(decisions, "queue_real_capacity_milli_cpu") == {
+        "q1": 2000,
+        "q2": 3000,
+        "q3": 2000,
+    }
     assert gauges(decisions, "queue_allocated_memory_bytes") == {"q1": 3e9, "q2": 1e9, "q3": 0}
     assert gauges(decisions, "queue_request_memory_bytes") == {"q1": 3e9, "q2": 1e9, "q3": 0}
     assert gauges(decisions, "queue_share") == {"q1": 1.5, "q2": 1.5}
@@ -280,7 +344,9 @@ def test_keys_of_devices_are_not_in_the_way() -> None:
     world = flat()
     world.nodes("n1", cpu=2)
     world.queue("owner", deserved={"cpu": 2})
-    world.queue("borrower", guarantee={"deviceclass/gpu.com": 1}, deserved={"deviceclass/gpu.com": 1})
+    world.queue(
+        "borrower", guarantee={"deviceclass/gpu.com": 1}, deserved={"deviceclass/gpu.com": 1}
+    )
     group(world, "guest", queue="borrower", min_available=0)
     world.pod("g0", job="guest", node="n1", cpu=2)
     lone(world, "mine", "owner", cpu=2)

@@ -1,4 +1,5 @@
-"""capacity over a tree of queues: what is inherited, checked on the whole path, and protected by ancestors."""
+"""capacity over a tree of queues: what is inherited, checked on the whole path, and protected by
+ancestors."""
 
 from __future__ import annotations
 
@@ -8,7 +9,18 @@ import pytest
 
 from hekla.engine.plugins.fairness.capacity import Capacity
 from hekla.engine.world import World, policy
-from tests.engine.fairness.stage import bound, evicted, gauges, group, job, lone, names, opened, pipelined, task
+from tests.engine.fairness.stage import (
+    bound,
+    evicted,
+    gauges,
+    group,
+    job,
+    lone,
+    names,
+    opened,
+    pipelined,
+    task,
+)
 from tests.engine.flags import only
 
 A100 = "nvidia.com/a100"
@@ -16,8 +28,17 @@ ONE = {A100: 1, "cpu": 1, "memory": "1Gi"}
 
 
 def rooted(actions: str = "enqueue, reclaim, allocate", *, level: int = 0, **root: Any) -> World:
-    capacity: dict[str, Any] = {"name": "capacity", "enableHierarchy": True, "arguments": {"ancestorReclaimLevel": level}}
-    plugins = [capacity, "predicates", only("gang", "JobStarving"), only("priority", "JobOrder", "TaskOrder")]
+    capacity: dict[str, Any] = {
+        "name": "capacity",
+        "enableHierarchy": True,
+        "arguments": {"ancestorReclaimLevel": level},
+    }
+    plugins = [
+        capacity,
+        "predicates",
+        only("gang", "JobStarving"),
+        only("priority", "JobOrder", "TaskOrder"),
+    ]
     world = World(policy(plugins=plugins, actions=actions), default_queue=False)
     world.queue("root", **root)
     return world
@@ -57,7 +78,9 @@ def test_jobs_are_for_leaves() -> None:
     assert "q1 has jobs and queues below it" in told[0].message
     assert [one for one in world.run().events if one.kind == "Queue"] == []
     lone(world, "elsewhere", "q2", cpu=1)
-    assert bound(world.run()) == {"elsewhere": "n1"}, "one job in the wrong place is nobody else's trouble"
+    assert bound(world.run()) == {"elsewhere": "n1"}, (
+        "one job in the wrong place is nobody else's trouble"
+    )
 
 
 @pytest.mark.scenario("plugins-fairness", 58)
@@ -92,7 +115,8 @@ def test_the_sibling_gives_first() -> None:
 
 @pytest.mark.scenario("plugins-fairness", 60)
 def test_a_full_parent() -> None:
-    """The leaf would be at 3 of 4, its parent at 4 + 3 of 4; deserving pods alone gives no right to take back."""
+    """The leaf would be at 3 of 4, its parent at 4 + 3 of 4; deserving pods alone gives no right to
+    take back."""
     world = rooted()
     world.nodes("n1", cpu=8, memory="8Gi", pods=11)
     world.queue("q3", parent="root", capability={"cpu": 4, "memory": "4Gi"}, deserved=both(4, 4))
@@ -104,7 +128,13 @@ def test_a_full_parent() -> None:
     decisions = world.run()
     assert (bound(decisions), evicted(decisions)) == ({}, [])
     (short,) = decisions.explanations["default/pg-p10"].shortages
-    assert (short.queue, short.resource, short.held, short.most, short.missing) == ("q3", "cpu", "4", "4", "3")
+    assert (short.queue, short.resource, short.held, short.most, short.missing) == (
+        "q3",
+        "cpu",
+        "4",
+        "4",
+        "3",
+    )
     assert "queue q3 holds cpu=4 of capability 4" in world.why("pg-p10")
 
 
@@ -171,7 +201,10 @@ def test_guarantees_above_the_parent() -> None:
         world.queue(name, parent="q7", capability=both(6, 4), guarantee=both(4, 3))
     made = branches(world)
     for name in ("q71", "q72"):
-        assert (made[name].real_capability["cpu"], made[name].real_capability["memory"]) == (4000, 3 * 2**30)
+        assert (made[name].real_capability["cpu"], made[name].real_capability["memory"]) == (
+            4000,
+            3 * 2**30,
+        )
         assert (made[name].deserved["cpu"], made[name].deserved["memory"]) == (4000, 3 * 2**30)
     assert world.run().problems == []
 
@@ -238,10 +271,14 @@ def projects() -> World:
     world = rooted(level=1)
     world.nodes("n1", cpu=16, memory="16Gi", pods=11, **{A100: 4})
     world.queue("project1_root", parent="root", deserved={A100: 1}, capability={A100: 2})
-    world.queue("project1_non-preemptable", parent="project1_root", deserved={A100: 1}, capability={A100: 1})
+    world.queue(
+        "project1_non-preemptable", parent="project1_root", deserved={A100: 1}, capability={A100: 1}
+    )
     world.queue("project1_preemptable", parent="project1_root")
     world.queue("project2_root", parent="root", deserved={A100: 3}, capability={A100: 4})
-    world.queue("project2_non-preemptable", parent="project2_root", deserved={A100: 3}, capability={A100: 3})
+    world.queue(
+        "project2_non-preemptable", parent="project2_root", deserved={A100: 3}, capability={A100: 3}
+    )
     world.queue("project2_preemptable", parent="project2_root")
     return world
 
@@ -264,10 +301,21 @@ def test_across_projects_until_the_other_one_has_its_share() -> None:
     """project2_root holds 4 of 3: one may go, the lowest; with the next it would be at its share."""
     world = projects()
     for number, priority in ((1, 2), (2, 2), (3, 2), (4, 1)):
-        lone(world, f"p{number}", "project2_preemptable", node="n1", spec={"priority": priority}, **ONE)
+        lone(
+            world,
+            f"p{number}",
+            "project2_preemptable",
+            node="n1",
+            spec={"priority": priority},
+            **ONE,
+        )
     lone(world, "p5", "project1_preemptable", **ONE)
     session = opened(world)
-    assert names(session.reclaimable(task(world, "p5"), [task(world, f"p{number}") for number in (1, 2, 3, 4)])) == ["p4"]
+    assert names(
+        session.reclaimable(
+            task(world, "p5"), [task(world, f"p{number}") for number in (1, 2, 3, 4)]
+        )
+    ) == ["p4"]
     decisions = world.run()
     assert (evicted(decisions), pipelined(decisions)) == (["p4"], {"p5": "n1"})
 
@@ -281,7 +329,11 @@ def test_siblings_give_before_the_other_project() -> None:
     lone(world, "p5", "project1_preemptable", node="n1", **ONE)
     lone(world, "p6", "project2_non-preemptable", **ONE)
     session = opened(world)
-    assert names(session.reclaimable(task(world, "p6"), [task(world, f"p{number}") for number in (1, 2, 3, 5)])) == ["p3", "p2", "p1"]
+    assert names(
+        session.reclaimable(
+            task(world, "p6"), [task(world, f"p{number}") for number in (1, 2, 3, 5)]
+        )
+    ) == ["p3", "p2", "p1"]
     assert not session.preemptive(session.queue_of(job(world, "pg-p4")), [task(world, "p4")])
     decisions = world.run()
     assert (evicted(decisions), pipelined(decisions)) == (["p3"], {"p6": "n1"})
@@ -351,7 +403,9 @@ def test_nor_cousins_whose_grandparent_is_full() -> None:
     lone(world, "held", "queue-b", node="n1", cpu=2)
     lone(world, "claims", "queue-a", cpu=2)
     session = opened(world)
-    assert not session.preemptive(session.queue_of(job(world, "pg-claims")), [task(world, "claims")])
+    assert not session.preemptive(
+        session.queue_of(job(world, "pg-claims")), [task(world, "claims")]
+    )
     assert session.reclaimable(task(world, "claims"), [task(world, "held")]) == []
     assert evicted(world.run()) == []
 
@@ -369,7 +423,9 @@ def test_nor_relatives_at_different_depths(claimer: str) -> None:
     lone(world, "held", f"queue-{holder}", node="n1", cpu=2)
     lone(world, "claims", f"queue-{claimer}", cpu=2)
     session = opened(world)
-    assert not session.preemptive(session.queue_of(job(world, "pg-claims")), [task(world, "claims")])
+    assert not session.preemptive(
+        session.queue_of(job(world, "pg-claims")), [task(world, "claims")]
+    )
     assert session.reclaimable(task(world, "claims"), [task(world, "held")]) == []
     assert evicted(world.run()) == []
 
@@ -420,9 +476,17 @@ def test_a_job_of_a_queue_that_was_deleted() -> None:
 def test_queues_without_a_place_in_the_tree_are_left_out_and_say_so() -> None:
     world = rooted()
     world.nodes("n1", cpu=8)
-    for name, parent in (("q", "root"), ("circle-a", "circle-b"), ("circle-b", "circle-a"), ("below", "circle-a"), ("orphan", "nobody")):
+    for name, parent in (
+        ("q", "root"),
+        ("circle-a", "circle-b"),
+        ("circle-b", "circle-a"),
+        ("below", "circle-a"),
+        ("orphan", "nobody"),
+    ):
         world.queue(name, parent=parent)
-        lone(world, f"p-{name}", name, cpu=1, about={"phase": "Pending", "min_resources": {"cpu": 1}})
+        lone(
+            world, f"p-{name}", name, cpu=1, about={"phase": "Pending", "min_resources": {"cpu": 1}}
+        )
     decisions = world.run()
     assert bound(decisions) == {"p-q": "n1"}
     assert decisions.problems == []
@@ -433,11 +497,15 @@ def test_queues_without_a_place_in_the_tree_are_left_out_and_say_so() -> None:
         "below": "queue below lies below circle-a, which is its own ancestor",
         "orphan": "queue orphan has the parent nobody, which does not exist",
     }
-    assert world.why("pg-p-orphan") == "pg-p-orphan waits to enter queue orphan: queue orphan has the parent nobody, which does not exist."
+    assert (
+        world.why("pg-p-orphan")
+        == "pg-p-orphan waits to enter queue orphan: queue orphan has the parent nobody, which does not exist."
+    )
 
 
 def test_order_of_queues() -> None:
-    """Priority, then leaves, then shares: siblings by their own, cousins by that of their branch as it was at the beginning."""
+    """Priority, then leaves, then shares: siblings by their own, cousins by that of their branch as
+    it was at the beginning."""
     world = rooted()
     world.nodes("n1", cpu=100, memory="100Gi")
     world.queue("a", parent="root", deserved={"cpu": 4})
@@ -465,6 +533,10 @@ def test_gauges_of_a_tree() -> None:
     decisions = world.run()
     assert gauges(decisions, "queue_allocated_milli_cpu") == {"root": 1000, "q": 1000, "leaf": 1000}
     assert gauges(decisions, "queue_deserved_milli_cpu") == {"root": 2000, "q": 2000, "leaf": 0}
-    assert gauges(decisions, "queue_capacity_milli_cpu") == {"root": 1.7976931348623157e308, "q": 4000, "leaf": 4000}
+    assert gauges(decisions, "queue_capacity_milli_cpu") == {
+        "root": 1.7976931348623157e308,
+        "q": 4000,
+        "leaf": 4000,
+    }
     assert gauges(decisions, "queue_real_capacity_milli_cpu")["leaf"] == 4000
     assert gauges(decisions, "queue_share") == {"root": 0.5, "q": 0.5, "leaf": 1}

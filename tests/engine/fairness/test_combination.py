@@ -30,7 +30,11 @@ def victims(*tiers: list[type[Plugin]]) -> list[str]:
         lone(world, name, node="n1")
     lone(world, "claims")
     session = opened(world)
-    return names(session.evictable("gangpreempt", job(world, "pg-claims"), [task(world, name) for name in "abc"]))
+    return names(
+        session.evictable(
+            "gangpreempt", job(world, "pg-claims"), [task(world, name) for name in "abc"]
+        )
+    )
 
 
 @pytest.mark.scenario("plugins-fairness", 19)
@@ -55,11 +59,14 @@ def test_without_a_plugin_nobody_is_a_victim() -> None:
 
 def test_an_intersection_that_is_empty_ends_its_tier() -> None:
     assert victims([says("one", "a"), says("two", "b"), says("three", "c")]) == []
-    assert victims([says("one", "a"), says("two", "b"), says("three", "c")], [says("four", "a")]) == ["a"]
+    assert victims(
+        [says("one", "a"), says("two", "b"), says("three", "c")], [says("four", "a")]
+    ) == ["a"]
 
 
 def test_a_budget_does_not_turn_priorities_round() -> None:
-    """The lower of two is under a budget: its answer and that of priority miss each other, and the higher one is nobody's victim."""
+    """The lower of two is under a budget: its answer and that of priority miss each other, and the
+    higher one is nobody's victim."""
     world = World(policy(plugins=["priority", "pdb", "conformance"], actions="preempt"))
     for name, value in (("low", 1), ("mid", 5), ("high", 10)):
         world.priority_class(name, value)
@@ -91,11 +98,16 @@ def test_plugins_are_told_for_whom_and_why() -> None:
             return Victims()
 
     for action in ("gangpreempt", "gangreclaim"):
-        world = World(policy(plugins=["curious", "gang", "predicates"], actions=action, custom=[Curious]))
+        world = World(
+            policy(plugins=["curious", "gang", "predicates"], actions=action, custom=[Curious])
+        )
         world.priority_class("high", 10)
         world.nodes("n1", cpu=1)
         world.queue("other")
         lone(world, "held", "default" if action == "gangpreempt" else "other", node="n1", cpu=1)
         lone(world, "claims", priority="high", cpu=1)
         world.run()
-    assert list(seen) == [("gangpreempt", "default/pg-claims", "held"), ("gangreclaim", "default/pg-claims", "held")]
+    assert list(seen) == [
+        ("gangpreempt", "default/pg-claims", "held"),
+        ("gangreclaim", "default/pg-claims", "held"),
+    ]

@@ -1,4 +1,5 @@
-"""Claimed devices: what a queue may have of them, at the door, on the way to a node, and in its status."""
+"""Claimed devices: what a queue may have of them, at the door, on the way to a node, and in its
+status."""
 
 from __future__ import annotations
 
@@ -16,24 +17,32 @@ GPU, NIC = "gpu.com", "nic.com"
 
 def counting(*, plugins: list[Any] | None = None) -> World:
     """capacity alone looks at claims here; where the devices are is another plugin's concern."""
-    return World(policy(plugins=plugins or ["capacity", "gang"], actions="enqueue, allocate"), default_queue=False)
+    return World(
+        policy(plugins=plugins or ["capacity", "gang"], actions="enqueue, allocate"),
+        default_queue=False,
+    )
 
 
 def claim(world: World, name: str, device: str = GPU, count: int = 1, **capacity: Any) -> None:
     exactly: dict[str, Any] = {"deviceClassName": device, "count": count}
     if capacity:
         exactly["capacity"] = {"requests": {key: str(value) for key, value in capacity.items()}}
-    world.state.upsert_other("ResourceClaim", {
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
-    })  # fmt: skip
+    world.state.upsert_other(
+        "ResourceClaim",
+        {
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
+        },
+    )
 
 
 def uses(name: str) -> dict[str, Any]:
     return {"resourceClaims": [{"name": "devices", "resourceClaimName": name}]}
 
 
-def asking(world: World, pod: str, queue: str = "q", device: str = GPU, count: int = 1, **capacity: Any) -> None:
+def asking(
+    world: World, pod: str, queue: str = "q", device: str = GPU, count: int = 1, **capacity: Any
+) -> None:
     """A pod of a job of its own with a claim of its own."""
     claim(world, f"claim-{pod}", device, count, **capacity)
     lone(world, pod, queue, cpu=1, spec=uses(f"claim-{pod}"))
@@ -42,7 +51,13 @@ def asking(world: World, pod: str, queue: str = "q", device: str = GPU, count: i
 def one_node(**capability: Any) -> World:
     world = counting()
     world.nodes("n1", cpu=10)
-    world.queue("q", capability={f"deviceclass/{key}" if "/" not in key else key: value for key, value in capability.items()})
+    world.queue(
+        "q",
+        capability={
+            f"deviceclass/{key}" if "/" not in key else key: value
+            for key, value in capability.items()
+        },
+    )
     return world
 
 
@@ -51,7 +66,9 @@ def one_node(**capability: Any) -> World:
     [
         pytest.param({GPU: 2}, 1, {"p": "n1"}, marks=pytest.mark.scenario("plugins-fairness", 82)),
         pytest.param({GPU: 1}, 2, {}, marks=pytest.mark.scenario("plugins-fairness", 83)),
-        pytest.param({NIC: 1}, 100, {"p": "n1"}, marks=pytest.mark.scenario("plugins-fairness", 85)),
+        pytest.param(
+            {NIC: 1}, 100, {"p": "n1"}, marks=pytest.mark.scenario("plugins-fairness", 85)
+        ),
     ],
 )
 def test_count(capability: dict[str, int], asked: int, expected: dict[str, str]) -> None:
@@ -78,14 +95,27 @@ def test_a_minimum_above_the_ceiling() -> None:
     decisions = world.run()
     assert (bound(decisions), world.phase("g")) == ({}, "Pending")
     (short,) = decisions.explanations["default/g"].shortages
-    assert (short.resource, short.asked, short.most, short.missing) == ("deviceclass/gpu.com", "2", "1", "1")
+    assert (short.resource, short.asked, short.most, short.missing) == (
+        "deviceclass/gpu.com",
+        "2",
+        "1",
+        "1",
+    )
 
 
 @pytest.mark.scenario("plugins-fairness", 87)
 @pytest.mark.parametrize("order", [1, -1])
 def test_both_keys_of_a_class_are_one_entry(order: int) -> None:
-    keys = {"deviceclass/X": "2", "memory.deviceclass/X": "120Gi", "deviceclass/": "1", ".deviceclass/Y": "1", "cpu": "3"}
-    assert devicequota.quota(dict(list(keys.items())[::order])) == {"X": Devices(2, {"memory": 120 * 2**30})}
+    keys = {
+        "deviceclass/X": "2",
+        "memory.deviceclass/X": "120Gi",
+        "deviceclass/": "1",
+        ".deviceclass/Y": "1",
+        "cpu": "3",
+    }
+    assert devicequota.quota(dict(list(keys.items())[::order])) == {
+        "X": Devices(2, {"memory": 120 * 2**30})
+    }
 
 
 @pytest.mark.scenario("plugins-fairness", 88)
@@ -123,7 +153,10 @@ def test_what_was_let_in_counts_at_the_door_only() -> None:
     minimum = {GPU: Devices(2, {"memory": 16 * 2**30})}
     assert not ledger.admits(minimum, with_inqueue=True)
     assert ledger.admits(minimum, with_inqueue=False)
-    assert [one.name for one in ledger.exceeded(minimum, with_inqueue=True)] == ["deviceclass/gpu.com", "memory.deviceclass/gpu.com"]
+    assert [one.name for one in ledger.exceeded(minimum, with_inqueue=True)] == [
+        "deviceclass/gpu.com",
+        "memory.deviceclass/gpu.com",
+    ]
 
 
 @pytest.mark.scenario("plugins-fairness", 91)
@@ -138,7 +171,11 @@ def test_the_action_lets_jobs_of_devices_alone_in_and_remembers_them() -> None:
     group(world, "third", queue="q", phase="Pending", min_resources={"cpu": 1})
     world.pod("p-third", job="third", cpu=1, spec=uses("claim-third"))
     world.run()
-    assert [world.phase(name) for name in ("first", "second", "third")] == ["Inqueue", "Inqueue", "Pending"]
+    assert [world.phase(name) for name in ("first", "second", "third")] == [
+        "Inqueue",
+        "Inqueue",
+        "Pending",
+    ]
 
 
 @pytest.mark.scenario("plugins-fairness", 92)
@@ -149,10 +186,14 @@ def test_sums_stop_at_the_largest_number() -> None:
     assert not ledger.admits(most, with_inqueue=True)
     devicequota.add(ledger.inqueue, most)
     assert ledger.inqueue[GPU].count == devicequota.LARGEST
-    assert Ledger({"capability": {f"deviceclass/{GPU}": 8}}).admits({GPU: Devices(4)}, with_inqueue=True)
+    assert Ledger({"capability": {f"deviceclass/{GPU}": 8}}).admits(
+        {GPU: Devices(4)}, with_inqueue=True
+    )
     endless = Ledger({"capability": {f"deviceclass/{GPU}": devicequota.LARGEST}})
     devicequota.add(endless.inqueue, most)
-    assert endless.admits(most, with_inqueue=True), "a ceiling of the largest number is never passed"
+    assert endless.admits(most, with_inqueue=True), (
+        "a ceiling of the largest number is never passed"
+    )
 
 
 @pytest.mark.scenario("plugins-fairness", 93)
@@ -163,7 +204,9 @@ def test_the_minimum_of_a_job() -> None:
     group(world, "roles", queue="q", group={"minTaskMember": {"worker": 2, "none": 3}})
     world.pod("w", job="roles", role="worker", spec=uses("worker"))
     for _ in range(2):
-        assert devicequota.minimum(world.state, job(world, "roles")) == {GPU: Devices(2, {"memory": 16 * 2**30})}
+        assert devicequota.minimum(world.state, job(world, "roles")) == {
+            GPU: Devices(2, {"memory": 16 * 2**30})
+        }
     group(world, "plain", queue="q", min_available=2)
     for name, count in (("c", 4), ("a", 2), ("b", 1)):
         claim(world, f"claim-{name}", count=count)
@@ -196,7 +239,11 @@ def test_what_the_status_says() -> None:
     for name in ("a", "b"):
         lone(world, name, "q", node="n1", spec=uses("shared"))
     world.run()
-    expected = {"deviceclass/gpu.com": "2", "cores.deviceclass/gpu.com": "300", "memory.deviceclass/gpu.com": "8Gi"}
+    expected = {
+        "deviceclass/gpu.com": "2",
+        "cores.deviceclass/gpu.com": "300",
+        "memory.deviceclass/gpu.com": "8Gi",
+    }
     assert status(world) == expected
     assert status(world, "root") == expected
 
@@ -210,8 +257,15 @@ def test_two_of_four_by_a_claim_of_its_own_or_of_a_template() -> None:
     world.settle()
     claim(world, "made-for-it", count=2)
     group(world, "pg-made", queue="q")
-    world.pod("made", job="pg-made", cpu=1, spec={"resourceClaims": [{"name": "devices", "resourceClaimTemplateName": "t"}]})
-    world.pods["default/made"]["status"]["resourceClaimStatuses"] = [{"name": "devices", "resourceClaimName": "made-for-it"}]
+    world.pod(
+        "made",
+        job="pg-made",
+        cpu=1,
+        spec={"resourceClaims": [{"name": "devices", "resourceClaimTemplateName": "t"}]},
+    )
+    world.pods["default/made"]["status"]["resourceClaimStatuses"] = [
+        {"name": "devices", "resourceClaimName": "made-for-it"}
+    ]
     world.state.upsert_pod(world.pods["default/made"])
     assert set(bound(world.run())) == {"made"}
     assert status(world) == {"deviceclass/gpu.com": "4"}
@@ -263,7 +317,9 @@ def test_the_next_one_takes_what_was_given_back() -> None:
 def test_either_check_can_be_switched_off(argument: str | None, expected: set[str]) -> None:
     world = one_node(**{GPU: 2, f"cores.deviceclass/{GPU}": 100})
     arguments = {argument: "false"} if argument else {}
-    world.policy = policy(plugins=[{"name": "capacity", "arguments": arguments}, "gang"], actions="allocate")
+    world.policy = policy(
+        plugins=[{"name": "capacity", "arguments": arguments}, "gang"], actions="allocate"
+    )
     asking(world, "cores", cores=300)
     asking(world, "many", count=3)
     assert set(bound(world.run())) == expected
@@ -271,10 +327,19 @@ def test_either_check_can_be_switched_off(argument: str | None, expected: set[st
 
 def test_a_claim_that_cannot_be_read_stops_nobody() -> None:
     world = one_node(**{GPU: 2})
-    world.state.upsert_other("ResourceClaim", {
-        "metadata": {"name": "odd", "namespace": "default"},
-        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": GPU, "count": "many"}}]}},
-    })  # fmt: skip
+    world.state.upsert_other(
+        "ResourceClaim",
+        {
+            "metadata": {"name": "odd", "namespace": "default"},
+            "spec": {
+                "devices": {
+                    "requests": [
+                        {"name": "r", "exactly": {"deviceClassName": GPU, "count": "many"}}
+                    ]
+                }
+            },
+        },
+    )
     lone(world, "odd", "q", cpu=1, spec=uses("odd"))
     asking(world, "fine")
     decisions = world.run()

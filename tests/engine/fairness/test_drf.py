@@ -10,7 +10,10 @@ from tests.engine.flags import only
 
 
 def shared() -> World:
-    world = World(policy(plugins=["drf", only("proportion", "QueueOrder"), "predicates"], actions="allocate"), default_queue=False)
+    world = World(
+        policy(plugins=["drf", only("proportion", "QueueOrder"), "predicates"], actions="allocate"),
+        default_queue=False,
+    )
     world.queue("q-1")
     world.queue("q-2")
     world.nodes("n1", cpu=5, memory="5Gi")
@@ -47,7 +50,8 @@ def test_a_job_without_pending_pods_does_not_end_its_queue_s_turn() -> None:
 
 
 def test_a_job_takes_from_those_that_stay_above_it() -> None:
-    """A.6: its share would be 0.2; the victim's is 0.4, 0.2 and 0 after one, two and three of its pods."""
+    """A.6: its share would be 0.2; the victim's is 0.4, 0.2 and 0 after one, two and three of its
+    pods."""
     world = World(policy(plugins=["drf"]))
     world.nodes("n1", cpu=10, memory="100Gi", pods=1000)
     group(world, "holds")

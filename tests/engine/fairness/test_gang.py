@@ -7,7 +7,19 @@ import pytest
 from hekla.engine.model.tasks import SCHEDULED, Status
 from hekla.engine.placement.victims import in_order
 from hekla.engine.world import World, policy
-from tests.engine.fairness.stage import bound, conditions, evicted, group, job, lone, names, opened, pipelined, task, terminating
+from tests.engine.fairness.stage import (
+    bound,
+    conditions,
+    evicted,
+    group,
+    job,
+    lone,
+    names,
+    opened,
+    pipelined,
+    task,
+    terminating,
+)
 
 
 def quiet(min_available: int, phase: str = "Running") -> World:
@@ -51,7 +63,9 @@ def test_and_with_one_that_is_promised_the_room() -> None:
     world.pod("c", job="g", cpu=1)
     terminating(world, "b")
     assert pipelined(world.run()) == {"c": "n1"}
-    assert conditions(world, "g")["Unschedulable"]["message"].startswith("1/3 tasks in gang unschedulable")
+    assert conditions(world, "g")["Unschedulable"]["message"].startswith(
+        "1/3 tasks in gang unschedulable"
+    )
 
 
 @pytest.mark.scenario("plugins-fairness", 4)
@@ -60,7 +74,9 @@ def test_a_pod_that_goes_before_it_had_a_node_excuses_nothing() -> None:
     world.pod("a", job="g", cpu=1)
     terminating(world, "a")
     world.run()
-    assert conditions(world, "g")["Unschedulable"]["message"].startswith("1/1 tasks in gang unschedulable")
+    assert conditions(world, "g")["Unschedulable"]["message"].startswith(
+        "1/1 tasks in gang unschedulable"
+    )
 
 
 @pytest.mark.scenario("plugins-fairness", 5)
@@ -70,16 +86,24 @@ def test_nor_do_too_few() -> None:
     world.pod("b", job="g", node="n1", cpu=1)
     terminating(world, "b")
     world.run()
-    assert conditions(world, "g")["Unschedulable"]["message"].startswith("2/2 tasks in gang unschedulable")
+    assert conditions(world, "g")["Unschedulable"]["message"].startswith(
+        "2/2 tasks in gang unschedulable"
+    )
 
 
 @pytest.mark.scenario("plugins-fairness", 6)
 def test_counters() -> None:
     world = quiet(1)
     for name, phase, node in (
-        ("run", "Running", "n1"), ("bound", "Pending", "n1"), ("failed", "Failed", "n1"), ("done", "Succeeded", "n1"),
-        ("waits", "Pending", ""), ("r1", "Running", "n1"), ("r2", "Pending", "n1"), ("r3", "Pending", ""),
-    ):  # fmt: skip
+        ("run", "Running", "n1"),
+        ("bound", "Pending", "n1"),
+        ("failed", "Failed", "n1"),
+        ("done", "Succeeded", "n1"),
+        ("waits", "Pending", ""),
+        ("r1", "Running", "n1"),
+        ("r2", "Pending", "n1"),
+        ("r3", "Pending", ""),
+    ):
         world.pod(name, job="g", node=node, phase=phase)
     terminating(world, "r1", "r2", "r3")
     counts = job(world, "g").counts
@@ -91,13 +115,47 @@ def test_counters() -> None:
 @pytest.mark.parametrize(
     ("least", "pods", "before", "after"),
     [
-        pytest.param(1, ["leaving"], "Running", "Running", marks=pytest.mark.scenario("plugins-fairness", 7)),
-        pytest.param(2, ["runs", "leaving"], "Running", "Running", marks=pytest.mark.scenario("plugins-fairness", 8)),
-        pytest.param(2, ["leaving", "leaving"], "Running", "Running", marks=pytest.mark.scenario("plugins-fairness", 9)),
-        pytest.param(2, ["lost", "waits"], "Pending", "Pending", marks=pytest.mark.scenario("plugins-fairness", 10)),
-        pytest.param(2, ["done", "done"], "Running", "Completed", marks=pytest.mark.scenario("plugins-fairness", 11)),
-        pytest.param(2, ["leaving"], "Running", "Pending", marks=pytest.mark.scenario("plugins-fairness", 12)),
-        pytest.param(2, ["runs", "waits"], "Running", "Unknown", marks=pytest.mark.scenario("plugins-fairness", 13)),
+        pytest.param(
+            1, ["leaving"], "Running", "Running", marks=pytest.mark.scenario("plugins-fairness", 7)
+        ),
+        pytest.param(
+            2,
+            ["runs", "leaving"],
+            "Running",
+            "Running",
+            marks=pytest.mark.scenario("plugins-fairness", 8),
+        ),
+        pytest.param(
+            2,
+            ["leaving", "leaving"],
+            "Running",
+            "Running",
+            marks=pytest.mark.scenario("plugins-fairness", 9),
+        ),
+        pytest.param(
+            2,
+            ["lost", "waits"],
+            "Pending",
+            "Pending",
+            marks=pytest.mark.scenario("plugins-fairness", 10),
+        ),
+        pytest.param(
+            2,
+            ["done", "done"],
+            "Running",
+            "Completed",
+            marks=pytest.mark.scenario("plugins-fairness", 11),
+        ),
+        pytest.param(
+            2, ["leaving"], "Running", "Pending", marks=pytest.mark.scenario("plugins-fairness", 12)
+        ),
+        pytest.param(
+            2,
+            ["runs", "waits"],
+            "Running",
+            "Unknown",
+            marks=pytest.mark.scenario("plugins-fairness", 13),
+        ),
     ],
 )
 def test_phases(least: int, pods: list[str], before: str, after: str) -> None:
@@ -113,8 +171,12 @@ def test_phases(least: int, pods: list[str], before: str, after: str) -> None:
 
 
 @pytest.mark.scenario("plugins-fairness", 14)
-@pytest.mark.parametrize(("kind", "expected"), [("gangreclaim", ["high", "low"]), ("gangpreempt", ["low"])])
-def test_gangs_preempt_lower_priorities_and_reclaim_from_all(kind: str, expected: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("gangreclaim", ["high", "low"]), ("gangpreempt", ["low"])]
+)
+def test_gangs_preempt_lower_priorities_and_reclaim_from_all(
+    kind: str, expected: list[str]
+) -> None:
     world = World(policy(plugins=["priority"]))
     world.nodes("n1")
     for name, value in (("c1000", 1000), ("c500", 500), ("c100", 100)):
@@ -123,7 +185,14 @@ def test_gangs_preempt_lower_priorities_and_reclaim_from_all(kind: str, expected
     lone(world, "low", priority="c100", node="n1")
     lone(world, "claims", priority="c500")
     session = opened(world)
-    assert names(session.evictable(kind, job(world, "pg-claims"), [task(world, "high"), task(world, "low")])) == expected
+    assert (
+        names(
+            session.evictable(
+                kind, job(world, "pg-claims"), [task(world, "high"), task(world, "low")]
+            )
+        )
+        == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,7 +203,12 @@ def test_gangs_preempt_lower_priorities_and_reclaim_from_all(kind: str, expected
     ],
 )
 def test_priority_alone_preempts_if_it_may(preempts: bool, gone: list[str]) -> None:
-    world = World(policy(plugins=[{"name": "priority", "enablePreemptable": preempts}, "predicates"], actions="allocate, preempt"))
+    world = World(
+        policy(
+            plugins=[{"name": "priority", "enablePreemptable": preempts}, "predicates"],
+            actions="allocate, preempt",
+        )
+    )
     world.priority_class("low", 10)
     world.priority_class("high", 1000)
     world.nodes("node1", cpu=6)
@@ -155,9 +229,18 @@ def test_the_cluster_s_own_pods_are_nobodys_victims(ask: str) -> None:
     world.nodes("n1")
     world.pod("system", namespace="kube-system", node="n1")
     world.pod("user", namespace="shop", node="n1")
-    world.pod("vital", namespace="shop", node="n1", spec={"priorityClassName": "system-node-critical"})
-    world.pod("grave", namespace="shop", node="n1", spec={"priorityClassName": "system-cluster-critical"})
-    world.pod("loud", namespace="shop", node="n1", spec={"priorityClassName": "mine", "priority": 2_000_000_000})
+    world.pod(
+        "vital", namespace="shop", node="n1", spec={"priorityClassName": "system-node-critical"}
+    )
+    world.pod(
+        "grave", namespace="shop", node="n1", spec={"priorityClassName": "system-cluster-critical"}
+    )
+    world.pod(
+        "loud",
+        namespace="shop",
+        node="n1",
+        spec={"priorityClassName": "mine", "priority": 2_000_000_000},
+    )
     lone(world, "claims")
     session = opened(world)
     candidates = [one for one in world.state.tasks.values() if one.row >= 0]
@@ -206,5 +289,7 @@ def test_the_count_of_unready_jobs_covers_those_that_do_not_change() -> None:
     counts = []
     for number in range(3):
         lone(world, f"fresh{number}", cpu=1)
-        counts += [value for name, _, value in world.run().metrics if name == "unschedule_job_count"]
+        counts += [
+            value for name, _, value in world.run().metrics if name == "unschedule_job_count"
+        ]
     assert counts == [2.0, 3.0, 4.0]

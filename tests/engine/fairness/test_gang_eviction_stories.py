@@ -1,4 +1,5 @@
-"""Stories of gangs evicted for gangs: which break, which stay whole, and what a domain of the network adds to that."""
+"""Stories of gangs evicted for gangs: which break, which stay whole, and what a domain of the
+network adds to that."""
 
 from __future__ import annotations
 
@@ -45,7 +46,10 @@ def test_gangs_preempt_nobody_in_other_queues_or_of_their_own_rank() -> None:
         submitted(world, "claims", 2, priority="high")
         assert quiet(world)
         assert (running(world, "v"), running(world, "claims")) == (4, 0)
-        assert "No victim because 1 domain has no running pod of lesser jobs of queue default" in world.why("claims")
+        assert (
+            "No victim because 1 domain has no running pod of lesser jobs of queue default"
+            in world.why("claims")
+        )
 
 
 @pytest.mark.scenario("plugins-fairness", 196)
@@ -110,7 +114,9 @@ def test_one_sub_group_is_enough(kind: str) -> None:
 
 
 @pytest.mark.scenario("plugins-fairness", 199)
-@pytest.mark.parametrize(("victims", "kept"), [([(4, 2)], [2]), ([(2, 2), (2, 2)], [0, 2])], ids=["GR-1", "GR-2"])
+@pytest.mark.parametrize(
+    ("victims", "kept"), [([(4, 2)], [2]), ([(2, 2), (2, 2)], [0, 2])], ids=["GR-1", "GR-2"]
+)
 def test_gangs_reclaim(victims: list[tuple[int, int]], kept: list[int]) -> None:
     """GR-3 is as GR-1."""
     world, theirs, ours = evicting("reclaim")
@@ -162,21 +168,32 @@ def test_gangs_reclaim_nothing(case: str, why: str) -> None:
 def racks(kind: str) -> tuple[World, dict[str, Any], dict[str, Any]]:
     """Two racks of two nodes of 2 cpu each below one row, all of it filled by the victim."""
     world, theirs, ours = evicting(kind, 8)
-    world.policy = policy(tiers=[CAPACITY[0], [*CAPACITY[1], "network-topology-aware"]], actions=f"enqueue, allocate, gang{kind}")
+    world.policy = policy(
+        tiers=[CAPACITY[0], [*CAPACITY[1], "network-topology-aware"]],
+        actions=f"enqueue, allocate, gang{kind}",
+    )
     for number in range(4):
         world.nodes(f"n{number}", cpu=2, memory="64Gi")
     for name, tier, members, of in (
-        ("r0", 1, ["n0", "n1"], "Node"), ("r1", 1, ["n2", "n3"], "Node"), ("row", 2, ["r0", "r1"], "HyperNode"),
-    ):  # fmt: skip
+        ("r0", 1, ["n0", "n1"], "Node"),
+        ("r1", 1, ["n2", "n3"], "Node"),
+        ("row", 2, ["r0", "r1"], "HyperNode"),
+    ):
         listed = [{"type": of, "selector": {"exactMatch": {"name": one}}} for one in members]
-        world.state.upsert_other("HyperNode", {"metadata": {"name": name}, "spec": {"tier": tier, "members": listed}})
+        world.state.upsert_other(
+            "HyperNode", {"metadata": {"name": name}, "spec": {"tier": tier, "members": listed}}
+        )
     submitted(world, "v", 8, 2, **theirs)
     play(world)
     return world, theirs, ours
 
 
 def nodes_of(world: World, job: str) -> set[str]:
-    pods = (one for one in world.pods.values() if one["metadata"]["annotations"].get("scheduling.k8s.io/group-name") == job)
+    pods = (
+        one
+        for one in world.pods.values()
+        if one["metadata"]["annotations"].get("scheduling.k8s.io/group-name") == job
+    )
     return {one["spec"]["nodeName"] for one in pods}
 
 
@@ -190,7 +207,11 @@ TOPOLOGIES = pytest.mark.parametrize(
 
 
 @TOPOLOGIES
-@pytest.mark.parametrize(("tier", "pods", "one_rack"), [(1, 3, True), (2, 4, False), (2, 2, True)], ids=["T1", "T3", "T4"])
+@pytest.mark.parametrize(
+    ("tier", "pods", "one_rack"),
+    [(1, 3, True), (2, 4, False), (2, 2, True)],
+    ids=["T1", "T3", "T4"],
+)
 def test_room_in_a_domain(kind: str, tier: int, pods: int, one_rack: bool) -> None:
     world, _, ours = racks(kind)
     topology = {"networkTopology": {"mode": "hard", "highestTierAllowed": tier}}
@@ -199,7 +220,14 @@ def test_room_in_a_domain(kind: str, tier: int, pods: int, one_rack: bool) -> No
     assert running(world, "claims") == pods
     assert running(world, "v") == 8 - pods
     if one_rack:
-        assert nodes_of(world, "claims") in ({"n0"}, {"n1"}, {"n2"}, {"n3"}, {"n0", "n1"}, {"n2", "n3"})
+        assert nodes_of(world, "claims") in (
+            {"n0"},
+            {"n1"},
+            {"n2"},
+            {"n3"},
+            {"n0", "n1"},
+            {"n2", "n3"},
+        )
 
 
 @TOPOLOGIES
@@ -208,7 +236,13 @@ def test_a_domain_that_is_too_small(kind: str) -> None:
     world, _, ours = racks(kind)
     if kind == "reclaim":
         world.queue("ours", deserved={"cpu": 8})
-    submitted(world, "claims", 5, group={"networkTopology": {"mode": "hard", "highestTierAllowed": 1}}, **ours)
+    submitted(
+        world,
+        "claims",
+        5,
+        group={"networkTopology": {"mode": "hard", "highestTierAllowed": 1}},
+        **ours,
+    )
     assert quiet(world)
     assert (running(world, "v"), running(world, "claims")) == (8, 0)
 
@@ -218,6 +252,12 @@ def test_reclaiming_more_than_is_deserved_is_refused_whatever_the_topology() -> 
     """GR-T3 as its note has it: three asked, two deserved."""
     world, _, ours = racks("reclaim")
     world.queue("ours", deserved={"cpu": 2})
-    submitted(world, "claims", 3, group={"networkTopology": {"mode": "hard", "highestTierAllowed": 2}}, **ours)
+    submitted(
+        world,
+        "claims",
+        3,
+        group={"networkTopology": {"mode": "hard", "highestTierAllowed": 2}},
+        **ours,
+    )
     assert quiet(world)
     assert "3 asked of deserved 2" in world.why("claims")

@@ -7,7 +7,20 @@ from typing import Any
 import pytest
 
 from hekla.engine.world import World
-from tests.engine.fairness.stage import CAPACITY, bound, cluster, conditions, gated, group, lift, lone, play, running, sees, submitted
+from tests.engine.fairness.stage import (
+    CAPACITY,
+    bound,
+    cluster,
+    conditions,
+    gated,
+    group,
+    lift,
+    lone,
+    play,
+    running,
+    sees,
+    submitted,
+)
 
 GATE = "scheduling.volcano.sh/queue-allocation-gate"
 
@@ -53,11 +66,21 @@ def test_a_gated_claimer_waits_for_its_gates() -> None:
     assert (running(world, "lesser"), running(world, "greater")) == (4, 4)
 
 
-def admitted(world: World, pod: str, queue: str, *gates: str, cpu: Any = "500m", **more: Any) -> None:
+def admitted(
+    world: World, pod: str, queue: str, *gates: str, cpu: Any = "500m", **more: Any
+) -> None:
     """As the webhook leaves a pod that wants to wait at its queue's gate."""
     named = [{"name": gate} for gate in (*gates, GATE)]
     notes = {GATE: "true"}
-    lone(world, pod, queue, cpu=cpu, annotations=notes, spec={"schedulingGates": named, **more}, about={"phase": "Pending"})
+    lone(
+        world,
+        pod,
+        queue,
+        cpu=cpu,
+        annotations=notes,
+        spec={"schedulingGates": named, **more},
+        about={"phase": "Pending"},
+    )
 
 
 def carry_gates(world: World) -> list[str]:
@@ -121,7 +144,8 @@ def test_another_gate_comes_first() -> None:
 
 
 def test_an_undone_placement_keeps_its_reservation() -> None:
-    """A gang of two in which only one fits: the pods whose gate was lifted hold the queue all the same."""
+    """A gang of two in which only one fits: the pods whose gate was lifted hold the queue all the
+    same."""
     world = cluster(1, 1, tiers=CAPACITY, actions="enqueue, allocate")
     world.state.lifts_gates = True
     world.queue("q", capability={"cpu": 2})

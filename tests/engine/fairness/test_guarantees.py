@@ -20,7 +20,12 @@ ACTIONS = "enqueue, allocate, backfill, reclaim"
 
 def cluster(*, tree: bool = False) -> World:
     capacity: dict[str, Any] = {"name": "capacity", "enableHierarchy": tree}
-    world = World(policy(tiers=[["priority", "gang", "conformance"], ["predicates", capacity, "nodeorder"]], actions=ACTIONS))
+    world = World(
+        policy(
+            tiers=[["priority", "gang", "conformance"], ["predicates", capacity, "nodeorder"]],
+            actions=ACTIONS,
+        )
+    )
     world.nodes("n1", "n2", cpu=6, memory="64Gi")
     if tree:
         world.queue("root")
@@ -45,12 +50,19 @@ def test_two_that_borrow_leave_a_third_its_guarantee() -> None:
     ask(world, "qa", "qb")
     play(world)
     assert cpus(world, "qa", "qb") == 8, "12 less the 4 that are kept, for both together"
-    waiting = next(f"{queue}-{number}" for queue in ("qa", "qb") for number in range(12) if not running(world, f"{queue}-{number}"))
+    waiting = next(
+        f"{queue}-{number}"
+        for queue in ("qa", "qb")
+        for number in range(12)
+        if not running(world, f"{queue}-{number}")
+    )
     assert "what others' guarantees leave" in world.why(waiting)
     ask(world, "idle", jobs=4)
     told = play(world)
     assert cpus(world, "idle") == 4
-    assert not [one for decisions in told for one in decisions.evictions], "nobody has to leave for what was kept"
+    assert not [one for decisions in told for one in decisions.evictions], (
+        "nobody has to leave for what was kept"
+    )
 
 
 def test_one_gang_may_use_its_own_guarantee_and_not_the_others() -> None:
@@ -74,7 +86,9 @@ def test_alike_pods_in_a_row_stop_at_what_is_kept() -> None:
     assert cpus(world, "qa", "qb") == 8
     session = open_session(world.state, hooks_of(world.state, world.policy), world.now)
     jobs = [world.state.jobs[f"default/{queue}-elastic"] for queue in ("qa", "qb")]
-    waiting = [(job, task) for job in jobs for task in job.tasks.values() if task.status is Status.PENDING]
+    waiting = [
+        (job, task) for job in jobs for task in job.tasks.values() if task.status is Status.PENDING
+    ]
     assert len(waiting) == 4
     for job, task in waiting:  # as preempt and reclaim ask, pod by pod
         assert not session.allocatable(session.queue_of(job), task)
@@ -111,17 +125,27 @@ def test_what_is_guaranteed_in_vain_stops_nobody() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), min_size=2, max_size=5), st.data())
-def test_counting_up_and_down_is_counting_anew(queues: list[tuple[int, int]], data: st.DataObject) -> None:
+def test_counting_up_and_down_is_counting_anew(
+    queues: list[tuple[int, int]], data: st.DataObject
+) -> None:
     names = [f"q{number}" for number in range(len(queues))]
-    parents = [data.draw(st.sampled_from(["", *names[:number]])) if number else "" for number in range(len(names))]
+    parents = [
+        data.draw(st.sampled_from(["", *names[:number]])) if number else ""
+        for number in range(len(names))
+    ]
     leaves = [name for name in names if name not in parents]
     now = dict.fromkeys(names, 0.0)
 
     def book() -> Guarantees:
         def below(name: str) -> float:
-            return now[name] + sum(below(one) for one, parent in zip(names, parents) if parent == name)
+            return now[name] + sum(
+                below(one) for one, parent in zip(names, parents) if parent == name
+            )
 
-        rows = ((name, parent, {"cpu": float(kept)}, {"cpu": below(name)}, {}) for name, parent, (kept, _) in zip(names, parents, queues))
+        rows = (
+            (name, parent, {"cpu": float(kept)}, {"cpu": below(name)}, {})
+            for name, parent, (kept, _) in zip(names, parents, queues)
+        )
         return Guarantees({"cpu": 12.0}, rows)
 
     kept = book()
@@ -134,4 +158,6 @@ def test_counting_up_and_down_is_counting_anew(queues: list[tuple[int, int]], da
         kept.hold(queue, {"cpu": abs(more)}, 1.0 if more > 0 else -1.0)
         fresh = book()
         for name in leaves:
-            assert kept.most(name, {"cpu": now[name]}) == pytest.approx(fresh.most(name, {"cpu": now[name]}))
+            assert kept.most(name, {"cpu": now[name]}) == pytest.approx(
+                fresh.most(name, {"cpu": now[name]})
+            )

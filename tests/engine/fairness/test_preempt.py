@@ -1,4 +1,5 @@
-"""The action preempt under gang, priority, conformance and proportion's bound, in both of its modes."""
+"""The action preempt under gang, priority, conformance and proportion's bound, in both of its
+modes."""
 
 from __future__ import annotations
 
@@ -34,18 +35,25 @@ def aware(request: pytest.FixtureRequest) -> bool:
 def preempting(aware: bool, *custom: type[Plugin], **capability: Any) -> World:
     arguments = [{"name": "preempt", "arguments": {"enableTopologyAwarePreemption": aware}}]
     plugins = [*PLUGINS, *(one.name for one in custom)]
-    world = World(policy(plugins=plugins, actions="preempt", configurations=arguments, custom=custom), default_queue=False)
+    world = World(
+        policy(plugins=plugins, actions="preempt", configurations=arguments, custom=custom),
+        default_queue=False,
+    )
     world.queue("q1", capability=capability)
     for name, value in (("low", 10), ("mid", 100), ("high", 1000)):
         world.priority_class(name, value)
     return world
 
 
-def lesser(world: World, *preemptable: bool, node: str = "n1", least: int = 1, **asked: Any) -> None:
+def lesser(
+    world: World, *preemptable: bool, node: str = "n1", least: int = 1, **asked: Any
+) -> None:
     """A job of low priority whose pods v1, v2, ... run."""
     group(world, "lesser", queue="q1", priority="low", min_available=least)
     for number, may in enumerate(preemptable):
-        world.pod(f"v{number + 1}", job="lesser", node=node, preemptable=may, **(asked or {"cpu": 1}))
+        world.pod(
+            f"v{number + 1}", job="lesser", node=node, preemptable=may, **(asked or {"cpu": 1})
+        )
 
 
 def urgent(world: World, **about: Any) -> None:
@@ -185,11 +193,19 @@ class OneAtATime(Plugin):
     name = "one-at-a-time"
 
     def filters(self) -> Iterable[Filter]:
-        yield Filter("one", "the device is taken", Code.UNSCHEDULABLE, Depends.CLUSTER, self.free, self.name)
+        yield Filter(
+            "one", "the device is taken", Code.UNSCHEDULABLE, Depends.CLUSTER, self.free, self.name
+        )
 
     def free(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
         held = nodes.table.tasks
-        taken = [any(one.name == "v1" and one.status is not Status.RELEASING for one in held[row].values()) for row in range(len(held))]
+        taken = [
+            any(
+                one.name == "v1" and one.status is not Status.RELEASING
+                for one in held[row].values()
+            )
+            for row in range(len(held))
+        ]
         result: Bools = ~nodes.take(np.array(taken, dtype=np.bool_))
         return result
 
@@ -211,7 +227,12 @@ def test_the_pod_that_is_in_the_way_goes() -> None:
     group(world, "lesser", queue="q1", priority="low", min_available=0)
     world.pod("v1", job="lesser", node="n1", cpu=1, preemptable=True)
     world.pod("v2", job="lesser", node="n1", cpu=1, preemptable=True, labels={"app": "loud"})
-    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "loud"}}}
-    apart = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"app": "loud"}},
+    }
+    apart = {
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    }
     urgent(world, cpu=1, spec=apart)
     assert evicted(world.run()) == ["v2"]

@@ -45,15 +45,22 @@ def test_three_weights() -> None:
         world.queue(name, weight=weight)
         asks(world, name, cpu=cpu, memory=memory)
     assert cpus(world) == pytest.approx({"a": 2, "b": 8.8, "c": 13.2})
-    assert {name: one.deserved["memory"] for name, one in accounts(world).items()} == pytest.approx({"a": 4, "b": 17.6, "c": 26.4})
+    assert {name: one.deserved["memory"] for name, one in accounts(world).items()} == pytest.approx(
+        {"a": 4, "b": 17.6, "c": 26.4}
+    )
 
 
 def gpus(world: World) -> dict[str, float]:
-    return {name: round(one.deserved["nvidia.com/gpu"] / 1000, 3) for name, one in accounts(world).items()}
+    return {
+        name: round(one.deserved["nvidia.com/gpu"] / 1000, 3)
+        for name, one in accounts(world).items()
+    }
 
 
 def ceilings(world: World) -> dict[str, float]:
-    return {name: one.real_capability["nvidia.com/gpu"] / 1000 for name, one in accounts(world).items()}
+    return {
+        name: one.real_capability["nvidia.com/gpu"] / 1000 for name, one in accounts(world).items()
+    }
 
 
 def thirty(*, fourth: int = 0) -> World:
@@ -78,9 +85,14 @@ def test_a_guarantee_and_a_ceiling() -> None:
 
 @pytest.mark.parametrize(
     ("fourth", "deserved"),
-    [(2, {"q1": 6.667, "q2": 6.667, "q3": 6.667, "q4": 10}), (30, {"q1": 6, "q2": 6, "q3": 6, "q4": 12})],
+    [
+        (2, {"q1": 6.667, "q2": 6.667, "q3": 6.667, "q4": 10}),
+        (30, {"q1": 6, "q2": 6, "q3": 6, "q4": 12}),
+    ],
 )
-def test_a_guarantee_that_is_not_asked_for_is_kept_all_the_same(fourth: int, deserved: dict[str, float]) -> None:
+def test_a_guarantee_that_is_not_asked_for_is_kept_all_the_same(
+    fourth: int, deserved: dict[str, float]
+) -> None:
     """A.1 C."""
     assert ceilings(thirty(fourth=fourth)) == {"q1": 20, "q2": 15, "q3": 10, "q4": 25}
     assert gpus(thirty(fourth=fourth)) == deserved
@@ -154,7 +166,9 @@ def test_three_queues() -> None:
 @pytest.mark.scenario("plugins-fairness", 136)
 def test_what_nobody_asks_for_is_no_reason_to_evict() -> None:
     """A.1 I: q1 deserves 2 although its weight says 1."""
-    world = World(policy(plugins=["gang", "proportion", "predicates"], actions="reclaim"), default_queue=False)
+    world = World(
+        policy(plugins=["gang", "proportion", "predicates"], actions="reclaim"), default_queue=False
+    )
     world.nodes("n1", cpu=10, memory="10G", pods=10)
     world.queue("q1", weight=1)
     world.queue("q2", weight=9)
@@ -170,7 +184,12 @@ def test_what_nobody_asks_for_is_no_reason_to_evict() -> None:
 
 @pytest.mark.scenario("plugins-fairness", 29)
 def test_a_queue_that_has_no_jobs_any_more_holds_nothing() -> None:
-    plugins = [only("gang", "JobReady"), only("priority", "JobOrder"), "predicates", only("proportion")]
+    plugins = [
+        only("gang", "JobReady"),
+        only("priority", "JobOrder"),
+        "predicates",
+        only("proportion"),
+    ]
     world = World(policy(plugins=plugins, actions="allocate"), default_queue=False)
     world.nodes("n1", cpu=4, memory="4Gi")
     world.queue("q1", weight=0)
@@ -185,18 +204,40 @@ def test_a_queue_that_has_no_jobs_any_more_holds_nothing() -> None:
     decisions = world.run()
     assert gauges(decisions, "queue_allocated_milli_cpu") == {"q1": 0, "q2": 0}
     assert gauges(decisions, "queue_allocated_memory_bytes") == {"q1": 0, "q2": 0}
-    assert gauges(decisions, "queue_allocated_scalar_resources") == {"q1,pods": 0, "q1,nvidia.com/gpu": 0}
+    assert gauges(decisions, "queue_allocated_scalar_resources") == {
+        "q1,pods": 0,
+        "q1,nvidia.com/gpu": 0,
+    }
 
 
 def enqueue_and_allocate(*hooks: str) -> World:
     """A.1 D: 4 cpu and 4G on two nodes; q1 holds 1 cpu and 2G, q2 the reverse."""
-    world = World(policy(plugins=[only("proportion", *hooks)], actions="enqueue, allocate"), default_queue=False)
+    world = World(
+        policy(plugins=[only("proportion", *hooks)], actions="enqueue, allocate"),
+        default_queue=False,
+    )
     world.nodes("n1", "n2", cpu=2, memory="2G", pods=10)
     world.queue("q1", capability={"cpu": 2, "memory": "2G"})
     world.queue("q2", capability={"cpu": 3, "memory": "3G"})
     world.queue("q3", state="Closed", capability={"cpu": 2, "memory": "2G"})
-    lone(world, "pod1", "q1", node="n1", cpu=1, memory="2G", about={"phase": "Running", "min_resources": {"cpu": 1, "memory": "2G"}})
-    lone(world, "pod2", "q2", node="n2", cpu=2, memory="1G", about={"phase": "Running", "min_resources": {"cpu": 2, "memory": "1G"}})
+    lone(
+        world,
+        "pod1",
+        "q1",
+        node="n1",
+        cpu=1,
+        memory="2G",
+        about={"phase": "Running", "min_resources": {"cpu": 1, "memory": "2G"}},
+    )
+    lone(
+        world,
+        "pod2",
+        "q2",
+        node="n2",
+        cpu=2,
+        memory="1G",
+        about={"phase": "Running", "min_resources": {"cpu": 2, "memory": "1G"}},
+    )
     return world
 
 
@@ -230,11 +271,19 @@ def test_more_memory_than_the_queue_may_have(hook: str) -> None:
     waiting(world, "pod5", "q1", cpu=1, memory="1G")
     assert bound(world.run()) == {}
     (short,) = world.decisions.explanations["default/pg-pod5"].shortages
-    assert (short.resource, short.queue, short.held, short.most, short.missing) == ("memory", "q1", "1.863Gi", "1.863Gi", "953.7Mi")
+    assert (short.resource, short.queue, short.held, short.most, short.missing) == (
+        "memory",
+        "q1",
+        "1.863Gi",
+        "1.863Gi",
+        "953.7Mi",
+    )
 
 
 @pytest.mark.scenario("plugins-fairness", 34)
-@pytest.mark.parametrize("hooks", [("JobEnqueued",), ("Allocatable",), ("JobEnqueued", "Allocatable")])
+@pytest.mark.parametrize(
+    "hooks", [("JobEnqueued",), ("Allocatable",), ("JobEnqueued", "Allocatable")]
+)
 def test_a_closed_queue_takes_nothing_in(hooks: tuple[str, ...]) -> None:
     world = enqueue_and_allocate(*hooks)
     waiting(world, "pod6", "q3", cpu=1)
@@ -244,14 +293,18 @@ def test_a_closed_queue_takes_nothing_in(hooks: tuple[str, ...]) -> None:
 
 @pytest.mark.scenario("plugins-fairness", 35)
 def test_the_queue_with_the_higher_priority_is_served() -> None:
-    world = World(policy(plugins=["proportion", "predicates"], actions="allocate"), default_queue=False)
+    world = World(
+        policy(plugins=["proportion", "predicates"], actions="allocate"), default_queue=False
+    )
     for name, priority in (("q1", 5), ("q2", 1), ("q3", 10)):
         world.queue(name, priority=priority)
     world.nodes("n1", "n2", cpu=2, memory="4Gi")
     lone(world, "p1", "q1", node="n1", cpu=2, memory="4Gi")
     lone(world, "p2", "q2", cpu=2, memory="4Gi")
     lone(world, "p3", "q3", cpu=2, memory="4Gi")
-    world.policy = policy(plugins=[only("proportion", "QueueOrder"), "predicates"], actions="allocate")
+    world.policy = policy(
+        plugins=[only("proportion", "QueueOrder"), "predicates"], actions="allocate"
+    )
     assert bound(world.run()) == {"p3": "n2"}
 
 
@@ -260,7 +313,10 @@ def test_the_queue_with_the_higher_priority_is_served() -> None:
 @pytest.mark.parametrize("plugin", ["proportion", "capacity"])
 def test_what_is_being_bound_is_counted_once(plugin: str) -> None:
     """A.2: 1 asked + 3 allocated + max(3 - 3, 0) promised is 4 of 4."""
-    world = World(policy(plugins=[plugin, "gang", "predicates"], actions="enqueue, allocate"), default_queue=False)
+    world = World(
+        policy(plugins=[plugin, "gang", "predicates"], actions="enqueue, allocate"),
+        default_queue=False,
+    )
     world.queue("q", capability={"cpu": 4})
     world.nodes("n1", cpu=10)
     group(world, "a", queue="q", phase="Inqueue", min_available=3, min_resources={"cpu": 3})
@@ -284,7 +340,10 @@ class Rejecter(Plugin):
 @pytest.mark.scenario("plugins-fairness", 55)
 @pytest.mark.parametrize("plugin", ["proportion", "capacity"])
 def test_who_is_refused_by_another_leaves_no_trace(plugin: str) -> None:
-    world = World(policy(plugins=[plugin, "rejecter"], actions="enqueue", custom=[Rejecter]), default_queue=False)
+    world = World(
+        policy(plugins=[plugin, "rejecter"], actions="enqueue", custom=[Rejecter]),
+        default_queue=False,
+    )
     world.queue("q", capability={"cpu": 1})
     world.nodes("n1", cpu=10)
     for name in ("pgA", "pgB"):
@@ -309,7 +368,10 @@ def test_gauges_of_one_queue() -> None:
 
 
 def test_an_overused_queue_says_what_it_holds() -> None:
-    world = World(policy(plugins=["gang", "proportion", "predicates"], actions="allocate"), default_queue=False)
+    world = World(
+        policy(plugins=["gang", "proportion", "predicates"], actions="allocate"),
+        default_queue=False,
+    )
     world.nodes("n1", cpu=4, memory="4G", pods=4)
     world.queue("full", capability={"cpu": 2, "memory": "1G"})
     group(world, "holds", queue="full")
@@ -332,7 +394,9 @@ def test_an_overused_queue_says_what_it_holds() -> None:
             "beyond": "",
         },
     ]
-    assert [(one.resource, one.limit, one.held, one.most, one.missing) for one in found.shortages] == [("cpu", "deserved", "2", "2", "1")]
+    assert [
+        (one.resource, one.limit, one.held, one.most, one.missing) for one in found.shortages
+    ] == [("cpu", "deserved", "2", "2", "1")]
     assert found.text.startswith(
         "pg-more: queue full may not take another cpu=1 now: it holds cpu=2 of deserved 2. "
         "It starts when jobs of the queue end or its share grows by cpu=1."

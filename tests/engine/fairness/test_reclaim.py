@@ -15,14 +15,21 @@ CAPACITY = only("capacity", "QueueOrder", "Preemptive", "Reclaimable")
 
 
 def reclaiming(quota: Any = PROPORTION) -> World:
-    plugins = ["conformance", only("gang", "JobStarving", "Reclaimable"), quota, only("priority", "JobOrder", "TaskOrder")]
+    plugins = [
+        "conformance",
+        only("gang", "JobStarving", "Reclaimable"),
+        quota,
+        only("priority", "JobOrder", "TaskOrder"),
+    ]
     world = World(policy(plugins=plugins, actions="reclaim"), default_queue=False)
     for name, value in (("low", 10), ("mid", 100), ("high", 1000)):
         world.priority_class(name, value)
     return world
 
 
-def held(world: World, name: str, queue: str, *preemptable: bool, priority: str = "mid", least: int = 1) -> None:
+def held(
+    world: World, name: str, queue: str, *preemptable: bool, priority: str = "mid", least: int = 1
+) -> None:
     """A job of so many pods of 1 cpu and 1G on n1."""
     group(world, name, queue=queue, priority=priority, min_available=least)
     for number, may in enumerate(preemptable):
@@ -92,7 +99,9 @@ def test_only_an_open_queue_takes_back(quota: Any, state: str) -> None:
     world.queue("q2", state=state, deserved={"cpu": 1, "memory": "1Gi"})
     held(world, "h", "q1", True, True)
     lone(world, "claims", "q2", cpu=1, memory="1G")
-    assert len(evicted(world.run())) == (state in ("Open", ""))  # of a new queue nobody has said anything yet
+    assert len(evicted(world.run())) == (
+        state in ("Open", "")
+    )  # of a new queue nobody has said anything yet
     if state == "Closed":
         assert world.why("pg-claims").endswith("No victim because queue q2 is not open but Closed.")
 
@@ -128,7 +137,10 @@ def test_the_second_task_may_what_the_first_may_not() -> None:
 def test_the_layout_of_tiers_decides_whether_shares_protect() -> None:
     """Where gang and conformance sit in a tier before, the quota plugin is not asked about victims."""
     outcomes = []
-    for tiers in ([["conformance", "gang", "proportion"]], [["conformance", "gang"], ["proportion"]]):
+    for tiers in (
+        [["conformance", "gang", "proportion"]],
+        [["conformance", "gang"], ["proportion"]],
+    ):
         world = World(policy(tiers=tiers, actions="reclaim"), default_queue=False)
         world.nodes("n1", cpu=4, memory="4Gi", pods=10)
         for name in ("q1", "q2", "q3"):
@@ -143,23 +155,57 @@ def test_the_layout_of_tiers_decides_whether_shares_protect() -> None:
 
 def test_a_deployment_s_group_takes_one_pod_back_and_no_more() -> None:
     """6.13: eight pods each of 1 cpu and 4Gi; a minimum of one is met by the first."""
-    world = World(policy(tiers=[["priority", "gang", "conformance"], ["predicates", "capacity"]], actions="allocate, reclaim"))
+    world = World(
+        policy(
+            tiers=[["priority", "gang", "conformance"], ["predicates", "capacity"]],
+            actions="allocate, reclaim",
+        )
+    )
     world.nodes("n1", "n2", cpu=4, memory="16Gi")
     world.queue("queue1", deserved={"cpu": 2, "memory": "8Gi"})
     world.queue("queue2", deserved={"cpu": 6, "memory": "24Gi"})
-    world.job("one", pods=8, min_available=1, queue="queue1", cpu=1, memory="4Gi", on=["n1"] * 4 + ["n2"] * 4)
+    world.job(
+        "one",
+        pods=8,
+        min_available=1,
+        queue="queue1",
+        cpu=1,
+        memory="4Gi",
+        on=["n1"] * 4 + ["n2"] * 4,
+    )
     world.job("two", pods=8, min_available=1, queue="queue2", cpu=1, memory="4Gi")
     assert len(world.run().evictions) == 1
 
 
 @pytest.mark.parametrize("how", ["minimum", "starving"])
 def test_six_and_two(how: str) -> None:
-    """6.13: with a minimum of six, or where priority alone says who starves: 7 cpu would be more than 6 and 28Gi more than 24Gi."""
+    """6.13: with a minimum of six, or where priority alone says who starves: 7 cpu would be more
+    than 6 and 28Gi more than 24Gi."""
     gang: Any = "gang" if how == "minimum" else {"name": "gang", "enableJobStarving": False}
-    world = World(policy(tiers=[["priority", gang, "conformance"], ["predicates", "capacity"]], actions="allocate, reclaim"))
+    world = World(
+        policy(
+            tiers=[["priority", gang, "conformance"], ["predicates", "capacity"]],
+            actions="allocate, reclaim",
+        )
+    )
     world.nodes("n1", "n2", cpu=4, memory="16Gi")
     world.queue("queue1", deserved={"cpu": 2, "memory": "8Gi"})
     world.queue("queue2", deserved={"cpu": 6, "memory": "24Gi"})
-    world.job("one", pods=8, min_available=1, queue="queue1", cpu=1, memory="4Gi", on=["n1"] * 4 + ["n2"] * 4)
-    world.job("two", pods=8, min_available=6 if how == "minimum" else 1, queue="queue2", cpu=1, memory="4Gi")
+    world.job(
+        "one",
+        pods=8,
+        min_available=1,
+        queue="queue1",
+        cpu=1,
+        memory="4Gi",
+        on=["n1"] * 4 + ["n2"] * 4,
+    )
+    world.job(
+        "two",
+        pods=8,
+        min_available=6 if how == "minimum" else 1,
+        queue="queue2",
+        cpu=1,
+        memory="4Gi",
+    )
     assert len(world.run().evictions) == 6

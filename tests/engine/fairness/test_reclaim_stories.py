@@ -12,7 +12,10 @@ from tests.engine.fairness.stage import CAPACITY, cluster, play, quiet, running,
 
 @pytest.mark.scenario("plugins-fairness", 176)
 def test_reclaim_until_both_have_their_half() -> None:
-    tiers = [["priority", "gang", "conformance", "proportion"], ["overcommit", "drf", "predicates", "nodeorder"]]
+    tiers = [
+        ["priority", "gang", "conformance", "proportion"],
+        ["overcommit", "drf", "predicates", "nodeorder"],
+    ]
     world = cluster(8, tiers=tiers, actions="enqueue, allocate, reclaim, backfill")
     world.queue("q1")
     world.queue("q2")
@@ -23,11 +26,18 @@ def test_reclaim_until_both_have_their_half() -> None:
     assert (running(world, "first"), running(world, "second")) == (4, 4)
 
 
-RECLAIMING = [["priority", "gang", "conformance", "proportion"], ["overcommit", "drf", "predicates", "nodeorder", "binpack"]]
+RECLAIMING = [
+    ["priority", "gang", "conformance", "proportion"],
+    ["overcommit", "drf", "predicates", "nodeorder", "binpack"],
+]
 
 
-def reclaiming(slots: int, nodes: int = 2, *queues: str, tiers: list[Any] | None = None, **spec: Any) -> World:
-    world = cluster(slots, nodes, tiers=tiers or RECLAIMING, actions="enqueue, allocate, reclaim, backfill")
+def reclaiming(
+    slots: int, nodes: int = 2, *queues: str, tiers: list[Any] | None = None, **spec: Any
+) -> World:
+    world = cluster(
+        slots, nodes, tiers=tiers or RECLAIMING, actions="enqueue, allocate, reclaim, backfill"
+    )
     for name in queues:
         world.queue(name, **spec)
     return world
@@ -50,7 +60,9 @@ def test_reclaim_4_and_5_a_queue_that_is_not_there(priority: str) -> None:
     submitted(world, "lost", 1, queue="nowhere", priority=priority)
     assert quiet(world)
     assert running(world, "lost") == 0
-    assert world.decisions.explanations["default/lost"].constraint == "queue", "it is told that there is none"
+    assert world.decisions.explanations["default/lost"].constraint == "queue", (
+        "it is told that there is none"
+    )
 
 
 @pytest.mark.scenario("plugins-fairness", 190)
@@ -70,7 +82,9 @@ def test_reclaim_7_a_node_that_is_not_there() -> None:
     world = reclaiming(4, 2, "q1", "q2")
     submitted(world, "in-q1", 4, 1, queue="q1")
     play(world)
-    submitted(world, "wants", 1, queue="q2", spec={"nodeSelector": {"kubernetes.io/hostname": "nowhere"}})
+    submitted(
+        world, "wants", 1, queue="q2", spec={"nodeSelector": {"kubernetes.io/hostname": "nowhere"}}
+    )
     assert quiet(world)
     assert (running(world, "wants"), running(world, "in-q1")) == (0, 4)
 
@@ -121,13 +135,19 @@ def test_reclaim_11_by_what_queues_name() -> None:
     for number, cpu in enumerate((2, 1, 1)):
         submitted(world, f"in-q4-{number}", 1, queue="q4", cpu=cpu)
     play(world)
-    assert [running(world, name) for name in ("in-q1", "in-q2", "in-q3", "in-q4-0", "in-q4-1", "in-q4-2")] == [1, 1, 1, 1, 1, 1]
+    assert [
+        running(world, name)
+        for name in ("in-q1", "in-q2", "in-q3", "in-q4-0", "in-q4-1", "in-q4-2")
+    ] == [1, 1, 1, 1, 1, 1]
 
 
 @pytest.mark.scenario("plugins-fairness", 192)
 def test_reclaim_12_in_a_tree() -> None:
     """q2 holds 7 of 4; q11 and q12 deserve 2 each, and take back what they ask for."""
-    tiers = [["priority", "gang", "conformance", {"name": "capacity", "enableHierarchy": True}], ["predicates", "nodeorder"]]
+    tiers = [
+        ["priority", "gang", "conformance", {"name": "capacity", "enableHierarchy": True}],
+        ["predicates", "nodeorder"],
+    ]
     world = reclaiming(8, 2, tiers=tiers)
     world.queue("root")
     world.queue("q1", parent="root", deserved={"cpu": 4})
@@ -140,4 +160,9 @@ def test_reclaim_12_in_a_tree() -> None:
     submitted(world, "in-q12", 1, queue="q12")
     submitted(world, "second-q11", 1, queue="q11")
     play(world)
-    assert [running(world, name) for name in ("first-q11", "second-q11", "in-q12", "in-q2")] == [1, 1, 1, 5]
+    assert [running(world, name) for name in ("first-q11", "second-q11", "in-q12", "in-q2")] == [
+        1,
+        1,
+        1,
+        5,
+    ]

@@ -1,4 +1,5 @@
-"""Evictions end: queues that both see themselves in the right do not take the same room from each other for ever."""
+"""Evictions end: queues that both see themselves in the right do not take the same room from each
+other for ever."""
 
 from __future__ import annotations
 
@@ -15,7 +16,16 @@ from hekla.engine.model.decisions import Decisions
 from hekla.engine.model.tasks import Job, Task
 from hekla.engine.policies import read_policy
 from hekla.engine.world import World, policy
-from tests.engine.fairness.settling import LAYOUTS, RECLAIM, Settled, drawn, played, settled, turn, two_queues
+from tests.engine.fairness.settling import (
+    LAYOUTS,
+    RECLAIM,
+    Settled,
+    drawn,
+    played,
+    settled,
+    turn,
+    two_queues,
+)
 from tests.engine.fairness.stage import evicted
 from tests.engine.fairness.test_rest import held
 
@@ -37,7 +47,9 @@ def test_two_queues_that_both_want_everything_settle(layout: str, jobs: str) -> 
     assert found.quiet
     assert found.evictions in (0, MOST)
     if layout in ("page", "upstream", "advised", "gangreclaim", "gangreclaim, first tier"):
-        assert (held(found.world)["qx"], held(found.world)["qy"]) == (16000, 16000), "as far above its 12 the one as the other"
+        assert (held(found.world)["qx"], held(found.world)["qy"]) == (16000, 16000), (
+            "as far above its 12 the one as the other"
+        )
 
 
 @pytest.mark.parametrize("block", ["yaml", "text"])
@@ -58,9 +70,13 @@ def test_random_clusters_settle(layout: str) -> None:
         assert played(layout, seed).quiet, seed
 
 
-@pytest.mark.parametrize(("layout", "seed"), [("proportion", 32), ("proportion, gangs", 44), ("all actions", 24), ("page, tree", 142)])
+@pytest.mark.parametrize(
+    ("layout", "seed"),
+    [("proportion", 32), ("proportion, gangs", 44), ("all actions", 24), ("page, tree", 142)],
+)
 def test_circles_that_the_shares_allow_are_broken(layout: str, seed: int) -> None:
-    """Found among random clusters: three queues in a circle, two actions against each other, room that an ancestor may not give."""
+    """Found among random clusters: three queues in a circle, two actions against each other, room
+    that an ancestor may not give."""
     found: Settled = played(layout, seed)
     assert found.quiet
     assert found.evictions < 30
@@ -105,7 +121,9 @@ def victims(world: World, cycles: int = 12) -> list[str]:
 
 
 def told(decisions: Decisions) -> list[str]:
-    return [f"{one.key}: {one.message}" for one in decisions.events if one.reason == "EvictionHeldBack"]
+    return [
+        f"{one.key}: {one.message}" for one in decisions.events if one.reason == "EvictionHeldBack"
+    ]
 
 
 def test_nobody_takes_back_what_was_taken() -> None:
@@ -115,7 +133,9 @@ def test_nobody_takes_back_what_was_taken() -> None:
         decisions = turn(world)
         gone += evicted(decisions)
         words += told(decisions)
-        counted += sum(value for name, _, value in decisions.metrics if name == "evictions_held_back_total")
+        counted += sum(
+            value for name, _, value in decisions.metrics if name == "evictions_held_back_total"
+        )
     assert len(gone) <= 3, gone
     assert words[0].endswith("took room from queue qa, and no queue, node or job has changed since")
     assert counted == len(words) == len(set(words)), "each is said once"
@@ -140,9 +160,14 @@ OUTSIDE: dict[str, Callable[[World], None]] = {
     "a node goes": lambda world: world.state.remove_node("n1"),
     "a job comes": lambda world: world.job("fresh", cpu=5, queue="qa"),
     "a job changes": lambda world: world.state.upsert_pod_group(
-        {**world.groups["default/job-qa"], "spec": {**world.groups["default/job-qa"]["spec"], "minMember": 2}}
+        {
+            **world.groups["default/job-qa"],
+            "spec": {**world.groups["default/job-qa"]["spec"], "minMember": 2},
+        }
     ),
-    "a job ends": lambda world: world.end(next(one.job.name for one in world.state.tasks.values() if one.job and one.row >= 0)),
+    "a job ends": lambda world: world.end(
+        next(one.job.name for one in world.state.tasks.values() if one.job and one.row >= 0)
+    ),
     "a job goes": lambda world: world.state.remove_pod_group("default/job-qc"),
     "a priority changes": lambda world: world.priority_class("high", 1000),
 }
@@ -163,10 +188,18 @@ def test_what_comes_of_evictions_changes_nothing() -> None:
         world.state.upsert_pod({**pod, "metadata": {**pod["metadata"], "resourceVersion": "7"}})
         world.state.upsert_pod_group(world.groups[f"default/{name}"])
     world.nodes("n1", cpu=1, annotations={"heartbeat": "3"})
-    world.state.upsert_queue({
-        "metadata": {"name": "qa"}, "spec": {"weight": 1}, "status": {"state": "Open", "allocated": {"cpu": "1"}},
-    })  # fmt: skip
-    restarted = next(name for name in ("job-qa", "job-qb", "job-qc") if f"default/{name}" in world.state.transfers.disturbed)
+    world.state.upsert_queue(
+        {
+            "metadata": {"name": "qa"},
+            "spec": {"weight": 1},
+            "status": {"state": "Open", "allocated": {"cpu": "1"}},
+        }
+    )
+    restarted = next(
+        name
+        for name in ("job-qa", "job-qb", "job-qc")
+        if f"default/{name}" in world.state.transfers.disturbed
+    )
     pod = world.pods[f"default/{restarted}-task-0"]
     world.state.remove_pod(f"default/{restarted}-task-0")
     world.state.upsert_pod({**pod, "metadata": {**pod["metadata"], "uid": "again"}})

@@ -1,4 +1,5 @@
-"""Whole stories: jobs come, cycles run, what was decided comes true, until nothing is left to decide."""
+"""Whole stories: jobs come, cycles run, what was decided comes true, until nothing is left to
+decide."""
 
 from __future__ import annotations
 
@@ -6,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from tests.engine.fairness.stage import bound, cluster, conditions, group, lone, play, running, sees, submitted, terminating
+from tests.engine.fairness.stage import (
+    bound,
+    cluster,
+    conditions,
+    group,
+    lone,
+    play,
+    running,
+    sees,
+    submitted,
+    terminating,
+)
 
 
 @pytest.mark.scenario("plugins-fairness", 168)
@@ -132,7 +144,9 @@ def test_without_the_action_enqueue() -> None:
         pytest.param(7, "1500m", 1, marks=pytest.mark.scenario("plugins-fairness", 180)),
     ],
 )
-def test_what_is_guaranteed_to_one_queue_is_nobody_elses(guarantee: int, asked: Any, pods: int) -> None:
+def test_what_is_guaranteed_to_one_queue_is_nobody_elses(
+    guarantee: int, asked: Any, pods: int
+) -> None:
     world = cluster(8)
     world.queue("sure", guarantee={"cpu": guarantee})
     world.queue("other")
@@ -181,7 +195,11 @@ def test_who_is_not_let_in_preempts_nobody() -> None:
     play(world)
     submitted(world, "greater", 1, priority="high", min_resources={"cpu": 30})
     play(world)
-    assert (sees(world, "greater"), running(world, "greater"), running(world, "lesser")) == ("Pending", 0, 8)
+    assert (sees(world, "greater"), running(world, "greater"), running(world, "lesser")) == (
+        "Pending",
+        0,
+        8,
+    )
 
 
 @pytest.mark.scenario("plugins-fairness", 186)
@@ -214,19 +232,51 @@ def test_the_one_that_is_in_the_way_goes_and_bystanders_stay() -> None:
     arguments = [{"name": "preempt", "arguments": {"enableTopologyAwarePreemption": True}}]
     world = cluster(12, 3, actions="allocate, preempt", configurations=arguments)
     for number in range(3):
-        lone(world, f"bystander-{number}", priority="low", node=f"n{number}", cpu=1, about={"min_available": 0})
+        lone(
+            world,
+            f"bystander-{number}",
+            priority="low",
+            node=f"n{number}",
+            cpu=1,
+            about={"min_available": 0},
+        )
         app = {"app": "loud"} if number else {}
-        lone(world, f"blocker-{number}", priority="mid", node=f"n{number}", cpu=1, labels=app, about={"min_available": 0})
+        lone(
+            world,
+            f"blocker-{number}",
+            priority="mid",
+            node=f"n{number}",
+            cpu=1,
+            labels=app,
+            about={"min_available": 0},
+        )
     lone(world, "full", priority="high", node="n0", cpu=2)
-    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "loud"}}}
-    apart = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"app": "loud"}},
+    }
+    apart = {
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    }
     own = {"matchLabels": {"job": "greater"}}
     alone = {"topologyKey": "kubernetes.io/hostname", "labelSelector": own}
-    apart["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"].append(alone)
-    submitted(world, "greater", 2, priority="high", labels={"job": "greater"}, spec={**apart, "nodeSelector": {"rack": "b"}})
+    apart["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"].append(
+        alone
+    )
+    submitted(
+        world,
+        "greater",
+        2,
+        priority="high",
+        labels={"job": "greater"},
+        spec={**apart, "nodeSelector": {"rack": "b"}},
+    )
     world.nodes("n1", "n2", cpu=4, memory="64Gi", labels={"rack": "b"})
     told = play(world)
-    assert sorted(one.pod for decisions in told for one in decisions.evictions) == ["default/blocker-1", "default/blocker-2"]
+    assert sorted(one.pod for decisions in told for one in decisions.evictions) == [
+        "default/blocker-1",
+        "default/blocker-2",
+    ]
     assert running(world, "greater") == 2
 
 

@@ -1,4 +1,5 @@
-"""Every answer of the capacity plugin against the page by the letter, in random trees of queues, while pods come and go."""
+"""Every answer of the capacity plugin against the page by the letter, in random trees of queues,
+while pods come and go."""
 
 from __future__ import annotations
 
@@ -26,7 +27,10 @@ NAMES = ("cpu", "memory", GPU, RDMA, "pods")
 def amounts(draw: random.Random, most: int) -> dict[str, str]:
     """Of about half of all resources, sometimes none."""
     chosen = [name for name in NAMES if draw.random() < 0.55]
-    return {name: f"{draw.choice([0, *range(1, most)])}{'Gi' if name == 'memory' else ''}" for name in chosen}
+    return {
+        name: f"{draw.choice([0, *range(1, most)])}{'Gi' if name == 'memory' else ''}"
+        for name in chosen
+    }
 
 
 def queues(draw: random.Random, world: World) -> list[str]:
@@ -36,16 +40,29 @@ def queues(draw: random.Random, world: World) -> list[str]:
     for number in range(draw.randint(2, 9)):
         parent = draw.choice(["root", *parents])
         spec: dict[str, Any] = {"priority": draw.choice([0, 0, 0, 1])}
-        for key, chance, most in (("capability", 0.3, 12), ("deserved", 0.7, 6), ("guarantee", 0.3, 3)):
+        for key, chance, most in (
+            ("capability", 0.3, 12),
+            ("deserved", 0.7, 6),
+            ("guarantee", 0.3, 3),
+        ):
             if draw.random() < chance:
                 spec[key] = amounts(draw, most)
         parents[f"q{number}"] = parent
-        world.queue(f"q{number}", parent=parent, state=draw.choice(["Open", "Open", "Open", "Open", "Closing"]), **spec)
+        world.queue(
+            f"q{number}",
+            parent=parent,
+            state=draw.choice(["Open", "Open", "Open", "Open", "Closing"]),
+            **spec,
+        )
     return [name for name in parents if name not in parents.values()]
 
 
 def drawn(draw: random.Random, levels: int) -> World:
-    capacity = {"name": "capacity", "enableHierarchy": True, "arguments": {"ancestorReclaimLevel": levels}}
+    capacity = {
+        "name": "capacity",
+        "enableHierarchy": True,
+        "arguments": {"ancestorReclaimLevel": levels},
+    }
     world = World(policy(tiers=[["priority"], [capacity]], actions="allocate"), default_queue=False)
     for name, value in (("low", 1), ("high", 100)):
         world.priority_class(name, value)
@@ -55,9 +72,19 @@ def drawn(draw: random.Random, levels: int) -> World:
     for number in range(draw.randint(2, 7)):
         minimum = amounts(draw, 5) if draw.random() < 0.7 else None
         phase = draw.choice(["Pending", "Inqueue", "Running"])
-        group(world, f"j{number}", queue=draw.choice(leaves), min_resources=minimum, phase=phase, priority=draw.choice(["low", "high"]))
+        group(
+            world,
+            f"j{number}",
+            queue=draw.choice(leaves),
+            min_resources=minimum,
+            phase=phase,
+            priority=draw.choice(["low", "high"]),
+        )
         for pod in range(draw.randint(0, 4)):
-            asked: dict[str, Any] = {"cpu": draw.choice([None, 1, 2, 3]), "memory": draw.choice([None, "1Gi", "2Gi"])}
+            asked: dict[str, Any] = {
+                "cpu": draw.choice([None, 1, 2, 3]),
+                "memory": draw.choice([None, "1Gi", "2Gi"]),
+            }
             asked |= {name: draw.choice([0, 1, 2]) for name in ("gpu", RDMA) if draw.random() < 0.3}
             world.pod(f"j{number}-{pod}", job=f"j{number}", node=draw.choice(["n1", ""]), **asked)
     return world
@@ -96,13 +123,17 @@ def compare(session: Session, plugin: Capacity, expected: Verdicts, draw: random
         near = plugin.victim_queue_order(session.state.queues[left], session.state.queues[right])
         assert near == -expected.common(left, right)
     for job in session.jobs():
-        assert (plugin.job_enqueueable(job) == PERMIT) is expected.enqueueable(job.queue, job.min_resources)
+        assert (plugin.job_enqueueable(job) == PERMIT) is expected.enqueueable(
+            job.queue, job.min_resources
+        )
     for task in tasks:
         queue = session.state.queues[queue_of(task)]
         allocatable = expected.allocatable(queue.name, task.request.amounts)
         assert plugin.allocatable(queue, task) is allocatable
         assert (plugin.allocatable_count(queue, task, 3) > 0) is allocatable
-        assert plugin.preemptive(queue, [task]) is expected.preemptive(queue.name, task.request.amounts)
+        assert plugin.preemptive(queue, [task]) is expected.preemptive(
+            queue.name, task.request.amounts
+        )
         candidates = [one for one in running if queue_of(one) != queue.name]
         draw.shuffle(candidates)
         wanted = task.request.amounts
@@ -110,7 +141,9 @@ def compare(session: Session, plugin: Capacity, expected: Verdicts, draw: random
             queue.name, wanted, shown(in_order(session, candidates, task))
         )
         assert task.job is not None
-        assert keys(plugin.evictable("gangreclaim", task.job, candidates).tasks) == expected.gang_victims(shown(candidates))
+        assert keys(
+            plugin.evictable("gangreclaim", task.job, candidates).tasks
+        ) == expected.gang_victims(shown(candidates))
 
 
 def queue_of(task: Task) -> str:

@@ -56,8 +56,13 @@ def test_when_a_window_is_open(text: str, clock: str, is_open: bool, local: str)
 
 
 def lent(*, victims: bool = False, **zones: str) -> World:
-    arguments = {f"tdm.revocable-zone.{name}": text for name, text in zones.items()} | {"tdm.evict.period": "1m"}
-    plugins: list[Any] = [{"name": "tdm", "arguments": arguments}, *([] if victims else ["predicates", "nodeorder"])]
+    arguments = {f"tdm.revocable-zone.{name}": text for name, text in zones.items()} | {
+        "tdm.evict.period": "1m"
+    }
+    plugins: list[Any] = [
+        {"name": "tdm", "arguments": arguments},
+        *([] if victims else ["predicates", "nodeorder"]),
+    ]
     return World(policy(plugins=plugins, actions="shuffle" if victims else "allocate"))
 
 
@@ -73,13 +78,23 @@ def test_who_may_use_lent_nodes_and_when() -> None:
     lone(world, "noted", cpu=1, annotations={"volcano.sh/preemptable": "true"})
     session = opened(world)
     feasible = {
-        name: {world.state.nodes.names[row] for row in placer_of(session).feasible(session, task(world, name)).nonzero()[0]}
+        name: {
+            world.state.nodes.names[row]
+            for row in placer_of(session).feasible(session, task(world, name)).nonzero()[0]
+        }
         for name in ("any", "none", "labelled", "noted")
     }
-    assert feasible == {"any": {"plain", "n1"}, "noted": {"plain", "n1"}, "none": {"plain"}, "labelled": {"plain"}}
+    assert feasible == {
+        "any": {"plain", "n1"},
+        "noted": {"plain", "n1"},
+        "none": {"plain"},
+        "labelled": {"plain"},
+    }
     (plugin,) = [one for one in session.hooks.plugins if one.name == "tdm"]
     (score,) = plugin.scores()
-    raw = score.raw(task(world, "any").pods, NodeView(world.state.nodes, np.arange(4)), task(world, "any"))
+    raw = score.raw(
+        task(world, "any").pods, NodeView(world.state.nodes, np.arange(4)), task(world, "any")
+    )
     assert raw is not None
     assert raw.tolist() == [0, 100, 0, 0]
     assert bound(world.run())["any"] == "n1", "100 points for the node that is lent"
@@ -88,12 +103,17 @@ def test_who_may_use_lent_nodes_and_when() -> None:
 def test_why_not_on_a_lent_node() -> None:
     world = lent(rz1=ALWAYS, rz2=CLOSED)
     for number, name in enumerate(("rz1", "rz2", "rz3")):
-        world.nodes(f"n{number + 1}", cpu=min(number + 1, 2), labels={"volcano.sh/revocable-zone": name})
+        world.nodes(
+            f"n{number + 1}", cpu=min(number + 1, 2), labels={"volcano.sh/revocable-zone": name}
+        )
     lone(world, "none", cpu=1)
     lone(world, "any", cpu=2, annotations={"volcano.sh/revocable-zone": "*"})
     world.run()
     reasons = {one.reason for one in world.decisions.explanations["default/pg-any"].reasons}
-    assert {"current time beyond revocable zone rz2:0:00-0:01", "revocable zone rz3 not support"} <= reasons
+    assert {
+        "current time beyond revocable zone rz2:0:00-0:01",
+        "revocable zone rz3 not support",
+    } <= reasons
     reasons = {one.reason for one in world.decisions.explanations["default/pg-none"].reasons}
     assert "not allow to dispatch to revocable node" in reasons
 
@@ -108,7 +128,9 @@ def test_windows_go_by_the_clock_that_is_handed_in() -> None:
 
 
 def test_a_window_that_is_none_is_refused() -> None:
-    with pytest.raises(PolicyError, match=r"tdm.revocable-zone.rz = '9-17': a window such as 9:00-18:30"):
+    with pytest.raises(
+        PolicyError, match=r"tdm.revocable-zone.rz = '9-17': a window such as 9:00-18:30"
+    ):
         lent(rz="9-17")
 
 
@@ -136,7 +158,13 @@ def test_when_time_is_over(budgets: dict[str, dict[str, str]], is_open: bool, co
     for name, budget in budgets.items():
         group(world, name, annotations={keys[key]: value for key, value in budget.items()})
         for number in range(5):
-            world.pod(f"{name}-{number}", job=name, node="n1", cpu=1, preemptable=name == "job2" or number < 3)
+            world.pod(
+                f"{name}-{number}",
+                job=name,
+                node="n1",
+                cpu=1,
+                preemptable=name == "job2" or number < 3,
+            )
     decisions = world.run()
     assert len(decisions.evictions) == count
     assert {one.reason for one in decisions.evictions} <= {"shuffle"}
@@ -152,7 +180,10 @@ def test_not_more_often_than_its_period() -> None:
     counts = []
     for _ in range(4):
         counts.append(len(world.run().evictions))
-        world.policy = policy(plugins=[{"name": "tdm", "arguments": {"tdm.revocable-zone.rz1": CLOSED}}], actions="shuffle")
+        world.policy = policy(
+            plugins=[{"name": "tdm", "arguments": {"tdm.revocable-zone.rz1": CLOSED}}],
+            actions="shuffle",
+        )
         world.settle()
         world.now += 30
     assert counts == [1, 0, 1, 0]
@@ -182,11 +213,17 @@ def protected(allowed: int | None, *plugins: Any, disrupted: tuple[str, ...] = (
     lone(world, "bare", node="n1")
     lone(world, "claims")
     if allowed is not None:
-        world.state.upsert_other("PodDisruptionBudget", {
-            "metadata": {"name": "shop", "namespace": "default"},
-            "spec": {"selector": {"matchLabels": {"app": "shop"}}},
-            "status": {"disruptionsAllowed": allowed, "disruptedPods": dict.fromkeys(disrupted, "1970-01-01T00:00:00Z")},
-        })  # fmt: skip
+        world.state.upsert_other(
+            "PodDisruptionBudget",
+            {
+                "metadata": {"name": "shop", "namespace": "default"},
+                "spec": {"selector": {"matchLabels": {"app": "shop"}}},
+                "status": {
+                    "disruptionsAllowed": allowed,
+                    "disruptedPods": dict.fromkeys(disrupted, "1970-01-01T00:00:00Z"),
+                },
+            },
+        )
     return world
 
 
@@ -238,17 +275,29 @@ def test_a_budget_is_used_up_within_a_cycle() -> None:
         world.nodes(f"n{number}", cpu=1)
         lone(world, f"held{number}", node=f"n{number}", cpu=1, labels={"app": "shop"})
         lone(world, f"wants{number}", cpu=1, priority="high")
-    world.state.upsert_other("PodDisruptionBudget", {
-        "metadata": {"name": "shop", "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"app": "shop"}}}, "status": {"disruptionsAllowed": 1},
-    })  # fmt: skip
+    world.state.upsert_other(
+        "PodDisruptionBudget",
+        {
+            "metadata": {"name": "shop", "namespace": "default"},
+            "spec": {"selector": {"matchLabels": {"app": "shop"}}},
+            "status": {"disruptionsAllowed": 1},
+        },
+    )
     assert len(evicted(world.run())) == 1
 
 
 @pytest.mark.scenario("plugins-fairness", 125)
 @pytest.mark.parametrize(
     ("text", "length"),
-    [("600s", 600.0), ("600abcde", None), ("600", None), ("0", 0.0), ("-1m", -60.0), ("400000h", 1.44e9), ("4000000h", None)],
+    [
+        ("600s", 600.0),
+        ("600abcde", None),
+        ("600", None),
+        ("0", 0.0),
+        ("-1m", -60.0),
+        ("400000h", 1.44e9),
+        ("4000000h", None),
+    ],
 )
 def test_cooldown_times(text: str, length: float | None) -> None:
     try:
@@ -259,7 +308,9 @@ def test_cooldown_times(text: str, length: float | None) -> None:
 
 def since(world: World, pod: str, age: float) -> None:
     """The pod was scheduled so many seconds ago."""
-    stamp = (datetime.fromtimestamp(world.now, UTC) - timedelta(seconds=age)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    stamp = (datetime.fromtimestamp(world.now, UTC) - timedelta(seconds=age)).strftime(
+        "%Y-%m-%dT%H:%M:%SZ"
+    )
     conditions = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp}]
     world.pods[f"default/{pod}"]["status"]["conditions"] = conditions
     world.state.upsert_pod(world.pods[f"default/{pod}"])
@@ -297,7 +348,9 @@ class Lowly(Plugin):
 def test_shuffle_evicts_whom_a_plugin_names() -> None:
     world = World(policy(plugins=["lowly"], actions="shuffle", custom=[Lowly]))
     world.nodes("node1", "node2")
-    for number, (node, priority) in enumerate((("node1", 10), ("node1", 100), ("node2", 10), ("node2", 10), ("node2", 100))):
+    for number, (node, priority) in enumerate(
+        (("node1", 10), ("node1", 100), ("node2", 10), ("node2", 10), ("node2", 100))
+    ):
         lone(world, f"p{number}", node=node, spec={"priority": priority})
     lone(world, "waits", spec={"priority": 10})
     assert sorted(evicted(world.run())) == ["p0", "p2", "p3"]

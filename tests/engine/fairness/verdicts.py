@@ -1,6 +1,8 @@
-"""What capacity answers, by the letter of plugins-fairness 6.4 to 6.8 and slowly: what the plugin's own answers are compared with.
+"""What capacity answers, by the letter of plugins-fairness 6.4 to 6.8 and slowly: what the plugin's
+own answers are compared with.
 
-Amounts are dictionaries in which cpu and memory always stand; of other names it matters whether they stand there.
+Amounts are dictionaries in which cpu and memory always stand; of other names it matters whether
+they stand there.
 """
 
 from __future__ import annotations
@@ -29,23 +31,37 @@ def asked_of(asked: Mapping[str, float]) -> list[str]:
 
 def fits(left: Mapping[str, float], right: Mapping[str, float]) -> bool:
     """`le`: with the tolerance, pods too."""
-    return all(value < right.get(name, 0.0) or abs(value - right.get(name, 0.0)) < EPS for name, value in left.items())
+    return all(
+        value < right.get(name, 0.0) or abs(value - right.get(name, 0.0)) < EPS
+        for name, value in left.items()
+    )
 
 
-def beyond(left: Mapping[str, float], right: Mapping[str, float], asked: Mapping[str, float]) -> bool:
+def beyond(
+    left: Mapping[str, float], right: Mapping[str, float], asked: Mapping[str, float]
+) -> bool:
     """Not `leDims`: strictly, in some resource that is asked for."""
     return any(left.get(name, 0.0) > right.get(name, 0.0) for name in asked_of(asked))
 
 
-def partly(left: Mapping[str, float], right: Mapping[str, float], asked: Mapping[str, float]) -> bool:
-    """`lePartly0`: one resource that is asked for still fits; what is nothing on both sides is not looked at."""
+def partly(
+    left: Mapping[str, float], right: Mapping[str, float], asked: Mapping[str, float]
+) -> bool:
+    """`lePartly0`: one resource that is asked for still fits; what is nothing on both sides is not
+    looked at."""
     pairs = [(left.get(name, 0.0), right.get(name, 0.0)) for name in asked_of(asked)]
-    return any(one < other or abs(one - other) < EPS for one, other in pairs if one >= EPS or other >= EPS)
+    return any(
+        one < other or abs(one - other) < EPS for one, other in pairs if one >= EPS or other >= EPS
+    )
 
 
 def past(left: Mapping[str, float], right: Mapping[str, float], asked: Mapping[str, float]) -> bool:
     """`gtRelevant`: above in a resource that is asked for and that the right side speaks of."""
-    spoken = (name for name in asked_of(asked) if (right.get(name, 0.0) >= EPS if name in ("cpu", "memory") else name in right))
+    spoken = (
+        name
+        for name in asked_of(asked)
+        if (right.get(name, 0.0) >= EPS if name in ("cpu", "memory") else name in right)
+    )
     return any(left.get(name, 0.0) > right.get(name, 0.0) for name in spoken)
 
 
@@ -104,11 +120,13 @@ class Verdicts:
         for one in self.path(queue):
             one.promised = plus(one.promised, minimum)
 
-    # ------------------------------------------------------------------------------------------------- order
+    # ---------------------------------------------------------------------------------------- order
 
     def common(self, left: str, right: str) -> int:
         last = 0
-        for at, (mine, theirs) in enumerate(zip(self.kin[left].above[::-1], self.kin[right].above[::-1])):
+        for at, (mine, theirs) in enumerate(
+            zip(self.kin[left].above[::-1], self.kin[right].above[::-1])
+        ):
             if mine != theirs:
                 break
             last = at
@@ -123,7 +141,7 @@ class Verdicts:
             part = self.kin[line[min(self.common(queue, beside) + 1, len(line) - 1)]]
         return -own.priority, own.children, *part.rank()
 
-    # ------------------------------------------------------------------------------------------------- may it
+    # --------------------------------------------------------------------------------------- may it
 
     def allocatable(self, queue: str, asked: Amounts) -> bool:
         own = self.kin[queue]
@@ -131,17 +149,22 @@ class Verdicts:
             return False
         if any(beyond(plus(one.held, asked), one.ceiling, asked) for one in self.path(queue)):
             return False
-        return not any(self.takes_what_is_kept(queue, name, asked[name]) for name in asked_of(asked))
+        return not any(
+            self.takes_what_is_kept(queue, name, asked[name]) for name in asked_of(asked)
+        )
 
     def takes_what_is_kept(self, queue: str, resource: str, asked: float) -> bool:
-        """Whether the queue would take room that is kept for others' guarantees, in the cluster or below a ceiling (decision 0341)."""
+        """Whether the queue would take room that is kept for others' guarantees, in the cluster or
+        below a ceiling (decision 0341)."""
         if all(one.guarantee.get(resource, 0.0) < EPS for one in self.kin.values()):
             return False
         own = self.kin[queue]
         unused = max(own.guarantee.get(resource, 0.0) - own.held.get(resource, 0.0), 0.0)
         for name in own.above:
             above = self.kin[name]
-            before, after = (self.reserved_below(name, resource, queue, more) for more in (0.0, asked))
+            before, after = (
+                self.reserved_below(name, resource, queue, more) for more in (0.0, asked)
+            )
             kept = before - above.held.get(resource, 0.0) - unused
             most = above.ceiling.get(resource, float("inf"))
             if name == ROOT:
@@ -151,9 +174,14 @@ class Verdicts:
         return False
 
     def reserved(self, name: str, resource: str, queue: str, more: float) -> float:
-        """What a queue holds or is guaranteed, whichever is more; of one above others what they reserve counts as held."""
+        """What a queue holds or is guaranteed, whichever is more; of one above others what they
+        reserve counts as held."""
         own = self.kin[name]
-        held = self.reserved_below(name, resource, queue, more) if own.children else own.held.get(resource, 0.0) + more * (name == queue)
+        held = (
+            self.reserved_below(name, resource, queue, more)
+            if own.children
+            else own.held.get(resource, 0.0) + more * (name == queue)
+        )
         return max(own.guarantee.get(resource, 0.0), held)
 
     def reserved_below(self, name: str, resource: str, queue: str, more: float) -> float:
@@ -165,7 +193,12 @@ class Verdicts:
         if not own.is_open or own.children:
             return False
         return minimum is None or not any(
-            beyond(plus(plus(plus(minimum, one.held), one.promised), one.elastic, -1.0), one.ceiling, minimum) for one in self.path(queue)
+            beyond(
+                plus(plus(plus(minimum, one.held), one.promised), one.elastic, -1.0),
+                one.ceiling,
+                minimum,
+            )
+            for one in self.path(queue)
         )
 
     def preemptive(self, queue: str, asked: Amounts) -> bool:
@@ -175,7 +208,7 @@ class Verdicts:
         line = [own, *(self.kin[name] for name in own.above[: self.levels] if name != ROOT)]
         return any(partly(plus(one.held, asked), one.deserved, asked) for one in line)
 
-    # ------------------------------------------------------------------------------------------------- who goes
+    # ------------------------------------------------------------------------------------- who goes
 
     def victims(self, claimer: str, wanted: Amounts, candidates: list[Candidate]) -> list[str]:
         """For one pod, in the order in which the candidates would go."""
@@ -185,19 +218,25 @@ class Verdicts:
         chosen = []
         for pod, queue, asked in candidates:
             own = self.kin[queue]
-            if not (names(asked) & names(wanted)) - {"pods"} or not fits(own.guarantee, plus(left[queue], asked, -1.0)):
+            if not (names(asked) & names(wanted)) - {"pods"} or not fits(
+                own.guarantee, plus(left[queue], asked, -1.0)
+            ):
                 continue
             if names(asked) & names(own.deserved):
                 if not past(left[queue], own.deserved, asked):
                     continue
-            elif near & set(own.above[: self.levels]) and not names(wanted) & names(self.kin[claimer].deserved):
+            elif near & set(own.above[: self.levels]) and not names(wanted) & names(
+                self.kin[claimer].deserved
+            ):
                 continue
             looked_at = [queue]
             for level, name in enumerate(own.above[: self.levels]):
                 if name == ROOT or above[level : level + 1] == [name]:
                     continue
                 looked_at.append(name)
-                if names(asked) & names(self.kin[name].deserved) and not past(left[name], self.kin[name].deserved, asked):
+                if names(asked) & names(self.kin[name].deserved) and not past(
+                    left[name], self.kin[name].deserved, asked
+                ):
                     break
             else:
                 chosen.append(pod)

@@ -1,10 +1,21 @@
-"""The request scripts that were written by hand: each tells one story of the protocol to both servers."""
+"""The request scripts that were written by hand: each tells one story of the protocol to both
+servers."""
 
 from __future__ import annotations
 
 from tests.kubernetes.exchange import Script
 from tests.kubernetes.samples import SAMPLES
-from tests.kubernetes.scripts import access, definitions, kinds, lists, objects, oddities, pods, protocol, writing
+from tests.kubernetes.scripts import (
+    access,
+    definitions,
+    kinds,
+    lists,
+    objects,
+    oddities,
+    pods,
+    protocol,
+    writing,
+)
 
 
 def scripts() -> list[Script]:
@@ -41,4 +52,7 @@ def scripts() -> list[Script]:
         "oddities": oddities.oddities(),
     }
     found = [Script(name, tuple(steps)) for name, steps in stories.items()]
-    return [*found, *(Script(f"life of {sample.plural}", tuple(kinds.life(sample))) for sample in SAMPLES)]
+    return [
+        *found,
+        *(Script(f"life of {sample.plural}", tuple(kinds.life(sample))) for sample in SAMPLES),
+    ]

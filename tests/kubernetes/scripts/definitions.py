@@ -10,7 +10,13 @@ from tests.kubernetes.scripts.places import PARTIALS
 
 
 def definition(plural: str, schema: Tree, **version: object) -> Tree:
-    served = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}, **version}
+    served = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        **version,
+    }
     kind = plural.capitalize()[:-1]
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -37,16 +43,29 @@ def definitions() -> Iterator[Step]:
         "when": {"type": "string", "format": "date-time"},
         "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
         "either": {"x-kubernetes-int-or-string": True},
-        "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 2, "x-kubernetes-list-type": "set"},
+        "tags": {
+            "type": "array",
+            "items": {"type": "string"},
+            "maxItems": 2,
+            "x-kubernetes-list-type": "set",
+        },
         "ports": {
             "type": "array",
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["port"],
-            "items": {"type": "object", "required": ["port"], "properties": {"port": {"type": "integer"}, "name": {"type": "string"}}},
+            "items": {
+                "type": "object",
+                "required": ["port"],
+                "properties": {"port": {"type": "integer"}, "name": {"type": "string"}},
+            },
         },
         "map": {"type": "object", "additionalProperties": {"type": "number"}},
         "maybe": {"type": "string", "nullable": True},
-        "nested": {"type": "object", "default": {}, "properties": {"deep": {"type": "boolean", "default": True}}},
+        "nested": {
+            "type": "object",
+            "default": {},
+            "properties": {"deep": {"type": "boolean", "default": True}},
+        },
     }
     schema = {
         "type": "object",
@@ -63,7 +82,10 @@ def definitions() -> Iterator[Step]:
     body = definition(
         "toys",
         schema,
-        subresources={"status": {}, "scale": {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.n"}},
+        subresources={
+            "status": {},
+            "scale": {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.n"},
+        },
         additionalPrinterColumns=columns,
     )
     where = "/apis/{{ns}}.example.com/v1/namespaces/{{ns}}/toys"
@@ -75,15 +97,24 @@ def definitions() -> Iterator[Step]:
     yield Step("GET", "/apis/{{ns}}.example.com/v1")
 
     def toy(name: str, /, **spec: object) -> Tree:
-        return {"apiVersion": "{{ns}}.example.com/v1", "kind": "Toy", "metadata": {"name": name}, "spec": {"size": 1, **spec}}
+        return {
+            "apiVersion": "{{ns}}.example.com/v1",
+            "kind": "Toy",
+            "metadata": {"name": name},
+            "spec": {"size": 1, **spec},
+        }
 
     yield Step("POST", where, toy("a", free={"x": [1, {"y": None}]}, unknown=1, either="5%"))
     yield Step("POST", where, toy("b", unknown=1), query={"fieldValidation": "Strict"})
-    yield Step("POST", where, toy("b", unknown=1), query={"fieldValidation": "Warn", "dryRun": "All"})
+    yield Step(
+        "POST", where, toy("b", unknown=1), query={"fieldValidation": "Warn", "dryRun": "All"}
+    )
     yield Step("POST", where, {**toy("b"), "apiVersion": "else/v1"})
     yield Step("POST", where, {"metadata": {"name": "b"}, "spec": {"size": 1}})
     yield Step("POST", where, {**toy("b"), "spec": None})
-    yield Step("POST", where, {key: value for key, value in toy("b").items() if key != "apiVersion"})
+    yield Step(
+        "POST", where, {key: value for key, value in toy("b").items() if key != "apiVersion"}
+    )
     yield Step("POST", where, b"nonsense")
     yield Step("POST", where, b"[]")
     yield Step("POST", where, {key: value for key, value in toy("b").items() if key != "spec"})
@@ -120,11 +151,21 @@ def definitions() -> Iterator[Step]:
         yield Step("POST", where, toy(f"m{number}", **spec), query={"dryRun": "All"})
     one = f"{where}/a"
     yield Step("PUT", one, {**toy("a", size=2), "metadata": {"name": "a"}})
-    yield Step("PUT", one, {**toy("a", size=2), "metadata": {"name": "a", "resourceVersion": "{{rv:a}}"}, "status": {"ready": True}})
+    yield Step(
+        "PUT",
+        one,
+        {
+            **toy("a", size=2),
+            "metadata": {"name": "a", "resourceVersion": "{{rv:a}}"},
+            "status": {"ready": True},
+        },
+    )
     yield Step("PATCH", one, {"spec": {"size": 3}}, MERGE)
     yield Step("PATCH", one, {"spec": {"size": 3}}, STRATEGIC)
     yield Step("PATCH", one, [{"op": "replace", "path": "/spec/size", "value": 4}], JSON_PATCH)
-    yield Step("PATCH", f"{one}/status", {"spec": {"size": 9}, "status": {"ready": True, "n": 3}}, MERGE)
+    yield Step(
+        "PATCH", f"{one}/status", {"spec": {"size": 9}, "status": {"ready": True, "n": 3}}, MERGE
+    )
     yield Step("PATCH", f"{one}/status", {"status": {"ready": "x"}}, MERGE)
     yield Step("GET", f"{one}/scale")
     yield Step("PATCH", f"{one}/scale", {"spec": {"replicas": 5}}, MERGE)
@@ -170,8 +211,17 @@ def definition_mistakes() -> Iterator[Step]:
         {"type": "object", "properties": {"a": {"type": "nonsense"}}},
         {"type": "object", "properties": {"a": {"type": "array"}}},
         {"type": "object", "properties": {"a": {"type": "string", "default": 1}}},
-        {"type": "object", "additionalProperties": {"type": "string"}, "properties": {"a": {"type": "string"}}},
-        {"type": "object", "properties": {"metadata": {"type": "object", "properties": {"labels": {"type": "object"}}}}},
+        {
+            "type": "object",
+            "additionalProperties": {"type": "string"},
+            "properties": {"a": {"type": "string"}},
+        },
+        {
+            "type": "object",
+            "properties": {
+                "metadata": {"type": "object", "properties": {"labels": {"type": "object"}}}
+            },
+        },
         {"type": "object", "x-kubernetes-validations": [{"rule": "self.x =="}]},
         {"type": "object", "x-kubernetes-validations": [{"rule": ""}]},
         {"type": "object", "properties": {"a": {"type": "string", "pattern": "("}}},
@@ -179,17 +229,43 @@ def definition_mistakes() -> Iterator[Step]:
         {"type": "object", "$ref": "x"},
         {"type": "object", "uniqueItems": True},
         {"type": "object", "anyOf": [{"type": "object"}]},
-        {"type": "object", "properties": {"a": {"type": "object", "x-kubernetes-embedded-resource": True}}},
+        {
+            "type": "object",
+            "properties": {"a": {"type": "object", "x-kubernetes-embedded-resource": True}},
+        },
         {"type": "object", "nullable": True},
         {"type": "object", "properties": {"a": {"type": "string", "pattern": "[a"}}},
         {"type": "object", "properties": {"a": {"type": "string", "pattern": "(?=x)"}}},
-        {"type": "object", "properties": {"a": {"type": "string", "format": "email"}, "b": {"type": "number", "format": "int32"}}},
-        {"type": "object", "properties": {"a": {"type": "object", "default": {"b": "x"}, "properties": {"b": {"type": "integer"}}}}},
-        {"type": "object", "properties": {"a": {"type": "integer", "format": "odd", "minimum": 5, "maximum": 1}}},
+        {
+            "type": "object",
+            "properties": {
+                "a": {"type": "string", "format": "email"},
+                "b": {"type": "number", "format": "int32"},
+            },
+        },
+        {
+            "type": "object",
+            "properties": {
+                "a": {
+                    "type": "object",
+                    "default": {"b": "x"},
+                    "properties": {"b": {"type": "integer"}},
+                }
+            },
+        },
+        {
+            "type": "object",
+            "properties": {"a": {"type": "integer", "format": "odd", "minimum": 5, "maximum": 1}},
+        },
     ]
     for spec in specs:
         yield Step("POST", DEFINITIONS, wrong(**spec), query={"dryRun": "All"})
     for schema in schemas:
         yield Step("POST", DEFINITIONS, definition("mists", schema), query={"dryRun": "All"})
-    yield Step("POST", DEFINITIONS, {**definition("mists", plain), "metadata": {"name": "wrong.example.com"}}, query={"dryRun": "All"})
+    yield Step(
+        "POST",
+        DEFINITIONS,
+        {**definition("mists", plain), "metadata": {"name": "wrong.example.com"}},
+        query={"dryRun": "All"},
+    )
     yield Step("POST", DEFINITIONS, wrong(group="x.k8s.io"), query={"dryRun": "All"})

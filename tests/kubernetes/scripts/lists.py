@@ -11,10 +11,19 @@ from tests.kubernetes.scripts.places import MAPS, NS, PARTIALS, config
 
 def listing() -> Iterator[Step]:
     for name in ("a", "b", "c", "d", "e"):
-        yield Step("POST", MAPS, {**config(name), "metadata": {"name": name, "labels": {"n": name, "odd": str(ord(name) % 2)}}})
+        yield Step(
+            "POST",
+            MAPS,
+            {
+                **config(name),
+                "metadata": {"name": name, "labels": {"n": name, "odd": str(ord(name) % 2)}},
+            },
+        )
     yield Step("GET", MAPS, query={"limit": "2"})
     yield Step("GET", MAPS, query={"limit": "2", "continue": "{{continue}}"})
-    yield Step("GET", MAPS, query={"limit": "2", "continue": "{{continue}}", "resourceVersion": "1"})
+    yield Step(
+        "GET", MAPS, query={"limit": "2", "continue": "{{continue}}", "resourceVersion": "1"}
+    )
     yield Step("GET", MAPS, query={"limit": "2", "continue": "{{continue}}"})
     yield Step("GET", MAPS, query={"limit": "2", "labelSelector": "odd=1"})
     for selector in (
@@ -71,7 +80,13 @@ def listing() -> Iterator[Step]:
 
 def watching() -> Iterator[Step]:
     def watch(accept: str = "", **query: str) -> Step:
-        return Step("GET", MAPS, accept=accept, query={"watch": "1", "timeoutSeconds": "1", **query}, watch=True)
+        return Step(
+            "GET",
+            MAPS,
+            accept=accept,
+            query={"watch": "1", "timeoutSeconds": "1", **query},
+            watch=True,
+        )
 
     yield Step("POST", MAPS, {**config("a"), "metadata": {"name": "a", "labels": {"n": "a"}}})
     yield Step("PATCH", f"{MAPS}/a", {"data": {"b": "2"}}, MERGE)
@@ -82,7 +97,9 @@ def watching() -> Iterator[Step]:
     yield watch(resourceVersion="0", labelSelector="n=a")
     yield watch(accept=TABLE)
     yield watch(accept="application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io")
-    yield watch(sendInitialEvents="true", resourceVersionMatch="NotOlderThan", allowWatchBookmarks="true")
+    yield watch(
+        sendInitialEvents="true", resourceVersionMatch="NotOlderThan", allowWatchBookmarks="true"
+    )
     yield watch(sendInitialEvents="false", resourceVersionMatch="NotOlderThan")
     yield watch(sendInitialEvents="true")
     yield watch(resourceVersion="abc")
@@ -90,5 +107,10 @@ def watching() -> Iterator[Step]:
     yield watch(limit="1")
     yield watch(accept=YAML)
     yield watch(fieldSelector="metadata.name=a")
-    yield Step("GET", "/api/v1/watch/namespaces/{{ns}}/configmaps/a", query={"timeoutSeconds": "1"}, watch=True)
+    yield Step(
+        "GET",
+        "/api/v1/watch/namespaces/{{ns}}/configmaps/a",
+        query={"timeoutSeconds": "1"},
+        watch=True,
+    )
     yield Step("GET", f"{MAPS}/a", query={"watch": "1", "timeoutSeconds": "1"}, watch=True)

@@ -35,18 +35,34 @@ def services() -> Iterator[Step]:
             {"ports": [{"port": 80}], "sessionAffinity": "x", "externalTrafficPolicy": "y"},
             {"ports": [{"port": 80}], "externalName": "x", "trafficDistribution": "PreferClose"},
             {"type": "NodePort", "ports": [{"port": 80}], "externalTrafficPolicy": "y"},
-            {"ports": [{"port": 80}], "clusterIP": "None", "selector": {"a": "b"}, "sessionAffinity": "ClientIP"},
+            {
+                "ports": [{"port": 80}],
+                "clusterIP": "None",
+                "selector": {"a": "b"},
+                "sessionAffinity": "ClientIP",
+            },
             {"ports": [{"port": 80}], "externalIPs": ["192.0.2.1"]},
         )
     ):
         yield Step("POST", where, {"metadata": {"name": f"s{number}"}, "spec": spec})
-    yield Step("PATCH", f"{where}/s0", {"spec": {"clusterIP": "10.96.9.9", "clusterIPs": ["10.96.9.9"]}}, MERGE)
+    yield Step(
+        "PATCH",
+        f"{where}/s0",
+        {"spec": {"clusterIP": "10.96.9.9", "clusterIPs": ["10.96.9.9"]}},
+        MERGE,
+    )
     yield Step("PATCH", f"{where}/s0", {"spec": {"type": "NodePort"}}, MERGE)
-    yield Step("PATCH", f"{where}/s0", {"spec": {"type": "ExternalName", "externalName": "x"}}, MERGE)
+    yield Step(
+        "PATCH", f"{where}/s0", {"spec": {"type": "ExternalName", "externalName": "x"}}, MERGE
+    )
     yield Step("GET", where, accept=TABLE)
     yield Step("DELETE", f"{where}/s0")
     yield Step("POST", where, {"metadata": {}, "spec": {"ports": [{"port": 80}]}})
-    yield Step("PUT", f"{where}/late/status", {"metadata": {"name": "late"}, "spec": {"ports": [{"port": 80}]}})
+    yield Step(
+        "PUT",
+        f"{where}/late/status",
+        {"metadata": {"name": "late"}, "spec": {"ports": [{"port": 80}]}},
+    )
 
 
 def workloads() -> Iterator[Step]:
@@ -54,7 +70,10 @@ def workloads() -> Iterator[Step]:
     where = "/apis/apps/v1/namespaces/{{ns}}/deployments"
 
     def deployment(name: str, /, **spec: object) -> Tree:
-        return {"metadata": {"name": name}, "spec": {"selector": SELECTOR, "template": TEMPLATE, **spec}}
+        return {
+            "metadata": {"name": name},
+            "spec": {"selector": SELECTOR, "template": TEMPLATE, **spec},
+        }
 
     yield Step("POST", where, deployment("d", replicas=3))
     yield Step("GET", f"{where}/d/scale")
@@ -65,7 +84,9 @@ def workloads() -> Iterator[Step]:
     yield Step("GET", f"{where}/d/scale", accept=TABLE)
     yield Step("PATCH", f"{where}/d", {"spec": {"selector": {"matchLabels": {"app": "b"}}}}, MERGE)
     yield Step("PATCH", f"{where}/d", {"spec": {"paused": True, "minReadySeconds": -1}}, MERGE)
-    yield Step("PATCH", f"{where}/d", {"spec": {"template": {"metadata": {"labels": {"app": "b"}}}}}, MERGE)
+    yield Step(
+        "PATCH", f"{where}/d", {"spec": {"template": {"metadata": {"labels": {"app": "b"}}}}}, MERGE
+    )
     yield Step("GET", where, accept=TABLE)
     for number, spec in enumerate(
         (
@@ -80,7 +101,14 @@ def workloads() -> Iterator[Step]:
             {"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "restartPolicy": "Never"}}},
             {"progressDeadlineSeconds": 1, "minReadySeconds": 2},
             {"revisionHistoryLimit": -1},
-            {"selector": {"matchExpressions": [{"key": "a", "operator": "In"}, {"key": "a", "operator": "Nonsense", "values": ["x"]}]}},
+            {
+                "selector": {
+                    "matchExpressions": [
+                        {"key": "a", "operator": "In"},
+                        {"key": "a", "operator": "Nonsense", "values": ["x"]},
+                    ]
+                }
+            },
         )
     ):
         yield Step("POST", where, deployment(f"m{number}", **spec), query={"dryRun": "All"})
@@ -105,7 +133,12 @@ def workloads() -> Iterator[Step]:
             {"podReplacementPolicy": "x"},
         )
     ):
-        yield Step("POST", jobs, {"metadata": {"name": f"j{number}"}, "spec": {"template": template, **spec}}, query={"dryRun": "All"})
+        yield Step(
+            "POST",
+            jobs,
+            {"metadata": {"name": f"j{number}"}, "spec": {"template": template, **spec}},
+            query={"dryRun": "All"},
+        )
     crons = "/apis/batch/v1/namespaces/{{ns}}/cronjobs"
     for number, spec in enumerate(
         (
@@ -120,14 +153,26 @@ def workloads() -> Iterator[Step]:
             {"schedule": "* * * * *", "jobTemplate": {}},
         )
     ):
-        body = {"metadata": {"name": f"c{number}"}, "spec": {"jobTemplate": {"spec": {"template": template}}, **spec}}
+        body = {
+            "metadata": {"name": f"c{number}"},
+            "spec": {"jobTemplate": {"spec": {"template": template}}, **spec},
+        }
         yield Step("POST", crons, body, query={"dryRun": "All"})
 
 
 def priorities() -> Iterator[Step]:
     where = "/apis/scheduling.k8s.io/v1/priorityclasses"
     yield Step("GET", where, accept=TABLE)
-    yield Step("POST", where, {"metadata": {"name": "{{ns}}-p"}, "value": 7, "preemptionPolicy": "Never", "description": "d"})
+    yield Step(
+        "POST",
+        where,
+        {
+            "metadata": {"name": "{{ns}}-p"},
+            "value": 7,
+            "preemptionPolicy": "Never",
+            "description": "d",
+        },
+    )
     yield Step("PATCH", f"{where}/{{{{ns}}}}-p", {"value": 8}, MERGE)
     yield Step("PATCH", f"{where}/{{{{ns}}}}-p", {"preemptionPolicy": "x"}, MERGE)
     yield Step("POST", where, {"metadata": {"name": "system-x"}, "value": 1})
@@ -153,7 +198,12 @@ def quotas() -> Iterator[Step]:
             {},
         )
     ):
-        yield Step("POST", where, {"metadata": {"name": f"q{number}"}, "spec": spec}, query={"dryRun": "All"})
+        yield Step(
+            "POST",
+            where,
+            {"metadata": {"name": f"q{number}"}, "spec": spec},
+            query={"dryRun": "All"},
+        )
     limits = f"{NS}/limitranges"
     for number, limit in enumerate(
         (
@@ -162,10 +212,20 @@ def quotas() -> Iterator[Step]:
             {"type": "Pod", "default": {"cpu": "1"}},
             {"type": "Nonsense", "max": {"cpu": "1"}},
             {"max": {"cpu": "x"}},
-            {"type": "Container", "max": {"cpu": "1"}, "default": {"cpu": "2"}, "defaultRequest": {"cpu": "3"}},
+            {
+                "type": "Container",
+                "max": {"cpu": "1"},
+                "default": {"cpu": "2"},
+                "defaultRequest": {"cpu": "3"},
+            },
         )
     ):
-        yield Step("POST", limits, {"metadata": {"name": f"l{number}"}, "spec": {"limits": [limit]}}, query={"dryRun": "All"})
+        yield Step(
+            "POST",
+            limits,
+            {"metadata": {"name": f"l{number}"}, "spec": {"limits": [limit]}},
+            query={"dryRun": "All"},
+        )
 
 
 def webhooks() -> Iterator[Step]:
@@ -175,7 +235,14 @@ def webhooks() -> Iterator[Step]:
         "clientConfig": {"url": "https://127.0.0.1:1/x"},
         "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
-        "rules": [{"apiGroups": ["example.com"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["none"]}],
+        "rules": [
+            {
+                "apiGroups": ["example.com"],
+                "apiVersions": ["v1"],
+                "operations": ["CREATE"],
+                "resources": ["none"],
+            }
+        ],
     }
     yield Step("POST", where, {"metadata": {"name": "{{ns}}"}, "webhooks": [hook]})
     changes: list[Tree] = [
@@ -198,8 +265,17 @@ def webhooks() -> Iterator[Step]:
         {"namespaceSelector": {"matchExpressions": [{}]}},
     ]
     for number, change in enumerate(changes):
-        yield Step("POST", where, {"metadata": {"name": f"m{number}"}, "webhooks": [{**hook, **change}]}, query={"dryRun": "All"})
-    empty = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "webhooks": []}
+        yield Step(
+            "POST",
+            where,
+            {"metadata": {"name": f"m{number}"}, "webhooks": [{**hook, **change}]},
+            query={"dryRun": "All"},
+        )
+    empty = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "webhooks": [],
+    }
     for _ in range(2):
         body = {**empty, "metadata": {"name": "{{ns}}-empty"}}
         yield Step("PATCH", f"{where}/{{{{ns}}}}-empty", body, APPLY, query={"fieldManager": "a"})

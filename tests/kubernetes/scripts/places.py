@@ -13,7 +13,13 @@ PODS = f"{NS}/pods"
 
 
 def config(name: str, /, **more: object) -> Tree:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": "1"}, **more}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name},
+        "data": {"a": "1"},
+        **more,
+    }
 
 
 def pod(name: str, /, **spec: object) -> Tree:

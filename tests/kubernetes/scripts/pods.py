@@ -34,12 +34,26 @@ def pods() -> Iterator[Step]:
         {"name": "g"},
         {
             "name": "h",
-            "ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1"}}}}},
+            "ephemeral": {
+                "volumeClaimTemplate": {
+                    "spec": {
+                        "accessModes": ["ReadWriteOnce"],
+                        "resources": {"requests": {"storage": "1"}},
+                    }
+                }
+            },
         },
     ]
     yield Step("POST", PODS, pod("defaults"))
     yield Step(
-        "POST", PODS, pod("full", containers=[full], volumes=volumes, initContainers=[{"name": "i", "image": "b@sha256:" + "0" * 64}])
+        "POST",
+        PODS,
+        pod(
+            "full",
+            containers=[full],
+            volumes=volumes,
+            initContainers=[{"name": "i", "image": "b@sha256:" + "0" * 64}],
+        ),
     )
     yield Step("GET", PODS, accept=TABLE)
     mistakes: list[Tree] = [
@@ -51,39 +65,133 @@ def pods() -> Iterator[Step]:
         {"restartPolicy": "Maybe"},
         {"dnsPolicy": "x"},
         {"nodeSelector": {"a b": "c d"}},
-        {"tolerations": [{"operator": "Equal", "effect": "x"}, {"key": "k", "operator": "Exists", "value": "v"}, {"tolerationSeconds": 1}]},
-        {"volumes": [{"name": "v", "emptyDir": {}, "hostPath": {"path": "/"}}]},
-        {"volumes": [{"name": "v"}, {"name": "v"}]},
-        {"containers": [{"name": "c", "image": "i", "volumeMounts": [{"name": "none", "mountPath": "/"}, {"name": "n", "mountPath": ""}]}]},
-        {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}]},
-        {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "-1", "memory": "x"}}}]},
-        {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "-1", "example.com/x": "0.5", "weird": "1"}}}]},
         {
-            "containers": [
-                {"name": "c", "image": "i", "ports": [{"containerPort": 0}, {"containerPort": 99999, "protocol": "X", "name": "UP"}]}
+            "tolerations": [
+                {"operator": "Equal", "effect": "x"},
+                {"key": "k", "operator": "Exists", "value": "v"},
+                {"tolerationSeconds": 1},
             ]
         },
-        {"containers": [{"name": "c", "image": "i", "env": [{"name": ""}, {"name": "a b"}, {"name": "A", "value": "1", "valueFrom": {}}]}]},
-        {"containers": [{"name": "c", "image": "i", "imagePullPolicy": "x", "terminationMessagePolicy": "y"}]},
+        {"volumes": [{"name": "v", "emptyDir": {}, "hostPath": {"path": "/"}}]},
+        {"volumes": [{"name": "v"}, {"name": "v"}]},
         {
             "containers": [
-                {"name": "c", "image": "i", "livenessProbe": {}, "readinessProbe": {"tcpSocket": {"port": 0}, "periodSeconds": -1}}
+                {
+                    "name": "c",
+                    "image": "i",
+                    "volumeMounts": [
+                        {"name": "none", "mountPath": "/"},
+                        {"name": "n", "mountPath": ""},
+                    ],
+                }
+            ]
+        },
+        {
+            "containers": [
+                {
+                    "name": "c",
+                    "image": "i",
+                    "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}},
+                }
+            ]
+        },
+        {
+            "containers": [
+                {"name": "c", "image": "i", "resources": {"requests": {"cpu": "-1", "memory": "x"}}}
+            ]
+        },
+        {
+            "containers": [
+                {
+                    "name": "c",
+                    "image": "i",
+                    "resources": {"requests": {"cpu": "-1", "example.com/x": "0.5", "weird": "1"}},
+                }
+            ]
+        },
+        {
+            "containers": [
+                {
+                    "name": "c",
+                    "image": "i",
+                    "ports": [
+                        {"containerPort": 0},
+                        {"containerPort": 99999, "protocol": "X", "name": "UP"},
+                    ],
+                }
+            ]
+        },
+        {
+            "containers": [
+                {
+                    "name": "c",
+                    "image": "i",
+                    "env": [
+                        {"name": ""},
+                        {"name": "a b"},
+                        {"name": "A", "value": "1", "valueFrom": {}},
+                    ],
+                }
+            ]
+        },
+        {
+            "containers": [
+                {"name": "c", "image": "i", "imagePullPolicy": "x", "terminationMessagePolicy": "y"}
+            ]
+        },
+        {
+            "containers": [
+                {
+                    "name": "c",
+                    "image": "i",
+                    "livenessProbe": {},
+                    "readinessProbe": {"tcpSocket": {"port": 0}, "periodSeconds": -1},
+                }
             ]
         },
         {"terminationGracePeriodSeconds": -1, "activeDeadlineSeconds": 0},
         {"priority": 5},
         {"priorityClassName": "absent"},
-        {"hostNetwork": True, "containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80, "hostPort": 81}]}]},
+        {
+            "hostNetwork": True,
+            "containers": [
+                {"name": "c", "image": "i", "ports": [{"containerPort": 80, "hostPort": 81}]}
+            ],
+        },
         {"serviceAccountName": "absent"},
         {"hostname": "A_b", "subdomain": "x.y"},
         {"schedulerName": ""},
         {"nodeName": "A b"},
-        {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}},
-        {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": ""}]}}},
-        {"topologySpreadConstraints": [{"maxSkew": 0, "topologyKey": "", "whenUnsatisfiable": "x"}]},
+        {
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}
+                }
+            }
+        },
+        {
+            "affinity": {
+                "podAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": ""}]
+                }
+            }
+        },
+        {
+            "topologySpreadConstraints": [
+                {"maxSkew": 0, "topologyKey": "", "whenUnsatisfiable": "x"}
+            ]
+        },
         {"schedulingGates": [{"name": "a"}, {"name": "a"}, {"name": "B_"}]},
         {"securityContext": {"runAsUser": -1, "fsGroup": -1, "sysctls": [{"name": "x"}]}},
-        {"containers": [{"name": "c", "image": "i", "securityContext": {"privileged": True, "allowPrivilegeEscalation": False}}]},
+        {
+            "containers": [
+                {
+                    "name": "c",
+                    "image": "i",
+                    "securityContext": {"privileged": True, "allowPrivilegeEscalation": False},
+                }
+            ]
+        },
         {"ephemeralContainers": [{"name": "e", "image": "i"}]},
         {"overhead": {"cpu": "1"}},
         {"runtimeClassName": "absent"},
@@ -96,16 +204,56 @@ def pods() -> Iterator[Step]:
         {"shareProcessNamespace": True, "hostPID": True},
         {"initContainers": [{"name": "c", "image": "i"}]},
         {"initContainers": [{"name": "s", "image": "i", "restartPolicy": "Always"}]},
-        {"initContainers": [{"name": "s", "image": "i", "restartPolicy": "x", "livenessProbe": probe}]},
+        {
+            "initContainers": [
+                {"name": "s", "image": "i", "restartPolicy": "x", "livenessProbe": probe}
+            ]
+        },
     ]
     odd: list[Tree] = [
-        {"nodeSelector": {"beta.kubernetes.io/os": "linux"}, "imagePullSecrets": [{"name": "a"}, {"name": "a"}]},
-        {"containers": [{**full, "env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}], "ports": []}]},
-        {"containers": [{"name": name, "image": "i", "ports": [{"containerPort": 80, "name": "a"}]} for name in ("c", "d")]},
-        {"containers": [{"name": "c", "image": "i", "resources": {"limits": {"memory": "1500m"}}}], "hostAliases": [{"ip": "1.1.1.1"}] * 2},
-        {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "a", "whenUnsatisfiable": "DoNotSchedule"}]},
-        {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "a"}]}}},
-        {"volumes": [{"name": "g", "gitRepo": {"repository": "r"}}, {"name": "r", "rbd": {"image": "i", "monitors": ["m"]}}]},
+        {
+            "nodeSelector": {"beta.kubernetes.io/os": "linux"},
+            "imagePullSecrets": [{"name": "a"}, {"name": "a"}],
+        },
+        {
+            "containers": [
+                {
+                    **full,
+                    "env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}],
+                    "ports": [],
+                }
+            ]
+        },
+        {
+            "containers": [
+                {"name": name, "image": "i", "ports": [{"containerPort": 80, "name": "a"}]}
+                for name in ("c", "d")
+            ]
+        },
+        {
+            "containers": [
+                {"name": "c", "image": "i", "resources": {"limits": {"memory": "1500m"}}}
+            ],
+            "hostAliases": [{"ip": "1.1.1.1"}] * 2,
+        },
+        {
+            "topologySpreadConstraints": [
+                {"maxSkew": 1, "topologyKey": "a", "whenUnsatisfiable": "DoNotSchedule"}
+            ]
+        },
+        {
+            "affinity": {
+                "podAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "a"}]
+                }
+            }
+        },
+        {
+            "volumes": [
+                {"name": "g", "gitRepo": {"repository": "r"}},
+                {"name": "r", "rbd": {"image": "i", "monitors": ["m"]}},
+            ]
+        },
         {"terminationGracePeriodSeconds": -5},
     ]
     mistakes += odd
@@ -116,8 +264,20 @@ def pods() -> Iterator[Step]:
 def pod_updates() -> Iterator[Step]:
     """What may change of a pod, and its subresources."""
     one = f"{PODS}/p"
-    yield Step("POST", PODS, {**pod("p", schedulingGates=[{"name": "g"}]), "metadata": {"name": "p", "labels": {"a": "1"}}})
-    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
+    yield Step(
+        "POST",
+        PODS,
+        {
+            **pod("p", schedulingGates=[{"name": "g"}]),
+            "metadata": {"name": "p", "labels": {"a": "1"}},
+        },
+    )
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "p"},
+        "target": {"kind": "Node", "name": "n"},
+    }
     yield Step("POST", f"{one}/binding", binding)
     yield Step("PATCH", one, {"spec": {"schedulingGates": [{"name": "g"}, {"name": "h"}]}}, MERGE)
     yield Step("PATCH", one, {"spec": {"nodeSelector": {"x": "y"}}}, MERGE)
@@ -134,7 +294,11 @@ def pod_updates() -> Iterator[Step]:
     yield Step("POST", f"{one}/binding", {**binding, "target": {"kind": "Pod", "name": "n"}})
     yield Step("POST", f"{one}/binding", {**binding, "target": {}})
     yield Step("POST", f"{one}/binding", {**binding, "metadata": {"name": "q"}})
-    yield Step("POST", f"{one}/binding", {**binding, "metadata": {"name": "p", "annotations": {"x": "y"}, "uid": "wrong"}})
+    yield Step(
+        "POST",
+        f"{one}/binding",
+        {**binding, "metadata": {"name": "p", "annotations": {"x": "y"}, "uid": "wrong"}},
+    )
     yield Step("POST", f"{one}/binding", binding)
     yield Step("POST", f"{one}/binding", binding)
     yield Step("POST", f"{PODS}/absent/binding", {**binding, "metadata": {"name": "absent"}})
@@ -144,23 +308,72 @@ def pod_updates() -> Iterator[Step]:
         "conditions": [{"type": "Ready", "status": "True"}],
         "podIP": "10.1.2.3",
         "podIPs": [{"ip": "10.1.2.3"}],
-        "containerStatuses": [{"name": "c", "image": "i", "imageID": "", "ready": True, "restartCount": 0, "state": {"running": {}}}],
+        "containerStatuses": [
+            {
+                "name": "c",
+                "image": "i",
+                "imageID": "",
+                "ready": True,
+                "restartCount": 0,
+                "state": {"running": {}},
+            }
+        ],
     }
-    yield Step("PATCH", f"{one}/status", {"status": status, "spec": {"nodeName": "other"}, "metadata": {"labels": {"b": "2"}}}, STRATEGIC)
-    yield Step("PATCH", f"{one}/status", {"status": {"conditions": [{"type": "Other", "status": "Unknown"}]}}, STRATEGIC)
-    yield Step("PATCH", f"{one}/status", {"status": {"podIP": "nonsense", "podIPs": [{"ip": "nonsense"}]}}, MERGE)
-    yield Step("PATCH", f"{one}/status", {"status": {"phase": "Nonsense"}}, MERGE)
-    yield Step("PATCH", f"{one}/status", {"status": {"conditions": [{"type": "Ready", "status": "Nonsense"}]}}, STRATEGIC)
-    yield Step("GET", PODS, accept=TABLE)
-    yield Step("POST", f"{one}/eviction", {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "other"}})
     yield Step(
-        "POST", f"{one}/eviction", {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}, query={"dryRun": "All"}
+        "PATCH",
+        f"{one}/status",
+        {"status": status, "spec": {"nodeName": "other"}, "metadata": {"labels": {"b": "2"}}},
+        STRATEGIC,
+    )
+    yield Step(
+        "PATCH",
+        f"{one}/status",
+        {"status": {"conditions": [{"type": "Other", "status": "Unknown"}]}},
+        STRATEGIC,
+    )
+    yield Step(
+        "PATCH",
+        f"{one}/status",
+        {"status": {"podIP": "nonsense", "podIPs": [{"ip": "nonsense"}]}},
+        MERGE,
+    )
+    yield Step("PATCH", f"{one}/status", {"status": {"phase": "Nonsense"}}, MERGE)
+    yield Step(
+        "PATCH",
+        f"{one}/status",
+        {"status": {"conditions": [{"type": "Ready", "status": "Nonsense"}]}},
+        STRATEGIC,
+    )
+    yield Step("GET", PODS, accept=TABLE)
+    yield Step(
+        "POST",
+        f"{one}/eviction",
+        {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "other"}},
+    )
+    yield Step(
+        "POST",
+        f"{one}/eviction",
+        {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}},
+        query={"dryRun": "All"},
     )
     debug = {"name": "debug", "image": "busybox"}
-    yield Step("PATCH", f"{one}/ephemeralcontainers", {"spec": {"ephemeralContainers": [debug]}}, STRATEGIC)
-    yield Step("PATCH", f"{one}/ephemeralcontainers", {"spec": {"ephemeralContainers": None}}, MERGE)
-    yield Step("PATCH", f"{one}/resize", {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}, STRATEGIC)
-    yield Step("POST", f"{one}/eviction", {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}})
+    yield Step(
+        "PATCH", f"{one}/ephemeralcontainers", {"spec": {"ephemeralContainers": [debug]}}, STRATEGIC
+    )
+    yield Step(
+        "PATCH", f"{one}/ephemeralcontainers", {"spec": {"ephemeralContainers": None}}, MERGE
+    )
+    yield Step(
+        "PATCH",
+        f"{one}/resize",
+        {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}},
+        STRATEGIC,
+    )
+    yield Step(
+        "POST",
+        f"{one}/eviction",
+        {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}},
+    )
     yield Step("POST", f"{one}/eviction", {"metadata": {"name": "p"}})
 
 
@@ -168,5 +381,10 @@ def refused_templates() -> Iterator[Step]:
     """The templates of the table of pod rules that the server is said to refuse."""
     for row in ROWS:
         if row["served"]:
-            body = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "t"}, "template": row["template"]}
+            body = {
+                "apiVersion": "v1",
+                "kind": "PodTemplate",
+                "metadata": {"name": "t"},
+                "template": row["template"],
+            }
             yield Step("POST", f"{NS}/podtemplates", body, query={"dryRun": "All"})

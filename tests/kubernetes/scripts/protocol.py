@@ -47,7 +47,9 @@ def http() -> Iterator[Step]:
     yield Step("GET", f"{MAPS}/absent", accept=YAML)
     yield Step("GET", f"{MAPS}/absent", accept=PROTOBUF)
     yield Step("GET", f"{MAPS}/absent", accept="text/html")
-    yield Step("GET", MAPS, query={"watch": "maybe", "limit": "x", "timeoutSeconds": "-", "unknown": "1"})
+    yield Step(
+        "GET", MAPS, query={"watch": "maybe", "limit": "x", "timeoutSeconds": "-", "unknown": "1"}
+    )
     yield Step("GET", MAPS, query={"limit": "-1"})
     yield Step("GET", MAPS, query={"resourceVersion": "abc"})
     yield Step("GET", MAPS, query={"resourceVersion": "0", "resourceVersionMatch": "Exact"})
@@ -60,9 +62,22 @@ def http() -> Iterator[Step]:
     yield Step("GET", MAPS, query={"fieldSelector": "spec.x=1"})
     yield Step("GET", MAPS, query={"fieldSelector": "metadata.name"})
     yield Step("GET", MAPS, query={"sendInitialEvents": "true"})
-    yield Step("GET", MAPS, query={"watch": "1", "sendInitialEvents": "true", "timeoutSeconds": "1"}, watch=True)
     yield Step(
-        "GET", MAPS, query={"watch": "1", "resourceVersionMatch": "Exact", "resourceVersion": "1", "timeoutSeconds": "1"}, watch=True
+        "GET",
+        MAPS,
+        query={"watch": "1", "sendInitialEvents": "true", "timeoutSeconds": "1"},
+        watch=True,
+    )
+    yield Step(
+        "GET",
+        MAPS,
+        query={
+            "watch": "1",
+            "resourceVersionMatch": "Exact",
+            "resourceVersion": "1",
+            "timeoutSeconds": "1",
+        },
+        watch=True,
     )
 
 
@@ -73,8 +88,23 @@ def bodies() -> Iterator[Step]:
     yield Step("POST", MAPS, b"{", JSON)
     yield Step("POST", MAPS, b"nonsense", JSON)
     yield Step("POST", MAPS, b"[]", JSON)
-    for text in (b"[1,", b"[1 2]", b'{"a":tru}', b'{"a":1.}', b'{"a":-}', b'{"a":"\\x"}', b'{"a":"\x01"}', b'{"a" 1}', b'{"a":1 "b"}',
-                 b'{a:1}', b"{} {}", b'{"a":1e}', b'{"a":[}', b"\x9e", b"'"):  # fmt: skip
+    for text in (
+        b"[1,",
+        b"[1 2]",
+        b'{"a":tru}',
+        b'{"a":1.}',
+        b'{"a":-}',
+        b'{"a":"\\x"}',
+        b'{"a":"\x01"}',
+        b'{"a" 1}',
+        b'{"a":1 "b"}',
+        b"{a:1}",
+        b"{} {}",
+        b'{"a":1e}',
+        b'{"a":[}',
+        b"\x9e",
+        b"'",
+    ):
         yield Step("POST", MAPS, text, JSON)
     yield Step("POST", MAPS, b"null", JSON)
     yield Step("POST", MAPS, b"{}", JSON)
@@ -86,28 +116,61 @@ def bodies() -> Iterator[Step]:
     yield Step("POST", MAPS, good, "application/cbor")
     yield Step("POST", MAPS, good, "none", query={"dryRun": "All"})
     yield Step("POST", MAPS, good, "application/json; charset=utf-8", query={"dryRun": "All"})
-    yield Step("POST", MAPS, b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: y\n", YAML, query={"dryRun": "All"})
+    yield Step(
+        "POST",
+        MAPS,
+        b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: y\n",
+        YAML,
+        query={"dryRun": "All"},
+    )
     yield Step("POST", MAPS, b"a: b: c", YAML)
     yield Step("POST", MAPS, b"k8s\x00nonsense", PROTOBUF)
     yield Step("POST", MAPS, b"nonsense", PROTOBUF)
     for level in ("Ignore", "Warn", "Strict", "Maybe"):
         text = b'{"metadata":{"name":"x","wrong":1},"data":{"a":"1","a":"2"},"more":{"b":1}}'
         yield Step("POST", MAPS, text, JSON, query={"fieldValidation": level, "dryRun": "All"})
-    yield Step("POST", MAPS, b'{"Metadata":{"name":"x"},"DATA":{"a":"1"}}', JSON, query={"dryRun": "All"})
+    yield Step(
+        "POST", MAPS, b'{"Metadata":{"name":"x"},"DATA":{"a":"1"}}', JSON, query={"dryRun": "All"}
+    )
     yield Step("POST", MAPS, config("x"), query={"dryRun": "Some"})
     yield Step("POST", MAPS, config("x"), query={"fieldManager": "m" * 129})
     yield Step("POST", MAPS, config("x"), query={"fieldManager": "bad\u0001"})
     yield Step("POST", MAPS, {**config("x"), "metadata": {"name": "x", "namespace": "elsewhere"}})
     yield Step("POST", MAPS, {**config("x"), "metadata": {}})
     yield Step("POST", MAPS, {**config("x"), "metadata": {"name": "x", "resourceVersion": "5"}})
-    yield Step("POST", MAPS, {**config("x"), "metadata": {"name": "x", "labels": {"-": "1", "a": "b c"}, "annotations": {"/": "1"}}})
-    yield Step("POST", MAPS, {**config("x"), "metadata": {"name": "x", "ownerReferences": [{"name": "", "uid": ""}], "finalizers": ["f"]}})
+    yield Step(
+        "POST",
+        MAPS,
+        {
+            **config("x"),
+            "metadata": {"name": "x", "labels": {"-": "1", "a": "b c"}, "annotations": {"/": "1"}},
+        },
+    )
+    yield Step(
+        "POST",
+        MAPS,
+        {
+            **config("x"),
+            "metadata": {
+                "name": "x",
+                "ownerReferences": [{"name": "", "uid": ""}],
+                "finalizers": ["f"],
+            },
+        },
+    )
     yield Step("POST", MAPS, config("x" * 254))
     yield Step("POST", MAPS, config("x", data={"bad key": "1", "..": "2"}, binaryData={"a": "!!"}))
     yield Step("POST", MAPS, config("x", data={"a": "1"}, binaryData={"a": "MQ=="}))
     yield Step("POST", MAPS, config("x", data={"a": "x" * 1_100_000}))
     yield Step("POST", MAPS, config("x", data={"a": "x" * 3_200_000}))
-    yield Step("POST", MAPS, {**config("x"), "metadata": {"generateName": "made-", "generation": 7, "uid": "mine", "selfLink": "/x"}})
+    yield Step(
+        "POST",
+        MAPS,
+        {
+            **config("x"),
+            "metadata": {"generateName": "made-", "generation": 7, "uid": "mine", "selfLink": "/x"},
+        },
+    )
     yield Step("POST", MAPS, {**config("x"), "metadata": {"generateName": "Bad_"}})
 
 
@@ -116,7 +179,9 @@ def discovery() -> Iterator[Step]:
     yield Step("GET", "/api")
     yield Step("GET", "/apis")
     yield Step("GET", "/api/v1")
-    for version in dict.fromkeys(sample.api_version for sample in SAMPLES if "/" in sample.api_version):
+    for version in dict.fromkeys(
+        sample.api_version for sample in SAMPLES if "/" in sample.api_version
+    ):
         yield Step("GET", f"/apis/{version}")
         yield Step("GET", f"/apis/{version.partition('/')[0]}")
     for version in (
@@ -151,10 +216,14 @@ def reading() -> Iterator[Step]:
     yield Step("GET", f"{MAPS}/x", accept=f"{TABLE},{JSON}")
     yield Step("GET", f"{MAPS}/x", accept="application/json;as=Table;v=v1beta1;g=meta.k8s.io")
     yield Step("GET", MAPS, accept=PARTIAL)
-    yield Step("GET", MAPS, accept="application/json;as=PartialObjectMetadataList;v=v1beta1;g=meta.k8s.io")
+    yield Step(
+        "GET", MAPS, accept="application/json;as=PartialObjectMetadataList;v=v1beta1;g=meta.k8s.io"
+    )
     yield Step("PATCH", f"{MAPS}/x", {"metadata": {"labels": {"a": "b"}}}, MERGE, accept=PARTIAL)
     yield Step("PATCH", f"{MAPS}/x", {"metadata": {"labels": {"a": "c"}}}, MERGE, accept=TABLE)
-    yield Step("PATCH", f"{MAPS}/x", {"metadata": {"labels": {"a": "d"}}}, MERGE, accept="text/html")
+    yield Step(
+        "PATCH", f"{MAPS}/x", {"metadata": {"labels": {"a": "d"}}}, MERGE, accept="text/html"
+    )
     yield Step("DELETE", f"{MAPS}/x", accept=PARTIAL, query={"dryRun": "All"})
     yield Step("GET", f"{PODS}/x/log")
     yield Step("GET", f"{PODS}/x/exec")

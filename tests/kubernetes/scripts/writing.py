@@ -15,18 +15,55 @@ def creating() -> Iterator[Step]:
     yield Step("POST", MAPS, config("x"))
     yield Step("POST", "/api/v1/namespaces/absent/configmaps", config("x"))
     yield Step(
-        "POST", MAPS, {**config("y"), "metadata": {"name": "y", "deletionTimestamp": "2025-01-01T00:00:00Z", "creationTimestamp": None}}
+        "POST",
+        MAPS,
+        {
+            **config("y"),
+            "metadata": {
+                "name": "y",
+                "deletionTimestamp": "2025-01-01T00:00:00Z",
+                "creationTimestamp": None,
+            },
+        },
     )
-    yield Step("POST", MAPS, {**config("z"), "metadata": {"name": "z", "finalizers": ["example.com/f"], "labels": {}, "annotations": None}})
-    yield Step("POST", f"{NS}/secrets", {"metadata": {"name": "s"}, "type": "kubernetes.io/tls", "data": {}})
+    yield Step(
+        "POST",
+        MAPS,
+        {
+            **config("z"),
+            "metadata": {
+                "name": "z",
+                "finalizers": ["example.com/f"],
+                "labels": {},
+                "annotations": None,
+            },
+        },
+    )
     yield Step(
         "POST",
         f"{NS}/secrets",
-        {"metadata": {"name": "s"}, "type": "kubernetes.io/dockerconfigjson", "data": {".dockerconfigjson": "MQ=="}},
+        {"metadata": {"name": "s"}, "type": "kubernetes.io/tls", "data": {}},
     )
-    yield Step("POST", f"{NS}/secrets", {"metadata": {"name": "s"}, "type": "kubernetes.io/basic-auth", "data": {}})
+    yield Step(
+        "POST",
+        f"{NS}/secrets",
+        {
+            "metadata": {"name": "s"},
+            "type": "kubernetes.io/dockerconfigjson",
+            "data": {".dockerconfigjson": "MQ=="},
+        },
+    )
+    yield Step(
+        "POST",
+        f"{NS}/secrets",
+        {"metadata": {"name": "s"}, "type": "kubernetes.io/basic-auth", "data": {}},
+    )
     yield Step("POST", f"{NS}/secrets", {"metadata": {"name": "s"}, "data": {"a": "not base64"}})
-    yield Step("POST", f"{NS}/secrets", {"metadata": {"name": "s"}, "immutable": True, "data": {"a": "MQ=="}})
+    yield Step(
+        "POST",
+        f"{NS}/secrets",
+        {"metadata": {"name": "s"}, "immutable": True, "data": {"a": "MQ=="}},
+    )
     yield Step("PATCH", f"{NS}/secrets/s", {"data": {"a": "Mg=="}}, MERGE)
     yield Step("PATCH", f"{NS}/secrets/s", {"type": "other"}, MERGE)
     yield Step("PATCH", f"{NS}/secrets/s", {"immutable": False}, MERGE)
@@ -35,17 +72,36 @@ def creating() -> Iterator[Step]:
 def updating() -> Iterator[Step]:
     one = f"{MAPS}/x"
     yield Step("PUT", one, config("x"))
-    yield Step("PUT", one, {**config("x"), "metadata": {"name": "x", "uid": "11111111-1111-1111-1111-111111111111"}})
+    yield Step(
+        "PUT",
+        one,
+        {**config("x"), "metadata": {"name": "x", "uid": "11111111-1111-1111-1111-111111111111"}},
+    )
     yield Step("POST", MAPS, config("x"))
     yield Step("PUT", one, config("x"))
     yield Step("PUT", one, {**config("x"), "metadata": {"name": "x", "resourceVersion": "1"}})
     yield Step("PUT", one, {**config("x"), "metadata": {"name": "x", "resourceVersion": "abc"}})
-    yield Step("PUT", one, {**config("x"), "metadata": {"name": "x", "resourceVersion": "{{rv:x}}"}, "data": {"b": "2"}})
+    yield Step(
+        "PUT",
+        one,
+        {
+            **config("x"),
+            "metadata": {"name": "x", "resourceVersion": "{{rv:x}}"},
+            "data": {"b": "2"},
+        },
+    )
     yield Step("PUT", one, {**config("x"), "metadata": {"name": "x", "uid": "other"}})
     yield Step("PUT", one, {**config("x"), "metadata": {"name": "y"}})
     yield Step("PUT", one, {**config("x"), "metadata": {}})
     yield Step("PUT", one, {**config("x"), "metadata": {"name": "x", "namespace": "elsewhere"}})
-    yield Step("PUT", one, {**config("x"), "metadata": {"name": "x", "creationTimestamp": "2001-01-01T00:00:00Z", "generation": 5}})
+    yield Step(
+        "PUT",
+        one,
+        {
+            **config("x"),
+            "metadata": {"name": "x", "creationTimestamp": "2001-01-01T00:00:00Z", "generation": 5},
+        },
+    )
     yield Step("PUT", one, config("x", immutable=True), query={"dryRun": "All"})
     yield Step("PUT", one, config("x", immutable=True))
     yield Step("PUT", one, config("x", immutable=False, data={"c": "1"}))
@@ -77,7 +133,13 @@ def patching() -> Iterator[Step]:
     yield Step("PATCH", one, b"[{}]", JSON_PATCH)
     yield Step("PATCH", one, [{"op": "test", "path": "/data/b", "value": "3"}], JSON_PATCH)
     yield Step(
-        "PATCH", one, [{"op": "test", "path": "/data/b", "value": "2"}, {"op": "copy", "from": "/data/b", "path": "/data/c"}], JSON_PATCH
+        "PATCH",
+        one,
+        [
+            {"op": "test", "path": "/data/b", "value": "2"},
+            {"op": "copy", "from": "/data/b", "path": "/data/c"},
+        ],
+        JSON_PATCH,
     )
     yield Step("PATCH", one, [{"op": "remove", "path": "/data/none"}], JSON_PATCH)
     yield Step("PATCH", one, [{"op": "replace", "path": "/data/none", "value": "1"}], JSON_PATCH)
@@ -87,8 +149,16 @@ def patching() -> Iterator[Step]:
     yield Step("PATCH", one, [{"op": "add", "path": "data/d", "value": "1"}], JSON_PATCH)
     yield Step("PATCH", one, {"data": {"e": "1"}}, MERGE, query={"dryRun": "All"})
     yield Step("PATCH", one, {"data": {"e": "1"}}, MERGE, query={"force": "true"})
-    yield Step("PATCH", one, {"data": {"e": "1"}, "wrong": 1}, MERGE, query={"fieldValidation": "Warn"})
-    yield Step("PATCH", one, {"data": {"e": "1"}, "wrong": 1}, STRATEGIC, query={"fieldValidation": "Strict"})
+    yield Step(
+        "PATCH", one, {"data": {"e": "1"}, "wrong": 1}, MERGE, query={"fieldValidation": "Warn"}
+    )
+    yield Step(
+        "PATCH",
+        one,
+        {"data": {"e": "1"}, "wrong": 1},
+        STRATEGIC,
+        query={"fieldValidation": "Strict"},
+    )
     yield Step("PATCH", one, {}, MERGE)
     yield Step("GET", one)
 
@@ -96,41 +166,79 @@ def patching() -> Iterator[Step]:
 def strategic() -> Iterator[Step]:
     one = f"{NS}/replicationcontrollers/x"
     containers = [
-        {"name": "a", "image": "i", "env": [{"name": "A", "value": "1"}], "ports": [{"containerPort": 80}]},
+        {
+            "name": "a",
+            "image": "i",
+            "env": [{"name": "A", "value": "1"}],
+            "ports": [{"containerPort": 80}],
+        },
         {"name": "b", "image": "i"},
     ]
     template = {
         "metadata": {"labels": {"app": "a"}},
         "spec": {"containers": containers, "tolerations": [{"key": "k", "operator": "Exists"}]},
     }
-    yield Step("POST", f"{NS}/replicationcontrollers", {"metadata": {"name": "x"}, "spec": {"template": template}})
+    yield Step(
+        "POST",
+        f"{NS}/replicationcontrollers",
+        {"metadata": {"name": "x"}, "spec": {"template": template}},
+    )
 
     def patch(**spec: object) -> Step:
         return Step("PATCH", one, {"spec": {"template": {"spec": spec}}}, STRATEGIC)
 
     yield patch(containers=[{"name": "b", "image": "j"}, {"name": "c", "image": "k"}])
-    yield patch(containers=[{"name": "a", "env": [{"name": "B", "value": "2"}], "ports": [{"containerPort": 80, "name": "http"}]}])
+    yield patch(
+        containers=[
+            {
+                "name": "a",
+                "env": [{"name": "B", "value": "2"}],
+                "ports": [{"containerPort": 80, "name": "http"}],
+            }
+        ]
+    )
     yield patch(containers=[{"name": "c", "$patch": "delete"}])
-    yield patch(**{"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}], "containers": [{"name": "a", "image": "z"}]})
-    yield patch(**{"$setElementOrder/containers": [{"name": "b"}], "containers": [{"name": "a", "image": "y"}]})
+    yield patch(
+        **{
+            "$setElementOrder/containers": [{"name": "b"}, {"name": "a"}],
+            "containers": [{"name": "a", "image": "z"}],
+        }
+    )
+    yield patch(
+        **{
+            "$setElementOrder/containers": [{"name": "b"}],
+            "containers": [{"name": "a", "image": "y"}],
+        }
+    )
     yield patch(containers=[{"image": "nameless"}])
     yield patch(tolerations=[{"key": "l", "operator": "Exists"}])
     yield patch(volumes=[{"name": "v", "emptyDir": {}}, {"name": "w", "hostPath": {"path": "/"}}])
-    yield patch(volumes=[{"name": "v", "$retainKeys": ["name", "configMap"], "configMap": {"name": "m"}}])
+    yield patch(
+        volumes=[{"name": "v", "$retainKeys": ["name", "configMap"], "configMap": {"name": "m"}}]
+    )
     yield patch(volumes=[{"name": "new", "$retainKeys": ["name", "emptyDir"], "emptyDir": {}}])
     yield patch(volumes=[{"$patch": "replace"}, {"name": "only", "emptyDir": {}}])
     yield patch(**{"$deleteFromPrimitiveList/none": ["x"]})
-    yield Step("PATCH", one, {"spec": {"minReadySeconds": 2**40 + 5}}, STRATEGIC, query={"dryRun": "All"})
+    yield Step(
+        "PATCH", one, {"spec": {"minReadySeconds": 2**40 + 5}}, STRATEGIC, query={"dryRun": "All"}
+    )
     yield Step("PATCH", one, {"spec": "x"}, STRATEGIC)
     yield Step("PATCH", one, {"spec": {"replicas": "1"}}, STRATEGIC)
-    yield Step("PATCH", one, {"spec": {"template": {"spec": {"containers": {"a": "b"}}}}}, STRATEGIC)
+    yield Step(
+        "PATCH", one, {"spec": {"template": {"spec": {"containers": {"a": "b"}}}}}, STRATEGIC
+    )
     yield patch(nodeSelector={"a": "1"})
     yield patch(nodeSelector={"$patch": "replace", "b": "2"})
     yield patch(nodeSelector=None)
     yield patch(**{"$patch": "maybe"})
     yield Step("PATCH", one, {"metadata": {"finalizers": ["example.com/a"]}}, STRATEGIC)
     yield Step("PATCH", one, {"metadata": {"finalizers": ["example.com/b"]}}, STRATEGIC)
-    yield Step("PATCH", one, {"metadata": {"$deleteFromPrimitiveList/finalizers": ["example.com/a"]}}, STRATEGIC)
+    yield Step(
+        "PATCH",
+        one,
+        {"metadata": {"$deleteFromPrimitiveList/finalizers": ["example.com/a"]}},
+        STRATEGIC,
+    )
     yield Step("PATCH", one, {"spec": {"replicas": None}}, STRATEGIC)
     yield Step("GET", one)
 
@@ -173,10 +281,23 @@ def applying() -> Iterator[Step]:
         "spec": {"replicas": 1, "selector": SELECTOR, "template": TEMPLATE},
     }
     yield Step("PATCH", where, base, APPLY, query={"fieldManager": "a"})
-    other = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "d", "image": "i"}]}}
-    yield Step("PATCH", where, {**base, "spec": {"template": other}}, APPLY, query={"fieldManager": "b"})
-    yield Step("PATCH", where, {**base, "spec": {"replicas": 3}}, APPLY, query={"fieldManager": "b"})
-    yield Step("PATCH", where, {**base, "spec": {"selector": SELECTOR, "template": TEMPLATE}}, APPLY, query={"fieldManager": "a"})
+    other = {
+        "metadata": {"labels": {"app": "a"}},
+        "spec": {"containers": [{"name": "d", "image": "i"}]},
+    }
+    yield Step(
+        "PATCH", where, {**base, "spec": {"template": other}}, APPLY, query={"fieldManager": "b"}
+    )
+    yield Step(
+        "PATCH", where, {**base, "spec": {"replicas": 3}}, APPLY, query={"fieldManager": "b"}
+    )
+    yield Step(
+        "PATCH",
+        where,
+        {**base, "spec": {"selector": SELECTOR, "template": TEMPLATE}},
+        APPLY,
+        query={"fieldManager": "a"},
+    )
     yield Step("PATCH", where, {**base, "wrong": 1}, APPLY, query={"fieldManager": "a"})
     yield Step("GET", where)
 
@@ -193,12 +314,21 @@ def deleting() -> Iterator[Step]:
     yield Step("DELETE", f"{MAPS}/x", {"kind": "Something", "apiVersion": "v1"})
     yield Step("DELETE", f"{MAPS}/x", {"dryRun": ["All"]})
     yield Step("DELETE", f"{MAPS}/x", {"dryRun": ["Some"]})
-    yield Step("DELETE", f"{MAPS}/x", {"preconditions": {"uid": "{{uid:x}}", "resourceVersion": "{{rv:x}}"}})
+    yield Step(
+        "DELETE",
+        f"{MAPS}/x",
+        {"preconditions": {"uid": "{{uid:x}}", "resourceVersion": "{{rv:x}}"}},
+    )
     yield Step("DELETE", f"{MAPS}/x")
     yield Step("POST", MAPS, {**config("held"), "metadata": held})
     yield Step("DELETE", f"{MAPS}/held")
     yield Step("DELETE", f"{MAPS}/held")
-    yield Step("PATCH", f"{MAPS}/held", {"metadata": {"finalizers": ["example.com/f", "example.com/g"]}}, MERGE)
+    yield Step(
+        "PATCH",
+        f"{MAPS}/held",
+        {"metadata": {"finalizers": ["example.com/f", "example.com/g"]}},
+        MERGE,
+    )
     yield Step("PATCH", f"{MAPS}/held", {"metadata": {"deletionTimestamp": None}}, MERGE)
     yield Step("PATCH", f"{MAPS}/held", {"data": {"still": "writable"}}, MERGE)
     yield Step("PATCH", f"{MAPS}/held", {"metadata": {"finalizers": []}}, MERGE)
@@ -219,7 +349,9 @@ def deleting() -> Iterator[Step]:
 
 def collections() -> Iterator[Step]:
     for name in ("a", "b", "c"):
-        yield Step("POST", MAPS, {**config(name), "metadata": {"name": name, "labels": {"n": name}}})
+        yield Step(
+            "POST", MAPS, {**config(name), "metadata": {"name": name, "labels": {"n": name}}}
+        )
     yield Step("DELETE", MAPS, query={"labelSelector": "n=a"})
     yield Step("DELETE", MAPS, query={"fieldSelector": "metadata.name=b", "dryRun": "All"})
     yield Step("DELETE", MAPS, query={"labelSelector": "=="})

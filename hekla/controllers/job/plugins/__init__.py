@@ -1,7 +1,7 @@
 """Job plugins: what `spec.plugins` may name, one room each.
 
-They are applied in one fixed order, whatever the order in the manifest (Volcano's is random at every call), so that the rank
-which pytorch sets is always the one that hcclrank reads.
+They are applied in one fixed order, whatever the order in the manifest (Volcano's is random at
+every call), so that the rank which pytorch sets is always the one that hcclrank reads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from hekla.controllers.job.plugins.tensorflow import TensorFlow
 if TYPE_CHECKING:
     from hekla.api import batch
 
-PLUGINS: dict[str, type[Plugin]] = {plugin.name: plugin for plugin in (Ssh, Svc, Env, TensorFlow, Mpi, PyTorch, Ray, HcclRank)}
+PLUGINS: dict[str, type[Plugin]] = {
+    plugin.name: plugin for plugin in (Ssh, Svc, Env, TensorFlow, Mpi, PyTorch, Ray, HcclRank)
+}
 
 UNMARKED = frozenset({HcclRank.name})
 """Plugins that leave no entry in the job's list of controlled resources."""
@@ -31,10 +33,13 @@ __all__ = ["PLUGINS", "UNMARKED", "Companion", "Plugin", "PluginError", "plugins
 
 
 def plugins_of(job: batch.Job) -> list[Plugin]:
-    """The plugins of a job, in the order in which they are applied.  Raises PluginError for a name that is not one."""
+    """The plugins of a job, in the order in which they are applied.  Raises PluginError for a name
+    that is not one."""
     asked = job.spec.plugins or {}
     for name in asked:
         if name not in PLUGINS:
             close = get_close_matches(name, PLUGINS, 1)
-            raise PluginError(f"failed to get plugin {name}" + (f"; did you mean {close[0]}?" if close else ""))
+            raise PluginError(
+                f"failed to get plugin {name}" + (f"; did you mean {close[0]}?" if close else "")
+            )
     return [plugin(asked[name] or []) for name, plugin in PLUGINS.items() if name in asked]

@@ -23,4 +23,10 @@ class Env:
 
     def complete(self, job: batch.Job, task: batch.TaskSpec, pod: Tree, slot: Slot) -> None:
         for container in all_containers(pod):
-            add_env(container, *(variable(name, slot.index) for name in (names.ENV_TASK_INDEX_OLD, names.ENV_TASK_INDEX)))
+            add_env(
+                container,
+                *(
+                    variable(name, slot.index)
+                    for name in (names.ENV_TASK_INDEX_OLD, names.ENV_TASK_INDEX)
+                ),
+            )

@@ -1,4 +1,5 @@
-"""The hcclrank plugin: the rank of a pod among Ascend devices, as an annotation (reference: controllers 3.9)."""
+"""The hcclrank plugin: the rank of a pod among Ascend devices, as an annotation (reference:
+controllers 3.9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The names by which the pods of a job find each other: `<hostname>.<subdomain>` (reference: controllers 3.1)."""
+"""The names by which the pods of a job find each other: `<hostname>.<subdomain>` (reference:
+controllers 3.1)."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ from hekla.api import batch
 from hekla.controllers.job.plugins.plugin import PluginError
 
 MOST_TEXT = 1024 * 1024
-"""Bytes of a text that names every pod of a job: a ConfigMap and a Secret hold no more, and no program starts with such a variable."""
+"""Bytes of a text that names every pod of a job: a ConfigMap and a Secret hold no more, and no
+program starts with such a variable."""
 
 
 def pod_spec(task: batch.TaskSpec) -> dict[str, object]:
@@ -31,7 +33,9 @@ def hosts(job: str, task: batch.TaskSpec) -> list[str]:
     """One host a replica; a template that fixes the hostname has only one."""
     if pod_spec(task).get("hostname"):
         return [host(job, task, 0)] if task.replicas else []
-    check_length(letters(task, len(host(job, task, "")) + 1), task.replicas, "the list of its hosts")
+    check_length(
+        letters(task, len(host(job, task, "")) + 1), task.replicas, "the list of its hosts"
+    )
     tail = domain(job, task)
     return [f"{job}-{task.name}-{index}.{tail}" for index in range(task.replicas)]
 
@@ -49,7 +53,9 @@ def letters(task: batch.TaskSpec, fixed: int) -> int:
 def check_length(length: int, replicas: int, what: str) -> None:
     """Refuse a text that no object can hold, before it is made.  Raises PluginError."""
     if length > MOST_TEXT:
-        raise PluginError(f"{what} would have {length} bytes for {replicas} pods; an object holds {MOST_TEXT}")
+        raise PluginError(
+            f"{what} would have {length} bytes for {replicas} pods; an object holds {MOST_TEXT}"
+        )
 
 
 def task_named(job: batch.Job, name: str) -> batch.TaskSpec | None:

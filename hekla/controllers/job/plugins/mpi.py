@@ -1,4 +1,5 @@
-"""The mpi plugin: the master learns its workers' names (reference: controllers 3.7).  Logging in is the ssh plugin's."""
+"""The mpi plugin: the master learns its workers' names (reference: controllers 3.7).  Logging in is
+the ssh plugin's."""
 
 from __future__ import annotations
 
@@ -7,7 +8,14 @@ from collections.abc import Sequence
 from hekla.api import batch
 from hekla.controllers.job.plugins.arguments import Arguments
 from hekla.controllers.job.plugins.hosts import hosts, task_named
-from hekla.controllers.job.plugins.plugin import Companion, Tree, add_env, add_port, all_containers, variable
+from hekla.controllers.job.plugins.plugin import (
+    Companion,
+    Tree,
+    add_env,
+    add_port,
+    all_containers,
+    variable,
+)
 from hekla.controllers.job.pod_template import Slot
 
 

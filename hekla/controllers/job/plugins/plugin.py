@@ -1,7 +1,9 @@
-"""What a job plugin is: it may add to the pods of a job, and it may want objects to stand beside them.
+"""What a job plugin is: it may add to the pods of a job, and it may want objects to stand beside
+them.
 
-A plugin is a small class.  `complete` changes the template of a task once (never pod by pod: where the index matters it
-writes the slot's marker), `companions` lists the objects that live and die with a run of the job.
+A plugin is a small class.  `complete` changes the template of a task once (never pod by pod: where
+the index matters it writes the slot's marker), `companions` lists the objects that live and die
+with a run of the job.
 """
 
 from __future__ import annotations
@@ -26,9 +28,10 @@ class PluginError(Exception):
 class Companion:
     """An object that a plugin keeps beside the job's pods.
 
-    `make` builds it, and is called only when it is to be written (a key pair takes a while).  `outdated` says whether one
-    that exists already has to be written again; None leaves it alone.  `follows_scale` asks for that look again whenever the
-    job's spec changes, otherwise it is taken once a run.
+    `make` builds it, and is called only when it is to be written (a key pair takes a while).
+    `outdated` says whether one that exists already has to be written again; None leaves it alone.
+    `follows_scale` asks for that look again whenever the job's spec changes, otherwise it is taken
+    once a run.
     """
 
     kind: Kind[Any]
@@ -54,13 +57,21 @@ class Plugin(Protocol):
 
 
 def main_containers(pod: Tree) -> list[Tree]:
-    return [container for container in pod["spec"].get("containers") or () if isinstance(container, dict)]
+    return [
+        container
+        for container in pod["spec"].get("containers") or ()
+        if isinstance(container, dict)
+    ]
 
 
 def all_containers(pod: Tree) -> Iterator[Tree]:
     """Main containers, then init containers."""
     yield from main_containers(pod)
-    yield from (container for container in pod["spec"].get("initContainers") or () if isinstance(container, dict))
+    yield from (
+        container
+        for container in pod["spec"].get("initContainers") or ()
+        if isinstance(container, dict)
+    )
 
 
 def add_env(container: Tree, *variables: Tree) -> None:
@@ -89,7 +100,11 @@ def add_mount(container: Tree, mount: Tree) -> None:
 
 def object_meta(job: batch.Job, name: str) -> Tree:
     """Metadata of an object that goes when the job goes."""
-    return {"name": name, "namespace": job.metadata.namespace, "ownerReferences": [owner_reference(job)]}
+    return {
+        "name": name,
+        "namespace": job.metadata.namespace,
+        "ownerReferences": [owner_reference(job)],
+    }
 
 
 def owner_reference(job: batch.Job) -> Tree:

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from hekla.api import batch
 from hekla.controllers.job.plugins.arguments import Arguments
 from hekla.controllers.job.plugins.hosts import host, task_named
-from hekla.controllers.job.plugins.plugin import Companion, Tree, add_env, add_port, main_containers, variable
+from hekla.controllers.job.plugins.plugin import (
+    Companion,
+    Tree,
+    add_env,
+    add_port,
+    main_containers,
+    variable,
+)
 from hekla.controllers.job.pod_template import Slot
 
 WAIT_CONTAINER = "wait-for-master"
@@ -54,9 +61,12 @@ class PyTorch:
             add_port(container, "pytorchjob-port", port)
 
     def _wait_for(self, address: str, port: int, pod: Tree) -> None:
-        """Workers that start before the master would fail their first connection; an init container can wait instead."""
+        """Workers that start before the master would fail their first connection; an init container
+        can wait instead."""
         waiting = pod["spec"].get("initContainers") or []
-        if not self.arguments.flag("wait-master-enabled") or any(c.get("name") == WAIT_CONTAINER for c in waiting):
+        if not self.arguments.flag("wait-master-enabled") or any(
+            c.get("name") == WAIT_CONTAINER for c in waiting
+        ):
             return
         timeout = self.arguments.number("wait-master-timeout")
         # An image has one of these: busybox its nc, others bash, which may not be their sh.
@@ -68,4 +78,7 @@ class PyTorch:
             "done 2>/dev/null\n"
         )
         image = self.arguments.text("wait-master-image")
-        pod["spec"]["initContainers"] = [*waiting, {"name": WAIT_CONTAINER, "image": image, "command": ["sh", "-c", script]}]
+        pod["spec"]["initContainers"] = [
+            *waiting,
+            {"name": WAIT_CONTAINER, "image": image, "command": ["sh", "-c", script]},
+        ]

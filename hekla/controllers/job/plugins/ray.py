@@ -1,4 +1,5 @@
-"""The ray plugin: head and workers start as one Ray cluster, with a Service before the head (reference: controllers 3.8)."""
+"""The ray plugin: head and workers start as one Ray cluster, with a Service before the head
+(reference: controllers 3.8)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,14 @@ from hekla.api import batch, names
 from hekla.api.kubernetes import core
 from hekla.controllers.job.plugins.arguments import Arguments
 from hekla.controllers.job.plugins.hosts import host, task_named
-from hekla.controllers.job.plugins.plugin import Companion, PluginError, Tree, add_port, main_containers, object_meta
+from hekla.controllers.job.plugins.plugin import (
+    Companion,
+    PluginError,
+    Tree,
+    add_port,
+    main_containers,
+    object_meta,
+)
 from hekla.controllers.job.plugins.svc import own_pods
 from hekla.controllers.job.pod_template import Slot
 
@@ -38,14 +46,19 @@ class Ray:
     def companions(self, job: batch.Job) -> list[Companion]:
         name = names.ray_head_service(job.metadata.name)
         selector = {**own_pods(job), names.TASK_SPEC: self.arguments.text("head")}
-        ports = [{"name": port, "port": number, "protocol": "TCP", "targetPort": port} for port, number in self.ports.items()]
+        ports = [
+            {"name": port, "port": number, "protocol": "TCP", "targetPort": port}
+            for port, number in self.ports.items()
+        ]
         body = {"metadata": object_meta(job, name), "spec": {"selector": selector, "ports": ports}}
         return [Companion(core.SERVICE, name, make=lambda: body)]
 
     def complete(self, job: batch.Job, task: batch.TaskSpec, pod: Tree, slot: Slot) -> None:
         head = task_named(job, self.arguments.text("head"))
         if head is None:
-            raise PluginError(f"job {job.metadata.name} doesn't have head task {self.arguments.text('head')}")
+            raise PluginError(
+                f"job {job.metadata.name} doesn't have head task {self.arguments.text('head')}"
+            )
         if task.name == head.name:
             container = _container(pod, self.arguments.text("headContainer"))
             if container is not None:
@@ -63,7 +76,9 @@ class Ray:
 
 
 def _container(pod: Tree, name: str) -> Tree | None:
-    return next((container for container in main_containers(pod) if container.get("name") == name), None)
+    return next(
+        (container for container in main_containers(pod) if container.get("name") == name), None
+    )
 
 
 def _shell(command: str) -> list[str]:

@@ -1,4 +1,5 @@
-"""The ssh plugin: one key pair a job, mounted so that its pods may log into each other (reference: controllers 3.4)."""
+"""The ssh plugin: one key pair a job, mounted so that its pods may log into each other (reference:
+controllers 3.4)."""
 
 from __future__ import annotations
 
@@ -12,7 +13,14 @@ from hekla.api import batch, names
 from hekla.api.kubernetes import core
 from hekla.controllers.job.plugins.arguments import Arguments
 from hekla.controllers.job.plugins.hosts import check_length, domain, hostname, letters, pod_spec
-from hekla.controllers.job.plugins.plugin import Companion, Tree, add_mount, add_volume, all_containers, object_meta
+from hekla.controllers.job.plugins.plugin import (
+    Companion,
+    Tree,
+    add_mount,
+    add_volume,
+    all_containers,
+    object_meta,
+)
 from hekla.controllers.job.pod_template import Slot
 
 DEFAULT_PATH = "/root/.ssh"
@@ -25,7 +33,13 @@ class Ssh:
 
     def __init__(self, given: Sequence[str]) -> None:
         self.arguments = Arguments(
-            {"ssh-key-file-path": DEFAULT_PATH, "ssh-private-key": "", "ssh-public-key": "", "ssh-port": DEFAULT_PORT}, given
+            {
+                "ssh-key-file-path": DEFAULT_PATH,
+                "ssh-private-key": "",
+                "ssh-public-key": "",
+                "ssh-port": DEFAULT_PORT,
+            },
+            given,
         )
         port = self.arguments.number("ssh-port")
         self.port = port if 0 < port <= 65535 else DEFAULT_PORT
@@ -37,7 +51,9 @@ class Ssh:
                 core.SECRET,
                 secret_name(job),
                 make=lambda: self._secret(job),
-                outdated=lambda existing: (existing.get("data") or {}).get("config") != _encoded(self.config(job)),
+                outdated=lambda existing: (
+                    (existing.get("data") or {}).get("config") != _encoded(self.config(job))
+                ),
             )
         ]
 
@@ -60,8 +76,16 @@ class Ssh:
     def config(self, job: batch.Job) -> str:
         """The client configuration: every host of the job by its short name, at the port in use."""
         lines = ["StrictHostKeyChecking no", "UserKnownHostsFile /dev/null"]
-        length = sum(letters(task, self._length(job, task)) for task in job.spec.tasks if not pod_spec(task).get("hostname"))
-        check_length(length, sum(task.replicas for task in job.spec.tasks), f"Secret {secret_name(job)} with the job's hosts")
+        length = sum(
+            letters(task, self._length(job, task))
+            for task in job.spec.tasks
+            if not pod_spec(task).get("hostname")
+        )
+        check_length(
+            length,
+            sum(task.replicas for task in job.spec.tasks),
+            f"Secret {secret_name(job)} with the job's hosts",
+        )
         for task in job.spec.tasks:
             fixed = bool(pod_spec(task).get("hostname"))
             for index in range(min(task.replicas, 1) if fixed else task.replicas):
@@ -91,9 +115,13 @@ class Ssh:
             return given, self.arguments.text("ssh-public-key")
         key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         private = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.TraditionalOpenSSL,
+            serialization.NoEncryption(),
         )
-        public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+        public = key.public_key().public_bytes(
+            serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+        )
         return private.decode(), public.decode() + "\n"
 
 

@@ -1,7 +1,8 @@
-"""The svc plugin: a name for every pod and a file and variables that list them (reference: controllers 3.3).
+"""The svc plugin: a name for every pod and a file and variables that list them (reference:
+controllers 3.3).
 
-A headless Service named like the job makes `<pod>.<job>` resolve, a ConfigMap `<job>-svc` lists the hosts of every task, a
-NetworkPolicy lets only the job's own pods in.
+A headless Service named like the job makes `<pod>.<job>` resolve, a ConfigMap `<job>-svc` lists the
+hosts of every task, a NetworkPolicy lets only the job's own pods in.
 """
 
 from __future__ import annotations
@@ -13,7 +14,16 @@ from hekla.api.kubernetes import core, networking
 from hekla.api.sizes import MOST_TASKS
 from hekla.controllers.job.plugins.arguments import Arguments
 from hekla.controllers.job.plugins.hosts import check_length, host, hosts, letters, pod_spec
-from hekla.controllers.job.plugins.plugin import Companion, PluginError, Tree, add_env, add_mount, add_volume, all_containers, object_meta
+from hekla.controllers.job.plugins.plugin import (
+    Companion,
+    PluginError,
+    Tree,
+    add_env,
+    add_mount,
+    add_volume,
+    all_containers,
+    object_meta,
+)
 from hekla.controllers.job.pod_template import Slot
 
 MOUNT_PATH = "/etc/volcano"
@@ -23,7 +33,14 @@ class Svc:
     name = "svc"
 
     def __init__(self, given: Sequence[str]) -> None:
-        self.arguments = Arguments({"publish-not-ready-addresses": False, "disable-network-policy": False, "inject-hosts-env": True}, given)
+        self.arguments = Arguments(
+            {
+                "publish-not-ready-addresses": False,
+                "disable-network-policy": False,
+                "inject-hosts-env": True,
+            },
+            given,
+        )
 
     def companions(self, job: batch.Job) -> list[Companion]:
         name = job.metadata.name
@@ -31,14 +48,19 @@ class Svc:
             Companion(
                 core.CONFIG_MAP,
                 config_map_name(job),
-                make=lambda: {"metadata": object_meta(job, config_map_name(job)), "data": host_lists(job)},
+                make=lambda: {
+                    "metadata": object_meta(job, config_map_name(job)),
+                    "data": host_lists(job),
+                },
                 outdated=lambda existing: existing.get("data") != host_lists(job),
                 follows_scale=True,
             ),
             Companion(core.SERVICE, name, make=lambda: self._service(job)),
         ]
         if not self.arguments.flag("disable-network-policy"):
-            wanted.append(Companion(networking.NETWORK_POLICY, name, make=lambda: _network_policy(job)))
+            wanted.append(
+                Companion(networking.NETWORK_POLICY, name, make=lambda: _network_policy(job))
+            )
         return wanted
 
     def complete(self, job: batch.Job, task: batch.TaskSpec, pod: Tree, slot: Slot) -> None:
@@ -85,8 +107,16 @@ def own_pods(job: batch.Job) -> dict[str, str]:
 def host_lists(job: batch.Job) -> dict[str, str]:
     """The data of the ConfigMap: for each task a file of hosts, and the two variables."""
     data: dict[str, str] = {}
-    length = sum(letters(task, len(host(job.metadata.name, task, "")) + 1) for task in job.spec.tasks if not pod_spec(task).get("hostname"))
-    check_length(2 * length, sum(task.replicas for task in job.spec.tasks), f"ConfigMap {config_map_name(job)} with the job's hosts")
+    length = sum(
+        letters(task, len(host(job.metadata.name, task, "")) + 1)
+        for task in job.spec.tasks
+        if not pod_spec(task).get("hostname")
+    )
+    check_length(
+        2 * length,
+        sum(task.replicas for task in job.spec.tasks),
+        f"ConfigMap {config_map_name(job)} with the job's hosts",
+    )
     for task in job.spec.tasks:
         found = hosts(job.metadata.name, task)
         data[f"{task.name.replace('-', '_')}.host"] = "\n".join(found)

@@ -1,4 +1,5 @@
-"""The tensorflow plugin: TF_CONFIG, by which the processes of a distributed run know each other (reference: controllers 3.5)."""
+"""The tensorflow plugin: TF_CONFIG, by which the processes of a distributed run know each other
+(reference: controllers 3.5)."""
 
 from __future__ import annotations
 
@@ -36,10 +37,18 @@ class TensorFlow:
             member = task_named(job, named)
             if member is not None and member.replicas:
                 entry = len(host(job.metadata.name, member, "")) + len(f'"",:{port}')
-                check_length(letters(member, entry), member.replicas, f"TF_CONFIG with the hosts of task {named}")
-                cluster[role] = [f"{host(job.metadata.name, member, index)}:{port}" for index in range(member.replicas)]
-        described = json.dumps({"cluster": cluster, "task": {"type": role_of_task, "index": slot.index}}, separators=(",", ":")).replace(
-            f'"{slot.index}"', slot.index
-        )  # the index is a number there, not text
+                check_length(
+                    letters(member, entry),
+                    member.replicas,
+                    f"TF_CONFIG with the hosts of task {named}",
+                )
+                cluster[role] = [
+                    f"{host(job.metadata.name, member, index)}:{port}"
+                    for index in range(member.replicas)
+                ]
+        described = json.dumps(
+            {"cluster": cluster, "task": {"type": role_of_task, "index": slot.index}},
+            separators=(",", ":"),
+        ).replace(f'"{slot.index}"', slot.index)  # the index is a number there, not text
         for container in main_containers(pod):
             add_env(container, variable("TF_CONFIG", described))

@@ -1,8 +1,9 @@
 """Who has which device, and where a pod's claims can be had.
 
-What the API says of claims is taken in as it comes; what a placement decided is a promise, which counts like an allocation until the
-API shows it or no pod wants it any more.  Answers for all nodes are kept for every pod that asks for the same, and renewed for the
-nodes that see a pool of which a device was taken or given back.
+What the API says of claims is taken in as it comes; what a placement decided is a promise, which
+counts like an allocation until the API shows it or no pod wants it any more.  Answers for all nodes
+are kept for every pod that asks for the same, and renewed for the nodes that see a pool of which a
+device was taken or given back.
 """
 
 from __future__ import annotations
@@ -19,7 +20,17 @@ from hekla.api.text import quantity
 from hekla.engine.model import matching
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.claims.extended import ANNOTATION, MARK, Implied, backed_by, implied, pod_of
-from hekla.engine.model.claims.offers import NOTHING, DeviceKey, Map, Offer, Pool, PoolKey, Slice, pools_of, read_slice
+from hekla.engine.model.claims.offers import (
+    NOTHING,
+    DeviceKey,
+    Map,
+    Offer,
+    Pool,
+    PoolKey,
+    Slice,
+    pools_of,
+    read_slice,
+)
 from hekla.engine.model.claims.requests import ClaimRequest, ClaimRequests, Unreadable
 from hekla.engine.model.claims.search import CANNOT, STEPS_A_SECOND, Found, Pick, Usage, find, meant
 from hekla.engine.model.claims.taintrules import TaintRule, put_on, read_rule
@@ -54,7 +65,8 @@ class AssumedClaim:
 
 @dataclass(slots=True)
 class Answers:
-    """For pods that ask for one list of wishes: which nodes have it, and as of when that is known of each."""
+    """For pods that ask for one list of wishes: which nodes have it, and as of when that is known
+    of each."""
 
     stamps: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     fits: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
@@ -103,10 +115,11 @@ class ClaimBook:
         self.abandoned: dict[str, str] = {}
         """Claim that was made for extended resources -> the pod that was not bound with it."""
 
-    # ------------------------------------------------------------------------------------------------- what the API says
+    # ---------------------------------------------------------------------------- what the API says
 
     def changed(self, kind: str, key: str, tree: Tree | None) -> None:
-        """An object of one of `KINDS` came, changed or went (None).  What cannot be understood is left out, and noted."""
+        """An object of one of `KINDS` came, changed or went (None).  What cannot be understood is
+        left out, and noted."""
         problem = (kind, key)
         self._state.rejected.pop(problem, None)
         try:
@@ -172,14 +185,14 @@ class ClaimBook:
             self._stamps = np.full(len(nodes), self._clock, dtype=np.int64)
         return self._map.offers
 
-    # ------------------------------------------------------------------------------------------------- a pod's claims
+    # ------------------------------------------------------------------------------- a pod's claims
 
     def _claim(self, key: str) -> Tree | None:
         if key.endswith(MARK):
             return self._implied_claim(key)
         return self._state.others.get(CLAIM, {}).get(key)
 
-    # ------------------------------------------------------------------------------------------------- extended resources
+    # --------------------------------------------------------------------------- extended resources
 
     def _relate(self) -> None:
         """Classes changed, and so perhaps which extended resources they back."""
@@ -189,7 +202,11 @@ class ClaimBook:
             return
         self._backed = backed
         self._implied.clear()
-        concerned = {id(pods) for pods in self._state.classes.by_key.values() if pods.extended and self._marked(pods)}
+        concerned = {
+            id(pods)
+            for pods in self._state.classes.by_key.values()
+            if pods.extended and self._marked(pods)
+        }
         for task in self._state.tasks.values() if concerned else ():
             if id(task.pods) in concerned and task.status is Status.PENDING:
                 named = tuple(key for key in task.claims if not key.endswith(MARK))
@@ -198,7 +215,8 @@ class ClaimBook:
                     self._state.touch(task.job)
 
     def _marked(self, pods: PodClass) -> bool:
-        """Says in a class whether it has such a claim; gives whether that is another answer than before."""
+        """Says in a class whether it has such a claim; gives whether that is another answer than
+        before."""
         named = tuple(name for name in pods.claims if name != MARK)
         claims = (*named, MARK) if any(name in self._backed for name in pods.extended) else named
         changed = claims != pods.claims
@@ -224,7 +242,12 @@ class ClaimBook:
         if task is None:
             return None
         owner = {"apiVersion": "v1", "kind": "Pod", "name": task.name, "uid": task.uid}
-        metadata = {"name": MARK.strip(), "namespace": task.namespace, "uid": task.uid, "ownerReferences": [owner]}
+        metadata = {
+            "name": MARK.strip(),
+            "namespace": task.namespace,
+            "uid": task.uid,
+            "ownerReferences": [owner],
+        }
         return {"metadata": metadata, "spec": self._implied_in(task.pods, frozenset()).spec}
 
     def _implied_in(self, pods: PodClass, own: frozenset[str]) -> Implied:
@@ -238,7 +261,9 @@ class ClaimBook:
     def _own(self, task: Task, row: int) -> frozenset[str]:
         """Extended resources of a pod that a node has by itself."""
         lent = self._state.nodes.lent
-        return frozenset(name for name in task.pods.extended if name in lent and row in lent[name].own)
+        return frozenset(
+            name for name in task.pods.extended if name in lent and row in lent[name].own
+        )
 
     def lend(self, nodes: NodeTable) -> None:
         """Nodes have as much of a backed resource as there are devices of its class that they see."""
@@ -256,13 +281,20 @@ class ClaimBook:
             made = classes.get(self._backed.get(name, "")) or {}
             for offer in offers if made else ():
                 if id(offer) not in counts:
-                    counts[id(offer)] = 1000.0 * sum(meant(made, device) for device in offer.usable(self._pools))
-            amounts = {nodes.names[row]: counts[id(offer)] for row, offer in enumerate(offers) if counts.get(id(offer))}
+                    counts[id(offer)] = 1000.0 * sum(
+                        meant(made, device) for device in offer.usable(self._pools)
+                    )
+            amounts = {
+                nodes.names[row]: counts[id(offer)]
+                for row, offer in enumerate(offers)
+                if counts.get(id(offer))
+            }
             if name not in nodes.lent or nodes.lent[name].amounts != amounts:
                 nodes.lend(name, amounts)
 
     def implied_by(self, task: Task) -> dict[str, Any]:
-        """What has to be made and reserved for a pod's extended resources; empty where its node has them."""
+        """What has to be made and reserved for a pod's extended resources; empty where its node has
+        them."""
         promise = self.promises.get(task.key + MARK) if MARK in task.pods.claims else None
         if promise is None:
             return {}
@@ -270,26 +302,40 @@ class ClaimBook:
         return {"spec": made.spec, "allocation": promise.allocation, "mappings": made.mappings}
 
     def useless(self, task: Task, nodes: NodeTable) -> list[str]:
-        """Allocated claims that keep a pod from some node, and that nobody but the pod has reserved."""
+        """Allocated claims that keep a pod from some node, and that nobody but the pod has
+        reserved."""
         found = []
         for key in task.claims:
             claim = self._claim(key)
             allocation = _allocation(claim)
-            if claim is None or key in self.promises or (allocation or {}).get("nodeSelector") is None:
+            if (
+                claim is None
+                or key in self.promises
+                or (allocation or {}).get("nodeSelector") is None
+            ):
                 continue
             users = (claim.get("status") or {}).get("reservedFor") or ()
-            if all(one.get("uid") == task.uid for one in users) and not self._usable(allocation, nodes).all():
+            if (
+                all(one.get("uid") == task.uid for one in users)
+                and not self._usable(allocation, nodes).all()
+            ):
                 found.append(key)
         return found
 
     def left_behind(self) -> list[tuple[str, str]]:
-        """Claims for extended resources, and the uids of their pods, that were made for binds that never were."""
+        """Claims for extended resources, and the uids of their pods, that were made for binds that
+        never were."""
         found, tasks = [], self._state.tasks
         for key, pod in list(self.abandoned.items()):
             task = tasks.get(pod)
             claim = self._claim(key)
             annotations = ((claim or {}).get("metadata") or {}).get("annotations") or {}
-            if task is None or claim is None or task.status is not Status.PENDING or annotations.get(ANNOTATION) != "true":
+            if (
+                task is None
+                or claim is None
+                or task.status is not Status.PENDING
+                or annotations.get(ANNOTATION) != "true"
+            ):
                 if task is None or task.status is not Status.PENDING:
                     del self.abandoned[key]
                 continue
@@ -308,13 +354,22 @@ class ClaimBook:
                 return f'resourceclaim "{short}" cannot be understood: {self._state.rejected[CLAIM, key]}'
             if claim is None:
                 return f'resourceclaim "{short}" not found'
-            owner = next((one for one in claim["metadata"].get("ownerReferences") or () if one.get("kind") == "Pod"), None)
+            owner = next(
+                (
+                    one
+                    for one in claim["metadata"].get("ownerReferences") or ()
+                    if one.get("kind") == "Pod"
+                ),
+                None,
+            )
             if owner is not None and owner.get("uid") != task.uid:
                 return f'resourceclaim "{short}" was not created for the pod'
             if claim["metadata"].get("deletionTimestamp"):
                 return f'resourceclaim "{short}" is being deleted'
             promise, allocation = self.promises.get(key), _allocation(claim)
-            users = {one.get("uid", "") for one in (claim.get("status") or {}).get("reservedFor") or ()}
+            users = {
+                one.get("uid", "") for one in (claim.get("status") or {}).get("reservedFor") or ()
+            }
             users.update(promise.owners.values() if promise is not None else ())
             if len(users) >= MOST_PODS and task.uid not in users:
                 return "resourceclaim in use"
@@ -334,8 +389,11 @@ class ClaimBook:
         promise = self.promises.get(key)
         return promise.allocation if promise is not None else _allocation(self._claim(key))
 
-    def _open(self, task: Task, own: frozenset[str] = frozenset()) -> list[tuple[str, ClaimRequest]]:
-        """The claims of a pod that have nothing yet, on nodes that have the extended resources of `own` by themselves."""
+    def _open(
+        self, task: Task, own: frozenset[str] = frozenset()
+    ) -> list[tuple[str, ClaimRequest]]:
+        """The claims of a pod that have nothing yet, on nodes that have the extended resources of
+        `own` by themselves."""
         result = []
         for key in task.claims:
             claim = self._claim(key)
@@ -349,7 +407,7 @@ class ClaimBook:
                     continue
         return result
 
-    # ------------------------------------------------------------------------------------------------- answers for nodes
+    # ---------------------------------------------------------------------------- answers for nodes
 
     def reachable(self, task: Task, nodes: NodeTable) -> Bools:
         """`[nodes]`: where everything that the pod's claims have been given can be used."""
@@ -364,7 +422,9 @@ class ClaimBook:
     def _usable(allocation: Tree | None, nodes: NodeTable) -> Bools:
         """`[nodes]`: where an allocation that names nodes can be used."""
         either = np.zeros(len(nodes), dtype=np.bool_)
-        for term in matching.node_terms(((allocation or {}).get("nodeSelector") or {}).get("nodeSelectorTerms")):
+        for term in matching.node_terms(
+            ((allocation or {}).get("nodeSelector") or {}).get("nodeSelectorTerms")
+        ):
             either |= term.mask(nodes)
         return either
 
@@ -374,12 +434,15 @@ class ClaimBook:
         if not wishes:
             return None
         lent = view.table.lent
-        if MARK in task.pods.claims and any(name in lent and lent[name].own for name in task.pods.extended):
+        if MARK in task.pods.claims and any(
+            name in lent and lent[name].own for name in task.pods.extended
+        ):
             return self._ask_by_kind(task, view)
         return self._ask(wishes, view)
 
     def _ask_by_kind(self, task: Task, view: NodeView) -> Answers:
-        """As `ask`, where some nodes have the pod's extended resources by themselves and others have devices for them."""
+        """As `ask`, where some nodes have the pod's extended resources by themselves and others
+        have devices for them."""
         table = view.table
         kinds: dict[frozenset[str], list[int]] = {}
         for row in range(len(table)) if view.rows is None else view.rows.tolist():
@@ -428,10 +491,19 @@ class ClaimBook:
         return answers
 
     def _find(self, wishes: tuple[ClaimRequest, ...], offer: Offer) -> Found:
-        if offer is NOTHING and any(request.choices for wish in wishes for request in wish.requests):
+        if offer is NOTHING and any(
+            request.choices for wish in wishes for request in wish.requests
+        ):
             return Found()
         try:
-            return find(wishes, offer, self._pools, self._state.others.get(CLASS, {}), self.usage, self.limit)
+            return find(
+                wishes,
+                offer,
+                self._pools,
+                self._state.others.get(CLASS, {}),
+                self.usage,
+                self.limit,
+            )
         except (AttributeError, TypeError, ValueError, KeyError) as error:
             return Found(reason=f"its devices cannot be understood: {error}")
 
@@ -439,13 +511,20 @@ class ClaimBook:
         """Why one node had nothing for the pod that was asked about last."""
         return CANNOT if self._last is None else self._last.reasons.get(row, CANNOT)
 
-    # ------------------------------------------------------------------------------------------------- promises
+    # ------------------------------------------------------------------------------------- promises
 
     def promise(self, task: Task) -> bool:
-        """The pod has a node: its open claims get their devices.  False, and nothing done, where they cannot."""
+        """The pod has a node: its open claims get their devices.  False, and nothing done, where
+        they cannot."""
         nodes = self._state.nodes
-        wanted = self._open(task, self._own(task, task.row) if MARK in task.pods.claims else frozenset())
-        found = self._find(tuple(wish for _, wish in wanted), self._offers(nodes)[task.row]) if wanted else Found([])
+        wanted = self._open(
+            task, self._own(task, task.row) if MARK in task.pods.claims else frozenset()
+        )
+        found = (
+            self._find(tuple(wish for _, wish in wanted), self._offers(nodes)[task.row])
+            if wanted
+            else Found([])
+        )
         if found.picks is None:
             return False
         for (key, wish), picks in zip(wanted, found.picks):
@@ -472,7 +551,9 @@ class ClaimBook:
             held.owners = {
                 pod: uid
                 for pod, uid in held.owners.items()
-                if pod in tasks and tasks[pod].uid == uid and tasks[pod].status not in (Status.PENDING, *FINISHED)
+                if pod in tasks
+                and tasks[pod].uid == uid
+                and tasks[pod].status not in (Status.PENDING, *FINISHED)
             }
             if not held.owners:
                 self._keep_no_promise(key)
@@ -482,7 +563,7 @@ class ClaimBook:
         given = {key: self._settled(key) for key in task.claims if not key.endswith(MARK)}
         return {key: allocation for key, allocation in given.items() if allocation is not None}
 
-    # ------------------------------------------------------------------------------------------------- in API form
+    # ---------------------------------------------------------------------------------- in API form
 
     def _written(self, key: str, wish: ClaimRequest, picks: list[Pick], node: str) -> Tree:
         """An allocation as a claim's status has it."""
@@ -500,16 +581,22 @@ class ClaimBook:
         return allocation
 
     def _config(self, wish: ClaimRequest, picks: list[Pick]) -> list[Tree]:
-        """Parameters for drivers: those of the classes first, then the claim's own, which so have the last word."""
+        """Parameters for drivers: those of the classes first, then the claim's own, which so have
+        the last word."""
         classes = self._state.others.get(CLASS, {})
         result: list[Tree] = []
         chosen = {pick.choice.name: pick.choice for pick in picks}
         for name, choice in chosen.items():
             made = (classes.get(choice.device_class) or {}).get("spec") or {}
-            result.extend({"source": "FromClass", "requests": [name], **one} for one in made.get("config") or ())
+            result.extend(
+                {"source": "FromClass", "requests": [name], **one}
+                for one in made.get("config") or ()
+            )
         for one in wish.config:
             meant = one.get("requests") or ()
-            if not meant or any(name in meant or name.partition("/")[0] in meant for name in chosen):
+            if not meant or any(
+                name in meant or name.partition("/")[0] in meant for name in chosen
+            ):
                 result.append({"source": "FromClaim", **one})
         return result
 
@@ -519,27 +606,44 @@ class ClaimBook:
         fields: list[Tree] = []
         bound = False
         for pick in picks:
-            group = next((one for one in self._pools[pick.device.key[:2]].groups if pick.device in one.devices), None)
+            group = next(
+                (
+                    one
+                    for one in self._pools[pick.device.key[:2]].groups
+                    if pick.device in one.devices
+                ),
+                None,
+            )
             if group is None:
                 continue
             if group.node or pick.device.tree.get("bindsToNode"):
                 bound = True
             elif group.selector is not None:
                 for term in (group.selector.get("nodeSelectorTerms") or ())[:1]:
-                    expressions.extend(one for one in term.get("matchExpressions") or () if one not in expressions)
+                    expressions.extend(
+                        one for one in term.get("matchExpressions") or () if one not in expressions
+                    )
                     fields.extend(one for one in term.get("matchFields") or () if one not in fields)
         if bound:
             field = {"key": "metadata.name", "operator": "In", "values": [node]}
             return {"nodeSelectorTerms": [{"matchFields": [field]}]}
         if not expressions and not fields:
             return None
-        term = {**({"matchExpressions": expressions} if expressions else {}), **({"matchFields": fields} if fields else {})}
+        term = {
+            **({"matchExpressions": expressions} if expressions else {}),
+            **({"matchFields": fields} if fields else {}),
+        }
         return {"nodeSelectorTerms": [term]}
 
 
 def _result(pick: Pick, share: str) -> Tree:
     driver, pool, name = pick.device.key
-    result: dict[str, Any] = {"request": pick.choice.name, "driver": driver, "pool": pool, "device": name}
+    result: dict[str, Any] = {
+        "request": pick.choice.name,
+        "driver": driver,
+        "pool": pool,
+        "device": name,
+    }
     if pick.choice.admin:
         result["adminAccess"] = True
     if pick.choice.stated_tolerations:
@@ -549,7 +653,9 @@ def _result(pick: Pick, share: str) -> Tree:
             result[condition] = list(pick.device.tree[condition])
     if pick.device.shared and not pick.choice.admin:
         result["shareID"] = str(uuid.uuid5(_NAMESPACE, f"{share}/{driver}/{pool}/{name}"))
-        result["consumedCapacity"] = {part: str(quantity.Quantity.of_milli(amount)) for part, amount in pick.consumed}
+        result["consumedCapacity"] = {
+            part: str(quantity.Quantity.of_milli(amount)) for part, amount in pick.consumed
+        }
     return result
 
 
@@ -562,7 +668,10 @@ def _booking(allocation: Tree) -> _Booking:
     return [
         (
             (str(one["driver"]), str(one["pool"]), str(one["device"])),
-            {name: quantity.milli(amount) for name, amount in (one.get("consumedCapacity") or {}).items()},
+            {
+                name: quantity.milli(amount)
+                for name, amount in (one.get("consumedCapacity") or {}).items()
+            },
         )
         for one in (allocation.get("devices") or {}).get("results") or ()
         if not one.get("adminAccess")
@@ -571,7 +680,21 @@ def _booking(allocation: Tree) -> _Booking:
 
 def devices_of(allocation: Tree) -> set[DeviceKey]:
     """All devices of an allocation."""
-    return {(one["driver"], one["pool"], one["device"]) for one in (allocation.get("devices") or {}).get("results") or ()}
+    return {
+        (one["driver"], one["pool"], one["device"])
+        for one in (allocation.get("devices") or {}).get("results") or ()
+    }
 
 
-__all__ = ["CANNOT", "CLAIM", "CLASS", "ELSEWHERE", "KINDS", "SLICE", "Answers", "AssumedClaim", "ClaimBook", "devices_of"]
+__all__ = [
+    "CANNOT",
+    "CLAIM",
+    "CLASS",
+    "ELSEWHERE",
+    "KINDS",
+    "SLICE",
+    "Answers",
+    "AssumedClaim",
+    "ClaimBook",
+    "devices_of",
+]

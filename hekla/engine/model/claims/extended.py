@@ -1,7 +1,9 @@
-"""Devices under the name of an extended resource: a pod asks for `example.com/gpu: 2`, and a class says that its devices are that.
+"""Devices under the name of an extended resource: a pod asks for `example.com/gpu: 2`, and a class
+says that its devices are that.
 
-Such a pod has a claim that nobody wrote.  What it asks for depends on the node: where a device plugin has put the resource on the
-node itself, the node gives it; anywhere else devices of the class do.  Kubernetes: DRA, extended resources (KEP 5004).
+Such a pod has a claim that nobody wrote.  What it asks for depends on the node: where a device
+plugin has put the resource on the node itself, the node gives it; anywhere else devices of the
+class do.  Kubernetes: DRA, extended resources (KEP 5004).
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ if TYPE_CHECKING:
 Tree = Mapping[str, Any]
 
 MARK = " <extended-resources>"
-"""The end of a claim's key that stands for what a pod asks for by extended resources; no object has such a name."""
+"""The end of a claim's key that stands for what a pod asks for by extended resources; no object has
+such a name."""
 ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
 
 
 def backed_by(classes: Mapping[str, Tree]) -> dict[str, str]:
-    """Extended resource -> the class that it is had from: of several the one made last, and by name where that is the same."""
+    """Extended resource -> the class that it is had from: of several the one made last, and by name
+    where that is the same."""
     result = {IMPLICIT + name: name for name in classes}
     newest: dict[str, str] = {}
     for name, tree in sorted(classes.items()):
@@ -48,7 +52,9 @@ class Implied:
         return bool(self.spec["devices"]["requests"])
 
 
-def implied(pods: PodClass, backed: Mapping[str, str], own: frozenset[str] = frozenset()) -> Implied:
+def implied(
+    pods: PodClass, backed: Mapping[str, str], own: frozenset[str] = frozenset()
+) -> Implied:
     """What pods of a class ask for on nodes that have the resources of `own` by themselves.
 
     A container that is over before the others begin uses the devices of these, as far as they go.
@@ -61,7 +67,11 @@ def implied(pods: PodClass, backed: Mapping[str, str], own: frozenset[str] = fro
 
     def ask(number: int, place: int, resource: str, count: int) -> str:
         name = f"container-{number}-request-{place}"
-        exactly = {"deviceClassName": backed[resource], "allocationMode": "ExactCount", "count": count}
+        exactly = {
+            "deviceClassName": backed[resource],
+            "allocationMode": "ExactCount",
+            "count": count,
+        }
         requests.append({"name": name, "exactly": exactly})
         mappings.append((number, resource, name))
         return name
@@ -74,7 +84,9 @@ def implied(pods: PodClass, backed: Mapping[str, str], own: frozenset[str] = fro
                     later.setdefault(resource, []).append((name, count))
     for number in first:
         container = containers[number]
-        for place, (resource, count) in enumerate(() if container.sidecar else _wanted(container, backed, own)):
+        for place, (resource, count) in enumerate(
+            () if container.sidecar else _wanted(container, backed, own)
+        ):
             left = count
             for name, size in later.get(resource, ()):
                 if left > 0:
@@ -85,9 +97,15 @@ def implied(pods: PodClass, backed: Mapping[str, str], own: frozenset[str] = fro
     return Implied({"devices": {"requests": requests}}, tuple(sorted(mappings)))
 
 
-def _wanted(container: ContainerAmounts, backed: Mapping[str, str], own: frozenset[str]) -> list[tuple[str, int]]:
+def _wanted(
+    container: ContainerAmounts, backed: Mapping[str, str], own: frozenset[str]
+) -> list[tuple[str, int]]:
     asked = {**container.limits, **container.requests}
-    return [(name, round(asked[name] / 1000)) for name in sorted(asked) if asked[name] > 0 and name in backed and name not in own]
+    return [
+        (name, round(asked[name] / 1000))
+        for name in sorted(asked)
+        if asked[name] > 0 and name in backed and name not in own
+    ]
 
 
 def pod_of(claim: Tree) -> str:
@@ -95,7 +113,10 @@ def pod_of(claim: Tree) -> str:
     meta = claim.get("metadata") or {}
     if (meta.get("annotations") or {}).get(ANNOTATION) != "true":
         return ""
-    owner = next((one.get("name") for one in meta.get("ownerReferences") or () if one.get("kind") == "Pod"), "")
+    owner = next(
+        (one.get("name") for one in meta.get("ownerReferences") or () if one.get("kind") == "Pod"),
+        "",
+    )
     return f"{meta.get('namespace', '')}/{owner}" if owner else ""
 
 

@@ -1,6 +1,7 @@
 """What drivers offer: ResourceSlices read into pools of devices, and which node sees which of them.
 
-Nodes that see the same devices share one `Offer`, so what is found out for one of them holds for all.
+Nodes that see the same devices share one `Offer`, so what is found out for one of them holds for
+all.
 """
 
 from __future__ import annotations
@@ -146,11 +147,18 @@ class Offer:
 
     def usable(self, pools: Mapping[PoolKey, Pool]) -> list[Device]:
         """Devices of pools that can be relied on, in the order in which they are tried."""
-        return [device for group in self.groups for device in group.devices if pools[group.pool].complete and pools[group.pool].sound]
+        return [
+            device
+            for group in self.groups
+            for device in group.devices
+            if pools[group.pool].complete and pools[group.pool].sound
+        ]
 
     def unsettled(self, pools: Mapping[PoolKey, Pool]) -> bool:
         """Whether some pool is being rewritten, so that nobody knows what "all" is."""
-        return any(not (pools[group.pool].complete and pools[group.pool].sound) for group in self.groups)
+        return any(
+            not (pools[group.pool].complete and pools[group.pool].sound) for group in self.groups
+        )
 
 
 NOTHING = Offer(())
@@ -172,7 +180,13 @@ def read_slice(tree: Tree) -> Slice:
         for counted in spec.get("sharedCounters") or ()
         for counter, value in (counted.get("counters") or {}).items()
     }
-    return Slice((driver, name), int(pool.get("generation") or 0), int(pool.get("resourceSliceCount") or 1), tuple(groups), counters)
+    return Slice(
+        (driver, name),
+        int(pool.get("generation") or 0),
+        int(pool.get("resourceSliceCount") or 1),
+        tuple(groups),
+        counters,
+    )
 
 
 def _group(pool: PoolKey, where: Tree, devices: tuple[Device, ...]) -> Group:
@@ -180,14 +194,24 @@ def _group(pool: PoolKey, where: Tree, devices: tuple[Device, ...]) -> Group:
 
 
 def _device(tree: Tree, driver: str, pool: str) -> Device:
-    taints = tuple(Taint(one.get("key", ""), one.get("value", ""), one.get("effect", "")) for one in tree.get("taints") or ())
+    taints = tuple(
+        Taint(one.get("key", ""), one.get("value", ""), one.get("effect", ""))
+        for one in tree.get("taints") or ()
+    )
     counters = tuple(
         ((str(taken["counterSet"]), counter), quantity.milli(value["value"]))
         for taken in tree.get("consumesCounters") or ()
         for counter, value in (taken.get("counters") or {}).items()
     )
     capacity = {name: _capacity(one) for name, one in (tree.get("capacity") or {}).items()}
-    return Device((driver, pool, str(tree["name"])), tree, taints, counters, capacity, bool(tree.get("allowMultipleAllocations")))
+    return Device(
+        (driver, pool, str(tree["name"])),
+        tree,
+        taints,
+        counters,
+        capacity,
+        bool(tree.get("allowMultipleAllocations")),
+    )
 
 
 def _capacity(tree: Tree) -> Capacity:
@@ -201,9 +225,13 @@ def _capacity(tree: Tree) -> Capacity:
 
     default = policy.get("default")
     return Capacity(
-        value, None if default is None else quantity.milli(default),
-        tuple(sorted(quantity.milli(one) for one in policy.get("validValues") or ())), of("min"), of("max"), of("step") or 0,
-    )  # fmt: skip
+        value,
+        None if default is None else quantity.milli(default),
+        tuple(sorted(quantity.milli(one) for one in policy.get("validValues") or ())),
+        of("min"),
+        of("max"),
+        of("step") or 0,
+    )
 
 
 def pools_of(slices: Iterable[Slice]) -> dict[PoolKey, Pool]:
@@ -224,7 +252,9 @@ def _pool(key: PoolKey, slices: list[Slice]) -> Pool:
     listed = [device for group in groups for device in group.devices]
     counters = {name: value for one in slices for name, value in one.counters.items()}
     devices = {device.key[2]: device for device in listed}
-    return Pool(key, len(slices) == slices[0].of, len(devices) == len(listed), devices, counters, groups)
+    return Pool(
+        key, len(slices) == slices[0].of, len(devices) == len(listed), devices, counters, groups
+    )
 
 
 class Map:
@@ -246,7 +276,9 @@ class Map:
                     mask = group.mask(nodes)
                     wide.append((group, mask))
                     reach.setdefault(key, []).append(np.flatnonzero(mask))
-        self.reach: dict[PoolKey, Rows] = {key: np.unique(np.concatenate(rows)) for key, rows in reach.items()}
+        self.reach: dict[PoolKey, Rows] = {
+            key: np.unique(np.concatenate(rows)) for key, rows in reach.items()
+        }
         self.offers: list[Offer] = [NOTHING] * len(nodes)
         seen: dict[bytes, Offer] = {b"": NOTHING}
         packed = np.packbits(np.array([mask for _, mask in wide]), axis=0).T if wide else None

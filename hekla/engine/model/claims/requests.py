@@ -1,6 +1,7 @@
 """What a ResourceClaim asks for, read once for all claims that ask for the same.
 
-A request is a list of choices, of which the first that can be had is taken; an `exactly` is a list of one.
+A request is a list of choices, of which the first that can be had is taken; an `exactly` is a list
+of one.
 """
 
 from __future__ import annotations
@@ -64,7 +65,11 @@ class Constraint:
     distinct: bool
 
     def concerns(self, choice: str) -> bool:
-        return not self.requests or choice in self.requests or choice.partition("/")[0] in self.requests
+        return (
+            not self.requests
+            or choice in self.requests
+            or choice.partition("/")[0] in self.requests
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,18 +105,27 @@ class ClaimRequests:
 
 def _wish(spec: Tree) -> ClaimRequest:
     constraints = tuple(
-        Constraint(frozenset(one.get("requests") or ()), str(one.get("distinctAttribute") or one.get("matchAttribute") or ""),
-                   bool(one.get("distinctAttribute")))
+        Constraint(
+            frozenset(one.get("requests") or ()),
+            str(one.get("distinctAttribute") or one.get("matchAttribute") or ""),
+            bool(one.get("distinctAttribute")),
+        )
         for one in spec.get("constraints") or ()
-    )  # fmt: skip
-    return ClaimRequest(tuple(map(_request, spec.get("requests") or ())), constraints, tuple(spec.get("config") or ()))
+    )
+    return ClaimRequest(
+        tuple(map(_request, spec.get("requests") or ())),
+        constraints,
+        tuple(spec.get("config") or ()),
+    )
 
 
 def _request(tree: Tree) -> DeviceRequest:
     name = str(tree.get("name", ""))
     ranked = tree.get("firstAvailable") or ()
     if ranked:
-        return DeviceRequest(name, tuple(_choice(one, f"{name}/{one.get('name', '')}") for one in ranked), True)
+        return DeviceRequest(
+            name, tuple(_choice(one, f"{name}/{one.get('name', '')}") for one in ranked), True
+        )
     exactly = tree.get("exactly")
     if exactly is None:
         raise ValueError(f"request {name}: neither exactly nor firstAvailable")
@@ -125,10 +139,16 @@ def _choice(tree: Tree, name: str) -> Choice:
     stated = tuple(tree.get("tolerations") or ())
     capacity = ((tree.get("capacity") or {}).get("requests") or {}).items()
     return Choice(
-        name, str(tree.get("deviceClassName", "")), expressions(tree.get("selectors")), mode == "All",
-        int(tree.get("count") or 1), bool(tree.get("adminAccess")), matching.tolerations(stated), stated,
+        name,
+        str(tree.get("deviceClassName", "")),
+        expressions(tree.get("selectors")),
+        mode == "All",
+        int(tree.get("count") or 1),
+        bool(tree.get("adminAccess")),
+        matching.tolerations(stated),
+        stated,
         tuple((str(key), quantity.milli(value)) for key, value in capacity),
-    )  # fmt: skip
+    )
 
 
 def expressions(selectors: Sequence[Tree] | None) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
 """Finds devices for the claims of one pod on one node: all of them, or none.
 
-Depth first: claims, requests and choices in the order in which they are written, devices in the order in which the node sees them.
-Of devices that differ in nothing that the search looks at only the first is tried, and those of one request are taken in
-order, so that "there are not enough" is found out in few steps.  A search that takes too many steps gives up, which counts as "no".
+Depth first: claims, requests and choices in the order in which they are written, devices in the
+order in which the node sees them. Of devices that differ in nothing that the search looks at only
+the first is tried, and those of one request are taken in order, so that "there are not enough" is
+found out in few steps.  A search that takes too many steps gives up, which counts as "no".
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from hekla.cel.errors import Failed
 from hekla.engine.model.claims.offers import Device, DeviceKey, Offer, Pool, PoolKey
-from hekla.engine.model.claims.requests import MOST_DEVICES, Choice, ClaimRequest, Constraint, expressions
+from hekla.engine.model.claims.requests import (
+    MOST_DEVICES,
+    Choice,
+    ClaimRequest,
+    Constraint,
+    expressions,
+)
 from hekla.engine.model.nodes import NO_EXECUTE, NO_SCHEDULE
 
 if TYPE_CHECKING:
@@ -23,7 +30,8 @@ if TYPE_CHECKING:
 Tree = Mapping[str, Any]
 CANNOT = "cannot allocate all claims"
 STEPS_A_SECOND = 100_000
-"""So many steps stand for a second of the time limit: a clock would make decisions depend on the machine."""
+"""So many steps stand for a second of the time limit: a clock would make decisions depend on the
+machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +85,23 @@ class GaveUp(Exception):
 
 
 def find(
-    wishes: Sequence[ClaimRequest], offer: Offer, pools: Mapping[PoolKey, Pool], classes: Mapping[str, Tree], usage: Usage, limit: int = 0
+    wishes: Sequence[ClaimRequest],
+    offer: Offer,
+    pools: Mapping[PoolKey, Pool],
+    classes: Mapping[str, Tree],
+    usage: Usage,
+    limit: int = 0,
 ) -> Found:
     """Devices for claims that ask for these.  `limit`: steps, 0 for as many as it takes."""
     search = _Search(wishes, offer, pools, classes, usage, limit)
     for claim, wish in enumerate(wishes):
-        least = sum(min(search.least(one, claim) for one in request.choices) for request in wish.requests)
+        least = sum(
+            min(search.least(one, claim) for one in request.choices) for request in wish.requests
+        )
         if least > MOST_DEVICES:
-            return Found(reason=f"a claim may have {MOST_DEVICES} devices, this one asks for {least}")
+            return Found(
+                reason=f"a claim may have {MOST_DEVICES} devices, this one asks for {least}"
+            )
     try:
         solved = search.solve()
     except GaveUp:
@@ -96,9 +113,14 @@ def find(
 
 class _Search:
     def __init__(
-        self, wishes: Sequence[ClaimRequest], offer: Offer, pools: Mapping[PoolKey, Pool], classes: Mapping[str, Tree],
-        usage: Usage, limit: int,
-    ) -> None:  # fmt: skip
+        self,
+        wishes: Sequence[ClaimRequest],
+        offer: Offer,
+        pools: Mapping[PoolKey, Pool],
+        classes: Mapping[str, Tree],
+        usage: Usage,
+        limit: int,
+    ) -> None:
         self.wishes = wishes
         self.pools = pools
         self.classes = classes
@@ -118,15 +140,21 @@ class _Search:
         self.counters: dict[PoolKey, dict[tuple[str, str], int]] = {}
         self.suiting: dict[tuple[int, int], list[Device]] = {}
         self.looks = {one.attribute for wish in wishes for one in wish.constraints}
-        self.choices = [choice for wish in wishes for request in wish.requests for choice in request.choices]
+        self.choices = [
+            choice for wish in wishes for request in wish.requests for choice in request.choices
+        ]
 
     def least(self, choice: Choice, claim: int) -> int:
         return len(self.suit(choice)) if choice.everything else choice.count
 
-    # ------------------------------------------------------------------------------------------------- the search
+    # ----------------------------------------------------------------------------------- the search
 
     def solve(self) -> bool:
-        order = [(claim, at) for claim, wish in enumerate(self.wishes) for at in range(len(wish.requests))]
+        order = [
+            (claim, at)
+            for claim, wish in enumerate(self.wishes)
+            for at in range(len(wish.requests))
+        ]
         return self._request(order, 0)
 
     def _request(self, order: list[tuple[int, int]], at: int) -> bool:
@@ -158,7 +186,14 @@ class _Search:
         return False
 
     def _some(
-        self, order: list[tuple[int, int]], at: int, claim: int, choice: Choice, devices: list[Device], start: int, count: int
+        self,
+        order: list[tuple[int, int]],
+        at: int,
+        claim: int,
+        choice: Choice,
+        devices: list[Device],
+        start: int,
+        count: int,
     ) -> bool:
         """`count` of the devices from `start` on, and then the rest of the requests."""
         if not count:
@@ -171,7 +206,9 @@ class _Search:
             likeness = self._likeness(device)
             if likeness in failed or not self._take(claim, choice, device):
                 continue
-            if self._some(order, at, claim, choice, devices, index if device.shared else index + 1, count - 1):
+            if self._some(
+                order, at, claim, choice, devices, index if device.shared else index + 1, count - 1
+            ):
                 return True
             self._give_back(claim)
             failed.add(likeness)
@@ -182,16 +219,21 @@ class _Search:
         key = device.key
         consumed = self.usage.consumed.get(key)
         return (
-            key[:2], device.counters, device.shared, key in self.taken, key in self.usage.held,
+            key[:2],
+            device.counters,
+            device.shared,
+            key in self.taken,
+            key in self.usage.held,
             tuple(one.key in mine for one in (device,) for mine in self.own),
-            tuple(sorted(consumed.items())) if consumed else (), tuple(sorted(self.consumed.get(key, {}).items())),
+            tuple(sorted(consumed.items())) if consumed else (),
+            tuple(sorted(self.consumed.get(key, {}).items())),
             tuple((name, one) for name, one in device.capacity.items()) if device.shared else (),
             tuple(device.attribute(name) for name in sorted(self.looks)),
             tuple(self._suits(choice, device) for choice in self.choices),
             tuple(_tolerated(choice, device) for choice in self.choices) if device.taints else (),
-        )  # fmt: skip
+        )
 
-    # ------------------------------------------------------------------------------------------------- one device
+    # ----------------------------------------------------------------------------------- one device
 
     def _take(self, claim: int, choice: Choice, device: Device) -> bool:
         """Take a device if nothing speaks against it."""
@@ -283,12 +325,16 @@ class _Search:
         values = device.attribute(constraint.attribute)
         if not values:
             return False
-        others = [one.device.attribute(constraint.attribute) for one in self.picks[claim] if constraint.concerns(one.choice.name)]
+        others = [
+            one.device.attribute(constraint.attribute)
+            for one in self.picks[claim]
+            if constraint.concerns(one.choice.name)
+        ]
         if constraint.distinct:
             return all(not values & other for other in others)
         return bool(values.intersection(*others))
 
-    # ------------------------------------------------------------------------------------------------- who is meant
+    # --------------------------------------------------------------------------------- who is meant
 
     def suit(self, choice: Choice) -> list[Device]:
         """The devices that a choice means, whether or not they are free."""
@@ -322,13 +368,18 @@ class _Search:
 
 def _tolerated(choice: Choice, device: Device) -> bool:
     return all(
-        taint.effect not in (NO_SCHEDULE, NO_EXECUTE) or any(one.tolerates(taint) for one in choice.tolerations) for taint in device.taints
+        taint.effect not in (NO_SCHEDULE, NO_EXECUTE)
+        or any(one.tolerates(taint) for one in choice.tolerations)
+        for taint in device.taints
     )
 
 
 def meant(made: Tree, device: Device) -> bool:
     """Whether a device is of a class."""
-    return all(verdict_on(device, text) is True for text in expressions((made.get("spec") or {}).get("selectors")))
+    return all(
+        verdict_on(device, text) is True
+        for text in expressions((made.get("spec") or {}).get("selectors"))
+    )
 
 
 def verdict_on(device: Device, text: str) -> bool | str:
@@ -339,7 +390,9 @@ def verdict_on(device: Device, text: str) -> bool | str:
             known = _selector(text).matches(device.key[0], dict(device.tree))
         except Failed as error:
             known = f"selector of device {device.key[2]} failed: {error}"
-        except Exception as error:  # whatever somebody wrote into a selector or an attribute, the cycle goes on
+        except (
+            Exception
+        ) as error:  # whatever somebody wrote into a selector or an attribute, the cycle goes on
             known = f"selector cannot be used: {error}"
         device.verdicts[text] = known
     return known

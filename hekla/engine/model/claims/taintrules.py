@@ -1,4 +1,5 @@
-"""Taints that administrators put on devices from outside of their driver's slices: DeviceTaintRules."""
+"""Taints that administrators put on devices from outside of their driver's slices:
+DeviceTaintRules."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ class TaintRule:
     taint: Taint
 
     def concerns(self, device: Device) -> bool:
-        return self.selector is not None and all(stated in ("", own) for stated, own in zip(self.selector, device.key))
+        return self.selector is not None and all(
+            stated in ("", own) for stated, own in zip(self.selector, device.key)
+        )
 
 
 def read_rule(tree: Mapping[str, Any]) -> TaintRule:
@@ -29,11 +32,21 @@ def read_rule(tree: Mapping[str, Any]) -> TaintRule:
     put = Taint(str(taint["key"]), str(taint.get("value") or ""), str(taint.get("effect") or ""))
     if stated is None:
         return TaintRule(None, put)
-    return TaintRule((str(stated.get("driver") or ""), str(stated.get("pool") or ""), str(stated.get("device") or "")), put)
+    return TaintRule(
+        (
+            str(stated.get("driver") or ""),
+            str(stated.get("pool") or ""),
+            str(stated.get("device") or ""),
+        ),
+        put,
+    )
 
 
 def put_on(rules: Collection[TaintRule], pools: Iterable[Pool]) -> None:
     """Every device has its own taints and those of the rules that concern it."""
     for pool in pools:
         for device in pool.devices.values():
-            device.taints = (*device.own_taints, *(rule.taint for rule in rules if rule.concerns(device)))
+            device.taints = (
+                *device.own_taints,
+                *(rule.taint for rule in rules if rule.concerns(device)),
+            )

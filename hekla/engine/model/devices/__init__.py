@@ -1,7 +1,9 @@
-"""Cards inside nodes: what a kind of device must be able to say, so that `deviceshare` can place pods on cards.
+"""Cards inside nodes: what a kind of device must be able to say, so that `deviceshare` can place
+pods on cards.
 
-A node's cards are never stored.  They are worked out from what the node's object says and from what the annotations of its pods
-say, and kept until either changes; so nothing has to be undone when a placement is.  Reference: plugins-placement 7.2.
+A node's cards are never stored.  They are worked out from what the node's object says and from what
+the annotations of its pods say, and kept until either changes; so nothing has to be undone when a
+placement is.  Reference: plugins-placement 7.2.
 """
 
 from __future__ import annotations

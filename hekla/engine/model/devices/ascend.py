@@ -1,4 +1,5 @@
-"""Ascend cards as HAMi shares them: one kind a `commonWord` of the device configuration.  Reference: plugins-placement 7.5."""
+"""Ascend cards as HAMi shares them: one kind a `commonWord` of the device configuration.
+Reference: plugins-placement 7.5."""
 
 from __future__ import annotations
 
@@ -89,18 +90,32 @@ class Ascend:
         self.to_allocate = f"hami.io/{word}-devices-to-allocate"
         self.allocated = f"hami.io/{word}-devices-allocated"
         self.detail = f"huawei.com/{word}"
-        written = (self.to_allocate, self.allocated, self.detail, PREDICATE_TIME, NODE, TIME, BIND_TIME, PHASE)
+        written = (
+            self.to_allocate,
+            self.allocated,
+            self.detail,
+            PREDICATE_TIME,
+            NODE,
+            TIME,
+            BIND_TIME,
+            PHASE,
+        )
         self.kind = Kind(word, (REFUSAL, PARTIAL), written)
 
     def asked(self, pods: PodClass) -> bool:
         own = self.settings
-        return any(whole(one.limits, own.resource) > 0 or whole(one.limits, own.memory_resource) > 0 for one in pods.containers)
+        return any(
+            whole(one.limits, own.resource) > 0 or whole(one.limits, own.memory_resource) > 0
+            for one in pods.containers
+        )
 
     def cards(self, facts: NodeFacts, holders: Iterable[Holder]) -> Cards | None:
         if facts.allocatable.get(self.settings.resource, 0.0) <= 0:
             return None
         try:
-            listed = json.loads(facts.annotations.get(f"hami.io/node-register-{self.settings.word}", ""))
+            listed = json.loads(
+                facts.annotations.get(f"hami.io/node-register-{self.settings.word}", "")
+            )
             made = [_card(one, self.settings.word) for one in listed]
         except (ValueError, TypeError, AttributeError):
             return None
@@ -137,10 +152,14 @@ class Ascend:
         containers: list[list[Chosen]] = []
         score = 0.0
         for one in asker.pods.containers:
-            number = whole(one.limits, own.resource) or (1 if whole(one.limits, own.memory_resource) else 0)
+            number = whole(one.limits, own.resource) or (
+                1 if whole(one.limits, own.memory_resource) else 0
+            )
             if not number:
                 continue
-            asked = whole(one.limits, own.memory_resource) or whole(one.requests, own.memory_resource)
+            asked = whole(one.limits, own.memory_resource) or whole(
+                one.requests, own.memory_resource
+            )
             cores = whole(one.limits, own.core_resource) or whole(one.requests, own.core_resource)
             template = ""
             if asked and not in_core_mode:
@@ -150,24 +169,31 @@ class Ascend:
             fitting = [
                 card
                 for card in sorted(cards.cards, key=lambda card: -card_score(card, policy))
-                if card.id not in taken and fits(card, asked if asked or template else card.memory, cores, in_core_mode)
+                if card.id not in taken
+                and fits(card, asked if asked or template else card.memory, cores, in_core_mode)
             ]
             chosen = self._by_network(fitting)[:number]
             if len(chosen) < number:
                 return Fit(REFUSAL)
             taken.update(card.id for card in chosen)
-            containers.append([Chosen(card, asked or card.memory, cores, template) for card in chosen])
+            containers.append(
+                [Chosen(card, asked or card.memory, cores, template) for card in chosen]
+            )
             score += card_score(chosen[0], policy) + self._togetherness(chosen)
         return Fit(score=score, assignment=containers)
 
     def sight(self, asker: Asker) -> Hashable:
         own = self.settings
         names = own.resource, own.memory_resource, own.core_resource
-        asked = tuple(tuple((whole(one.limits, name), whole(one.requests, name)) for name in names) for one in asker.pods.containers)
+        asked = tuple(
+            tuple((whole(one.limits, name), whole(one.requests, name)) for name in names)
+            for one in asker.pods.containers
+        )
         return asked, asker.pods.annotations.get(MODE)
 
     def _by_network(self, cards: list[Card]) -> list[Card]:
-        """Cards of one network first, where all of them name theirs: those of the network that has most."""
+        """Cards of one network first, where all of them name theirs: those of the network that has
+        most."""
         if not self._networked(cards):
             return cards
         sizes = Counter(card.network for card in cards)
@@ -179,26 +205,43 @@ class Ascend:
         return 10.0 * max(Counter(card.network for card in chosen).values()) / len(chosen)
 
     def _networked(self, cards: list[Card]) -> bool:
-        return bool(cards) and self.settings.word.startswith("Ascend910") and all(card.network is not None for card in cards)
+        return (
+            bool(cards)
+            and self.settings.word.startswith("Ascend910")
+            and all(card.network is not None for card in cards)
+        )
 
     def annotations(self, assignment: list[list[Chosen]], node: str, now: float) -> dict[str, str]:
         text = "".join(
-            "".join(f"{one.card.id},{self.settings.word},{one.memory},{one.cores}:" for one in container) + ";" for container in assignment
+            "".join(
+                f"{one.card.id},{self.settings.word},{one.memory},{one.cores}:" for one in container
+            )
+            + ";"
+            for container in assignment
         )
         detail = [
-            {"UUID": one.card.id, "temp": one.template} if one.template else {"UUID": one.card.id, "memory": one.memory, "core": one.cores}
+            {"UUID": one.card.id, "temp": one.template}
+            if one.template
+            else {"UUID": one.card.id, "memory": one.memory, "core": one.cores}
             for container in assignment
             for one in container
         ]
         seconds = str(int(now))
         return {
-            self.to_allocate: text, self.allocated: text, self.detail: json.dumps(detail, separators=(",", ":")),
-            PREDICATE_TIME: seconds, NODE: node, TIME: seconds, BIND_TIME: seconds, PHASE: "allocating",
-        }  # fmt: skip
+            self.to_allocate: text,
+            self.allocated: text,
+            self.detail: json.dumps(detail, separators=(",", ":")),
+            PREDICATE_TIME: seconds,
+            NODE: node,
+            TIME: seconds,
+            BIND_TIME: seconds,
+            PHASE: "allocating",
+        }
 
 
 def trimmed(settings: Settings, memory: int) -> tuple[int, str]:
-    """A memory request as the cards can be cut: memory and name of the template, which a whole card has none of."""
+    """A memory request as the cards can be cut: memory and name of the template, which a whole card
+    has none of."""
     for template in sorted(settings.templates, key=lambda one: one.memory):
         if memory <= template.memory:
             return template.memory, template.name
@@ -208,7 +251,11 @@ def trimmed(settings: Settings, memory: int) -> tuple[int, str]:
 def fits(card: Card, memory: int, cores: int, in_core_mode: bool = False) -> bool:
     """Whether a share of this size is left on the card."""
     total = _ALL_CORES if in_core_mode else card.cores
-    if card.count <= card.used or card.memory - card.used_memory < memory or total - card.used_cores < cores:
+    if (
+        card.count <= card.used
+        or card.memory - card.used_memory < memory
+        or total - card.used_cores < cores
+    ):
         return False
     if total == _ALL_CORES and cores == _ALL_CORES and card.used:
         return False
@@ -225,9 +272,13 @@ def _card(tree: Mapping[str, Any], word: str) -> Card:
     info = tree.get("custominfo") or {}
     network = info.get("NetworkID", info.get("networkId"))
     return Card(
-        str(tree.get("id", "")), str(tree.get("type") or word), int(tree.get("count", 0)), int(tree.get("devmem", 0)),
-        int(tree.get("devcore", 0)), None if network is None else int(network),
-    )  # fmt: skip
+        str(tree.get("id", "")),
+        str(tree.get("type") or word),
+        int(tree.get("count", 0)),
+        int(tree.get("devmem", 0)),
+        int(tree.get("devcore", 0)),
+        None if network is None else int(network),
+    )
 
 
 def _number(text: str) -> int:
@@ -241,14 +292,30 @@ def settings_of(tree: Mapping[str, Any]) -> list[Settings]:
     """The part `vnpus` of the device configuration."""
     return [
         Settings(
-            str(one.get("commonWord", "")), str(one.get("resourceName", "")), str(one.get("resourceMemoryName", "")),
-            int(one.get("memoryAllocatable", 0)), int(one.get("memoryCapacity", 0)),
-            tuple(Template(str(cut.get("name", "")), int(cut.get("memory", 0))) for cut in one.get("templates") or ()),
+            str(one.get("commonWord", "")),
+            str(one.get("resourceName", "")),
+            str(one.get("resourceMemoryName", "")),
+            int(one.get("memoryAllocatable", 0)),
+            int(one.get("memoryCapacity", 0)),
+            tuple(
+                Template(str(cut.get("name", "")), int(cut.get("memory", 0)))
+                for cut in one.get("templates") or ()
+            ),
             bool(one.get("hamiVnpuCore")),
         )
         for one in tree.get("vnpus") or ()
         if one.get("commonWord")
-    ]  # fmt: skip
+    ]
 
 
-__all__ = ["Ascend", "Card", "Cards", "Settings", "Template", "card_score", "fits", "settings_of", "trimmed"]
+__all__ = [
+    "Ascend",
+    "Card",
+    "Cards",
+    "Settings",
+    "Template",
+    "card_score",
+    "fits",
+    "settings_of",
+    "trimmed",
+]

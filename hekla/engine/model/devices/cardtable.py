@@ -1,7 +1,9 @@
-"""All shared cards of the cluster as a table, so that one question is answered for every node at once.
+"""All shared cards of the cluster as a table, so that one question is answered for every node at
+once.
 
-Row by row it holds what `vgpu.Cards` says of a node; a placement writes one row anew.  What arrays cannot hold (MIG instances, who
-else of a group is on a card) is left to `vgpu.VirtualGpu.fit`, node by node; both give the same answers.
+Row by row it holds what `vgpu.Cards` says of a node; a placement writes one row anew.  What arrays
+cannot hold (MIG instances, who else of a group is on a card) is left to `vgpu.VirtualGpu.fit`, node
+by node; both give the same answers.
 """
 
 from __future__ import annotations
@@ -76,14 +78,25 @@ class CardTable:
                 grown[:cards, :size] = table
                 setattr(self, name, grown)
 
-    def ask(self, rows: Rows, need: Need, types: Bools, mode: str, policy: str) -> tuple[Bools, Floats]:
-        """`[rows]` twice: whether one container finds its cards, and what the policy thinks of them.
+    def ask(
+        self, rows: Rows, need: Need, types: Bools, mode: str, policy: str
+    ) -> tuple[Bools, Floats]:
+        """`[rows]` twice: whether one container finds its cards, and what the policy thinks of
+        them.
 
         `types`: for each code of a card type whether the pod may use it.
         """
-        memory, used_memory, used_cores = self.memory[:, rows], self.used_memory[:, rows], self.used_cores[:, rows]
+        memory, used_memory, used_cores = (
+            self.memory[:, rows],
+            self.used_memory[:, rows],
+            self.used_cores[:, rows],
+        )
         wanted = np.full_like(memory, need.memory) if need.memory else memory * need.percent // 100
-        open_cards = (self.shares[:, rows] > 0) & types[self.types[:, rows]] & (memory - used_memory >= wanted)
+        open_cards = (
+            (self.shares[:, rows] > 0)
+            & types[self.types[:, rows]]
+            & (memory - used_memory >= wanted)
+        )
         open_cards &= used_cores + need.cores <= ALL_CORES
         if need.cores == ALL_CORES:
             open_cards &= self.used[:, rows] == 0
@@ -107,7 +120,12 @@ def _packed(open_cards: Bools, memory: Whole, used: Whole, wanted: Whole, number
     for _ in range(min(number, len(left))):
         card = left.argmax(axis=0)
         own = memory[card, columns]
-        total += np.divide(100.0 * (used[card, columns] + wanted[card, columns]), own, out=np.zeros(len(own)), where=own > 0)
+        total += np.divide(
+            100.0 * (used[card, columns] + wanted[card, columns]),
+            own,
+            out=np.zeros(len(own)),
+            where=own > 0,
+        )
         left[card, columns] = -2
     return total
 

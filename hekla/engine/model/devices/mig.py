@@ -1,7 +1,7 @@
 """MIG: which instances a card can still be cut into.  Reference: plugins-placement 7.4.
 
-A card is cut into the instances of one group of templates.  An instance is named by its position: all places of the first template,
-then all of the second, and so on.
+A card is cut into the instances of one group of templates.  An instance is named by its position:
+all places of the first template, then all of the second, and so on.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class Geometry:
     entries: list[Entry] = field(default_factory=list)
 
     def copy(self) -> Geometry:
-        return Geometry(self.groups, self.group, [Entry(one.template, set(one.used)) for one in self.entries])
+        return Geometry(
+            self.groups, self.group, [Entry(one.template, set(one.used)) for one in self.entries]
+        )
 
     def find(self, memory: int) -> tuple[Group, int, Template] | None:
         """A place for `memory` MiB: group, position, template.
@@ -58,7 +60,9 @@ class Geometry:
                     continue
                 if not self.entries:
                     return group, _base(group, template), template
-                entry = next((one for one in self.entries if one.template.name == template.name), None)
+                entry = next(
+                    (one for one in self.entries if one.template.name == template.name), None
+                )
                 if entry is None or len(entry.used) >= template.count:
                     continue
                 free = next(index for index in range(template.count) if index not in entry.used)
@@ -126,7 +130,11 @@ def geometries(tree: Any) -> list[tuple[tuple[str, ...], tuple[Group, ...]]]:
             Group(
                 str(group.get("group", "")),
                 tuple(
-                    Template(str(made.get("name", "")), int(made.get("memory", 0)), int(made.get("count", 0)))
+                    Template(
+                        str(made.get("name", "")),
+                        int(made.get("memory", 0)),
+                        int(made.get("count", 0)),
+                    )
                     for made in group.get("geometries") or group.get("instances") or ()
                 ),
             )

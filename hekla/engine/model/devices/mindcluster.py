@@ -1,7 +1,9 @@
-"""Ascend 310P chips as MindCluster cuts them: whole chips, or one slice of a chip by template.  Reference: plugins-placement 7.5.
+"""Ascend 310P chips as MindCluster cuts them: whole chips, or one slice of a chip by template.
+Reference: plugins-placement 7.5.
 
-A node has as many chips as its cores make; what is on them is read from the annotations of its pods.  The page names the limits of
-"virtual groups" of a chip without saying what makes one; here each slice is a group.
+A node has as many chips as its cores make; what is on them is read from the annotations of its
+pods.  The page names the limits of "virtual groups" of a chip without saying what makes one; here
+each slice is a group.
 """
 
 from __future__ import annotations
@@ -39,10 +41,15 @@ class Template:
 TEMPLATES = {
     one.name: one
     for one in (
-        Template("vir01", 1, 1), Template("vir02", 2, 2), Template("vir02_1c", 2, 1), Template("vir04", 4, 4),
-        Template("vir04_3c", 4, 3), Template("vir04_3c_ndvpp", 4, 3), Template("vir04_4c_dvpp", 4, 4),
+        Template("vir01", 1, 1),
+        Template("vir02", 2, 2),
+        Template("vir02_1c", 2, 1),
+        Template("vir04", 4, 4),
+        Template("vir04_3c", 4, 3),
+        Template("vir04_3c_ndvpp", 4, 3),
+        Template("vir04_4c_dvpp", 4, 4),
     )
-}  # fmt: skip
+}
 _SMALLER = {"vir02": "vir02_1c", "vir04": "vir04_3c"}
 """With fewer AI CPUs, where these are short."""
 
@@ -60,7 +67,9 @@ class Chip:
     def takes(self, template: Template) -> bool:
         if self.cores < template.cores or self.cpus < template.cpus:
             return False
-        return not (self.slices == 3 and template.cores >= 4) and not (self.slices >= 4 and template.cores > 1)
+        return not (self.slices == 3 and template.cores >= 4) and not (
+            self.slices >= 4 and template.cores > 1
+        )
 
     def book(self, template: Template) -> None:
         self.cores -= template.cores
@@ -132,24 +141,37 @@ class MindCluster:
         if cores % cards.per_chip == 0:
             free = [number for number, chip in enumerate(cards.chips) if chip.whole]
             count = cores // cards.per_chip
-            return Fit(assignment=Chosen(tuple(free[:count]), "")) if len(free) >= count else Fit(REFUSAL)
+            return (
+                Fit(assignment=Chosen(tuple(free[:count]), ""))
+                if len(free) >= count
+                else Fit(REFUSAL)
+            )
         wanted = template_for(cores, asker.labels)
         if wanted is None:
             return Fit(UNKNOWN)
         for template, downgraded in ((wanted, False), (_SMALLER.get(wanted, ""), True)):
             if not template or (downgraded and asker.labels.get(DVPP) == "yes"):
                 continue
-            taking = [(chip.cores, number) for number, chip in enumerate(cards.chips) if chip.takes(TEMPLATES[template])]
+            taking = [
+                (chip.cores, number)
+                for number, chip in enumerate(cards.chips)
+                if chip.takes(TEMPLATES[template])
+            ]
             if not taking:
                 continue
             if cards.setting_up - {template}:
                 return Fit(BUSY)
-            return Fit(assignment=Chosen((min(taking)[1],), template, downgraded), score=float(downgraded))
+            return Fit(
+                assignment=Chosen((min(taking)[1],), template, downgraded), score=float(downgraded)
+            )
         return Fit(REFUSAL)
 
     def annotations(self, assignment: Chosen, node: str, now: float) -> dict[str, str]:
         chips = ",".join(map(str, assignment.chips))
-        return {RESOURCE: f"{chips}-{assignment.template}" if assignment.template else chips, TIME: str(int(now * 1e9))}
+        return {
+            RESOURCE: f"{chips}-{assignment.template}" if assignment.template else chips,
+            TIME: str(int(now * 1e9)),
+        }
 
 
 def asked_of(pods: PodClass) -> int:
@@ -164,7 +186,9 @@ def template_for(cores: int, labels: Mapping[str, str]) -> str | None:
     if cores == 2:
         return "vir02" if high else "vir02_1c"
     if cores == 4:
-        return {"yes": "vir04_4c_dvpp", "no": "vir04_3c_ndvpp"}.get(dvpp, "vir04" if high else "vir04_3c")
+        return {"yes": "vir04_4c_dvpp", "no": "vir04_3c_ndvpp"}.get(
+            dvpp, "vir04" if high else "vir04_3c"
+        )
     return None
 
 
@@ -178,7 +202,8 @@ def read(text: str) -> Chosen | None:
 
 
 def preferred(order: Iterable[tuple[int, bool]]) -> dict[int, float]:
-    """Points for nodes, given as (row, whether its slice would be a smaller one), fewest idle cores first."""
+    """Points for nodes, given as (row, whether its slice would be a smaller one), fewest idle cores
+    first."""
     listed = list(order)
     if not any(downgraded for _, downgraded in listed):
         return {row: 8.0 for row, _ in listed[:1]}

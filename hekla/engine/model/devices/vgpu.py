@@ -1,4 +1,5 @@
-"""HAMi's virtual GPUs: shares of memory and cores of NVIDIA cards, or MIG instances.  Reference: plugins-placement 7.4, 7.6."""
+"""HAMi's virtual GPUs: shares of memory and cores of NVIDIA cards, or MIG instances.  Reference:
+plugins-placement 7.4, 7.6."""
 
 from __future__ import annotations
 
@@ -21,7 +22,11 @@ MODE, GROUP_POLICY = "volcano.sh/vgpu-mode", "volcano.sh/vgpu-podgroup-policy"
 USE_TYPE, NO_TYPE = "nvidia.com/use-gputype", "nvidia.com/nouse-gputype"
 USE_UUID, NO_UUID = "volcano.sh/vgpu-use-gpuuuid", "volcano.sh/vgpu-nouse-gpuuuid"
 IDS = "volcano.sh/vgpu-ids-new"
-NODE, TIME, TO_ALLOCATE = "volcano.sh/vgpu-node", "volcano.sh/vgpu-time", "volcano.sh/devices-to-allocate"
+NODE, TIME, TO_ALLOCATE = (
+    "volcano.sh/vgpu-node",
+    "volcano.sh/vgpu-time",
+    "volcano.sh/devices-to-allocate",
+)
 PHASE, BIND_TIME = "volcano.sh/bind-phase", "volcano.sh/bind-time"
 REFUSAL = "hami-vgpuDeviceSharing error"
 _ALL_CORES = 100
@@ -64,10 +69,27 @@ class Card:
     def copy(self) -> Card:
         geometry = self.geometry.copy() if self.geometry is not None else None
         return Card(
-            self.uuid, self.shares, self.memory, self.type, self.used, self.used_memory, self.used_cores, dict(self.users), geometry
+            self.uuid,
+            self.shares,
+            self.memory,
+            self.type,
+            self.used,
+            self.used_memory,
+            self.used_cores,
+            dict(self.users),
+            geometry,
         )
 
-    def book(self, holder: str, identity: str, memory: int, cores: int, factor: int, group: str, rules: frozenset[int]) -> None:
+    def book(
+        self,
+        holder: str,
+        identity: str,
+        memory: int,
+        cores: int,
+        factor: int,
+        group: str,
+        rules: frozenset[int],
+    ) -> None:
         """Put a pod on the card; one that is there already is not counted again."""
         if holder in self.users:
             return
@@ -135,10 +157,13 @@ class VirtualGpu:
         self.settings = settings or Settings()
         self.kind = Kind("hamivgpu", (REFUSAL,), (NODE, TIME, IDS, TO_ALLOCATE, PHASE, BIND_TIME))
 
-    # ------------------------------------------------------------------------------------------------- what is asked
+    # -------------------------------------------------------------------------------- what is asked
 
     def asked(self, pods: PodClass) -> bool:
-        return any(whole(one.limits, NUMBER) > 0 or whole(one.limits, MEMORY) > 0 for one in pods.containers)
+        return any(
+            whole(one.limits, NUMBER) > 0 or whole(one.limits, MEMORY) > 0
+            for one in pods.containers
+        )
 
     def needs(self, pods: PodClass) -> list[Need]:
         """One a container that asks for cards; init containers are not looked at."""
@@ -154,7 +179,11 @@ class VirtualGpu:
                 memory = 0
             elif not memory:
                 percent = 100
-            result.append(Need(number, memory, percent, whole(one.limits, CORES) or whole(one.requests, CORES)))
+            result.append(
+                Need(
+                    number, memory, percent, whole(one.limits, CORES) or whole(one.requests, CORES)
+                )
+            )
         return result
 
     def sight(self, asker: Asker) -> Hashable:
@@ -162,16 +191,28 @@ class VirtualGpu:
         lists = tuple(notes.get(name) for name in (MODE, USE_TYPE, NO_TYPE, USE_UUID, NO_UUID))
         return tuple(self.needs(asker.pods)), lists, asker.group, asker.rules
 
-    def ask_all(self, table: CardTable, rows: Rows, asker: Asker, policy: str) -> tuple[Bools, Floats] | None:
-        """`[rows]` twice, as `fit` says it for each of these nodes; None for pods that have to be looked at node by node."""
+    def ask_all(
+        self, table: CardTable, rows: Rows, asker: Asker, policy: str
+    ) -> tuple[Bools, Floats] | None:
+        """`[rows]` twice, as `fit` says it for each of these nodes; None for pods that have to be
+        looked at node by node."""
         notes = asker.pods.annotations
         needs = self.needs(asker.pods)
-        if len(needs) != 1 or asker.group or asker.rules or notes.get(USE_UUID) or notes.get(NO_UUID):
+        if (
+            len(needs) != 1
+            or asker.group
+            or asker.rules
+            or notes.get(USE_UUID)
+            or notes.get(NO_UUID)
+        ):
             return None
-        types = np.array(["NVIDIA" in one and type_allowed(notes, one) for one in table.type_codes], dtype=np.bool_)
+        types = np.array(
+            ["NVIDIA" in one and type_allowed(notes, one) for one in table.type_codes],
+            dtype=np.bool_,
+        )
         return table.ask(rows, needs[0], types, notes.get(MODE, ""), policy)
 
-    # ------------------------------------------------------------------------------------------------- what is there
+    # -------------------------------------------------------------------------------- what is there
 
     def cards(self, facts: NodeFacts, holders: Iterable[Holder]) -> Cards | None:
         if not all(facts.allocatable.get(name, 0.0) > 0 for name in (NUMBER, CORES, MEMORY)):
@@ -180,25 +221,48 @@ class VirtualGpu:
         if read is None:
             return None
         for card in read.cards if read.mode == "mig" else ():
-            groups = next((made for models, made in self.settings.geometries if any(one in card.type for one in models)), None)
+            groups = next(
+                (
+                    made
+                    for models, made in self.settings.geometries
+                    if any(one in card.type for one in models)
+                ),
+                None,
+            )
             card.geometry = mig.Geometry(groups) if groups else None
         for holder in holders:
             for number, container in enumerate(decoded(holder.annotations.get(IDS, ""))):
                 for record in container:
-                    for card in [one for one in read.cards if one.uuid and one.uuid in record.identity][:1]:
-                        # A card may serve several containers of a pod, as it was handed out; each takes its share.
+                    for card in [
+                        one for one in read.cards if one.uuid and one.uuid in record.identity
+                    ][:1]:
+                        # A card may serve several containers of a pod, as it was handed out; each
+                        # takes its share.
                         user = f"{holder.key}#{number}" if holder.key in card.users else holder.key
-                        card.book(user, record.identity, record.memory, record.cores, self.settings.factor, holder.group, holder.rules)
+                        card.book(
+                            user,
+                            record.identity,
+                            record.memory,
+                            record.cores,
+                            self.settings.factor,
+                            holder.group,
+                            holder.rules,
+                        )
         return read
 
-    # ------------------------------------------------------------------------------------------------- who fits where
+    # ------------------------------------------------------------------------------- who fits where
 
     def fit(self, cards: Cards, asker: Asker, policy: str) -> Fit:
         wanted = asker.pods.annotations.get(MODE, "")
         if wanted and wanted != cards.mode:
             return Fit(REFUSAL)
         trial = [card.copy() for card in cards.cards]
-        full = {card.uuid for card in trial if cards.mode == "hami-core" and any(use.rules & asker.rules for use in card.users.values())}
+        full = {
+            card.uuid
+            for card in trial
+            if cards.mode == "hami-core"
+            and any(use.rules & asker.rules for use in card.users.values())
+        }
         containers: list[list[Record]] = []
         score = 0.0
         for number, need in enumerate(self.needs(asker.pods)):
@@ -212,8 +276,12 @@ class VirtualGpu:
                 if identity is None:
                     continue
                 memory = need.memory_on(card)
-                card.book(f"{number}", identity, memory, need.cores, self.settings.factor, "", frozenset())
-                chosen.append(Record(identity, card.type, card.users[f"{number}"].memory, need.cores))
+                card.book(
+                    f"{number}", identity, memory, need.cores, self.settings.factor, "", frozenset()
+                )
+                chosen.append(
+                    Record(identity, card.type, card.users[f"{number}"].memory, need.cores)
+                )
                 score += gpu_score(card, policy)
             if len(chosen) < need.number:
                 return Fit(REFUSAL)
@@ -245,13 +313,18 @@ class VirtualGpu:
         text = encoded(assignment)
         seconds = str(int(now))
         return {
-            NODE: node, TIME: seconds, IDS: text, TO_ALLOCATE: text, PHASE: "allocating",
+            NODE: node,
+            TIME: seconds,
+            IDS: text,
+            TO_ALLOCATE: text,
+            PHASE: "allocating",
             BIND_TIME: seconds,
-        }  # fmt: skip
+        }
 
 
 def gpu_score(card: Card, policy: str) -> float:
-    """How much the policy likes this card; the pod itself is on it already where it is asked for a placement."""
+    """How much the policy likes this card; the pod itself is on it already where it is asked for a
+    placement."""
     if policy == BINPACK:
         return 100.0 * card.used_memory / card.memory if card.memory else 0.0
     return 100.0 if policy == SPREAD and not card.used else 0.0
@@ -278,7 +351,9 @@ def type_allowed(annotations: Mapping[str, str], card_type: str) -> bool:
     kind = card_type.lower()
     if USE_TYPE in annotations:
         return any(one.lower() in kind for one in annotations[USE_TYPE].split(","))
-    return NO_TYPE not in annotations or not any(one.lower() in kind for one in annotations[NO_TYPE].split(","))
+    return NO_TYPE not in annotations or not any(
+        one.lower() in kind for one in annotations[NO_TYPE].split(",")
+    )
 
 
 def _trimmed(text: str) -> list[str]:
@@ -286,7 +361,8 @@ def _trimmed(text: str) -> list[str]:
 
 
 def registered(text: str) -> Cards | None:
-    """The cards of a node as its device plugin announces them; None where one record cannot be read."""
+    """The cards of a node as its device plugin announces them; None where one record cannot be
+    read."""
     if ":" not in text:
         return None
     cards, mode = [], "hami-core"
@@ -306,7 +382,11 @@ def registered(text: str) -> Cards | None:
 
 def decoded(text: str) -> list[list[Record]]:
     """Cards a container; records that make no sense are left out."""
-    return [[one for one in map(_record, container.split(":")) if one is not None] for container in text.split(";") if container]
+    return [
+        [one for one in map(_record, container.split(":")) if one is not None]
+        for container in text.split(";")
+        if container
+    ]
 
 
 def _record(text: str) -> Record | None:
@@ -321,7 +401,10 @@ def _record(text: str) -> Record | None:
 
 
 def encoded(containers: list[list[Record]]) -> str:
-    return ";".join("".join(f"{one.identity},{one.type},{one.memory},{one.cores}:" for one in container) for container in containers)
+    return ";".join(
+        "".join(f"{one.identity},{one.type},{one.memory},{one.cores}:" for one in container)
+        for container in containers
+    )
 
 
 def settings_of(tree: Mapping[str, Any]) -> Settings:
@@ -330,5 +413,7 @@ def settings_of(tree: Mapping[str, Any]) -> Settings:
     return Settings(
         percentage=str(own.get("resourceMemoryPercentageName") or ""),
         factor=int(own.get("gpuMemoryFactor") or 1),
-        geometries=tuple(mig.geometries(own.get("knownMigGeometries") or tree.get("knownMigGeometries"))),
+        geometries=tuple(
+            mig.geometries(own.get("knownMigGeometries") or tree.get("knownMigGeometries"))
+        ),
     )

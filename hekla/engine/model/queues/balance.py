@@ -1,8 +1,10 @@
-"""Whether room may change hands between queues: a claim leaves its queue no further above its share than whom it takes from.
+"""Whether room may change hands between queues: a claim leaves its queue no further above its share
+than whom it takes from.
 
-A share is what a queue deserves of a resource.  Only what is short counts, for which others have to leave: a queue that is within its
-share of memory takes no cpu with that right.  Held to this in one resource, claims bring queues nearer to each other; what several
-resources at once still allow to go in a circle, `hekla.engine.model.transfers` ends.
+A share is what a queue deserves of a resource.  Only what is short counts, for which others have to
+leave: a queue that is within its share of memory takes no cpu with that right.  Held to this in one
+resource, claims bring queues nearer to each other; what several resources at once still allow to go
+in a circle, `hekla.engine.model.transfers` ends.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ class Claim:
     queue: str
     asked: Amounts
     short: tuple[str, ...]
-    """Of what there is too little as long as nobody leaves; all that is asked for, where room is not what is missing."""
+    """Of what there is too little as long as nobody leaves; all that is asked for, where room is
+    not what is missing."""
 
 
 def claim_of(space: ResourceSpace, queue: str, tasks: Iterable[Task], free: Floats) -> Claim:
@@ -40,31 +43,47 @@ def claim_of(space: ResourceSpace, queue: str, tasks: Iterable[Task], free: Floa
 
 
 def over(held: Amounts, deserved: Amounts, name: str, more: float = 0.0) -> float:
-    """How much of a resource is held beyond what is deserved; of what is not deserved at all, everything."""
+    """How much of a resource is held beyond what is deserved; of what is not deserved at all,
+    everything."""
     return max(held.get(name, 0.0) + more - deserved.get(name, 0.0), 0.0)
 
 
-def balanced(claim: Claim, claiming: Branch, theirs: Branch, lost: Amounts, going: Amounts, levels: int = 0) -> bool:
+def balanced(
+    claim: Claim, claiming: Branch, theirs: Branch, lost: Amounts, going: Amounts, levels: int = 0
+) -> bool:
     """Whether the claim may take so much from the other queue, of which so much is going already.
 
-    The other queue must hold more than its share of something that is short and that it would give.  Where the claimer is still within
-    its own share of that, or so many levels of its ancestors are, it has a right to it, as upstream's recorded cases have it; else the
-    other must stay the one further above.
+    The other queue must hold more than its share of something that is short and that it would give.
+    Where the claimer is still within its own share of that, or so many levels of its ancestors are,
+    it has a right to it, as upstream's recorded cases have it; else the other must stay the one
+    further above.
     """
     gone = {name: going.get(name, 0.0) for name in claim.short}
     given = [
-        name for name in claim.short if lost.get(name, 0.0) >= EPSILON and over(theirs.allocated, theirs.deserved, name, -gone[name]) > 0
+        name
+        for name in claim.short
+        if lost.get(name, 0.0) >= EPSILON
+        and over(theirs.allocated, theirs.deserved, name, -gone[name]) > 0
     ]
     if not given:
         return False
-    parents = [above for level in range(1, levels + 1) if (above := claiming.above(level)) is not None]
-    for one in (claiming, *(above for above in parents if all(above is not other for other in theirs.ancestors))):
+    parents = [
+        above for level in range(1, levels + 1) if (above := claiming.above(level)) is not None
+    ]
+    for one in (
+        claiming,
+        *(above for above in parents if all(above is not other for other in theirs.ancestors)),
+    ):
         for name in given:
-            if one.deserved.get(name, 0.0) >= EPSILON and over(one.allocated, one.deserved, name, claim.asked[name]) < EPSILON:
+            if (
+                one.deserved.get(name, 0.0) >= EPSILON
+                and over(one.allocated, one.deserved, name, claim.asked[name]) < EPSILON
+            ):
                 return True
     return all(
         over(claiming.allocated, claiming.deserved, name, claim.asked[name])
-        <= over(theirs.allocated, theirs.deserved, name, -gone[name] - lost.get(name, 0.0)) + EPSILON
+        <= over(theirs.allocated, theirs.deserved, name, -gone[name] - lost.get(name, 0.0))
+        + EPSILON
         for name in _counted(claim.short, claiming.deserved)
     )
 

@@ -1,6 +1,8 @@
-"""Quota of claimed devices by queue: `deviceclass/<class>` and `<dimension>.deviceclass/<class>` in a queue's capability.
+"""Quota of claimed devices by queue: `deviceclass/<class>` and `<dimension>.deviceclass/<class>` in
+a queue's capability.
 
-A claim that several pods share counts once a queue.  Reference: plugins-fairness 6.10, scheduler-core 2.6.4.
+A claim that several pods share counts once a queue.  Reference: plugins-fairness 6.10,
+scheduler-core 2.6.4.
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ def add(left: Claimed, right: Mapping[str, Devices], times: int = 1) -> None:
         mine = left.setdefault(name, Devices())
         mine.count = max(min(mine.count + devices.count * times, LARGEST), 0)
         for dimension, amount in devices.capacity.items():
-            mine.capacity[dimension] = max(min(mine.capacity.get(dimension, 0) + amount * times, LARGEST), 0)
+            mine.capacity[dimension] = max(
+                min(mine.capacity.get(dimension, 0) + amount * times, LARGEST), 0
+            )
 
 
 def quota(resources: Mapping[str, Any]) -> Claimed:
@@ -66,14 +70,20 @@ def quota(resources: Mapping[str, Any]) -> Claimed:
 
 
 def without_devices(of: Amounts) -> Amounts:
-    """A resource list without its device part, which no pod asks for in that way: as amounts these would only be in the way."""
+    """A resource list without its device part, which no pod asks for in that way: as amounts these
+    would only be in the way."""
     if not any(_MARK in name for name in of):
         return of
-    return {name: value for name, value in of.items() if not (name.startswith(_MARK) or "." + _MARK in name)}
+    return {
+        name: value
+        for name, value in of.items()
+        if not (name.startswith(_MARK) or "." + _MARK in name)
+    }
 
 
 def claims_of(state: State, task: Task) -> dict[str, Claimed]:
-    """What each claim of a pod asks for: claim key -> class -> how much.  Claims that say nothing are left out."""
+    """What each claim of a pod asks for: claim key -> class -> how much.  Claims that say nothing
+    are left out."""
     objects = state.others.get("ResourceClaim", {})
     result: dict[str, Claimed] = {}
     for key in task.claims:
@@ -88,25 +98,39 @@ def _wanted(claim: Mapping[str, Any]) -> Claimed:
     result: Claimed = {}
     for request in ((claim.get("spec") or {}).get("devices") or {}).get("requests") or ():
         exactly = request.get("exactly")
-        if exactly is None or exactly.get("allocationMode") == "All" or not exactly.get("deviceClassName"):
+        if (
+            exactly is None
+            or exactly.get("allocationMode") == "All"
+            or not exactly.get("deviceClassName")
+        ):
             continue
         try:
             count = int(exactly.get("count") or 1)
             requested = (exactly.get("capacity") or {}).get("requests") or {}
-            capacity = {dimension: quantity.whole(amount) * count for dimension, amount in requested.items()}
+            capacity = {
+                dimension: quantity.whole(amount) * count for dimension, amount in requested.items()
+            }
         except (AttributeError, TypeError, ValueError):
-            continue  # A request that cannot be read asks for nothing here; the filter for claims refuses its pods.
+            # A request that cannot be read asks for nothing here; the filter for claims refuses its
+            # pods.
+            continue
         add(result, {exactly["deviceClassName"]: Devices(count, capacity)})
     return result
 
 
 def held_by_queue(state: State) -> dict[str, dict[str, Claimed]]:
-    """Queue -> the claims that its placed pods use -> how much.  A claim that several of them share is there once."""
+    """Queue -> the claims that its placed pods use -> how much.  A claim that several of them share
+    is there once."""
     result: dict[str, dict[str, Claimed]] = {}
     if not state.others.get("ResourceClaim"):
         return result
     for task in state.tasks.values():
-        if task.claims and task.job is not None and task.job.contribution is not None and is_allocated(task.status):
+        if (
+            task.claims
+            and task.job is not None
+            and task.job.contribution is not None
+            and is_allocated(task.status)
+        ):
             result.setdefault(task.job.queue, {}).update(claims_of(state, task))
     return result
 
@@ -133,7 +157,11 @@ def minimum(state: State, job: Job) -> Claimed | None:
     """What a job's minimum of pods claims; None where it claims nothing."""
     if not job.tasks:
         return None
-    claiming = [task for task in sorted(job.tasks.values(), key=lambda one: (one.namespace, one.name, one.uid)) if claims_of(state, task)]
+    claiming = [
+        task
+        for task in sorted(job.tasks.values(), key=lambda one: (one.namespace, one.name, one.uid))
+        if claims_of(state, task)
+    ]
     result: Claimed = {}
     if not job.role_minimums:
         for task in claiming[: max(job.min_available, 0)]:
@@ -147,7 +175,8 @@ def minimum(state: State, job: Job) -> Claimed | None:
 
 
 class Ledger:
-    """What one queue has and may have of claimed devices.  `consumable`: whether parts of devices are counted too."""
+    """What one queue has and may have of claimed devices.  `consumable`: whether parts of devices
+    are counted too."""
 
     consumable = True
 
@@ -183,7 +212,9 @@ class Ledger:
 
     def fresh(self, claims: Mapping[str, Claimed]) -> Claimed:
         """What a pod would add: its claims that nobody of this queue holds yet."""
-        return total({key: wanted for key, wanted in claims.items() if not self.references.get(key)})
+        return total(
+            {key: wanted for key, wanted in claims.items() if not self.references.get(key)}
+        )
 
     def hold(self, claims: Mapping[str, Claimed]) -> None:
         for key, wanted in claims.items():

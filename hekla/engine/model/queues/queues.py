@@ -1,4 +1,5 @@
-"""Queues and what is summed up over their jobs.  Reference: scheduler-core 2.12, plugins-fairness 0.5, 5.1."""
+"""Queues and what is summed up over their jobs.  Reference: scheduler-core 2.12, plugins-fairness
+0.5, 5.1."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ class Queue:
     guarantee: Amounts = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
     quota: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The resource lists as written (capability, deserved, guarantee), for plugins that read names of their own there."""
+    """The resource lists as written (capability, deserved, guarantee), for plugins that read names
+    of their own there."""
     affinity: dict[str, Any] | None = None
     """Groups of nodes, as written."""
     allocated: Amounts = field(default_factory=empty)

@@ -1,4 +1,5 @@
-"""Queues as a tree: what each deserves, is guaranteed and may hold, from the root down.  Reference: plugins-fairness 6.3."""
+"""Queues as a tree: what each deserves, is guaranteed and may hold, from the root down.  Reference:
+plugins-fairness 6.3."""
 
 from __future__ import annotations
 
@@ -91,8 +92,11 @@ def _present(of: Amounts) -> Amounts:
     return {name: value for name, value in of.items() if value or name in (CPU, MEMORY)}
 
 
-def flat(queues: Mapping[str, Queue], total: Amounts) -> tuple[dict[str, Branch], dict[str, Branch]]:
-    """Without a tree: every queue beside every other.  Those that own jobs, and those that own none and take part in nothing."""
+def flat(
+    queues: Mapping[str, Queue], total: Amounts
+) -> tuple[dict[str, Branch], dict[str, Branch]]:
+    """Without a tree: every queue beside every other.  Those that own jobs, and those that own none
+    and take part in nothing."""
     idle: dict[str, Branch] = {}
     guaranteed = empty()
     for queue in queues.values():
@@ -110,14 +114,17 @@ def flat(queues: Mapping[str, Queue], total: Amounts) -> tuple[dict[str, Branch]
         if not queue.jobs:
             idle[queue.name] = branch
             continue
-        branch.deserved = maximum(minimum_present(branch.deserved, branch.real_capability), branch.guarantee)
+        branch.deserved = maximum(
+            minimum_present(branch.deserved, branch.real_capability), branch.guarantee
+        )
         branch.opening_share = branch.share()
         result[queue.name] = branch
     return result, idle
 
 
 def tree(queues: Mapping[str, Queue], total: Amounts) -> tuple[dict[str, Branch], dict[str, str]]:
-    """All queues under the root; and those that have no place there, with the reason.  Raises TreeError where there is no root."""
+    """All queues under the root; and those that have no place there, with the reason.  Raises
+    TreeError where there is no root."""
     branches = {name: _branch(queue) for name, queue in queues.items()}
     if ROOT not in branches:
         raise TreeError("there is no queue named root")
@@ -144,7 +151,9 @@ def tree(queues: Mapping[str, Queue], total: Amounts) -> tuple[dict[str, Branch]
     root = branches[ROOT]
     if is_empty(root.capability):
         root.capability = dict.fromkeys((CPU, MEMORY), UNLIMITED)
-        root.capability.update({name: float(2**63 - 1) for name in total if name not in (CPU, MEMORY)})
+        root.capability.update(
+            {name: float(2**63 - 1) for name in total if name not in (CPU, MEMORY)}
+        )
     root.real_capability = dict(root.capability)
     _descend(root)
     for branch in branches.values():

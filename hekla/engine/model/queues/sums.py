@@ -1,7 +1,8 @@
 """What each job adds to the sums of its queue, counted again for jobs that changed.
 
-Thousands of jobs of one pod change alike in one cycle: what such a job adds is worked out once for those that are the same in all
-that matters, and the sums change once for all of them.  Amounts are whole numbers in their units, so many times one is one by one.
+Thousands of jobs of one pod change alike in one cycle: what such a job adds is worked out once for
+those that are the same in all that matters, and the sums change once for all of them.  Amounts are
+whole numbers in their units, so many times one is one by one.
 """
 
 from __future__ import annotations
@@ -26,20 +27,24 @@ class _Alike(NamedTuple):
 
 
 _Key = tuple[str, str, Request | None, bool, bool]
-"""Queue, phase, and of the only pod what it asks for (None without a pod), whether it waits, and whether what holds a place is enough."""
+"""Queue, phase, and of the only pod what it asks for (None without a pod), whether it waits, and
+whether what holds a place is enough."""
 MOST_ALIKE = 1024
 
 
 class Sums:
-    """The sums of all queues, and `reserved`, what overcommit counts as promised: both are changed in place."""
+    """The sums of all queues, and `reserved`, what overcommit counts as promised: both are changed
+    in place."""
 
     def __init__(self, queues: dict[str, Queue], reserved: Amounts) -> None:
         self.queues = queues
         self.reserved = reserved
         self.changes: dict[tuple[int, int], list[Any]] = {}
-        """By identity: from what to what (a Contribution or None), and how often; not counted yet."""
+        """By identity: from what to what (a Contribution or None), and how often; not counted yet.
+        """
         self._last: list[Any] = [None, None, 0]
-        """The entry of `changes` that the last change came to: the next is most often such another."""
+        """The entry of `changes` that the last change came to: the next is most often such another.
+        """
         self.alike: dict[_Key, _Alike] = {}
         """Of each kind of jobs of one pod, or of none yet, the last that was worked out."""
 
@@ -83,7 +88,9 @@ class Sums:
         self.changes.clear()
         self._last = [None, None, 0]
 
-    def _count_in_queue(self, name: str, old: Contribution | None, new: Contribution | None, times: int) -> None:
+    def _count_in_queue(
+        self, name: str, old: Contribution | None, new: Contribution | None, times: int
+    ) -> None:
         queue = self.queues.get(name)
         if queue is None:
             return
@@ -106,12 +113,20 @@ class Sums:
             if task.gated:
                 return contribution(job)
             status = task.status
-            key = job.queue, job.phase, task.pods.request, status is Status.PENDING, is_allocated(status) >= job.min_available
+            key = (
+                job.queue,
+                job.phase,
+                task.pods.request,
+                status is Status.PENDING,
+                is_allocated(status) >= job.min_available,
+            )
         known = self.alike.get(key)
         if known is None or known.minimum != job.min_resources or known.allocated != job.allocated:
             if len(self.alike) >= MOST_ALIKE:
                 self.alike.clear()
-            known = self.alike[key] = _Alike(job.min_resources, dict(job.allocated), contribution(job))
+            known = self.alike[key] = _Alike(
+                job.min_resources, dict(job.allocated), contribution(job)
+            )
         return known.contribution
 
 

@@ -1,4 +1,5 @@
-"""capacity: a queue deserves what it names, lends what it does not use, and takes it back.  Reference: plugins-fairness 6."""
+"""capacity: a queue deserves what it names, lends what it does not use, and takes it back.
+Reference: plugins-fairness 6."""
 
 from __future__ import annotations
 
@@ -42,12 +43,16 @@ if TYPE_CHECKING:
 
 class CapacityArguments(Arguments, frozen=True):
     ancestor_levels: int = msgspec.field(default=0, name="ancestorReclaimLevel")
-    dynamic_resources: bool = msgspec.field(default=True, name="capacity.DynamicResourceAllocationEnable")
+    dynamic_resources: bool = msgspec.field(
+        default=True, name="capacity.DynamicResourceAllocationEnable"
+    )
     consumable: bool = msgspec.field(default=True, name="capacity.DRAConsumableCapacityEnable")
 
     def __post_init__(self) -> None:
         if self.ancestor_levels < 0:
-            raise ValueError(f"ancestorReclaimLevel = {self.ancestor_levels}: a whole number from 0 up")
+            raise ValueError(
+                f"ancestorReclaimLevel = {self.ancestor_levels}: a whole number from 0 up"
+            )
 
 
 class Capacity(Plugin):
@@ -83,12 +88,15 @@ class Capacity(Plugin):
             self._tell()
         self.guarantees = self._guarantees(session, idle)
         self.reserved: dict[str, dict[str, Amounts]] = {}
-        """Queue -> pods whose gate was lifted and that hold their place in the quota until they are placed."""
+        """Queue -> pods whose gate was lifted and that hold their place in the quota until they are
+        placed."""
         if session.lifts_gates:
             for job in session.active_jobs():
                 for task in job.pending():
                     if not task.gated and task.annotations.get(QUEUE_GATE) == "true":
-                        self.reserved.setdefault(job.queue, {})[task.key] = dict(task.request.amounts)
+                        self.reserved.setdefault(job.queue, {})[task.key] = dict(
+                            task.request.amounts
+                        )
         limited = [branch for branch in self.branches.values() if branch.ledger.limited]
         for branch in limited:
             branch.ledger.consumable = self.arguments.consumable
@@ -98,25 +106,44 @@ class Capacity(Plugin):
             self._gauges(session, branch, branch.name in idle)
 
     def _guarantees(self, session: Session, idle: Mapping[str, Branch]) -> Guarantees:
-        """What is kept free for whom, in a tree below the queues that are above it; the root's is the cluster's."""
+        """What is kept free for whom, in a tree below the queues that are above it; the root's is
+        the cluster's."""
         queues = (*self.branches.values(), *idle.values())
-        listed = sorted((one for one in queues if not self.hierarchical or one.name != ROOT), key=lambda one: len(one.ancestors))
+        listed = sorted(
+            (one for one in queues if not self.hierarchical or one.name != ROOT),
+            key=lambda one: len(one.ancestors),
+        )
         total = dict(session.total)
         if self.hierarchical and ROOT in self.branches:
             total = minimum_present(total, self.branches[ROOT].real_capability)
-        return Guarantees(total, (
-            (one.name, one.ancestors[-1].name if one.ancestors else "", one.guarantee, one.allocated, one.real_capability) for one in listed
-        ))  # fmt: skip
+        return Guarantees(
+            total,
+            (
+                (
+                    one.name,
+                    one.ancestors[-1].name if one.ancestors else "",
+                    one.guarantee,
+                    one.allocated,
+                    one.real_capability,
+                )
+                for one in listed
+            ),
+        )
 
     def _tell(self) -> None:
-        """On each queue that has no place in the tree, or that has jobs where none belong; once for the same words."""
+        """On each queue that has no place in the tree, or that has jobs where none belong; once for
+        the same words."""
         problems = dict(self.left_out)
         for name, branch in self.branches.items():
             if branch.children and branch.queue.jobs:
-                problems[name] = f"queue {name} has jobs and queues below it; only a queue without children takes jobs"
+                problems[name] = (
+                    f"queue {name} has jobs and queues below it; only a queue without children takes jobs"
+                )
         for name, problem in problems.items():
             if self.told.get(name) != problem:
-                self.session.decisions.events.append(Event("Queue", name, "", "Warning", "LeftOut", problem))
+                self.session.decisions.events.append(
+                    Event("Queue", name, "", "Warning", "LeftOut", problem)
+                )
         self.told = problems
 
     def _gauges(self, session: Session, branch: Branch, idle: bool) -> None:
@@ -154,7 +181,7 @@ class Capacity(Plugin):
                 else:
                     one.ledger.release(claims)
 
-    # ------------------------------------------------------------------------------------------------- order
+    # ---------------------------------------------------------------------------------------- order
 
     def queue_order(self, queue: Queue) -> Any:
         if self.trouble:
@@ -171,7 +198,7 @@ class Capacity(Plugin):
         mine, theirs = self.branches.get(queue.name), self.branches.get(claimer.name)
         return 0 if mine is None or theirs is None else -_common(mine, theirs)
 
-    # ------------------------------------------------------------------------------------------------- admission
+    # ------------------------------------------------------------------------------------ admission
 
     def job_enqueueable(self, job: Job) -> int:
         branch = self.branches.get(job.queue)
@@ -193,7 +220,11 @@ class Capacity(Plugin):
             wanted = dict(minimum)
             add(wanted, held)
             short = exceeding(wanted, one.real_capability, minimum)
-            exceeded = one.ledger.exceeded(devices, with_inqueue=True) if devices is not None and one.ledger.limited else []
+            exceeded = (
+                one.ledger.exceeded(devices, with_inqueue=True)
+                if devices is not None and one.ledger.limited
+                else []
+            )
             if exceeded:
                 short.append("dra-resource-exceeded")
             if short:
@@ -205,11 +236,18 @@ class Capacity(Plugin):
         return PERMIT
 
     def _no_place(self, queue: str) -> str:
-        return self.trouble or self.left_out.get(queue) or f"queue {queue} has queues below it and takes no jobs"
+        return (
+            self.trouble
+            or self.left_out.get(queue)
+            or f"queue {queue} has queues below it and takes no jobs"
+        )
 
     def _minimum_devices(self, branch: Branch, job: Job) -> Claimed | None:
-        """What the job's minimum claims, where a queue on the way to the root has a quota of devices."""
-        if not self.arguments.dynamic_resources or not any(one.ledger.limited for one in branch.path()):
+        """What the job's minimum claims, where a queue on the way to the root has a quota of
+        devices."""
+        if not self.arguments.dynamic_resources or not any(
+            one.ledger.limited for one in branch.path()
+        ):
             return None
         return devicequota.minimum(self.session.state, job)
 
@@ -224,7 +262,7 @@ class Capacity(Plugin):
             if devices is not None and one.ledger.limited:
                 devicequota.add(one.ledger.inqueue, devices)
 
-    # ------------------------------------------------------------------------------------------------- allocation
+    # ----------------------------------------------------------------------------------- allocation
 
     def allocatable(self, queue: Queue, task: Task) -> bool:
         branch = self.branches.get(queue.name)
@@ -240,7 +278,11 @@ class Capacity(Plugin):
                     add(future, amounts)
             if exceeding(future, one.real_capability, asked):
                 return False
-            if claims and one.ledger.limited and not one.ledger.admits(one.ledger.fresh(claims), with_inqueue=False):
+            if (
+                claims
+                and one.ledger.limited
+                and not one.ledger.admits(one.ledger.fresh(claims), with_inqueue=False)
+            ):
                 return False
         if not self.guarantees.admits(queue.name, asked):
             return False
@@ -249,7 +291,8 @@ class Capacity(Plugin):
         return True
 
     def quota_shortages(self, queue: Queue, asked: Amounts) -> list[Shortage]:
-        """Where so much more would go past a ceiling on the way to the root.  Claimed devices are not among the amounts."""
+        """Where so much more would go past a ceiling on the way to the root.  Claimed devices are
+        not among the amounts."""
         branch = self.branches.get(queue.name)
         if branch is None:
             return []
@@ -266,7 +309,8 @@ class Capacity(Plugin):
         return result
 
     def beyond_capability(self, queue: Queue, asked: Amounts, entering: bool) -> list[str]:
-        """Where so much more goes past what the queue, or one above it, says that it may hold at most."""
+        """Where so much more goes past what the queue, or one above it, says that it may hold at
+        most."""
         branch = self.branches.get(queue.name)
         if branch is None:
             return []
@@ -280,7 +324,8 @@ class Capacity(Plugin):
         return found
 
     def reclaim_shortages(self, queue: Queue, asked: Amounts) -> list[Shortage]:
-        """What keeps the queue from taking back: its own ceiling, or that of what it deserves nothing is left."""
+        """What keeps the queue from taking back: its own ceiling, or that of what it deserves
+        nothing is left."""
         branch = self.branches.get(queue.name)
         if branch is None:
             return []
@@ -305,10 +350,11 @@ class Capacity(Plugin):
                 limit = min(limit, count)
         return limit
 
-    # ------------------------------------------------------------------------------------------------- taking back
+    # ---------------------------------------------------------------------------------- taking back
 
     def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
-        """Whether the queue may take from others for these tasks: some of what they ask for, it still deserves."""
+        """Whether the queue may take from others for these tasks: some of what they ask for, it
+        still deserves."""
         branch = self.branches.get(queue.name)
         if self.trouble or branch is None or queue.state != OPEN:
             return False
@@ -333,28 +379,47 @@ class Capacity(Plugin):
 
     def reclaimable(self, claimer: Task, candidates: list[Task]) -> Victims:
         job = claimer.job
-        branch = self.branches.get(job.queue) if job is not None and self.session.in_session(job) else None
+        branch = (
+            self.branches.get(job.queue)
+            if job is not None and self.session.in_session(job)
+            else None
+        )
         if self.trouble or branch is None:
             return Victims([], REJECT)
         running: dict[str, Amounts] = {}
         chosen = []
         for task in in_order(self.session, candidates, claimer):
             held_by = task.job
-            if held_by is None or not (_wanted(task) & _wanted(claimer)) or not self.session.in_session(held_by):
+            if (
+                held_by is None
+                or not (_wanted(task) & _wanted(claimer))
+                or not self.session.in_session(held_by)
+            ):
                 continue
             theirs = self.branches.get(held_by.queue)
             if theirs is not None and self._may_take(branch, claimer, theirs, task, running):
                 chosen.append(task)
         return Victims(chosen)
 
-    def _may_take(self, claiming: Branch, claimer: Task, theirs: Branch, task: Task, running: dict[str, Amounts]) -> bool:
+    def _may_take(
+        self,
+        claiming: Branch,
+        claimer: Task,
+        theirs: Branch,
+        task: Task,
+        running: dict[str, Amounts],
+    ) -> bool:
         asked = task.request.amounts
         mine = running.setdefault(theirs.name, dict(theirs.allocated))
         if not _guarantee_holds(theirs, mine, asked):
             return False
         levels = self.arguments.ancestor_levels if self.hierarchical else 0
         if not _relevant(asked, theirs.deserved):
-            if levels and _related(claiming, theirs, levels) and not _relevant(claimer.request.amounts, claiming.deserved):
+            if (
+                levels
+                and _related(claiming, theirs, levels)
+                and not _relevant(claimer.request.amounts, claiming.deserved)
+            ):
                 return False
         elif not exceeds_relevant(mine, theirs.deserved, asked):
             return False
@@ -365,7 +430,9 @@ class Capacity(Plugin):
                 continue
             held = running.setdefault(above.name, dict(above.allocated))
             examined.append(above)
-            if _relevant(asked, above.deserved) and not exceeds_relevant(held, above.deserved, asked):
+            if _relevant(asked, above.deserved) and not exceeds_relevant(
+                held, above.deserved, asked
+            ):
                 return False
         for one in (theirs, *examined):
             subtract(running[one.name], asked)
@@ -378,7 +445,9 @@ class Capacity(Plugin):
         if claiming is None or theirs is None:
             return True
         levels = self.arguments.ancestor_levels if self.hierarchical else 0
-        return balanced(claim, claiming, theirs, victim.request.amounts, going.get(theirs.name, {}), levels)
+        return balanced(
+            claim, claiming, theirs, victim.request.amounts, going.get(theirs.name, {}), levels
+        )
 
     def evictable(self, kind: str, job: Job, candidates: list[Task]) -> Victims:
         if kind == "gangpreempt":
@@ -389,19 +458,25 @@ class Capacity(Plugin):
         chosen = []
         for task in candidates:
             other = task.job
-            branch = self.branches.get(other.queue) if other is not None and self.session.in_session(other) else None
+            branch = (
+                self.branches.get(other.queue)
+                if other is not None and self.session.in_session(other)
+                else None
+            )
             if branch is None:
                 continue
             asked = task.request.amounts
             mine = running.setdefault(branch.name, dict(branch.allocated))
             if not _guarantee_holds(branch, mine, asked):
                 continue
-            if not _relevant(asked, branch.deserved) or exceeds_relevant(mine, branch.deserved, asked):
+            if not _relevant(asked, branch.deserved) or exceeds_relevant(
+                mine, branch.deserved, asked
+            ):
                 subtract(mine, asked)
                 chosen.append(task)
         return Victims(chosen)
 
-    # ------------------------------------------------------------------------------------------------- following
+    # ------------------------------------------------------------------------------------ following
 
     def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
         branch = self.branches.get(job.queue)
@@ -423,7 +498,11 @@ class Capacity(Plugin):
         self.guarantees.hold(job.queue, total, -1.0)
         if task.claims:
             self._claims(branch, task, hold=False)
-        if self.session.lifts_gates and task.status is Status.PENDING and task.annotations.get(QUEUE_GATE) == "true":
+        if (
+            self.session.lifts_gates
+            and task.status is Status.PENDING
+            and task.annotations.get(QUEUE_GATE) == "true"
+        ):
             # Taken back, not ended: it keeps its place in the quota.
             self.reserved.setdefault(job.queue, {})[task.key] = dict(task.request.amounts)
 
@@ -443,7 +522,17 @@ _NONE = (0,)
 def _device_shortage(queue: str, over: Exceeded) -> Shortage:
     left, missing = max(over.most - over.held, 0), over.held + over.asked - over.most
     beyond = str(over.asked - over.most) if over.asked > over.most else ""
-    return Shortage(over.name, queue, "capability", str(over.asked), str(over.held), str(over.most), str(left), str(missing), beyond)
+    return Shortage(
+        over.name,
+        queue,
+        "capability",
+        str(over.asked),
+        str(over.held),
+        str(over.most),
+        str(left),
+        str(missing),
+        beyond,
+    )
 
 
 class _Order:
@@ -483,7 +572,8 @@ class _Order:
 
 
 def _common(left: Branch, right: Branch) -> int:
-    """The index of the last ancestor that two queues share, counted from the root; 0 if there is none."""
+    """The index of the last ancestor that two queues share, counted from the root; 0 if there is
+    none."""
     last = 0
     for index, (mine, theirs) in enumerate(zip(left.ancestors, right.ancestors)):
         if mine is not theirs:
@@ -501,7 +591,9 @@ def _wanted(task: Task) -> set[str]:
 
 
 def _relevant(asked: Amounts, deserved: Amounts) -> bool:
-    return any(value >= EPSILON and deserved.get(name, 0.0) >= EPSILON for name, value in asked.items())
+    return any(
+        value >= EPSILON and deserved.get(name, 0.0) >= EPSILON for name, value in asked.items()
+    )
 
 
 def _guarantee_holds(branch: Branch, running: Amounts, asked: Amounts) -> bool:

@@ -25,4 +25,10 @@ class Conformance(Plugin):
 
 
 def _spared(candidates: list[Task]) -> Victims:
-    return Victims([task for task in candidates if task.priority_class not in _CRITICAL and task.namespace != "kube-system"])
+    return Victims(
+        [
+            task
+            for task in candidates
+            if task.priority_class not in _CRITICAL and task.namespace != "kube-system"
+        ]
+    )

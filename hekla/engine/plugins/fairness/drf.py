@@ -1,4 +1,5 @@
-"""drf: the job whose largest share of any resource is smallest goes first.  Reference: plugins-fairness 4."""
+"""drf: the job whose largest share of any resource is smallest goes first.  Reference:
+plugins-fairness 4."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ _TOLERANCE = 1e-6
 class Drf(Plugin):
     """Dominant resource fairness between jobs.
 
-    What a job holds is not copied: `job.allocated` is what its allocated tasks ask for.  What is promised to it counts
-    too within a cycle, and is kept here.
+    What a job holds is not copied: `job.allocated` is what its allocated tasks ask for.  What is
+    promised to it counts too within a cycle, and is kept here.
     """
 
     name = "drf"
@@ -34,7 +35,8 @@ class Drf(Plugin):
         self.told: dict[str, float] = {}
         """The cluster's total under which shares were last told."""
         if flags.get("enableHierarchy", False):
-            # These two hooks exist only with the hierarchy: without it drf says nothing about queues.
+            # These two hooks exist only with the hierarchy: without it drf says nothing about
+            # queues.
             self.queue_order = self._queue_order  # type: ignore[method-assign]  # see above
             self.reclaimable = self._reclaimable  # type: ignore[method-assign]  # see above
 
@@ -131,12 +133,22 @@ class Drf(Plugin):
 
     def close(self, session: Session) -> None:
         # Of the other jobs neither what they hold nor what it is compared with has changed.
-        jobs = {**session.state.unreported, **session.touched} if self.told == self.total else session.state.jobs
+        jobs = (
+            {**session.state.unreported, **session.touched}
+            if self.told == self.total
+            else session.state.jobs
+        )
         self.told = self.total
         metrics = session.decisions.metrics
         for job in jobs.values():
             if job.contribution is not None and not session.rests(job):
-                metrics.append(("job_share", (("job_ns", job.namespace), ("job_id", job.name)), self.job_order(job)))
+                metrics.append(
+                    (
+                        "job_share",
+                        (("job_ns", job.namespace), ("job_id", job.name)),
+                        self.job_order(job),
+                    )
+                )
 
 
 def _tree(session: Session) -> FairTree:

@@ -1,7 +1,8 @@
-"""Hierarchical dominant resource fairness: queues as a tree of weighted groups, with jobs as leaves.
+"""Hierarchical dominant resource fairness: queues as a tree of weighted groups, with jobs as
+leaves.
 
-A group's share counts its children scaled down to the least of them, so that one that could not grow does not speak for the
-others.  Reference: plugins-fairness 4.4, 4.5.
+A group's share counts its children scaled down to the least of them, so that one that could not
+grow does not speak for the others.  Reference: plugins-fairness 4.4, 4.5.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class FairTree:
         self.root = Fair("root")
         self.leaves: dict[str, Fair] = {}
 
-    # ------------------------------------------------------------------------------------------------- shape
+    # ---------------------------------------------------------------------------------------- shape
 
     def path(self, queue: Queue) -> list[Fair]:
         """The groups of a queue, the root first; made where they are new."""
@@ -50,19 +51,23 @@ class FairTree:
         for number, name in enumerate(names):
             child = at.children.get(name)
             if child is None:
-                child = at.children[name] = Fair(name, _weight(weights[number] if number < len(weights) else ""), at)
+                child = at.children[name] = Fair(
+                    name, _weight(weights[number] if number < len(weights) else ""), at
+                )
             at = child
             result.append(at)
         return result
 
-    def set_job(self, key: str, queue: Queue, allocated: Mapping[str, float], request: Mapping[str, float]) -> None:
+    def set_job(
+        self, key: str, queue: Queue, allocated: Mapping[str, float], request: Mapping[str, float]
+    ) -> None:
         """A job's leaf; `refresh` or `follow` brings the groups above up to date."""
         parent = self.path(queue)[-1]
         leaf = Fair(key, 1.0, parent, allocated=dict(allocated), request=dict(request))
         parent.children["job:" + key] = leaf
         self.leaves[key] = leaf
 
-    # ------------------------------------------------------------------------------------------------- values
+    # --------------------------------------------------------------------------------------- values
 
     def refresh(self) -> None:
         """Everything anew, children first."""
@@ -71,7 +76,8 @@ class FairTree:
             self._value(one, growing)
 
     def follow(self, key: str, change: Mapping[str, float], times: float) -> None:
-        """A job took or gave back: its leaf and the groups above change; all leaves do when a resource ran out."""
+        """A job took or gave back: its leaf and the groups above change; all leaves do when a
+        resource ran out."""
         before = self._growing()
         leaf = self.leaves.get(key)
         add(self.held, change, times)
@@ -89,7 +95,9 @@ class FairTree:
 
     def _growing(self) -> frozenset[str]:
         """Resources of which something is left."""
-        return frozenset(name for name, value in self.total.items() if self.held.get(name, 0.0) < value)
+        return frozenset(
+            name for name, value in self.total.items() if self.held.get(name, 0.0) < value
+        )
 
     def _bottom_up(self, at: Fair) -> Iterator[Fair]:
         for child in at.children.values():
@@ -100,7 +108,9 @@ class FairTree:
         if one.request is not None:
             one.share = dominant_share(one.allocated, self.total)
             one.saturated = any(
-                value >= 0.1 and one.request.get(name, 0.0) and (value >= one.request[name] or name not in growing)
+                value >= 0.1
+                and one.request.get(name, 0.0)
+                and (value >= one.request[name] or name not in growing)
                 for name, value in one.allocated.items()
             )
             return

@@ -1,4 +1,5 @@
-"""gang: a job starts with its minimum of pods or not at all, and is not broken below it.  Reference: plugins-fairness 1."""
+"""gang: a job starts with its minimum of pods or not at all, and is not broken below it.
+Reference: plugins-fairness 1."""
 
 from __future__ import annotations
 
@@ -33,16 +34,21 @@ class Gang(Plugin):
     def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
         self.unready: dict[str, Job] = {}
-        """Jobs that were not ready when they were last looked at: a cycle looks at those that changed."""
+        """Jobs that were not ready when they were last looked at: a cycle looks at those that
+        changed."""
 
     def open(self, session: Session) -> None:
         self.session = session
 
     def job_valid(self, job: Job) -> Answer | None:
         if job.role_minimums and not job.roles_valid():
-            return Answer("NotEnoughPodsOfTask", "Not enough valid pods of each task for gang-scheduling")
+            return Answer(
+                "NotEnoughPodsOfTask", "Not enough valid pods of each task for gang-scheduling"
+            )
         if job.min_sub_jobs and not job.sub_jobs_valid():
-            return Answer("NotEnoughPodsOfTask", "Not enough valid subGroups of each task for gang-scheduling")
+            return Answer(
+                "NotEnoughPodsOfTask", "Not enough valid subGroups of each task for gang-scheduling"
+            )
         valid = job.counts.valid
         if valid < job.min_available:
             message = f"Not enough valid tasks for gang-scheduling, valid: {valid}, min: {job.min_available}"
@@ -60,13 +66,16 @@ class Gang(Plugin):
         if counts.ready + counts.pending_best_effort < job.min_available:
             return False
         # Most jobs ask for neither; this is asked at every turn.
-        return (not job.role_minimums or job.roles_ready()) and (not job.min_sub_jobs or job.sub_jobs_reach(pipelined=False))
+        return (not job.role_minimums or job.roles_ready()) and (
+            not job.min_sub_jobs or job.sub_jobs_reach(pipelined=False)
+        )
 
     def sub_job_ready(self, sub_job: SubJob) -> bool:
         return sub_job.is_ready()
 
     def tasks_until_ready(self, sub_job: SubJob) -> int:
-        """Fewer than this can never complete the gang, so they may be placed without asking in between."""
+        """Fewer than this can never complete the gang, so they may be placed without asking in
+        between."""
         group: Group = sub_job if sub_job.job.policies else sub_job.job
         counts = group.counts
         return group.min_available - counts.ready - counts.pending_best_effort
@@ -88,7 +97,8 @@ class Gang(Plugin):
         return Victims([task for task in candidates if task.key in gangs or self._is_single(task)])
 
     def _is_single(self, task: Task) -> bool:
-        """Whether the pod's job has no minimum that it is needed for: there is no gang to keep whole."""
+        """Whether the pod's job has no minimum that it is needed for: there is no gang to keep
+        whole."""
         job = task.job
         if job is None or not self.session.in_session(job):
             return False
@@ -129,7 +139,9 @@ class Gang(Plugin):
             session.metric("unschedule_task_count", float(unready), job_id=job.name)
             session.metric("job_retry_counts", 1.0, job_id=job.name)
             self.unready[job.key] = job
-        self.unready = {key: job for key, job in self.unready.items() if job.tasks and session.job(key) is job}
+        self.unready = {
+            key: job for key, job in self.unready.items() if job.tasks and session.job(key) is job
+        }
         session.metric("unschedule_job_count", float(len(self.unready)))
 
 

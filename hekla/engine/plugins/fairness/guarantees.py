@@ -1,8 +1,10 @@
-"""Room that stays free for queues that hold less than they are guaranteed, however many others borrow.
+"""Room that stays free for queues that hold less than they are guaranteed, however many others
+borrow.
 
-Each queue reserves what it holds or is guaranteed, whichever is more; a queue above others, what these reserve or it is guaranteed
-itself.  All that is reserved fits into the cluster, and below a queue with a ceiling into that: so borrowers share what is left over,
-and do not each count on the whole of it.
+Each queue reserves what it holds or is guaranteed, whichever is more; a queue above others, what
+these reserve or it is guaranteed itself.  All that is reserved fits into the cluster, and below a
+queue with a ceiling into that: so borrowers share what is left over, and do not each count on the
+whole of it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ class Reserve:
 
     __slots__ = ("beneath", "guaranteed", "held", "inner", "limit", "parent")
 
-    def __init__(self, parent: Reserve | None, guaranteed: float, held: float, limit: float = math.inf) -> None:
+    def __init__(
+        self, parent: Reserve | None, guaranteed: float, held: float, limit: float = math.inf
+    ) -> None:
         self.parent = parent
         self.guaranteed = guaranteed
         self.held = held
@@ -49,7 +53,8 @@ class Reserve:
             one = one.parent
 
     def room(self) -> float:
-        """How much more the queue may hold beside what is kept for others; without end where nothing is."""
+        """How much more the queue may hold beside what is kept for others; without end where
+        nothing is."""
         own = self.reserved - self.held
         return self._growth(own) + own
 
@@ -66,18 +71,31 @@ class Reserve:
 class Guarantees:
     """The reserves of all queues, for the resources of which anything is guaranteed."""
 
-    def __init__(self, total: Amounts, queues: Iterable[tuple[str, str, Amounts, Amounts, Amounts]]) -> None:
-        """`queues`: name, parent (empty: the cluster), guarantee, allocated and ceiling, those above before those below."""
+    def __init__(
+        self, total: Amounts, queues: Iterable[tuple[str, str, Amounts, Amounts, Amounts]]
+    ) -> None:
+        """`queues`: name, parent (empty: the cluster), guarantee, allocated and ceiling, those
+        above before those below."""
         self.of: dict[str, dict[str, Reserve]] = {}
         known = list(queues)
-        for resource in dict.fromkeys(name for _, _, guarantee, _, _ in known for name, value in guarantee.items() if value >= EPSILON):
+        for resource in dict.fromkeys(
+            name
+            for _, _, guarantee, _, _ in known
+            for name, value in guarantee.items()
+            if value >= EPSILON
+        ):
             if resource == PODS:
                 continue
             cluster = Reserve(None, 0.0, 0.0, total.get(resource, 0.0))
             made: dict[str, Reserve] = {}
             for name, parent, guarantee, held, ceiling in known:
                 above = made.get(parent, cluster)
-                made[name] = Reserve(above, guarantee.get(resource, 0.0), held.get(resource, 0.0), ceiling.get(resource, math.inf))
+                made[name] = Reserve(
+                    above,
+                    guarantee.get(resource, 0.0),
+                    held.get(resource, 0.0),
+                    ceiling.get(resource, math.inf),
+                )
                 if above is cluster:
                     cluster.held += made[name].held
             for one in reversed(made.values()):
@@ -92,7 +110,8 @@ class Guarantees:
                 made[queue].hold(sign * more)
 
     def most(self, queue: str, held: Amounts) -> Amounts:
-        """What the queue may hold at most now, in the resources in which others' guarantees are a limit to it."""
+        """What the queue may hold at most now, in the resources in which others' guarantees are a
+        limit to it."""
         found = {}
         for resource, made in self.of.items():
             room = made[queue].room() if queue in made else math.inf

@@ -1,4 +1,5 @@
-"""overcommit: lets in somewhat more than fits, so that the next jobs stand ready.  Reference: plugins-fairness 7."""
+"""overcommit: lets in somewhat more than fits, so that the next jobs stand ready.  Reference:
+plugins-fairness 7."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ class Overcommit(Plugin):
     def open(self, session: Session) -> None:
         self.session = session
         state = session.state
-        self.room: Amounts = {name: value * self.arguments.factor for name, value in session.total.items()}
+        self.room: Amounts = {
+            name: value * self.arguments.factor for name, value in session.total.items()
+        }
         nodes = state.nodes
         used = nodes.used if nodes.ready.all() else nodes.used[:, nodes.ready]
         for name, held in zip(state.space.names, used.sum(axis=1).tolist()):

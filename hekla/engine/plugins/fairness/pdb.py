@@ -1,4 +1,5 @@
-"""pdb: no more pods are evicted than their PodDisruptionBudgets allow.  Reference: plugins-fairness 10."""
+"""pdb: no more pods are evicted than their PodDisruptionBudgets allow.  Reference: plugins-fairness
+10."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ class PdbArguments(Arguments, frozen=True):
 
 
 class Pdb(Plugin):
-    """Counts budgets down over the candidates, in their order; one that would overdraw a budget is spared."""
+    """Counts budgets down over the candidates, in their order; one that would overdraw a budget is
+    spared."""
 
     name = "pdb"
     Arguments = PdbArguments
@@ -42,13 +44,21 @@ class Pdb(Plugin):
         for task in self.going.values():
             self._violates(task, left)
         unlabelled = self.arguments.unlabelled_may_go
-        return [task for task in candidates if (unlabelled or task.labels.labels) and not self._violates(task, left)]
+        return [
+            task
+            for task in candidates
+            if (unlabelled or task.labels.labels) and not self._violates(task, left)
+        ]
 
     def _violates(self, task: Task, left: dict[str, int]) -> bool:
         """Counts the task in; whether a budget is overdrawn by it."""
         result = False
         for key, (namespace, selector, _, disrupted) in self.budgets.items():
-            if namespace == task.namespace and task.name not in disrupted and selector.matches(task.labels.labels):
+            if (
+                namespace == task.namespace
+                and task.name not in disrupted
+                and selector.matches(task.labels.labels)
+            ):
                 left[key] -= 1
                 result = result or left[key] < 0
         return result

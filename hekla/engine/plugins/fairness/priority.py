@@ -1,4 +1,5 @@
-"""priority: the higher priority goes first, and may take from the lower.  Reference: plugins-fairness 2."""
+"""priority: the higher priority goes first, and may take from the lower.  Reference:
+plugins-fairness 2."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ class Priority(Plugin):
             if not self.session.in_session(job):
                 continue
             assert job is not None
-            lower = task.priority < claimer.priority if job is mine else job.priority < mine.priority
+            lower = (
+                task.priority < claimer.priority if job is mine else job.priority < mine.priority
+            )
             if lower:
                 chosen.append(task)
         return Victims(chosen)
@@ -51,4 +54,10 @@ class Priority(Plugin):
     def evictable(self, kind: str, job: Job, candidates: list[Task]) -> Victims:
         if kind == "gangreclaim":
             return Victims(list(candidates))
-        return Victims([task for task in candidates if task.job is not None and task.job.priority < job.priority])
+        return Victims(
+            [
+                task
+                for task in candidates
+                if task.job is not None and task.job.priority < job.priority
+            ]
+        )

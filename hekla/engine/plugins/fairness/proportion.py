@@ -1,4 +1,5 @@
-"""proportion: each queue deserves its weight's part of the cluster; what one does not ask for flows to the others.
+"""proportion: each queue deserves its weight's part of the cluster; what one does not ask for flows
+to the others.
 
 Reference: plugins-fairness 5.
 """
@@ -58,7 +59,8 @@ class Account:
     known_share: float | None = None
     """The share, until what it is made of changes."""
     ahead: str = ""
-    """A resource of which it had less than it deserves when that was last asked; mostly it still has."""
+    """A resource of which it had less than it deserves when that was last asked; mostly it still
+    has."""
 
     def overused(self) -> bool:
         """Whether it holds all that it deserves, of everything."""
@@ -75,8 +77,10 @@ class Account:
 
 
 def real_capability(queue: Queue, total: Amounts, guaranteed: Amounts) -> Amounts:
-    """What a queue could hold at most: the cluster without the others' guarantees, within its own ceiling."""
-    # What is guaranteed away to the last piece is 0 here, not absent: absent is without end to the loop.
+    """What a queue could hold at most: the cluster without the others' guarantees, within its own
+    ceiling."""
+    # What is guaranteed away to the last piece is 0 here, not absent: absent is without end to the
+    # loop.
     real = {**dict.fromkeys(total, 0.0), **excess(total, guaranteed)}
     add(real, queue.guarantee)
     if queue.capability:
@@ -111,7 +115,8 @@ def open_accounts(session: Session) -> dict[str, Account]:
 
 
 def _positive(of: Amounts) -> Amounts:
-    """Sums that were counted up and down again keep names whose value went back to nothing; those are absent."""
+    """Sums that were counted up and down again keep names whose value went back to nothing; those
+    are absent."""
     return {name: value for name, value in of.items() if value or name in (CPU, MEMORY)}
 
 
@@ -125,7 +130,8 @@ def share_out(accounts: list[Account], total: Amounts) -> None:
 
 
 def _snap(deserved: Amounts, most: Amounts) -> None:
-    """What is short of the most that a queue can use by less than the tolerance is all of it: pods are measured against it strictly."""
+    """What is short of the most that a queue can use by less than the tolerance is all of it: pods
+    are measured against it strictly."""
     for name, value in deserved.items():
         if name != PODS and 0 < most.get(name, 0.0) - value < EPSILON:
             deserved[name] = most[name]
@@ -176,7 +182,8 @@ class Proportion(Plugin):
         self.session = session
         self.accounts = open_accounts(session)
         self.overused_told: dict[str, bool] = {}
-        """What the gauge of each queue says in this cycle: asked thousands of times, it is written when it changes."""
+        """What the gauge of each queue says in this cycle: asked thousands of times, it is written
+        when it changes."""
         share_out(list(self.accounts.values()), session.total)
         for name in session.state.queues:
             account = self.accounts.get(name)
@@ -218,12 +225,17 @@ class Proportion(Plugin):
     def quota_shortages(self, queue: Queue, asked: Amounts) -> list[Shortage]:
         """Where so much more would go past what the queue deserves now."""
         account = self.accounts.get(queue.name)
-        return [] if account is None else shortages(queue.name, "deserved", asked, account.allocated, account.deserved)
+        return (
+            []
+            if account is None
+            else shortages(queue.name, "deserved", asked, account.allocated, account.deserved)
+        )
 
     reclaim_shortages = quota_shortages
 
     def beyond_capability(self, queue: Queue, asked: Amounts, entering: bool) -> list[str]:
-        """Where so much more goes past what the queue itself says that it may hold at most, whatever the cluster has."""
+        """Where so much more goes past what the queue itself says that it may hold at most,
+        whatever the cluster has."""
         account = self.accounts.get(queue.name)
         if account is None:
             return []
@@ -239,7 +251,8 @@ class Proportion(Plugin):
         return not exceeds(account.deserved, asked, account.allocated)
 
     def allocatable_count(self, queue: Queue, task: Task, limit: int) -> int:
-        """How many of the same request fit in a row; each takes the same, so it is a division, corrected for rounding."""
+        """How many of the same request fit in a row; each takes the same, so it is a division,
+        corrected for rounding."""
         account = self.accounts.get(queue.name)
         if account is None or queue.state != OPEN:
             return 0
@@ -299,19 +312,26 @@ class Proportion(Plugin):
 def admit(session: Session, job: Job, account: Account) -> int:
     """Whether the job's minimum fits the queue's ceiling beside all that is held and promised."""
     minimum = job.min_resources or {}
-    if not exceeds(account.real_capability, minimum, account.allocated, account.inqueue, account.elastic):
+    if not exceeds(
+        account.real_capability, minimum, account.allocated, account.inqueue, account.elastic
+    ):
         return PERMIT
     held = _held(account, entering=True)
     wanted = dict(minimum)
     add(wanted, held)
     short = exceeding(wanted, account.real_capability, minimum)
-    message = "queue resource quota insufficient: " + ", ".join(f"insufficient {name}" for name in short)
-    session.refuse(job, message, shortages(job.queue, "capability", minimum, held, account.real_capability))
+    message = "queue resource quota insufficient: " + ", ".join(
+        f"insufficient {name}" for name in short
+    )
+    session.refuse(
+        job, message, shortages(job.queue, "capability", minimum, held, account.real_capability)
+    )
     return REJECT
 
 
 def _held(account: Account, entering: bool) -> Amounts:
-    """What counts against a queue: for a pod what its pods hold, for a job that is to be let in also what is promised."""
+    """What counts against a queue: for a pod what its pods hold, for a job that is to be let in
+    also what is promised."""
     held = empty()
     add(held, account.allocated)
     if entering:
@@ -320,4 +340,12 @@ def _held(account: Account, entering: bool) -> Amounts:
     return held
 
 
-__all__ = ["EPSILON", "Account", "Proportion", "admit", "open_accounts", "real_capability", "share_out"]
+__all__ = [
+    "EPSILON",
+    "Account",
+    "Proportion",
+    "admit",
+    "open_accounts",
+    "real_capability",
+    "share_out",
+]

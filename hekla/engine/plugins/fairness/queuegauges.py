@@ -1,7 +1,9 @@
-"""The gauges of what queues hold, want and may have, under the names that dashboards know.  Reference: plugins-fairness 16.
+"""The gauges of what queues hold, want and may have, under the names that dashboards know.
+Reference: plugins-fairness 16.
 
-Whoever shows them takes a gauge's series of one cycle as all there are, so a queue is written in every cycle.  A resource that a queue
-had once is written as 0 from then on: a line in a chart that ends looks like a scheduler that does.
+Whoever shows them takes a gauge's series of one cycle as all there are, so a queue is written in
+every cycle.  A resource that a queue had once is written as 0 from then on: a line in a chart that
+ends looks like a scheduler that does.
 """
 
 from __future__ import annotations
@@ -16,7 +18,14 @@ if TYPE_CHECKING:
 
 Labels = tuple[tuple[str, str], ...]
 KINDS = ("allocated", "request", "inqueue", "deserved", "capacity", "real_capacity")
-_NAMES = {kind: (f"queue_{kind}_milli_cpu", f"queue_{kind}_memory_bytes", f"queue_{kind}_scalar_resources") for kind in KINDS}
+_NAMES = {
+    kind: (
+        f"queue_{kind}_milli_cpu",
+        f"queue_{kind}_memory_bytes",
+        f"queue_{kind}_scalar_resources",
+    )
+    for kind in KINDS
+}
 NOTHING: Mapping[str, float] = {}
 
 

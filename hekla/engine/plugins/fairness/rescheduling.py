@@ -1,4 +1,5 @@
-"""rescheduling: moves pods off nodes that are really busy, onto nodes that are not.  Reference: plugins-fairness 13."""
+"""rescheduling: moves pods off nodes that are really busy, onto nodes that are not.  Reference:
+plugins-fairness 13."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ _LAST = "rescheduling"
 
 
 class LowNodeUtilization(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Percentages of a node's capacity: below the first in everything is low, above the second in anything is high."""
+    """Percentages of a node's capacity: below the first in everything is low, above the second in
+    anything is high."""
 
     thresholds: dict[str, int] = {}
     target_thresholds: dict[str, int] = {}
@@ -52,7 +54,9 @@ class ReschedulingArguments(Arguments, frozen=True):
             for limits in (one.params.thresholds, one.params.target_thresholds):
                 for name, value in limits.items():
                     if name not in (CPU, MEMORY, "pod", "pods") or not 0 <= value <= 100:
-                        raise ValueError(f"{one.name}: {name} = {value}: cpu and memory in percent, 0 to 100")
+                        raise ValueError(
+                            f"{one.name}: {name} = {value}: cpu and memory in percent, 0 to 100"
+                        )
         return self
 
 
@@ -87,14 +91,20 @@ class Rescheduling(Plugin):
     def _low_utilization(self, params: LowNodeUtilization, candidates: list[Task]) -> list[Task]:
         nodes = self.session.state.nodes
         usage = self._usage()
-        low_at = np.array([[params.thresholds.get(name, 100)] for name in (CPU, MEMORY)], dtype=np.float64)
-        target = np.array([[params.target_thresholds.get(name, 100)] for name in (CPU, MEMORY)], dtype=np.float64)
+        low_at = np.array(
+            [[params.thresholds.get(name, 100)] for name in (CPU, MEMORY)], dtype=np.float64
+        )
+        target = np.array(
+            [[params.target_thresholds.get(name, 100)] for name in (CPU, MEMORY)], dtype=np.float64
+        )
         low = nodes.ready & ~nodes.unschedulable & (usage < low_at).all(axis=0)
         high = nodes.ready & ~low & (usage > target).any(axis=0)
         if not low.any() or low.sum() == nodes.ready.sum() or not high.any():
             return []
         columns = [nodes.space.column(CPU), nodes.space.column(MEMORY)]
-        room = np.trunc((target - usage)[:, low] / 100.0 * nodes.allocatable[columns][:, low]).sum(axis=1)
+        room = np.trunc((target - usage)[:, low] / 100.0 * nodes.allocatable[columns][:, low]).sum(
+            axis=1
+        )
         whole = np.stack([nodes.capacity(column) for column in columns])
         on_row: dict[int, list[Task]] = {}
         for task in candidates:
@@ -118,7 +128,8 @@ class Rescheduling(Plugin):
         return landing.moved
 
     def _usage(self) -> Floats:
-        """`[2, nodes]`: cpu and memory in use, in percent, averaged over the period; 0 where nobody measured."""
+        """`[2, nodes]`: cpu and memory in use, in percent, averaged over the period; 0 where nobody
+        measured."""
         nodes, period = self.session.state.nodes, self.arguments.metrics_period
         usage = np.zeros((2, len(nodes)))
         for name, measured in self.session.state.others.get("NodeUsage", {}).items():
@@ -130,7 +141,8 @@ class Rescheduling(Plugin):
 
 
 class Landing:
-    """Where pods would go if they were evicted: tried one after the other on the session's own tables, and undone."""
+    """Where pods would go if they were evicted: tried one after the other on the session's own
+    tables, and undone."""
 
     def __init__(self, session: Session, high: Bools) -> None:
         self.session = session
@@ -140,7 +152,8 @@ class Landing:
         self.stand_ins: list[Task] = []
 
     def moves(self, task: Task) -> bool:
-        """Whether a pod made anew in this one's place finds another node, one that is not busy; then it counts as moved there.
+        """Whether a pod made anew in this one's place finds another node, one that is not busy;
+        then it counts as moved there.
 
         Also once the old one has left and its node has the room again.
         """
@@ -148,12 +161,19 @@ class Landing:
         from_row = task.row
         self.statement.evict(task, "shuffle")
         again = copy(task)
-        again.key, again.row, again.status, again.last = f"{task.key}+", NOWHERE, Status.PENDING, None
+        again.key, again.row, again.status, again.last = (
+            f"{task.key}+",
+            NOWHERE,
+            Status.PENDING,
+            None,
+        )
         found = NOWHERE
         if not self.session.prefilter(again):
             room = pipeline.candidates(self.session, again)
             choices = [
-                pipeline.best(self.session, again, pipeline.preferred(self.session, rows)) for rows in (room.idle, room.future) if len(rows)
+                pipeline.best(self.session, again, pipeline.preferred(self.session, rows))
+                for rows in (room.idle, room.future)
+                if len(rows)
             ]
             if choices and not any(row in (NOWHERE, from_row) or self.high[row] for row in choices):
                 found = choices[-1]
@@ -184,5 +204,6 @@ def _interval(text: str) -> float:
 
 
 def _least_missed(task: Task) -> tuple[int, int]:
-    """Low priority first, as the pod's class has it; among equals best effort, then burstable, then guaranteed."""
+    """Low priority first, as the pod's class has it; among equals best effort, then burstable, then
+    guaranteed."""
     return task.pod_priority, 0 if task.best_effort else 2 if guaranteed(task.pods) else 1

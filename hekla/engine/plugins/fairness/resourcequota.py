@@ -1,4 +1,5 @@
-"""resourcequota: a job enters only while its namespace's quotas have room for its minimum.  Reference: plugins-fairness 11."""
+"""resourcequota: a job enters only while its namespace's quotas have room for its minimum.
+Reference: plugins-fairness 11."""
 
 from __future__ import annotations
 
@@ -28,9 +29,15 @@ class ResourceQuota(Plugin):
             namespace = metadata.get("namespace", "")
             status = tree.get("status") or {}
             try:
-                limits = _exact(status.get("hard")), _exact(status.get("used")), str(metadata.get("name", ""))
+                limits = (
+                    _exact(status.get("hard")),
+                    _exact(status.get("used")),
+                    str(metadata.get("name", "")),
+                )
             except (AttributeError, TypeError, ValueError) as error:
-                session.decisions.problems.append(f"resourcequota: a ResourceQuota of {namespace} is left out: {error}")
+                session.decisions.problems.append(
+                    f"resourcequota: a ResourceQuota of {namespace} is left out: {error}"
+                )
                 continue
             self.quotas.setdefault(namespace, []).append(limits)
         self.pending: dict[str, Exact] = {}
@@ -45,14 +52,21 @@ class ResourceQuota(Plugin):
             over = [
                 name
                 for name, asked in minimum.items()
-                if name in hard and hard[name] < used.get(name, zero) + pending.get(name, zero) + asked
+                if name in hard
+                and hard[name] < used.get(name, zero) + pending.get(name, zero) + asked
             ]
             if over:
                 parts = ((minimum, "requested"), (used, "used"), (hard, "limited"))
                 told = ", ".join(f"{word}: {_map(of, over)}" for of, word in parts)
                 self.session.refuse(job, f"resource quota insufficient, {told}")
                 job.shortages = tuple(
-                    _shortage(quota, name, minimum[name], used.get(name, zero) + pending.get(name, zero), hard[name])
+                    _shortage(
+                        quota,
+                        name,
+                        minimum[name],
+                        used.get(name, zero) + pending.get(name, zero),
+                        hard[name],
+                    )
                     for name in sorted(over)
                 )
                 return REJECT
@@ -69,7 +83,17 @@ class ResourceQuota(Plugin):
 def _shortage(quota: str, name: str, asked: Quantity, held: Quantity, most: Quantity) -> Shortage:
     left = most - held if held < most else Quantity(0)
     beyond = str(asked - most) if asked > most else ""
-    return Shortage(name, "", f"quota {quota}", str(asked), str(held), str(most), str(left), str(held + asked - most), beyond)
+    return Shortage(
+        name,
+        "",
+        f"quota {quota}",
+        str(asked),
+        str(held),
+        str(most),
+        str(left),
+        str(held + asked - most),
+        beyond,
+    )
 
 
 def _exact(quantities: Any) -> Exact:

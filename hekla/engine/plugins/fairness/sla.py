@@ -24,7 +24,8 @@ class SlaArguments(Arguments, frozen=True):
 
 
 class Sla(Plugin):
-    """A limit on waiting, for all jobs or by annotation for one; past it a job is let in and its room is kept."""
+    """A limit on waiting, for all jobs or by annotation for one; past it a job is let in and its
+    room is kept."""
 
     name = "sla"
     Arguments = SlaArguments

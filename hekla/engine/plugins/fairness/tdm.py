@@ -1,4 +1,5 @@
-"""tdm: nodes that are lent by the clock; their pods leave when the time is over.  Reference: plugins-fairness 9."""
+"""tdm: nodes that are lent by the clock; their pods leave when the time is over.  Reference:
+plugins-fairness 9."""
 
 from __future__ import annotations
 
@@ -11,7 +12,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 import numpy as np
 
-from hekla.engine.framework.plugin import PERMIT, REJECT, Arguments, Code, Depends, Filter, Plugin, Score, Victims
+from hekla.engine.framework.plugin import (
+    PERMIT,
+    REJECT,
+    Arguments,
+    Code,
+    Depends,
+    Filter,
+    Plugin,
+    Score,
+    Victims,
+)
 from hekla.engine.model.annotations import MAX_UNAVAILABLE, MIN_AVAILABLE
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.durations import seconds
@@ -46,7 +57,9 @@ class TdmArguments(Arguments, frozen=True):
         for key, value in rest.items():
             if not isinstance(value, str) or window(value) is None:
                 raise ValueError(f"{key} = {value!r}: a window such as 9:00-18:30")
-        return msgspec.structs.replace(self, zones={key.replace(_FAMILY, "", 1): value for key, value in rest.items()})
+        return msgspec.structs.replace(
+            self, zones={key.replace(_FAMILY, "", 1): value for key, value in rest.items()}
+        )
 
 
 class Tdm(Plugin):
@@ -64,26 +77,45 @@ class Tdm(Plugin):
     def open(self, session: Session) -> None:
         self.session = session
         local = session.state.zone
-        self.troubles = {zone: trouble(zone, text, session.now, local) for zone, text in self.arguments.zones.items()}
+        self.troubles = {
+            zone: trouble(zone, text, session.now, local)
+            for zone, text in self.arguments.zones.items()
+        }
 
     def _closed(self, zone: str) -> str:
         """Why a zone cannot be used now, or nothing."""
         return self.troubles.get(zone, f"revocable zone {zone} not support")
 
-    # ------------------------------------------------------------------------------------------------- where
+    # ---------------------------------------------------------------------------------------- where
 
     def filters(self) -> Iterable[Filter]:
         for zone in sorted(self.arguments.zones):
             yield Filter(
-                f"tdm: {zone}", f"current time beyond revocable zone {zone}:{self.arguments.zones[zone]}", Code.UNRESOLVABLE,
-                Depends.CLUSTER, self._zone_filter(zone), self.name,
-            )  # fmt: skip
+                f"tdm: {zone}",
+                f"current time beyond revocable zone {zone}:{self.arguments.zones[zone]}",
+                Code.UNRESOLVABLE,
+                Depends.CLUSTER,
+                self._zone_filter(zone),
+                self.name,
+            )
         reason = "not allow to dispatch to revocable node"
-        yield Filter("tdm", reason, Code.UNRESOLVABLE, Depends.CLUSTER, self._may_use, self.name, self._why_not)
+        yield Filter(
+            "tdm",
+            reason,
+            Code.UNRESOLVABLE,
+            Depends.CLUSTER,
+            self._may_use,
+            self.name,
+            self._why_not,
+        )
 
     def _why_not(self, pods: PodClass, row: int) -> str:
         zone = self._zone_of(row)
-        return "not allow to dispatch to revocable node" if zone in self.arguments.zones else self._closed(zone)
+        return (
+            "not allow to dispatch to revocable node"
+            if zone in self.arguments.zones
+            else self._closed(zone)
+        )
 
     def _zone_filter(self, zone: str) -> Any:
         def mask(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
@@ -104,7 +136,9 @@ class Tdm(Plugin):
 
     def _per_zone(self, nodes: NodeView, verdict: Any) -> Bools:
         column = nodes.table.labels(ZONE_LABEL)
-        verdicts = np.array([*(not zone or verdict(zone) for zone in column.values), True], dtype=np.bool_)
+        verdicts = np.array(
+            [*(not zone or verdict(zone) for zone in column.values), True], dtype=np.bool_
+        )
         result: Bools = verdicts[nodes.take(nodes.table.label_codes(ZONE_LABEL))]
         return result
 
@@ -115,17 +149,23 @@ class Tdm(Plugin):
         if task is None or not task.revocable_zone:
             return None
         column = nodes.table.labels(ZONE_LABEL)
-        scores = np.array([*(100.0 if zone and not self._closed(zone) else 0.0 for zone in column.values), 0.0])
+        scores = np.array(
+            [*(100.0 if zone and not self._closed(zone) else 0.0 for zone in column.values), 0.0]
+        )
         result: Floats = scores[nodes.take(nodes.table.label_codes(ZONE_LABEL))]
         return result
 
-    # ------------------------------------------------------------------------------------------------- who leaves
+    # ----------------------------------------------------------------------------------- who leaves
 
     def preemptable(self, claimer: Task, candidates: list[Task]) -> Victims:
         if claimer.preemptable or claimer.revocable_zone:
             return Victims([], REJECT)
         ready = self.session.state.nodes.ready
-        lasting = (task for task in candidates if task.row >= 0 and ready[task.row] and not self._zone_of(task.row))
+        lasting = (
+            task
+            for task in candidates
+            if task.row >= 0 and ready[task.row] and not self._zone_of(task.row)
+        )
         return Victims(self._budgeted(lasting))
 
     def victim_tasks(self, candidates: list[Task]) -> list[Task]:
@@ -147,11 +187,16 @@ class Tdm(Plugin):
         groups: dict[Job, list[Task]] = {}
         for task in tasks:
             job = task.job
-            if job is not None and self.session.in_session(job) and task.preemptable and task.status is Status.RUNNING:
+            if (
+                job is not None
+                and self.session.in_session(job)
+                and task.preemptable
+                and task.status is Status.RUNNING
+            ):
                 groups.setdefault(job, []).append(task)
         return [task for job, held in groups.items() for task in held[: most_evictions(job)]]
 
-    # ------------------------------------------------------------------------------------------------- jobs
+    # ----------------------------------------------------------------------------------------- jobs
 
     def job_order(self, job: Job) -> bool:
         return job.preemptable
@@ -185,7 +230,8 @@ def _number(text: str, of: int) -> int:
 
 
 def window(text: str) -> tuple[timedelta, timedelta] | None:
-    """From and to as times since midnight, the second after the first; None for a text that is no window."""
+    """From and to as times since midnight, the second after the first; None for a text that is no
+    window."""
     times = [_TIME.fullmatch(part) for part in text.strip().split("-")]
     if len(times) != 2 or not all(one and int(one[1]) <= 23 and int(one[2]) <= 59 for one in times):
         return None

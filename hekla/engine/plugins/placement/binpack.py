@@ -1,4 +1,5 @@
-"""binpack: fills nodes up, so that whole nodes stay free for large pods.  Reference: plugins-placement 3."""
+"""binpack: fills nodes up, so that whole nodes stay free for large pods.  Reference:
+plugins-placement 3."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ class BinPackArguments(Arguments, frozen=True):
         for key, value in rest.items():
             if type(value) is not int or value < 0:
                 raise ValueError(f"{key} = {value!r}: a weight is a whole number from 0 up")
-        return msgspec.structs.replace(self, others={key.removeprefix(_FAMILY): value for key, value in rest.items()})
+        return msgspec.structs.replace(
+            self, others={key.removeprefix(_FAMILY): value for key, value in rest.items()}
+        )
 
 
 class BinPack(Plugin):
@@ -54,7 +57,9 @@ class BinPack(Plugin):
 
     def scores(self) -> Iterable[Score]:
         if self.arguments.weight:
-            yield Score("binpack", float(self.arguments.weight), Depends.NODE_ROW, self.filled, batch=False)
+            yield Score(
+                "binpack", float(self.arguments.weight), Depends.NODE_ROW, self.filled, batch=False
+            )
 
     def filled(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
         """`[nodes]`, 0 to 100; a node that would overflow in any weighted resource gets 0."""

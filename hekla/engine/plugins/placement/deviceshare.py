@@ -1,7 +1,8 @@
 """deviceshare: which cards of which node a pod gets.  Reference: plugins-placement 7.
 
-Cards are worked out per node from the annotations of the pods that are shown on it, and answers are kept as long as the node's
-stamp stays; so a placement costs one node, and taking it back costs nothing more.
+Cards are worked out per node from the annotations of the pods that are shown on it, and answers are
+kept as long as the node's stamp stays; so a placement costs one node, and taking it back costs
+nothing more.
 """
 
 from __future__ import annotations
@@ -19,7 +20,17 @@ from numpy.typing import NDArray
 from hekla.api.text import yamltext
 from hekla.engine.framework.plugin import Arguments, Code, Depends, Filter, Plugin, Score
 from hekla.engine.model.arrays import Bools, Rows
-from hekla.engine.model.devices import BINPACK, SPREAD, Asker, Device, Fit, Holder, ascend, mindcluster, vgpu
+from hekla.engine.model.devices import (
+    BINPACK,
+    SPREAD,
+    Asker,
+    Device,
+    Fit,
+    Holder,
+    ascend,
+    mindcluster,
+    vgpu,
+)
 from hekla.engine.model.devices.cardtable import CardTable
 from hekla.engine.model.devices.gpushare import GpuShare
 from hekla.engine.model.nodes import NodeTable, NodeView
@@ -44,27 +55,42 @@ class DeviceShareArguments(Arguments, frozen=True):
     gpu_number: bool = msgspec.field(default=False, name="deviceshare.GPUNumberEnable")
     vgpu: bool = msgspec.field(default=False, name="deviceshare.VGPUEnable")
     ascend_hami: bool = msgspec.field(default=False, name="deviceshare.AscendHAMiVNPUEnable")
-    mind_cluster: bool = msgspec.field(default=False, name="deviceshare.AscendMindClusterVNPUEnable")
+    mind_cluster: bool = msgspec.field(
+        default=False, name="deviceshare.AscendMindClusterVNPUEnable"
+    )
     node_lock: bool = msgspec.field(default=False, name="deviceshare.NodeLockEnable")
     policy: str = msgspec.field(default="", name="deviceshare.SchedulePolicy")
     weight: int = msgspec.field(default=0, name="deviceshare.ScheduleWeight")
-    map_name: str = msgspec.field(default="volcano-vgpu-device-config", name="deviceshare.KnownGeometriesCMName")
-    map_namespace: str = msgspec.field(default="kube-system", name="deviceshare.KnownGeometriesCMNamespace")
-    exclusive: list[dict[str, str]] = msgspec.field(default=[], name="deviceshare.GPUExclusiveRules")
+    map_name: str = msgspec.field(
+        default="volcano-vgpu-device-config", name="deviceshare.KnownGeometriesCMName"
+    )
+    map_namespace: str = msgspec.field(
+        default="kube-system", name="deviceshare.KnownGeometriesCMNamespace"
+    )
+    exclusive: list[dict[str, str]] = msgspec.field(
+        default=[], name="deviceshare.GPUExclusiveRules"
+    )
 
     def extended(self, rest: Mapping[str, Any]) -> DeviceShareArguments:
         if self.gpu_sharing and self.gpu_number:
-            raise ValueError("GPUSharingEnable and GPUNumberEnable are both true: cards are shared or handed out whole")
+            raise ValueError(
+                "GPUSharingEnable and GPUNumberEnable are both true: cards are shared or handed out whole"
+            )
         if self.vgpu and (self.gpu_sharing or self.gpu_number):
-            raise ValueError("VGPUEnable together with GPUSharingEnable or GPUNumberEnable: one of them")
+            raise ValueError(
+                "VGPUEnable together with GPUSharingEnable or GPUNumberEnable: one of them"
+            )
         if self.policy not in ("", BINPACK, SPREAD):
-            raise ValueError(f"deviceshare.SchedulePolicy = {self.policy!r}: binpack, spread or nothing")
+            raise ValueError(
+                f"deviceshare.SchedulePolicy = {self.policy!r}: binpack, spread or nothing"
+            )
         return self
 
 
 @dataclass(slots=True)
 class Answers:
-    """What one kind says to one sort of pod, node by node, and for which state of each node it said so."""
+    """What one kind says to one sort of pod, node by node, and for which state of each node it said
+    so."""
 
     stamps: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     refusals: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, dtype=np.int8))
@@ -155,23 +181,40 @@ class DeviceShare(Plugin):
         self._answers.clear()
         self._cards.clear()
 
-    # ------------------------------------------------------------------------------------------------- filter and score
+    # ----------------------------------------------------------------------------- filter and score
 
     def filters(self) -> Iterable[Filter]:
         texts = {
-            "GpuShare": [one for device in self.devices if device.kind.name == "GpuShare" for one in device.kind.refusals],
+            "GpuShare": [
+                one
+                for device in self.devices
+                if device.kind.name == "GpuShare"
+                for one in device.kind.refusals
+            ],
             "hamivgpu": [vgpu.REFUSAL] if self.arguments.vgpu else [],
             "ascend": [ascend.REFUSAL, ascend.PARTIAL] if self.arguments.ascend_hami else [],
         }
         if self.arguments.mind_cluster:
-            for number, reason in enumerate((mindcluster.REFUSAL, mindcluster.BUSY, mindcluster.UNKNOWN)):
+            for number, reason in enumerate(
+                (mindcluster.REFUSAL, mindcluster.BUSY, mindcluster.UNKNOWN)
+            ):
                 mask = self._mask_of("mindcluster", number)
-                yield Filter("deviceshare:mindcluster", reason, Code.UNRESOLVABLE, Depends.CLUSTER, mask)
+                yield Filter(
+                    "deviceshare:mindcluster", reason, Code.UNRESOLVABLE, Depends.CLUSTER, mask
+                )
         for name, reasons in texts.items():
             for number, reason in enumerate(reasons):
                 detail = partial(self._on_node, reason) if name == "GpuShare" else None
                 code = Code.UNSCHEDULABLE if number == 0 else Code.UNRESOLVABLE
-                yield Filter(f"deviceshare:{name}", reason, code, Depends.CLUSTER, self._mask_of(name, number), "", detail)
+                yield Filter(
+                    f"deviceshare:{name}",
+                    reason,
+                    code,
+                    Depends.CLUSTER,
+                    self._mask_of(name, number),
+                    "",
+                    detail,
+                )
 
     def _on_node(self, reason: str, pods: PodClass, row: int) -> str:
         return f"{reason} on node {self.nodes.names[row]}"
@@ -184,7 +227,9 @@ class DeviceShare(Plugin):
                 return None
             result: Bools | None = None
             for device in self._asked(pods):
-                if device.kind.name == name or (name == "ascend" and isinstance(device, ascend.Ascend)):
+                if device.kind.name == name or (
+                    name == "ascend" and isinstance(device, ascend.Ascend)
+                ):
                     answers = self._ask(device, task, nodes)
                     fits = nodes.take(answers.refusals[: len(nodes.table)]) != number
                     result = fits if result is None else result & fits
@@ -194,13 +239,27 @@ class DeviceShare(Plugin):
 
     def scores(self) -> Iterable[Score]:
         if self.arguments.weight > 0:
-            yield Score("deviceshare", float(self.arguments.weight), Depends.CLUSTER, self._score, batch=False)
+            yield Score(
+                "deviceshare",
+                float(self.arguments.weight),
+                Depends.CLUSTER,
+                self._score,
+                batch=False,
+            )
             if self.arguments.mind_cluster:
-                yield Score("deviceshare vNPU", float(self.arguments.weight), Depends.CLUSTER, self._score_chips)
+                yield Score(
+                    "deviceshare vNPU",
+                    float(self.arguments.weight),
+                    Depends.CLUSTER,
+                    self._score_chips,
+                )
 
     def _score_chips(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
-        """Points for the candidates with fewest idle cores, more where a slice need not be a smaller one."""
-        device = next((one for one in self._asked(pods) if isinstance(one, mindcluster.MindCluster)), None)
+        """Points for the candidates with fewest idle cores, more where a slice need not be a
+        smaller one."""
+        device = next(
+            (one for one in self._asked(pods) if isinstance(one, mindcluster.MindCluster)), None
+        )
         if device is None or task is None:
             return None
         table = nodes.table
@@ -264,7 +323,9 @@ class DeviceShare(Plugin):
         known.stamps[stale] = table.stamps[stale]
         return known
 
-    def _fit(self, device: Device, asker: Asker, table: NodeTable, row: int, without: str = "") -> Fit | None:
+    def _fit(
+        self, device: Device, asker: Asker, table: NodeTable, row: int, without: str = ""
+    ) -> Fit | None:
         """None where the node has no such device: then the resources that it lacks speak."""
         cards = self._cards_of(device, table, row, without)
         return None if cards is None else device.fit(cards, asker, self.arguments.policy)
@@ -276,13 +337,21 @@ class DeviceShare(Plugin):
         holders = [
             Holder(one.key, one.pods, one.annotations, _group(one), self._rules(one), one.status)
             for one in table.tasks[row].values()
-            if one.key != without and device.asked(one.pods) and not (one.status is Status.RELEASING and one.key in self._gone)
+            if one.key != without
+            and device.asked(one.pods)
+            and not (one.status is Status.RELEASING and one.key in self._gone)
         ]
         return device.cards(facts, holders)
 
     def _asker(self, task: Task) -> Asker:
         grouped = task.pods.annotations.get(vgpu.GROUP_POLICY) == SPREAD
-        return Asker(task.pods, task.annotations, _group(task) if grouped else "", self._rules(task), task.labels.labels)
+        return Asker(
+            task.pods,
+            task.annotations,
+            _group(task) if grouped else "",
+            self._rules(task),
+            task.labels.labels,
+        )
 
     def _rules(self, task: Task) -> frozenset[int]:
         """The exclusivity rules that a pod falls under: all pairs of the rule are among its labels."""
@@ -300,7 +369,7 @@ class DeviceShare(Plugin):
                     for card in cards.cards if cards is not None else ():
                         _show(session, name, card)
 
-    # ------------------------------------------------------------------------------------------------- books
+    # ---------------------------------------------------------------------------------------- books
 
     def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
         asked = self._asked(task.pods)
@@ -314,7 +383,9 @@ class DeviceShare(Plugin):
         for device in asked:
             found = self._fit(device, self._asker(task), self.nodes, task.row, without=task.key)
             if found is not None and found.assignment is not None:
-                task.annotations.update(device.annotations(found.assignment, self.nodes.names[task.row], self.now))
+                task.annotations.update(
+                    device.annotations(found.assignment, self.nodes.names[task.row], self.now)
+                )
         self.nodes.mark(task.row)
 
     def deallocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
@@ -335,15 +406,21 @@ class DeviceShare(Plugin):
 
 def matching_rules(rules: Iterable[Mapping[str, str]], labels: Mapping[str, str]) -> frozenset[int]:
     """Numbers of the rules all of whose pairs are among the labels; an empty rule matches nobody."""
-    return frozenset(number for number, rule in enumerate(rules) if rule and all(labels.get(name) == value for name, value in rule.items()))
+    return frozenset(
+        number
+        for number, rule in enumerate(rules)
+        if rule and all(labels.get(name) == value for name, value in rule.items())
+    )
 
 
 def _show(session: Session, node: str, card: vgpu.Card) -> None:
     """One card as metrics.  Reference: plugins-placement 7.8."""
     for name, value in (
-        ("shared_number", card.used), ("allocated_memory", card.used_memory), ("allocated_cores", card.used_cores),
+        ("shared_number", card.used),
+        ("allocated_memory", card.used_memory),
+        ("allocated_cores", card.used_cores),
         ("memory_limit", card.memory),
-    ):  # fmt: skip
+    ):
         session.metric(f"vgpu_device_{name}", float(value), devID=card.uuid, NodeName=node)
     pods: dict[str, tuple[int, int]] = {}
     for user, use in card.users.items():
@@ -353,7 +430,9 @@ def _show(session: Session, node: str, card: vgpu.Card) -> None:
     for pod, (memory, cores) in pods.items():
         for name, value in (("memory", memory), ("core", cores)):
             labels = {"devID": card.uuid, "NodeName": node, "podName": pod}
-            session.metric(f"vgpu_device_{name}_allocation_for_a_certain_pod", float(value), **labels)
+            session.metric(
+                f"vgpu_device_{name}_allocation_for_a_certain_pod", float(value), **labels
+            )
 
 
 def _group(task: Task) -> str:

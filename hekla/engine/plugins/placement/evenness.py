@@ -1,9 +1,11 @@
-"""How evenly pods are spread, as nodeorder scores it: by the soft constraints that a pod states, or among its kin where it states none.
+"""How evenly pods are spread, as nodeorder scores it: by the soft constraints that a pod states, or
+among its kin where it states none.
 
-A pod without constraints has two from the system: by host (skew 3) and by zone (skew 5).  Each placement of its kin changes what all
-nodes of a zone are worth, and by how much all others are measured.  But nodes differ only in their zone and in how many of the kin they
-hold, so for a gang the score is a small table of these two, of which a placement changes a line.
-Reference: plugins-placement 2.2 (topology spread).
+A pod without constraints has two from the system: by host (skew 3) and by zone (skew 5).  Each
+placement of its kin changes what all nodes of a zone are worth, and by how much all others are
+measured.  But nodes differ only in their zone and in how many of the kin they hold, so for a gang
+the score is a small table of these two, of which a placement changes a line. Reference:
+plugins-placement 2.2 (topology spread).
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ HOST_SKEW, ZONE_SKEW = 3, 5
 
 
 def raw(pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
-    """`[nodes]`, from 0 to 100: fewer of its kind around is better.  Normalised here, because some candidates may be left out of it."""
+    """`[nodes]`, from 0 to 100: fewer of its kind around is better.  Normalised here, because some
+    candidates may be left out of it."""
     if pods.states_spread:
         return _stated(pods, nodes)
     if task is None or task.labels.kin is None:
@@ -48,9 +51,11 @@ def running(pods: PodClass, nodes: NodeView, task: Task) -> Running | None:
 
 
 class _Places:
-    """Candidates by where they are: each combination of a zone (or none) and of having a host name is a place.
+    """Candidates by where they are: each combination of a zone (or none) and of having a host name
+    is a place.
 
-    `raw[places, counts]`: the score before normalisation of a node of this place that holds so many of the kin.
+    `raw[places, counts]`: the score before normalisation of a node of this place that holds so many
+    of the kin.
     """
 
     def __init__(self, pods: PodClass, nodes: NodeView, labels: LabelSet, kin: SpreadPeers) -> None:
@@ -155,12 +160,15 @@ def _stated(pods: PodClass, nodes: NodeView) -> Floats | None:
     if not counted.any():
         return result
     high, low = raw[counted].max(), raw[counted].min()
-    result[counted] = MAX_SCORE if high == 0 else np.floor(MAX_SCORE * (high + low - raw[counted]) / high)
+    result[counted] = (
+        MAX_SCORE if high == 0 else np.floor(MAX_SCORE * (high + low - raw[counted]) / high)
+    )
     return result
 
 
 def _stated_part(pods: PodClass, nodes: NodeView, spread: Spread, complete: Bools) -> Floats:
-    """One constraint's part; nodes that lack the key of any are no candidates, and their pods do not count."""
+    """One constraint's part; nodes that lack the key of any are no candidates, and their pods do
+    not count."""
     table = nodes.table
     codes = table.label_codes(spread.term.key)
     mine, counted = nodes.take(codes), nodes.take(complete)

@@ -1,7 +1,8 @@
 """extender: hooks answered by somebody else, over HTTP.  Reference: plugins-placement 12.
 
-The engine does no I/O: whoever runs it hands in `State.ask_extender`, which posts JSON to an address and gives the JSON of the reply.
-Without it every question fails, as if the extender did not answer.
+The engine does no I/O: whoever runs it hands in `State.ask_extender`, which posts JSON to an
+address and gives the JSON of the reply. Without it every question fails, as if the extender did not
+answer.
 """
 
 from __future__ import annotations
@@ -13,7 +14,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from hekla.engine.framework.plugin import ABSTAIN, PERMIT, REJECT, Arguments, Code, Depends, Filter, Plugin, Score, Victims
+from hekla.engine.framework.plugin import (
+    ABSTAIN,
+    PERMIT,
+    REJECT,
+    Arguments,
+    Code,
+    Depends,
+    Filter,
+    Plugin,
+    Score,
+    Victims,
+)
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.durations import seconds
 from hekla.engine.model.nodes import NodeTable, NodeView
@@ -27,9 +39,17 @@ if TYPE_CHECKING:
     from hekla.engine.model.tasks import Job, Task
 
 _BITS = {
-    Status.PENDING: 1, Status.ALLOCATED: 2, Status.PIPELINED: 4, Status.BINDING: 8, Status.BOUND: 16, Status.RUNNING: 32,
-    Status.RELEASING: 64, Status.SUCCEEDED: 128, Status.FAILED: 256, Status.UNKNOWN: 512,
-}  # fmt: skip
+    Status.PENDING: 1,
+    Status.ALLOCATED: 2,
+    Status.PIPELINED: 4,
+    Status.BINDING: 8,
+    Status.BOUND: 16,
+    Status.RUNNING: 32,
+    Status.RELEASING: 64,
+    Status.SUCCEEDED: 128,
+    Status.FAILED: 256,
+    Status.UNKNOWN: 512,
+}
 
 
 class ExtenderArguments(Arguments, frozen=True):
@@ -67,7 +87,12 @@ class Extender(Plugin):
 
     def __init__(self, arguments: ExtenderArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
-        self.one_at_a_time = bool(arguments.predicate or arguments.prioritize or arguments.allocate or arguments.deallocate)
+        self.one_at_a_time = bool(
+            arguments.predicate
+            or arguments.prioritize
+            or arguments.allocate
+            or arguments.deallocate
+        )
 
     def open(self, session: Session) -> None:
         self.session = session
@@ -80,8 +105,10 @@ class Extender(Plugin):
                 "Jobs": {job.key: _job(job) for job in session.jobs()},
                 "Nodes": {name: _node(state.nodes, row) for name, row in state.nodes.rows.items()},
                 "Queues": {queue.name: _queue(queue) for queue in state.queues.values()},
-                "NamespaceInfo": {}, "RevocableNodes": {}, "NodeList": None,
-            }  # fmt: skip
+                "NamespaceInfo": {},
+                "RevocableNodes": {},
+                "NodeList": None,
+            }
             self.on = self._tell(self.arguments.opened, body) or self.arguments.ignorable
 
     def close(self, session: Session) -> None:
@@ -118,21 +145,27 @@ class Extender(Plugin):
     def interested(self, pods: PodClass) -> bool:
         """Whether a pod mentions a managed resource, be it with none of it; without a list, always."""
         return not self.arguments.managed or any(
-            amounts.get(name, 0.0) > 0 or (name in amounts and name not in (CPU, MEMORY))  # these two are in every list
+            amounts.get(name, 0.0) > 0
+            or (name in amounts and name not in (CPU, MEMORY))  # these two are in every list
             for one in (*pods.containers, *pods.init_containers)
             for amounts in (one.limits, one.requests)
             for name in self.arguments.managed
         )
 
-    # ------------------------------------------------------------------------------------------------- nodes
+    # ---------------------------------------------------------------------------------------- nodes
 
     def filters(self) -> Iterable[Filter]:
         if self.arguments.predicate:
             for code in (Code.UNSCHEDULABLE, Code.UNRESOLVABLE):
                 yield Filter(
-                    f"extender {code.name.lower()}", "refused by the extender", code, Depends.CLUSTER, self._mask_of(code), "",
+                    f"extender {code.name.lower()}",
+                    "refused by the extender",
+                    code,
+                    Depends.CLUSTER,
+                    self._mask_of(code),
+                    "",
                     lambda pods, row: self._last.get(row, "refused by the extender"),
-                )  # fmt: skip
+                )
 
     def _mask_of(self, code: Code) -> Any:
         def mask(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
@@ -156,7 +189,10 @@ class Extender(Plugin):
         key = task.key, row, int(table.stamps[row])
         if key not in self._verdicts:
             try:
-                reply = self._ask(self.arguments.predicate, {"task": _task(task, table), "node": _node(table, row)})
+                reply = self._ask(
+                    self.arguments.predicate,
+                    {"task": _task(task, table), "node": _node(table, row)},
+                )
                 verdict = str(reply.get("status") or ""), int(reply.get("code") or 0)
             except (NoAnswer, TypeError, ValueError) as error:
                 verdict = ("", 0) if self.arguments.ignorable else (str(error), 1)
@@ -182,11 +218,13 @@ class Extender(Plugin):
             return None if self.arguments.ignorable else np.full(len(rows), -np.inf)
         scores = reply.get("nodeScore")
         if reply.get("errorMessage") or not isinstance(scores, Mapping):
-            self.session.decisions.problems.append(f"extender {self.arguments.prioritize}: {reply.get('errorMessage')}")
+            self.session.decisions.problems.append(
+                f"extender {self.arguments.prioritize}: {reply.get('errorMessage')}"
+            )
             return np.full(len(rows), -np.inf)
         return np.array([float(scores.get(table.names[row], 0.0)) for row in rows])
 
-    # ------------------------------------------------------------------------------------------------- victims
+    # -------------------------------------------------------------------------------------- victims
 
     def preemptable(self, claimer: Task, candidates: list[Task]) -> Victims:
         return self._victims(self.arguments.preemptable, claimer, candidates)
@@ -198,7 +236,10 @@ class Extender(Plugin):
         if not verb or not self.on or not self.interested(claimer.pods):
             return Victims([], ABSTAIN)
         nodes = self.session.state.nodes
-        body = {"evictor": _task(claimer, nodes), "evictees": [_task(one, nodes) for one in candidates]}
+        body = {
+            "evictor": _task(claimer, nodes),
+            "evictees": [_task(one, nodes) for one in candidates],
+        }
         try:
             reply = self._ask(verb, body)
             named = {str(one.get("UID", "")) for one in reply.get("victims") or ()}
@@ -206,7 +247,7 @@ class Extender(Plugin):
         except (NoAnswer, AttributeError, TypeError):
             return Victims([], PERMIT if self.arguments.ignorable else REJECT)
 
-    # ------------------------------------------------------------------------------------------------- jobs and queues
+    # ------------------------------------------------------------------------------ jobs and queues
 
     def job_enqueueable(self, job: Job) -> int:
         if not self.arguments.enqueueable or not self.on:
@@ -224,7 +265,9 @@ class Extender(Plugin):
         if not self.arguments.overused or not self.on:
             return False
         try:
-            return bool(self._ask(self.arguments.overused, {"queue": _queue(queue)}).get("overused"))
+            return bool(
+                self._ask(self.arguments.overused, {"queue": _queue(queue)}).get("overused")
+            )
         except NoAnswer:
             return not self.arguments.ignorable
 
@@ -243,11 +286,15 @@ class Extender(Plugin):
         self._follow(self.arguments.deallocate, task)
 
     def _follow(self, verb: str, task: Task) -> None:
-        """Say what happened to a pod.  Unlike upstream, an objection undoes nothing; it is written down."""
+        """Say what happened to a pod.  Unlike upstream, an objection undoes nothing; it is written
+        down."""
         if not verb or not self.on or not self.interested(task.pods):
             return
         try:
-            said = str(self._ask(verb, {"task": _task(task, self.session.state.nodes)}).get("errorMessage") or "")
+            said = str(
+                self._ask(verb, {"task": _task(task, self.session.state.nodes)}).get("errorMessage")
+                or ""
+            )
         except NoAnswer as error:
             said = "" if self.arguments.ignorable else str(error)
         if said:
@@ -269,29 +316,47 @@ def _vote(reply: Mapping[str, Any]) -> int:
 
 def _resource(amounts: Mapping[str, float]) -> dict[str, Any]:
     rest = {name: value for name, value in amounts.items() if name not in (CPU, MEMORY)}
-    return {"MilliCPU": amounts.get(CPU, 0.0), "Memory": amounts.get(MEMORY, 0.0), "ScalarResources": rest}
+    return {
+        "MilliCPU": amounts.get(CPU, 0.0),
+        "Memory": amounts.get(MEMORY, 0.0),
+        "ScalarResources": rest,
+    }
 
 
 def _task(task: Task, nodes: NodeTable) -> dict[str, Any]:
     return {
-        "UID": task.uid, "Job": task.job.key if task.job is not None else "", "Name": task.name, "Namespace": task.namespace,
-        "TaskRole": task.role, "Resreq": _resource(task.request.amounts),
-        "NodeName": nodes.names[task.row] if task.row >= 0 else "", "Status": _BITS[task.status], "Priority": task.priority,
+        "UID": task.uid,
+        "Job": task.job.key if task.job is not None else "",
+        "Name": task.name,
+        "Namespace": task.namespace,
+        "TaskRole": task.role,
+        "Resreq": _resource(task.request.amounts),
+        "NodeName": nodes.names[task.row] if task.row >= 0 else "",
+        "Status": _BITS[task.status],
+        "Priority": task.priority,
         "BestEffort": task.best_effort,
         "Pod": {
             "metadata": {
-                "name": task.name, "namespace": task.namespace, "uid": task.uid, "labels": dict(task.labels.labels),
+                "name": task.name,
+                "namespace": task.namespace,
+                "uid": task.uid,
+                "labels": dict(task.labels.labels),
                 "annotations": dict(task.annotations),
             },
         },
-    }  # fmt: skip
+    }
 
 
 def _node(nodes: NodeTable, row: int) -> dict[str, Any]:
     facts = nodes.facts[row]
     return {
         "Name": nodes.names[row],
-        "Node": {"metadata": {"name": nodes.names[row], "labels": dict(facts.labels) if facts is not None else {}}},
+        "Node": {
+            "metadata": {
+                "name": nodes.names[row],
+                "labels": dict(facts.labels) if facts is not None else {},
+            }
+        },
         "Idle": _resource(nodes.idle_of(row)),
         "Used": _resource(nodes.space.amounts(nodes.used[:, row])),
         "Releasing": _resource(nodes.space.amounts(nodes.releasing[:, row])),
@@ -302,10 +367,21 @@ def _node(nodes: NodeTable, row: int) -> dict[str, Any]:
 
 def _job(job: Job) -> dict[str, Any]:
     return {
-        "UID": job.key, "PgUID": job.pg_uid, "Name": job.name, "Namespace": job.namespace, "Queue": job.queue,
-        "Priority": job.priority, "MinAvailable": job.min_available, "Allocated": _resource(job.allocated),
-    }  # fmt: skip
+        "UID": job.key,
+        "PgUID": job.pg_uid,
+        "Name": job.name,
+        "Namespace": job.namespace,
+        "Queue": job.queue,
+        "Priority": job.priority,
+        "MinAvailable": job.min_available,
+        "Allocated": _resource(job.allocated),
+    }
 
 
 def _queue(queue: Queue) -> dict[str, Any]:
-    return {"UID": queue.name, "Name": queue.name, "Weight": queue.weight, "Allocated": _resource(queue.allocated)}
+    return {
+        "UID": queue.name,
+        "Name": queue.name,
+        "Weight": queue.weight,
+        "Allocated": _resource(queue.allocated),
+    }

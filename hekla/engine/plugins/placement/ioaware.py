@@ -1,8 +1,9 @@
 """io-aware: keeps the busiest connection between any two nodes of a job as cheap as it can.
 
-Past upstream.  What two roles send each other is declared on the PodGroup; a node's cost towards another is what their tasks send
-each other, times how far apart they are (the tier of the smallest domain that holds both, 1 without a topology, 0 on one node).
-Each task goes where the largest cost that its placing makes is smallest.
+Past upstream.  What two roles send each other is declared on the PodGroup; a node's cost towards
+another is what their tasks send each other, times how far apart they are (the tier of the smallest
+domain that holds both, 1 without a topology, 0 on one node). Each task goes where the largest cost
+that its placing makes is smallest.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ class IoAwareArguments(Arguments, frozen=True):
 
     def extended(self, rest: Mapping[str, Any]) -> IoAwareArguments:
         if self.weight < 0:
-            raise ValueError(f"io-aware.weight = {self.weight}: a weight is a whole number from 0 up")
+            raise ValueError(
+                f"io-aware.weight = {self.weight}: a weight is a whole number from 0 up"
+            )
         return self
 
 
@@ -51,7 +54,9 @@ class IoAware(Plugin):
             if not job.counts.statuses[Status.PENDING]:
                 continue
             try:
-                traffic = read(job.annotations.get(TRAFFIC), {task.role for task in job.tasks.values()})
+                traffic = read(
+                    job.annotations.get(TRAFFIC), {task.role for task in job.tasks.values()}
+                )
             except ValueError as error:
                 session.decisions.problems.append(f"{job.key}: {error}")
                 continue
@@ -63,7 +68,14 @@ class IoAware(Plugin):
                         _count(rows, task, 1)
 
     def scores(self) -> Iterable[Score]:
-        yield Score("io-aware", float(self.arguments.weight), Depends.CLUSTER, self._score, Normalise.MAX_REVERSED, batch=False)
+        yield Score(
+            "io-aware",
+            float(self.arguments.weight),
+            Depends.CLUSTER,
+            self._score,
+            Normalise.MAX_REVERSED,
+            batch=False,
+        )
 
     def _score(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
         if task is None or task.job is None or task.job.key not in self.traffic:
@@ -74,7 +86,8 @@ class IoAware(Plugin):
         costs = [
             max(
                 (
-                    (sent + _between(traffic, placed.get(row, {}), placed[other])) * self._distance(row, other)
+                    (sent + _between(traffic, placed.get(row, {}), placed[other]))
+                    * self._distance(row, other)
                     for other, sent in sends.items()
                     if other != row
                 ),
@@ -87,7 +100,9 @@ class IoAware(Plugin):
     def _distance(self, row: int, other: int) -> float:
         if not self.tree.real:
             return 1.0
-        return float(max(self.tree.tier_of(self.tree.common(self.tree.leaf(row), self.tree.leaf(other))), 1))
+        return float(
+            max(self.tree.tier_of(self.tree.common(self.tree.leaf(row), self.tree.leaf(other))), 1)
+        )
 
     def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
         if job.key in self.placed and task.status in (Status.ALLOCATED, Status.PIPELINED):
@@ -109,11 +124,16 @@ def _count(rows: dict[int, dict[str, int]], task: Task, by: int) -> None:
 
 def _between(traffic: Traffic, left: Mapping[str, int], right: Mapping[str, int]) -> float:
     """What the tasks on one node and those on another send each other."""
-    return sum(traffic.get(frozenset((one, other)), 0.0) * many * more for one, many in left.items() for other, more in right.items())
+    return sum(
+        traffic.get(frozenset((one, other)), 0.0) * many * more
+        for one, many in left.items()
+        for other, more in right.items()
+    )
 
 
 def read(text: str | None, roles: set[str]) -> Traffic:
-    """Declared traffic, `ps,worker=10;worker,worker=1`; without it, a job of ps and worker talks between the two.
+    """Declared traffic, `ps,worker=10;worker,worker=1`; without it, a job of ps and worker talks
+    between the two.
 
     Raises ValueError for what cannot be read, and for roles that the job has not.
     """
@@ -125,7 +145,9 @@ def read(text: str | None, roles: set[str]) -> Traffic:
         names = [one.strip() for one in pair.split(",")]
         unknown = [one for one in names if one not in roles]
         if len(names) != 2 or unknown:
-            raise ValueError(f"{TRAFFIC}: {part!r}: two roles of the job and an amount, as in ps,worker=10")
+            raise ValueError(
+                f"{TRAFFIC}: {part!r}: two roles of the job and an amount, as in ps,worker=10"
+            )
         try:
             found[frozenset(names)] = float(amount)
         except ValueError:

@@ -1,4 +1,5 @@
-"""network-topology-aware: keeps a job's pods near each other, within the tier that it names.  Reference: plugins-placement 9."""
+"""network-topology-aware: keeps a job's pods near each other, within the tier that it names.
+Reference: plugins-placement 9."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ class NetworkTopologyArguments(Arguments, frozen=True):
     resources: str = msgspec.field(default="", name="hypernode.binpack.resources")
     normal_pods: bool = msgspec.field(default=True, name="hypernode.binpack.normal-pod.enable")
     fading: float = msgspec.field(default=0.8, name="hypernode.binpack.normal-pod.fading")
-    most_domains: int = msgspec.field(default=MOST_DOMAINS, name="hypernode.gradient.evict.max-hypernodes")
+    most_domains: int = msgspec.field(
+        default=MOST_DOMAINS, name="hypernode.gradient.evict.max-hypernodes"
+    )
     made: ClassVar[frozenset[str]] = frozenset({"others"})
     others: dict[str, int] = {}
 
@@ -42,7 +45,9 @@ class NetworkTopologyArguments(Arguments, frozen=True):
         for key, value in rest.items():
             if type(value) is not int or value < 0:
                 raise ValueError(f"{key} = {value!r}: a weight is a whole number from 0 up")
-        return msgspec.structs.replace(self, others={key.removeprefix(_FAMILY): value for key, value in rest.items()})
+        return msgspec.structs.replace(
+            self, others={key.removeprefix(_FAMILY): value for key, value in rest.items()}
+        )
 
 
 class NetworkTopologyAware(Plugin):
@@ -54,7 +59,9 @@ class NetworkTopologyAware(Plugin):
 
     def __init__(self, arguments: NetworkTopologyArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
-        self.judges_by_nodes = not arguments.normal_pods  # Pods without a topology are then no matter to it.
+        self.judges_by_nodes = (
+            not arguments.normal_pods
+        )  # Pods without a topology are then no matter to it.
         listed = [name.strip() for name in arguments.resources.split(",") if name.strip()]
         self.weights: dict[str, int] = {name: arguments.others.get(name, 1) for name in listed}
         self.weights[CPU] = arguments.cpu if arguments.cpu >= 0 else 1
@@ -66,7 +73,8 @@ class NetworkTopologyAware(Plugin):
         self.session = session
         self.tree: HyperTree = session.tree
         self.totals: dict[tuple[str, str], Floats] = {}
-        """What was free when the cycle began, `[domains]`, by kind of room and resource; computed once asked for."""
+        """What was free when the cycle began, `[domains]`, by kind of room and resource; computed
+        once asked for."""
         self.nearness: dict[str, Floats] = {}
         """For each domain that was asked about: how near the leaves are to it, `[leaves + 1]`."""
         self.leaving: dict[str, Task] = {}
@@ -80,7 +88,7 @@ class NetworkTopologyAware(Plugin):
         if task.status is Status.RELEASING:
             self.leaving[task.key] = task
 
-    # ------------------------------------------------------------------------------------------------- which domains
+    # -------------------------------------------------------------------------------- which domains
 
     def hyper_node_gradient(self, group: Group, domain: str, purpose: str) -> list[list[str]]:
         """Domains by tier, the nearest first; for evictions the widest first, and not too many."""
@@ -97,7 +105,9 @@ class NetworkTopologyAware(Plugin):
             name = queue.pop(0)
             one = self.tree.by_name[name]
             queue.extend(one.children)
-            if one.tier <= topology.highest_tier and (holds is None or holds[self.tree.number[name]]):
+            if one.tier <= topology.highest_tier and (
+                holds is None or holds[self.tree.number[name]]
+            ):
                 found.setdefault(one.tier, []).append(name)
         gradient = [found[tier] for tier in sorted(found)]
         return gradient if purpose == "allocate" else self._widest(gradient)
@@ -124,7 +134,8 @@ class NetworkTopologyAware(Plugin):
         return group.pending_resources()
 
     def _could_hold(self, minimum: Amounts, purpose: str) -> Bools:
-        """`[domains]`: as things stood when the cycle began; a domain that is let through may still turn out too full."""
+        """`[domains]`: as things stood when the cycle began; a domain that is let through may still
+        turn out too full."""
         result = np.zeros(len(self.tree.number), dtype=np.bool_)
         for kind in ("idle", "future") if purpose == "allocate" else ("allocatable",):
             holds = np.ones_like(result)
@@ -138,7 +149,11 @@ class NetworkTopologyAware(Plugin):
         if found is None:
             room = dict(zip(("idle", "future", "allocatable"), self.session.opening_room()))[kind]
             column = self.session.state.nodes.space.index.get(resource, len(room))
-            found = self.tree.sums(room[column]) if column < len(room) else np.zeros(len(self.tree.number))
+            found = (
+                self.tree.sums(room[column])
+                if column < len(room)
+                else np.zeros(len(self.tree.number))
+            )
             self.totals[kind, resource] = found
         return found
 
@@ -154,7 +169,7 @@ class NetworkTopologyAware(Plugin):
                 break
         return result
 
-    # ------------------------------------------------------------------------------------------------- which is best
+    # -------------------------------------------------------------------------------- which is best
 
     def hyper_node_order(self, sub_job: SubJob, domains: list[str]) -> dict[str, float]:
         packed = self._packed_together(sub_job)
@@ -167,16 +182,29 @@ class NetworkTopologyAware(Plugin):
         return {name: score * MAX_SCORE * self.weight for name, score in scores.items()}
 
     def hyper_node_rank(self, sub_job: SubJob, domains: list[str]) -> list[tuple[float, float]]:
-        """What `hyper_node_order` gives, whichever of the domains are compared: by fullness, and what it adds between equals."""
+        """What `hyper_node_order` gives, whichever of the domains are compared: by fullness, and
+        what it adds between equals."""
         packed, scale = self._packed_together(sub_job), MAX_SCORE * self.weight
-        return [(float(packed[self.tree.number[name]]) * scale, self._share_inside(sub_job, name) * scale) for name in domains]
+        return [
+            (
+                float(packed[self.tree.number[name]]) * scale,
+                self._share_inside(sub_job, name) * scale,
+            )
+            for name in domains
+        ]
 
-    def hyper_node_bounds(self, sub_job: SubJob, domains: list[str], roomy: Bools | None) -> list[float]:
-        """The most that `hyper_node_order` can give to any domain within each of these; `roomy`, `[domains]`, are the possible ones."""
+    def hyper_node_bounds(
+        self, sub_job: SubJob, domains: list[str], roomy: Bools | None
+    ) -> list[float]:
+        """The most that `hyper_node_order` can give to any domain within each of these; `roomy`,
+        `[domains]`, are the possible ones."""
         packed = self._packed_together(sub_job)
         most = self.tree.highest_within(packed if roomy is None else np.where(roomy, packed, 0.0))
         placed = any(task.row >= 0 for task in sub_job.tasks.values())
-        return [(float(most[self.tree.number[name]]) + placed) * MAX_SCORE * self.weight for name in domains]
+        return [
+            (float(most[self.tree.number[name]]) + placed) * MAX_SCORE * self.weight
+            for name in domains
+        ]
 
     def _share_inside(self, sub_job: SubJob, name: str) -> float:
         placed = [task.row for task in sub_job.tasks.values() if task.row >= 0]
@@ -219,7 +247,7 @@ class NetworkTopologyAware(Plugin):
             held[task.row] -= task.request.amounts.get(resource, 0.0)
         return held
 
-    # ------------------------------------------------------------------------------------------------- which node
+    # ----------------------------------------------------------------------------------- which node
 
     def scores(self) -> Iterable[Score]:
         yield Score(self.name, MAX_SCORE * self.weight, Depends.CLUSTER, self._near)
@@ -238,7 +266,9 @@ class NetworkTopologyAware(Plugin):
             for one in task.subjob.tasks.values():
                 if one.row >= 0 and self.tree.leaves[one.row] >= 0:
                     here[self.tree.leaves[one.row]] += 1
-            result = result + np.where(result == result.max(), here[leaves] / len(task.subjob.tasks), 0.0)
+            result = result + np.where(
+                result == result.max(), here[leaves] / len(task.subjob.tasks), 0.0
+            )
         return result
 
     def _nearness(self, domain: str) -> Floats:
@@ -249,7 +279,9 @@ class NetworkTopologyAware(Plugin):
             shared = self.tree.tier_shared_with(domain)
             if highest > lowest:
                 found[:-1] = np.where(shared >= 0, (highest - shared) / (highest - lowest), 0.0)
-            same = np.array([leaf == domain for leaf in self.tree.leaf_names]) | ((highest == lowest) & (shared >= 0))
+            same = np.array([leaf == domain for leaf in self.tree.leaf_names]) | (
+                (highest == lowest) & (shared >= 0)
+            )
             found[:-1][same] = 1.0
         return found
 

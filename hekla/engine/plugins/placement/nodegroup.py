@@ -1,4 +1,5 @@
-"""nodegroup: queues have groups of nodes of their own, required, preferred or avoided.  Reference: plugins-placement 5."""
+"""nodegroup: queues have groups of nodes of their own, required, preferred or avoided.  Reference:
+plugins-placement 5."""
 
 from __future__ import annotations
 
@@ -80,7 +81,9 @@ class NodeGroup(Plugin):
         self.session = session
         self.rules: dict[str, Rules] = {}
         self.held: dict[tuple[str, str], Amounts] = {}
-        limited = [queue.name for queue in session.state.queues.values() if LIMITS in queue.annotations]
+        limited = [
+            queue.name for queue in session.state.queues.values() if LIMITS in queue.annotations
+        ]
         for job in session.jobs() if limited else ():
             if job.queue in limited:
                 for status in ALLOCATED:
@@ -118,7 +121,7 @@ class NodeGroup(Plugin):
             queue = self.session.state.queues.get(queue.parent or ROOT)
         return None
 
-    # ------------------------------------------------------------------------------------------------- filters
+    # -------------------------------------------------------------------------------------- filters
 
     def filters(self) -> Iterable[Filter]:
         reasons = {
@@ -131,9 +134,13 @@ class NodeGroup(Plugin):
         for reason, mask in reasons.items():
             yield Filter(f"nodegroup: {reason}", reason, Code.UNRESOLVABLE, Depends.CLUSTER, mask)
 
-    def _per_group(self, nodes: NodeView, verdict: Callable[[str], bool], unlabelled: bool) -> Bools:
+    def _per_group(
+        self, nodes: NodeView, verdict: Callable[[str], bool], unlabelled: bool
+    ) -> Bools:
         column = nodes.table.labels(LABEL)
-        verdicts = np.array([*(verdict(group) for group in column.values), unlabelled], dtype=np.bool_)
+        verdicts = np.array(
+            [*(verdict(group) for group in column.values), unlabelled], dtype=np.bool_
+        )
         result: Bools = verdicts[nodes.take(nodes.table.label_codes(LABEL))]
         return result
 
@@ -162,12 +169,13 @@ class NodeGroup(Plugin):
         def holds(group: str) -> bool:
             held = self.held.get((queue, group), {})
             return all(
-                held.get(name, 0.0) + request.get(name, 0.0) < limit + EPSILON for name, limit in rules.limits.get(group, {}).items()
+                held.get(name, 0.0) + request.get(name, 0.0) < limit + EPSILON
+                for name, limit in rules.limits.get(group, {}).items()
             )
 
         return self._per_group(nodes, holds, unlabelled=True)
 
-    # ------------------------------------------------------------------------------------------------- score and events
+    # ----------------------------------------------------------------------------- score and events
 
     def scores(self) -> Iterable[Score]:
         yield Score("nodegroup", 1.0, Depends.STATIC, self._preferred, batch=False)
@@ -177,7 +185,12 @@ class NodeGroup(Plugin):
         if not affinity:
             return None
         column = nodes.table.labels(LABEL)
-        scores = np.array([*(affinity.score(group, self.arguments.preferred_order) for group in column.values), 0.0])
+        scores = np.array(
+            [
+                *(affinity.score(group, self.arguments.preferred_order) for group in column.values),
+                0.0,
+            ]
+        )
         result: Floats = scores[nodes.take(nodes.table.label_codes(LABEL))]
         return result
 
@@ -188,7 +201,8 @@ class NodeGroup(Plugin):
         self._recount(job)
 
     def _recount(self, job: Job) -> None:
-        """A batch goes to many nodes; what its queue holds in each group is counted anew, only where limits ask for it.
+        """A batch goes to many nodes; what its queue holds in each group is counted anew, only
+        where limits ask for it.
 
         What is promised to a pod until others have left counts like what it holds.
         """
@@ -211,9 +225,11 @@ def _affinity(tree: Mapping[str, Any]) -> Affinity:
     )
     toward, away = tree.get("nodeGroupAffinity") or {}, tree.get("nodeGroupAntiAffinity") or {}
     return Affinity(
-        tuple(toward.get(required) or ()), tuple(toward.get(preferred) or ()),
-        tuple(away.get(required) or ()), tuple(away.get(preferred) or ()),
-    )  # fmt: skip
+        tuple(toward.get(required) or ()),
+        tuple(toward.get(preferred) or ()),
+        tuple(away.get(required) or ()),
+        tuple(away.get(preferred) or ()),
+    )
 
 
 def _read(queue: Queue | None, affinity: Affinity | None) -> Rules:

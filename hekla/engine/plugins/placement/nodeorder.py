@@ -39,7 +39,8 @@ class NodeOrderArguments(Arguments, frozen=True):
 
 
 class NodeOrder(Plugin):
-    """Emptier, more balanced, preferred, near or far from others as they wish, with the images at hand."""
+    """Emptier, more balanced, preferred, near or far from others as they wish, with the images at
+    hand."""
 
     name = "nodeorder"
     Arguments = NodeOrderArguments
@@ -59,9 +60,13 @@ class NodeOrder(Plugin):
         yield Score("mostrequested", weights.most, row, _most_allocated)
         yield Score("balancedresource", weights.balanced, row, _balanced)
         yield Score("nodeaffinity", weights.node_affinity, static, _node_affinity, Normalise.MAX)
-        yield Score("podaffinity", weights.pod_affinity, cluster, self._pod_affinity, Normalise.SPAN)
+        yield Score(
+            "podaffinity", weights.pod_affinity, cluster, self._pod_affinity, Normalise.SPAN
+        )
         yield Score("tainttoleration", weights.taints, static, _taints, Normalise.MAX_REVERSED)
-        yield Score("podtopologyspread", weights.spread, Depends.KIN, evenness.raw, running=evenness.running)
+        yield Score(
+            "podtopologyspread", weights.spread, Depends.KIN, evenness.raw, running=evenness.running
+        )
 
     def _pod_affinity(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
         """Weights of the pods around, both of what this pod wishes and of what they wish about it."""
@@ -77,7 +82,9 @@ class NodeOrder(Plugin):
         return total
 
     @staticmethod
-    def _add(total: Floats | None, nodes: NodeView, key: str, column: NDArray[Any], weight: float) -> Floats:
+    def _add(
+        total: Floats | None, nodes: NodeView, key: str, column: NDArray[Any], weight: float
+    ) -> Floats:
         table = nodes.table
         codes = table.label_codes(key)
         counts = np.zeros(len(table))
@@ -136,7 +143,9 @@ def _balanced(pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | No
         safe = np.where(has, allocatable, 1.0)
         requested = nodes.requested(column)
         before.append(np.where(has, np.minimum(requested / safe, 1.0), 0.0))
-        after.append(np.where(has, np.minimum((requested + request.get(name, 0.0)) / safe, 1.0), 0.0))
+        after.append(
+            np.where(has, np.minimum((requested + request.get(name, 0.0)) / safe, 1.0), 0.0)
+        )
         present.append(has)
     gain = _balance(after, present) - _balance(before, present)
     result: Floats = 50.0 + np.trunc((50.0 + gain) / 2.0)
@@ -145,7 +154,9 @@ def _balanced(pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | No
 
 def _balance(fractions: list[Floats], present: list[Bools]) -> Floats:
     if len(fractions) == 2:
-        spread: Floats = np.where(present[0] & present[1], np.abs(fractions[0] - fractions[1]) / 2.0, 0.0)
+        spread: Floats = np.where(
+            present[0] & present[1], np.abs(fractions[0] - fractions[1]) / 2.0, 0.0
+        )
     else:
         stacked, there = np.stack(fractions), np.stack(present)
         count = np.maximum(there.sum(axis=0), 1)

@@ -1,4 +1,5 @@
-"""numa-aware: CPUs of one pod on as few NUMA nodes as its policy asks.  Reference: plugins-placement 6."""
+"""numa-aware: CPUs of one pod on as few NUMA nodes as its policy asks.  Reference:
+plugins-placement 6."""
 
 from __future__ import annotations
 
@@ -108,28 +109,45 @@ class NumaAware(Plugin):
         if row is not None:
             self.nodes.mark(row)
 
-    # ------------------------------------------------------------------------------------------------- filter and score
+    # ----------------------------------------------------------------------------- filter and score
 
     def filters(self) -> Iterable[Filter]:
         yield Filter(
-            "numa-aware", "node(s) cannot assign the pod's CPUs", Code.UNRESOLVABLE, Depends.CLUSTER, self._mask, self.name,
+            "numa-aware",
+            "node(s) cannot assign the pod's CPUs",
+            Code.UNRESOLVABLE,
+            Depends.CLUSTER,
+            self._mask,
+            self.name,
             lambda pods, row: self._verdict(pods, row).refusal,
-        )  # fmt: skip
+        )
 
     def scores(self) -> Iterable[Score]:
-        yield Score("numa-aware", float(self.arguments.weight), Depends.CLUSTER, self._score, Normalise.MAX_REVERSED)
+        yield Score(
+            "numa-aware",
+            float(self.arguments.weight),
+            Depends.CLUSTER,
+            self._score,
+            Normalise.MAX_REVERSED,
+        )
 
     def _mask(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
         if not self._concerned(pods):
             return None
         rows = range(len(nodes)) if nodes.rows is None else nodes.rows.tolist()
-        return np.fromiter((not self._verdict(pods, row).refusal for row in rows), dtype=np.bool_, count=len(nodes))
+        return np.fromiter(
+            (not self._verdict(pods, row).refusal for row in rows), dtype=np.bool_, count=len(nodes)
+        )
 
     def _score(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
         if not self._concerned(pods) or pods.annotations.get(NUMA_POLICY, "") in _UNSET:
             return None
         rows = range(len(nodes)) if nodes.rows is None else nodes.rows.tolist()
-        return np.fromiter((self._verdict(pods, row).numa_nodes for row in rows), dtype=np.float64, count=len(nodes))
+        return np.fromiter(
+            (self._verdict(pods, row).numa_nodes for row in rows),
+            dtype=np.float64,
+            count=len(nodes),
+        )
 
     def _concerned(self, pods: PodClass) -> bool:
         if not self._known and pods.annotations.get(NUMA_POLICY, "") in _UNSET:
@@ -155,7 +173,9 @@ class NumaAware(Plugin):
         elif known.cpu_policy != "static":
             return Verdict("cpu manager policy isn't static")
         elif wanted != known.topology_policy:
-            return Verdict(f"task topology policy[{wanted}] is different with node[{known.topology_policy}]")
+            return Verdict(
+                f"task topology policy[{wanted}] is different with node[{known.topology_policy}]"
+            )
         elif not known.topology.cpus:
             return Verdict("no topo information")
         elif not known.allocatable:
@@ -166,10 +186,12 @@ class NumaAware(Plugin):
         taken = [self._given[key].cpus for key in self.nodes.tasks[row] if key in self._given]
         return (known.allocatable or NO_CPUS) - NO_CPUS.union(*taken)
 
-    # ------------------------------------------------------------------------------------------------- books
+    # ---------------------------------------------------------------------------------------- books
 
     def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
-        if task.status not in (Status.ALLOCATED, Status.PIPELINED) or not self._concerned(task.pods):
+        if task.status not in (Status.ALLOCATED, Status.PIPELINED) or not self._concerned(
+            task.pods
+        ):
             return
         self._given.pop(task.key, None)
         self.nodes.mark(task.row)
@@ -215,9 +237,16 @@ def _read(tree: Mapping[str, Any]) -> NumaNode:
     found = (spec.get("numares") or {}).get(CPU)
     reserved = quantity.milli((spec.get("resReserved") or {}).get(CPU, "0")) / 1000
     reported = {str(one.get("uid", "")) for one in spec.get("podAllocations") or ()}
-    reported |= {f"{one.get('namespace', '')}/{one.get('name', '')}" for one in spec.get("podAllocations") or ()}
+    reported |= {
+        f"{one.get('namespace', '')}/{one.get('name', '')}"
+        for one in spec.get("podAllocations") or ()
+    }
     return NumaNode(
-        tree, policies.get("CPUManagerPolicy", ""), policies.get("TopologyManagerPolicy", ""), math.ceil(reserved),
-        topology_of(spec.get("cpuDetail") or {}), None if found is None else cpu_set(str(found.get("allocatable", ""))),
+        tree,
+        policies.get("CPUManagerPolicy", ""),
+        policies.get("TopologyManagerPolicy", ""),
+        math.ceil(reserved),
+        topology_of(spec.get("cpuDetail") or {}),
+        None if found is None else cpu_set(str(found.get("allocatable", ""))),
         frozenset(reported - {"", "/"}),
-    )  # fmt: skip
+    )

@@ -32,9 +32,14 @@ DEFAULT_SHAPE = ({"utilization": 0, "score": 10}, {"utilization": 100, "score": 
 
 
 class PredicatesArguments(Arguments, frozen=True):
-    by_structure: ClassVar[frozenset[str]] = frozenset({
-        "volume_binding_weight", "volume_binding_timeout", "volume_binding_shape", "claims_timeout",
-    })  # fmt: skip
+    by_structure: ClassVar[frozenset[str]] = frozenset(
+        {
+            "volume_binding_weight",
+            "volume_binding_timeout",
+            "volume_binding_shape",
+            "claims_timeout",
+        }
+    )
     node_affinity: bool = msgspec.field(default=True, name="predicate.NodeAffinityEnable")
     node_ports: bool = msgspec.field(default=True, name="predicate.NodePortsEnable")
     taint_toleration: bool = msgspec.field(default=True, name="predicate.TaintTolerationEnable")
@@ -44,17 +49,25 @@ class PredicatesArguments(Arguments, frozen=True):
     topology_spread: bool = msgspec.field(default=True, name="predicate.PodTopologySpreadEnable")
     volume_binding: bool = msgspec.field(default=True, name="predicate.VolumeBindingEnable")
     cache: bool = msgspec.field(default=False, name="predicate.CacheEnable")
-    dynamic_resources: bool = msgspec.field(default=True, name="predicate.DynamicResourceAllocationEnable")
+    dynamic_resources: bool = msgspec.field(
+        default=True, name="predicate.DynamicResourceAllocationEnable"
+    )
     volume_binding_weight: int = msgspec.field(default=1, name="volumebinding.weight")
-    volume_binding_timeout: int = msgspec.field(default=600, name="volumebinding.bindTimeoutSeconds")
-    volume_binding_shape: list[dict[str, int]] = msgspec.field(default=[], name="volumebinding.shape")
+    volume_binding_timeout: int = msgspec.field(
+        default=600, name="volumebinding.bindTimeoutSeconds"
+    )
+    volume_binding_shape: list[dict[str, int]] = msgspec.field(
+        default=[], name="volumebinding.shape"
+    )
     claims_timeout: int = msgspec.field(default=10, name="dynamicresources.filterTimeoutSeconds")
 
     def extended(self, rest: Mapping[str, Any]) -> PredicatesArguments:
         try:
             volumes.Shape(self.volume_binding_shape)
         except ValueError as error:
-            raise ValueError(f"volumebinding.shape = {self.volume_binding_shape!r}: {error}") from error
+            raise ValueError(
+                f"volumebinding.shape = {self.volume_binding_shape!r}: {error}"
+            ) from error
         return self
 
 
@@ -86,8 +99,14 @@ class Predicates(Plugin):
         freed = self.claims.left_behind() if self.claims.abandoned else []
         for task in self.confined.values():
             errors = task.job.fit_errors.get(task.key) if task.job is not None else None
-            if task.status is Status.PENDING and errors is not None and any(one.text == ELSEWHERE for one in errors.reasons):
-                freed.extend((key, task.uid) for key in self.claims.useless(task, session.state.nodes))
+            if (
+                task.status is Status.PENDING
+                and errors is not None
+                and any(one.text == ELSEWHERE for one in errors.reasons)
+            ):
+                freed.extend(
+                    (key, task.uid) for key in self.claims.useless(task, session.state.nodes)
+                )
         session.decisions.freed.extend(Freed(key, uid) for key, uid in dict(freed).items())
 
     def prefilter(self, task: Task) -> str:
@@ -96,7 +115,9 @@ class Predicates(Plugin):
             return ""
         if self.arguments.node_affinity and pods.node_terms and _names_nobody(pods.node_terms):
             return "plugin NodeAffinity pre-predicates failed pod affinity terms conflict"
-        trouble = self.volumes.trouble(task) if pods.volumes and self.arguments.volume_binding else ""
+        trouble = (
+            self.volumes.trouble(task) if pods.volumes and self.arguments.volume_binding else ""
+        )
         if trouble:
             return f"plugin VolumeBinding pre-predicates failed {trouble}"
         trouble = self.claims.trouble(task) if pods.claims else ""
@@ -112,7 +133,9 @@ class Predicates(Plugin):
             reason = "node(s) didn't match Pod's node affinity/selector"
             yield Filter("NodeAffinity", reason, final, static, _node_affinity)
         if on.taint_toleration:
-            yield Filter("TaintToleration", "node(s) had untolerated taint(s)", final, static, _taints)
+            yield Filter(
+                "TaintToleration", "node(s) had untolerated taint(s)", final, static, _taints
+            )
         if on.node_ports:
             reason = "node(s) didn't have free ports for the requested pod ports"
             yield Filter("NodePorts", reason, helps, row, _ports)
@@ -122,24 +145,60 @@ class Predicates(Plugin):
             reason = "node(s) didn't match pod anti-affinity rules"
             yield Filter("PodAntiAffinity", reason, helps, cluster, self._anti_affinity)
             reason = "node(s) didn't satisfy existing pods anti-affinity rules"
-            yield Filter("ExistingAntiAffinity", reason, helps, cluster, self._existing_anti_affinity, silent_after="PodAntiAffinity")
+            yield Filter(
+                "ExistingAntiAffinity",
+                reason,
+                helps,
+                cluster,
+                self._existing_anti_affinity,
+                silent_after="PodAntiAffinity",
+            )
         if on.volume_limits:
-            yield Filter("NodeVolumeLimits", "node(s) exceed max volume count", helps, cluster, self._volume_limits)
+            yield Filter(
+                "NodeVolumeLimits",
+                "node(s) exceed max volume count",
+                helps,
+                cluster,
+                self._volume_limits,
+            )
         if on.volume_zone:
-            yield Filter("VolumeZone", "node(s) had no available volume zone", final, cluster, self._volume_zone)
+            yield Filter(
+                "VolumeZone",
+                "node(s) had no available volume zone",
+                final,
+                cluster,
+                self._volume_zone,
+            )
         if on.topology_spread:
             reason = "node(s) didn't match pod topology spread constraints"
-            yield Filter("SpreadLabel", f"{reason} (missing required label)", final, static, _spread_labels)
+            yield Filter(
+                "SpreadLabel", f"{reason} (missing required label)", final, static, _spread_labels
+            )
             yield Filter("PodTopologySpread", reason, helps, cluster, self._spread)
-        for reason in (volumes.NOT_AFFINE, volumes.NOT_THERE, volumes.NOT_FOUND, volumes.NOT_ENOUGH) if on.volume_binding else ():
-            yield Filter("VolumeBinding", reason, final, cluster, partial(self._volume_binding, reason))
+        for reason in (
+            (volumes.NOT_AFFINE, volumes.NOT_THERE, volumes.NOT_FOUND, volumes.NOT_ENOUGH)
+            if on.volume_binding
+            else ()
+        ):
+            yield Filter(
+                "VolumeBinding", reason, final, cluster, partial(self._volume_binding, reason)
+            )
         yield Filter("DynamicResources", ELSEWHERE, final, cluster, self._claims_elsewhere)
-        yield Filter("DynamicResources", CANNOT, final, cluster, self._claims_open, "", self._why_not)
+        yield Filter(
+            "DynamicResources", CANNOT, final, cluster, self._claims_open, "", self._why_not
+        )
 
     def scores(self) -> Iterable[Score]:
         if self.arguments.volume_binding:
-            yield Score("VolumeBinding", float(self.arguments.volume_binding_weight), Depends.CLUSTER, self._volume_fullness)
-        yield Score("DynamicResources", 1.0, Depends.CLUSTER, self._preferred_devices, Normalise.MAX)
+            yield Score(
+                "VolumeBinding",
+                float(self.arguments.volume_binding_weight),
+                Depends.CLUSTER,
+                self._volume_fullness,
+            )
+        yield Score(
+            "DynamicResources", 1.0, Depends.CLUSTER, self._preferred_devices, Normalise.MAX
+        )
 
     def _volume_fullness(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
         if not pods.volumes or task is None or not self.scores_storage:
@@ -147,7 +206,7 @@ class Predicates(Plugin):
         found = self.volumes.fullness(task, self.shape)
         return None if found is None else nodes.take(found)
 
-    # ------------------------------------------------------------------------------------------------- claims of devices
+    # ---------------------------------------------------------------------------- claims of devices
 
     def _claims_elsewhere(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
         if task is None or not task.claims:
@@ -167,14 +226,16 @@ class Predicates(Plugin):
     def _why_not(self, pods: PodClass, row: int) -> str:
         return self.claims.last_reason(row)
 
-    def _preferred_devices(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
+    def _preferred_devices(
+        self, pods: PodClass, nodes: NodeView, task: Task | None
+    ) -> Floats | None:
         answers = self.claims.ask(task, nodes) if task is not None and task.claims else None
         if answers is None or not answers.ranked:
             return None
         found: Floats = nodes.take(answers.scores[: len(nodes.table)])
         return found
 
-    # ------------------------------------------------------------------------------------------------- volumes
+    # -------------------------------------------------------------------------------------- volumes
 
     def _volume_limits(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
         if not pods.volumes or task is None:
@@ -188,14 +249,20 @@ class Predicates(Plugin):
         found = self.volumes.zones(task, nodes.table)
         return None if found is None else nodes.take(found)
 
-    def _volume_binding(self, reason: str, pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
+    def _volume_binding(
+        self, reason: str, pods: PodClass, nodes: NodeView, task: Task | None
+    ) -> Bools | None:
         if not pods.volumes or task is None:
             return None
         found: Bools = nodes.take(self.volumes.options(task).allowed[reason])
         return found
 
     def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
-        if task.pods.volumes and self.arguments.volume_binding and task.status in (Status.ALLOCATED, Status.PIPELINED):
+        if (
+            task.pods.volumes
+            and self.arguments.volume_binding
+            and task.status in (Status.ALLOCATED, Status.PIPELINED)
+        ):
             self.volumes.promise(task)
         if task.claims and task.status in (Status.ALLOCATED, Status.PIPELINED):
             promised = self.claims.promise(task)
@@ -209,10 +276,11 @@ class Predicates(Plugin):
         if task.pods.volumes and task.status is Status.PENDING:
             self.volumes.withdraw(task)
 
-    # ------------------------------------------------------------------------------------------------- inter-pod terms
+    # ------------------------------------------------------------------------------ inter-pod terms
 
     def _affinity(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
-        """Every term's domain holds a pod that matches all terms; or none does anywhere and the pod matches itself."""
+        """Every term's domain holds a pod that matches all terms; or none does anywhere and the pod
+        matches itself."""
         if not pods.affinity:
             return None
         table = nodes.table
@@ -223,7 +291,9 @@ class Predicates(Plugin):
             codes = nodes.take(table.label_codes(term.key))
             labelled &= codes != ABSENT
             result &= self._count_in_domain(table, term.key, matched, codes) > 0
-        nobody = all(not (matched[table.label_codes(term.key) != ABSENT] > 0).any() for term in pods.affinity)
+        nobody = all(
+            not (matched[table.label_codes(term.key) != ABSENT] > 0).any() for term in pods.affinity
+        )
         if nobody and self._matches_itself(pods):
             return labelled
         return result
@@ -243,7 +313,9 @@ class Predicates(Plugin):
 
     def _matches_itself(self, pods: PodClass) -> bool:
         labels = pods.label_set
-        return labels is not None and all(term.select.matches(labels, self.terms.namespaces) for term in pods.affinity)
+        return labels is not None and all(
+            term.select.matches(labels, self.terms.namespaces) for term in pods.affinity
+        )
 
     def _anti_affinity(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
         if not pods.anti_affinity:
@@ -252,10 +324,15 @@ class Predicates(Plugin):
         result = np.ones(len(nodes), dtype=np.bool_)
         for term in pods.anti_affinity:
             codes = nodes.take(table.label_codes(term.key))
-            result &= self._count_in_domain(table, term.key, _counts(term.matched, len(table)), codes) == 0
+            result &= (
+                self._count_in_domain(table, term.key, _counts(term.matched, len(table)), codes)
+                == 0
+            )
         return result
 
-    def _existing_anti_affinity(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
+    def _existing_anti_affinity(
+        self, pods: PodClass, nodes: NodeView, task: Task | None
+    ) -> Bools | None:
         if task is None:
             return None
         table = nodes.table
@@ -264,18 +341,22 @@ class Predicates(Plugin):
             if not term.anti_total:
                 continue
             codes = nodes.take(table.label_codes(term.key))
-            free = self._count_in_domain(table, term.key, _counts(term.anti, len(table)), codes) == 0
+            free = (
+                self._count_in_domain(table, term.key, _counts(term.anti, len(table)), codes) == 0
+            )
             result = free if result is None else result & free
         return result
 
     @staticmethod
-    def _count_in_domain(table: NodeTable, key: str, counts: NDArray[Any], codes: NDArray[np.int32]) -> NDArray[Any]:
+    def _count_in_domain(
+        table: NodeTable, key: str, counts: NDArray[Any], codes: NDArray[np.int32]
+    ) -> NDArray[Any]:
         """`[rows]`: the sum over each row's domain; 0 where a row has no such label."""
         sums = np.append(domain_sums(table.label_codes(key), counts), 0.0)
         result: NDArray[Any] = sums[codes]
         return result
 
-    # ------------------------------------------------------------------------------------------------- spread
+    # --------------------------------------------------------------------------------------- spread
 
     def _spread(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
         hard = [spread for spread in pods.spreads if spread.hard]
@@ -287,7 +368,9 @@ class Predicates(Plugin):
             codes = table.label_codes(spread.term.key)
             counts = np.where(taking_part, _counts(spread.term.live, len(table)), 0)
             sums = np.append(domain_sums(codes, counts), 0.0)
-            fewest = sums[domains].min() if len(domains) >= spread.min_domains and len(domains) else 0.0
+            fewest = (
+                sums[domains].min() if len(domains) >= spread.min_domains and len(domains) else 0.0
+            )
             mine = nodes.take(codes)
             skew = sums[mine] + float(spread.self_match) - fewest
             result &= (skew <= spread.max_skew) | (mine == ABSENT)
@@ -297,14 +380,21 @@ class Predicates(Plugin):
 def _names_nobody(terms: tuple[NodeTerm, ...]) -> bool:
     """Whether every alternative names nodes, and those of none of them can all be one node."""
     for term in terms:
-        named = [set(field.values) for field in term.fields if field.key == "metadata.name" and field.operator == "In"]
+        named = [
+            set(field.values)
+            for field in term.fields
+            if field.key == "metadata.name" and field.operator == "In"
+        ]
         if not named or set.intersection(*named):
             return False
     return True
 
 
-def _domains(pods: PodClass, hard: list[Spread], table: NodeTable) -> list[tuple[Spread, Bools, NDArray[np.int32]]]:
-    """For each constraint the nodes whose pods count, and the domains that they are in; the same until a node changes."""
+def _domains(
+    pods: PodClass, hard: list[Spread], table: NodeTable
+) -> list[tuple[Spread, Bools, NDArray[np.int32]]]:
+    """For each constraint the nodes whose pods count, and the domains that they are in; the same
+    until a node changes."""
 
     def compute() -> list[tuple[Spread, Bools, NDArray[np.int32]]]:
         everywhere = table.ready.copy()
@@ -312,15 +402,22 @@ def _domains(pods: PodClass, hard: list[Spread], table: NodeTable) -> list[tuple
             everywhere &= table.label_codes(spread.term.key) != ABSENT
         found = []
         for spread in hard:
-            taking_part = everywhere & participation(pods, spread.honor_affinity, spread.honor_taints, table)
-            found.append((spread, taking_part, np.unique(table.label_codes(spread.term.key)[taking_part])))
+            taking_part = everywhere & participation(
+                pods, spread.honor_affinity, spread.honor_taints, table
+            )
+            found.append(
+                (spread, taking_part, np.unique(table.label_codes(spread.term.key)[taking_part]))
+            )
         return found
 
     return pods.static("PodTopologySpread", table, compute)
 
 
-def participation(pods: PodClass, honor_affinity: bool, honor_taints: bool, table: NodeTable) -> Bools:
-    """`[nodes]`: nodes whose pods count for a spread constraint, by the node's affinity and by its taints."""
+def participation(
+    pods: PodClass, honor_affinity: bool, honor_taints: bool, table: NodeTable
+) -> Bools:
+    """`[nodes]`: nodes whose pods count for a spread constraint, by the node's affinity and by its
+    taints."""
     result = table.ready.copy()
     view = NodeView(table)
     if honor_affinity:

@@ -1,4 +1,5 @@
-"""resource-strategy-fit: each resource packed or spread as the policy says, scarce ones kept for who needs them.
+"""resource-strategy-fit: each resource packed or spread as the policy says, scarce ones kept for
+who needs them.
 
 Reference: plugins-placement 4.
 """
@@ -51,7 +52,9 @@ class Proportional(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class StrategyFitArguments(Arguments, frozen=True):
-    by_structure: ClassVar[frozenset[str]] = frozenset({"weight", "resources", "sra", "proportional"})
+    by_structure: ClassVar[frozenset[str]] = frozenset(
+        {"weight", "resources", "sra", "proportional"}
+    )
     weight: int = msgspec.field(default=_DEFAULT_WEIGHT, name="resourceStrategyFitWeight")
     resources: dict[str, Strategy] = {}
     sra: Scarce = Scarce()
@@ -69,7 +72,10 @@ class ResourceStrategyFit(Plugin):
         self.weight = arguments.weight if arguments.weight >= 0 else _DEFAULT_WEIGHT
         stated = {name: _sound(one) for name, one in arguments.resources.items() if _usable(name)}
         self.exact = {name: one for name, one in stated.items() if not name.endswith("*")}
-        self.families = sorted(((name[:-1], one) for name, one in stated.items() if name.endswith("*")), key=lambda one: -len(one[0]))
+        self.families = sorted(
+            ((name[:-1], one) for name, one in stated.items() if name.endswith("*")),
+            key=lambda one: -len(one[0]),
+        )
         if not arguments.resources:
             self.exact = {CPU: Strategy(), MEMORY: Strategy()}
         self.scarce = {
@@ -85,7 +91,7 @@ class ResourceStrategyFit(Plugin):
             return found
         return next((one for prefix, one in self.families if name.startswith(prefix)), None)
 
-    # ------------------------------------------------------------------------------------------------- scores
+    # --------------------------------------------------------------------------------------- scores
 
     def scores(self) -> Iterable[Score]:
         if self.weight > 0:
@@ -101,7 +107,9 @@ class ResourceStrategyFit(Plugin):
             found = {name: self._strategy(name) for name in pods.requested}
             return {name: one for name, one in found.items() if one is not None}
         try:
-            weights = msgspec.json.decode(pods.annotations.get(WEIGHT_ANNOTATION, ""), type=dict[str, int])
+            weights = msgspec.json.decode(
+                pods.annotations.get(WEIGHT_ANNOTATION, ""), type=dict[str, int]
+            )
         except msgspec.DecodeError:
             return None
         return {name: Strategy(kind, weights[name]) for name in pods.requested if name in weights}
@@ -148,7 +156,7 @@ class ResourceStrategyFit(Plugin):
         result: Floats = np.where(lacks, 0.0, 1.0 - present / whole)
         return result
 
-    # ------------------------------------------------------------------------------------------------- filter
+    # --------------------------------------------------------------------------------------- filter
 
     def filters(self) -> Iterable[Filter]:
         proportional: Proportional = self.arguments.proportional
@@ -156,7 +164,14 @@ class ResourceStrategyFit(Plugin):
             return
         for name in _listed(proportional.resources):
             reason = f"proportional of resource {name} check failed"
-            yield Filter(f"proportional {name}", reason, Code.UNRESOLVABLE, Depends.NODE_ROW, self._keeps(name), self.name)
+            yield Filter(
+                f"proportional {name}",
+                reason,
+                Code.UNRESOLVABLE,
+                Depends.NODE_ROW,
+                self._keeps(name),
+                self.name,
+            )
 
     def _keeps(self, name: str) -> Any:
         proportional: Proportional = self.arguments.proportional
@@ -178,7 +193,10 @@ class ResourceStrategyFit(Plugin):
 
             devices = idle(column)
             cpu = idle(space.column(CPU)) - request.get(CPU, 0.0) >= devices * rate(CPU)
-            memory = idle(space.column(MEMORY)) - request.get(MEMORY, 0.0) >= devices * rate(MEMORY) * 1e6
+            memory = (
+                idle(space.column(MEMORY)) - request.get(MEMORY, 0.0)
+                >= devices * rate(MEMORY) * 1e6
+            )
             result: Bools = (nodes.allocatable(column) <= 0) | (cpu & memory)
             return result
 

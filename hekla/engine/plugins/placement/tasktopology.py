@@ -1,7 +1,8 @@
-"""task-topology: roles of a job that talk to each other share nodes, others keep apart.  Reference: plugins-placement 10.
+"""task-topology: roles of a job that talk to each other share nodes, others keep apart.  Reference:
+plugins-placement 10.
 
-Pending tasks are put into buckets, by what their roles wish about each other; a bucket pulls its tasks onto nodes where some of it
-are already, as far as they fit.
+Pending tasks are put into buckets, by what their roles wish about each other; a bucket pulls its
+tasks onto nodes where some of it are already, as far as they fit.
 """
 
 from __future__ import annotations
@@ -17,7 +18,17 @@ from hekla.engine.framework.plugin import Arguments, Depends, Plugin, Score
 from hekla.engine.model.annotations import AFFINITY, ANTI_AFFINITY, TASK_ORDER
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.nodes import NodeTable, NodeView
-from hekla.engine.model.resources import CPU, EPSILON, MEMORY, PODS, Amounts, Floats, add, empty, subtract
+from hekla.engine.model.resources import (
+    CPU,
+    EPSILON,
+    MEMORY,
+    PODS,
+    Amounts,
+    Floats,
+    add,
+    empty,
+    subtract,
+)
 from hekla.engine.model.tasks import Status, is_allocated
 
 if TYPE_CHECKING:
@@ -45,7 +56,10 @@ class TaskAffinities:
     def priorities(self) -> dict[str, int]:
         """How strongly each role that wishes anything does."""
         found: dict[str, int] = {}
-        for groups, alone, together in ((self.affinity, _SELF, _INTER), (self.anti_affinity, _SELF_ANTI, _INTER_ANTI)):
+        for groups, alone, together in (
+            (self.affinity, _SELF, _INTER),
+            (self.anti_affinity, _SELF_ANTI, _INTER_ANTI),
+        ):
             for group in groups:
                 for role in group:
                     found[role] = max(found.get(role, 0), alone if len(group) == 1 else together)
@@ -144,7 +158,10 @@ class Arrangement:
         self.of[task.key] = bucket
 
     def _best(self, role: str) -> Bucket:
-        rated = [(-self.wishes.likes(role, bucket.roles), bucket.weight, bucket.index) for bucket in self.buckets]
+        rated = [
+            (-self.wishes.likes(role, bucket.roles), bucket.weight, bucket.index)
+            for bucket in self.buckets
+        ]
         if not rated or min(rated)[0] > 0:
             return self._new()
         return self.buckets[min(rated)[2]]
@@ -163,7 +180,11 @@ class TaskTopology(Plugin):
             if not job.counts.statuses[Status.PENDING] or not _states_any(job.annotations):
                 continue
             try:
-                wishes = read(job.annotations, {task.role for task in job.tasks.values() if task.role}, job.key)
+                wishes = read(
+                    job.annotations,
+                    {task.role for task in job.tasks.values() if task.role},
+                    job.key,
+                )
             except ValueError as error:
                 job.plugin_state["task-topology"] = str(error)
                 continue
@@ -178,7 +199,9 @@ class TaskTopology(Plugin):
         return 0, -len(bucket.tasks), bucket.index, *found.urgency(task.role)
 
     def scores(self) -> Iterable[Score]:
-        yield Score("task-topology", float(self.arguments.weight), Depends.CLUSTER, self._score, batch=False)
+        yield Score(
+            "task-topology", float(self.arguments.weight), Depends.CLUSTER, self._score, batch=False
+        )
 
     def _score(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
         found = self.jobs.get(task.job.key) if task is not None and task.job is not None else None
@@ -186,8 +209,15 @@ class TaskTopology(Plugin):
         if found is None or bucket is None or task is None:
             return None
         rows = range(len(nodes)) if nodes.rows is None else nodes.rows.tolist()
-        avoided = {row: min(0, found.wishes.likes(task.role, roles, True)) for row, roles in found.placed.items()}
-        near = np.fromiter((bucket.nodes.get(row, 0) + avoided.get(row, 0) for row in rows), dtype=np.float64, count=len(nodes))
+        avoided = {
+            row: min(0, found.wishes.likes(task.role, roles, True))
+            for row, roles in found.placed.items()
+        }
+        near = np.fromiter(
+            (bucket.nodes.get(row, 0) + avoided.get(row, 0) for row in rows),
+            dtype=np.float64,
+            count=len(nodes),
+        )
         fits, kept = _kept(bucket, task, nodes)
         result = np.where(fits, near + kept, 0.0)
         return result * 100.0 / found.largest if found.largest else result
@@ -211,7 +241,8 @@ class TaskTopology(Plugin):
 
 
 def _kept(bucket: Bucket, task: Task, nodes: NodeView) -> tuple[Bools, Floats]:
-    """`[rows]`: whether the task fits, and how many of the bucket would with it once the releasing have gone."""
+    """`[rows]`: whether the task fits, and how many of the bucket would with it once the releasing
+    have gone."""
     table: NodeTable = nodes.table
     free: dict[str, Floats] = {}
 
@@ -222,7 +253,9 @@ def _kept(bucket: Bucket, task: Task, nodes: NodeView) -> tuple[Bools, Floats]:
                 column = table.space.column(name)
                 if column >= len(table.allocatable):
                     continue
-                free[name] = nodes.take(table.allocatable[column] - table.used[column] + table.releasing[column])
+                free[name] = nodes.take(
+                    table.allocatable[column] - table.used[column] + table.releasing[column]
+                )
             result &= value < free[name] + EPSILON
         return result
 
@@ -246,7 +279,8 @@ def _states_any(annotations: Mapping[str, Any]) -> bool:
 
 
 def read(annotations: Mapping[str, str], roles: set[str], job: str) -> TaskAffinities:
-    """What a PodGroup says.  Raises ValueError for roles that the job has not, or that are named twice in a group."""
+    """What a PodGroup says.  Raises ValueError for roles that the job has not, or that are named
+    twice in a group."""
     affinity = _groups(annotations.get(AFFINITY), roles, job)
     anti_affinity = _groups(annotations.get(ANTI_AFFINITY), roles, job)
     order = tuple(annotations[TASK_ORDER].split(",")) if annotations.get(TASK_ORDER) else ()

@@ -1,4 +1,5 @@
-"""usage: places by what nodes really use, not by what was asked for.  Reference: plugins-placement 11."""
+"""usage: places by what nodes really use, not by what was asked for.  Reference: plugins-placement
+11."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ class UsageArguments(Arguments, frozen=True):
 
 
 class Usage(Plugin):
-    """Keeps away from nodes whose real load is high, and counts pods that are too new to show in it."""
+    """Keeps away from nodes whose real load is high, and counts pods that are too new to show in
+    it."""
 
     name = "usage"
     Arguments = UsageArguments
@@ -57,9 +59,14 @@ class Usage(Plugin):
     def __init__(self, arguments: UsageArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
         self.weight = arguments.weight if arguments.weight >= 0 else 5
-        self.weights = (arguments.cpu if arguments.cpu >= 0 else 1, arguments.memory if arguments.memory >= 0 else 1)
+        self.weights = (
+            arguments.cpu if arguments.cpu >= 0 else 1,
+            arguments.memory if arguments.memory >= 0 else 1,
+        )
         stated: Thresholds = arguments.thresholds
-        self.limits = tuple(limit if 0 <= limit <= 100 else 80 for limit in (stated.cpu, stated.mem))
+        self.limits = tuple(
+            limit if 0 <= limit <= 100 else 80 for limit in (stated.cpu, stated.mem)
+        )
         self.estimator = sound(arguments.estimator)
 
     def open(self, session: Session) -> None:
@@ -80,7 +87,9 @@ class Usage(Plugin):
                 age = session.now - float(usage["time"])
             self.fresh[row] = age is not None and age <= STALE
         space = nodes.space
-        self.capacity: Floats = np.stack((nodes.capacity(space.column(CPU)), nodes.capacity(space.column(MEMORY))))
+        self.capacity: Floats = np.stack(
+            (nodes.capacity(space.column(CPU)), nodes.capacity(space.column(MEMORY)))
+        )
         self.shadow: Floats = np.zeros((2, size))
         self.estimates: dict[str, tuple[int, float, float]] = {}
         for row, held in enumerate(nodes.tasks):
@@ -106,9 +115,15 @@ class Usage(Plugin):
         estimator = self.estimator
         whole = sum(self.weights)
         composite = self._composite(row)
-        risk = float(composite[0] * self.weights[0] + composite[1] * self.weights[1]) / whole if whole else 0.0
+        risk = (
+            float(composite[0] * self.weights[0] + composite[1] * self.weights[1]) / whole
+            if whole
+            else 0.0
+        )
         factor = estimator.risk_factor if risk >= estimator.risk_threshold else 1.0
-        cpu, memory = estimate(estimator, task.request.amounts, task.pods.limits, task.best_effort, factor)
+        cpu, memory = estimate(
+            estimator, task.request.amounts, task.pods.limits, task.best_effort, factor
+        )
         self.estimates[task.key] = (row, cpu, memory)
         self.shadow[0, row] += cpu
         self.shadow[1, row] += memory
@@ -116,8 +131,12 @@ class Usage(Plugin):
     def filters(self) -> Iterable[Filter]:
         cpu = "the CPU load of the node exceeds the upper limit."
         memory = "the memory load of the node exceeds the upper limit."
-        yield Filter("usage cpu", cpu, Code.UNRESOLVABLE, Depends.CLUSTER, self._below(0), self.name)
-        yield Filter("usage memory", memory, Code.UNRESOLVABLE, Depends.CLUSTER, self._below(1), self.name)
+        yield Filter(
+            "usage cpu", cpu, Code.UNRESOLVABLE, Depends.CLUSTER, self._below(0), self.name
+        )
+        yield Filter(
+            "usage memory", memory, Code.UNRESOLVABLE, Depends.CLUSTER, self._below(1), self.name
+        )
 
     def _below(self, which: int) -> Any:
         def mask(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
@@ -136,7 +155,9 @@ class Usage(Plugin):
             return None
         rows = slice(None) if nodes.rows is None else nodes.rows
         composite = self._composite(rows)
-        score = ((1 - composite[0]) * self.weights[0] + (1 - composite[1]) * self.weights[1]) / whole
+        score = (
+            (1 - composite[0]) * self.weights[0] + (1 - composite[1]) * self.weights[1]
+        ) / whole
         result: Floats = np.where(nodes.take(self.fresh), score, 0.0)
         return result
 
@@ -183,10 +204,14 @@ def sound(stated: Estimator) -> Estimator:
     return msgspec.structs.replace(stated, **changed)
 
 
-def estimate(estimator: Estimator, requests: Amounts, limits: Amounts, best_effort: bool, factor: float) -> tuple[float, float]:
+def estimate(
+    estimator: Estimator, requests: Amounts, limits: Amounts, best_effort: bool, factor: float
+) -> tuple[float, float]:
     """What a pod will probably use: millicores and bytes."""
     if best_effort:
-        return factor * _best_effort(estimator.be_cpu, 1), factor * _best_effort(estimator.be_mem, 1024 * 1024)
+        return factor * _best_effort(estimator.be_cpu, 1), factor * _best_effort(
+            estimator.be_mem, 1024 * 1024
+        )
     result = []
     for name in (CPU, MEMORY):
         asked, limit = requests.get(name, 0.0), limits.get(name, 0.0)

@@ -1,7 +1,7 @@
 """Cluster addresses and node ports of Services: handed out once each (local-cluster 5.5).
 
-What is taken is what the stored Services have, and what was handed out in this process, so two creates at the same
-moment get two addresses without waiting for each other.
+What is taken is what the stored Services have, and what was handed out in this process, so two
+creates at the same moment get two addresses without waiting for each other.
 """
 
 from __future__ import annotations
@@ -39,14 +39,20 @@ class Addresses:
     def _take(self, service: Json) -> None:
         spec = service.get("spec") or {}
         self.addresses.update(spec.get("clusterIPs") or ())
-        self.ports.update(port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort"))
+        self.ports.update(
+            port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort")
+        )
 
     def _follow(self, events: list[Event]) -> None:
         for event in events:
             if event.type is DELETED:
                 spec = event.row.tree().get("spec") or {}
-                self.addresses.difference_update(address for address in spec.get("clusterIPs") or () if address != API_SERVER)
-                self.ports.difference_update(port.get("nodePort") for port in spec.get("ports") or ())
+                self.addresses.difference_update(
+                    address for address in spec.get("clusterIPs") or () if address != API_SERVER
+                )
+                self.ports.difference_update(
+                    port.get("nodePort") for port in spec.get("ports") or ()
+                )
 
     def admit(self, attributes: Attributes) -> None:
         """Fills what is missing; raises 422 for an address or port that is taken or out of range."""
@@ -99,26 +105,45 @@ class Addresses:
         why = ""
         if not inside:
             why = "the provided network does not match the current range"
-        elif address in self.addresses and not (address == API_SERVER and attributes.name == "kubernetes"):
+        elif address in self.addresses and not (
+            address == API_SERVER and attributes.name == "kubernetes"
+        ):
             why = "provided IP is already allocated"
         if why:
             text = f'Invalid value: ["{address}"]: failed to allocate IP {address}: {why}'
-            raise invalid(attributes.resource.kind, attributes.name, [FieldError("spec.clusterIPs", "FieldValueInvalid", text)])
+            raise invalid(
+                attributes.resource.kind,
+                attributes.name,
+                [FieldError("spec.clusterIPs", "FieldValueInvalid", text)],
+            )
 
     def _node_ports(self, attributes: Attributes, spec: Json, old: Json) -> None:
         mine = {port.get("nodePort") for port in old.get("ports") or ()}
-        known = {(port.get("protocol", "TCP"), port.get("port")): port.get("nodePort") for port in old.get("ports") or ()}
+        known = {
+            (port.get("protocol", "TCP"), port.get("port")): port.get("nodePort")
+            for port in old.get("ports") or ()
+        }
         for position, port in enumerate(spec.get("ports") or ()):
-            wanted = port.get("nodePort") or known.get((port.get("protocol", "TCP"), port.get("port")))
+            wanted = port.get("nodePort") or known.get(
+                (port.get("protocol", "TCP"), port.get("port"))
+            )
             if wanted and wanted not in mine and (wanted in self.ports or wanted not in NODE_PORTS):
                 why = (
                     "provided port is already allocated"
                     if wanted in NODE_PORTS
                     else f"provided port is not in the valid range. The range of valid ports is {NODE_PORTS[0]}-{NODE_PORTS[-1]}"
                 )
-                error = FieldError(f"spec.ports[{position}].nodePort", "FieldValueInvalid", f"Invalid value: {wanted}: {why}")
+                error = FieldError(
+                    f"spec.ports[{position}].nodePort",
+                    "FieldValueInvalid",
+                    f"Invalid value: {wanted}: {why}",
+                )
                 raise invalid(attributes.resource.kind, attributes.name, [error])
-            if not wanted and spec.get("type") == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is False:
+            if (
+                not wanted
+                and spec.get("type") == "LoadBalancer"
+                and spec.get("allocateLoadBalancerNodePorts") is False
+            ):
                 continue
             if not wanted:
                 wanted = self._free_port()

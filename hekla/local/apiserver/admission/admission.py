@@ -1,6 +1,7 @@
 """The built-in admission chain (local-cluster 6.1), in its order, and the door to the webhooks.
 
-What needs the cluster's state to decide is here; what follows from an object alone is the kind's strategy.
+What needs the cluster's state to decide is here; what follows from an object alone is the kind's
+strategy.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 class Admission:
-    """The chain.  `mutate` and `last_look` are synchronous; the webhooks are asked only when one matches."""
+    """The chain.  `mutate` and `last_look` are synchronous; the webhooks are asked only when one
+    matches."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
@@ -37,8 +39,11 @@ class Admission:
         self.plugins: dict[tuple[str, str], list[Plugin]] = {
             ("pods", "CREATE"): [self.service_account, self.priority, default_tolerations],
         }
-        self.looks: dict[str, tuple[str, ...]] = {"pods": ("serviceaccounts", "priorityclasses.scheduling.k8s.io")}
-        """Collection -> the collections that are all that its plugins look at for a new object, besides its spec."""
+        self.looks: dict[str, tuple[str, ...]] = {
+            "pods": ("serviceaccounts", "priorityclasses.scheduling.k8s.io")
+        }
+        """Collection -> the collections that are all that its plugins look at for a new object,
+        besides its spec."""
         self.checks: dict[tuple[str, str], list[Plugin]] = {}
         """What only refuses, asked of the finished object."""
         self.nodes: Plugin | None = None
@@ -50,14 +55,16 @@ class Admission:
         self._default: Json | None = None
         self._default_at = -1
 
-    # --- the chain ------------------------------------------------------------------------------------------------------
+    # --- the chain --------------------------------------------------------------------------------
 
     def mutate(self, attributes: Attributes) -> Json:
         """Runs the built-in plugins and gives the object."""
         if attributes.operation == "CREATE":
             self.namespace_lifecycle(attributes)
         if not attributes.subresource:
-            for plugin in self.plugins.get((attributes.resource.collection.name, attributes.operation), ()):
+            for plugin in self.plugins.get(
+                (attributes.resource.collection.name, attributes.operation), ()
+            ):
                 plugin(attributes)
         self.restrict_node(attributes)
         assert attributes.object is not None
@@ -94,13 +101,21 @@ class Admission:
             return True
         if attributes.subresource:
             return (f"{name}/{attributes.subresource}", attributes.operation) in self.checks
-        return (name, attributes.operation) in self.plugins or (name, attributes.operation) in self.checks
+        return (name, attributes.operation) in self.plugins or (
+            name,
+            attributes.operation,
+        ) in self.checks
 
     def asked(self, attributes: Attributes) -> bool:
         """Whether there is a webhook or a policy for such writes, whatever the object holds."""
         if self.webhooks is None:
             return False
-        rooms = (self.webhooks.mutating, self.policies.mutating.catalog, self.webhooks.validating, self.policies.validating.catalog)
+        rooms = (
+            self.webhooks.mutating,
+            self.policies.mutating.catalog,
+            self.webhooks.validating,
+            self.policies.validating.catalog,
+        )
         return any(room.by_rule(attributes) for room in rooms)
 
     def wanted(self, attributes: Attributes) -> bool:
@@ -108,7 +123,8 @@ class Admission:
         return self.mutating_webhooks(attributes) or self.validating_webhooks(attributes)
 
     async def connect(self, attributes: Attributes) -> None:
-        """Lets the webhooks see that somebody connects to a pod, a service or a node; what they change is of no effect."""
+        """Lets the webhooks see that somebody connects to a pod, a service or a node; what they
+        change is of no effect."""
         if self.mutating_webhooks(attributes):
             await self.call_mutating(attributes)
         if self.validating_webhooks(attributes):
@@ -117,15 +133,20 @@ class Admission:
     def mutating_webhooks(self, attributes: Attributes) -> bool:
         if self.webhooks is None:
             return False
-        return self.webhooks.mutating.wanted(attributes) or self.policies.mutating.wanted(attributes)
+        return self.webhooks.mutating.wanted(attributes) or self.policies.mutating.wanted(
+            attributes
+        )
 
     def validating_webhooks(self, attributes: Attributes) -> bool:
         if self.webhooks is None:
             return False
-        return self.webhooks.validating.wanted(attributes) or self.policies.validating.wanted(attributes)
+        return self.webhooks.validating.wanted(attributes) or self.policies.validating.wanted(
+            attributes
+        )
 
     async def call_mutating(self, attributes: Attributes) -> Json:
-        """Asks the webhooks; gives the object with defaults filled again (of a deletion: nothing of importance)."""
+        """Asks the webhooks; gives the object with defaults filled again (of a deletion: nothing of
+        importance)."""
         assert self.webhooks is not None
         if self.policies.mutating.wanted(attributes):
             self.policies.mutating.run(attributes)
@@ -136,9 +157,14 @@ class Admission:
                 await self.webhooks.mutate(attributes, again=True)
         if attributes.object is None:
             return {}
-        if attributes.subresource not in ("binding", "eviction") and attributes.operation != "CONNECT":
+        if (
+            attributes.subresource not in ("binding", "eviction")
+            and attributes.operation != "CONNECT"
+        ):
             strategy = attributes.resource.kind.strategy
-            (strategy.fill or strategy.default)(attributes.object)  # what webhooks and policies made was read again
+            (strategy.fill or strategy.default)(
+                attributes.object
+            )  # what webhooks and policies made was read again
         return attributes.object
 
     async def call_validating(self, attributes: Attributes) -> None:
@@ -147,7 +173,7 @@ class Admission:
             self.policies.validating.run(attributes)
         await self.webhooks.validate(attributes)
 
-    # --- plugins --------------------------------------------------------------------------------------------------------
+    # --- plugins ----------------------------------------------------------------------------------
 
     def namespace_lifecycle(self, attributes: Attributes) -> None:
         """A namespace must be there to be filled, and must not be on its way out."""
@@ -156,8 +182,15 @@ class Admission:
         namespaces = self.registry["namespaces"]
         row = namespaces.collection.newest(attributes.namespace)
         if row is None:
-            raise Refusal(404, f'namespaces "{attributes.namespace}" not found', details=details(namespaces.kind, attributes.namespace))
-        if row.fields and row.fields[namespaces.collection.positions.get("status.phase", 0)] == "Terminating":
+            raise Refusal(
+                404,
+                f'namespaces "{attributes.namespace}" not found',
+                details=details(namespaces.kind, attributes.namespace),
+            )
+        if (
+            row.fields
+            and row.fields[namespaces.collection.positions.get("status.phase", 0)] == "Terminating"
+        ):
             kind, name = attributes.resource.kind, attributes.name
             why = f"unable to create new content in namespace {attributes.namespace} because it is being terminated"
             cause = {
@@ -172,7 +205,9 @@ class Admission:
         pod = attributes.object
         assert pod is not None
         spec = pod.get("spec")
-        if not isinstance(spec, dict) or (pod["metadata"].get("annotations") or {}).get("kubernetes.io/config.mirror"):
+        if not isinstance(spec, dict) or (pod["metadata"].get("annotations") or {}).get(
+            "kubernetes.io/config.mirror"
+        ):
             return
         name = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
         spec["serviceAccountName"] = spec["serviceAccount"] = name
@@ -181,7 +216,8 @@ class Admission:
             if name != "default":
                 why = f'error looking up service account {attributes.namespace}/{name}: serviceaccount "{name}" not found'
                 raise forbidden(attributes.resource.kind, attributes.name, why)
-            # The controller makes `default` a moment after its namespace; a pod need not wait for it.
+            # The controller makes `default` a moment after its namespace; a pod need not wait for
+            # it.
             account = {}
         if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
             spec["imagePullSecrets"] = [dict(secret) for secret in account["imagePullSecrets"]]
@@ -212,7 +248,11 @@ class Admission:
             if name:
                 row = resource.collection.newest(name)
                 if row is None:
-                    raise forbidden(attributes.resource.kind, attributes.name, f"no PriorityClass with name {name} was found")
+                    raise forbidden(
+                        attributes.resource.kind,
+                        attributes.name,
+                        f"no PriorityClass with name {name} was found",
+                    )
                 found = remembered(self._classes, name, row)
             else:
                 found = self._default_class(resource)
@@ -222,18 +262,20 @@ class Admission:
         given = spec.get("priority")
         if given is not None and given != value:
             raise forbidden(
-                attributes.resource.kind, attributes.name,
+                attributes.resource.kind,
+                attributes.name,
                 f"the integer value of priority ({given}) must not be provided in pod spec; "
                 f"priority admission controller computed {value} from the given PriorityClass name",
-            )  # fmt: skip
+            )
         spec["priority"] = value
         policy = (found or {}).get("preemptionPolicy") or "PreemptLowerPriority"
         if spec.setdefault("preemptionPolicy", policy) != policy:
             raise forbidden(
-                attributes.resource.kind, attributes.name,
+                attributes.resource.kind,
+                attributes.name,
                 f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec; "
                 f"priority admission controller computed {policy} from the given PriorityClass name",
-            )  # fmt: skip
+            )
 
     def _default_class(self, resource: Resource) -> Json | None:
         collection = resource.collection
@@ -242,7 +284,9 @@ class Admission:
         best: Json | None = None
         for row in collection.accepted():
             tree = remembered(self._classes, row.key, row)
-            if tree.get("globalDefault") and (best is None or tree.get("value", 0) < best.get("value", 0)):
+            if tree.get("globalDefault") and (
+                best is None or tree.get("value", 0) < best.get("value", 0)
+            ):
                 best = tree
         self._default, self._default_at = best, -1 if collection.overlay else collection.version
         return best
@@ -250,12 +294,23 @@ class Admission:
 
 def mount_token(spec: Json) -> None:
     """Adds the projected token volume, and mounts it where nothing else is mounted in its place."""
-    containers = [c for name in ("initContainers", "containers") for c in spec.get(name) or () if isinstance(c, dict)]
-    wanting = [c for c in containers if not any(m.get("mountPath") == TOKEN_PATH for m in c.get("volumeMounts") or ())]
+    containers = [
+        c
+        for name in ("initContainers", "containers")
+        for c in spec.get(name) or ()
+        if isinstance(c, dict)
+    ]
+    wanting = [
+        c
+        for c in containers
+        if not any(m.get("mountPath") == TOKEN_PATH for m in c.get("volumeMounts") or ())
+    ]
     if not wanting:
         return
     volumes = spec.setdefault("volumes", [])
-    name = next((v["name"] for v in volumes if str(v.get("name", "")).startswith("kube-api-access-")), "")
+    name = next(
+        (v["name"] for v in volumes if str(v.get("name", "")).startswith("kube-api-access-")), ""
+    )
     if not name:
         name = "kube-api-access-" + random_suffix()
         volumes.append(
@@ -264,10 +319,23 @@ def mount_token(spec: Json) -> None:
                 "projected": {
                     "sources": [
                         {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
-                        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+                        {
+                            "configMap": {
+                                "name": "kube-root-ca.crt",
+                                "items": [{"key": "ca.crt", "path": "ca.crt"}],
+                            }
+                        },
                         {
                             "downwardAPI": {
-                                "items": [{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]
+                                "items": [
+                                    {
+                                        "path": "namespace",
+                                        "fieldRef": {
+                                            "apiVersion": "v1",
+                                            "fieldPath": "metadata.namespace",
+                                        },
+                                    }
+                                ]
                             }
                         },
                     ],
@@ -276,7 +344,9 @@ def mount_token(spec: Json) -> None:
             }
         )
     for container in wanting:
-        container.setdefault("volumeMounts", []).append({"name": name, "readOnly": True, "mountPath": TOKEN_PATH})
+        container.setdefault("volumeMounts", []).append(
+            {"name": name, "readOnly": True, "mountPath": TOKEN_PATH}
+        )
 
 
 def default_tolerations(attributes: Attributes) -> None:

@@ -35,18 +35,21 @@ class Changer(Protocol):
         subresource: str = "",
         admit: bool = True,
     ) -> tuple[Row | None, Json]:
-        """Applies a change to the newest state, again when another write came between.  Raises Refusal."""
+        """Applies a change to the newest state, again when another write came between.  Raises
+        Refusal."""
 
 
 class CachedCreate(NamedTuple):
     """What became of a spec."""
 
     pieces: tuple[bytes, ...]
-    """The stored bytes behind metadata; between them stands the name of the token's volume, which is made up for each pod."""
+    """The stored bytes behind metadata; between them stands the name of the token's volume, which
+    is made up for each pod."""
     shape: int
     """Of the spec, as the book of owners knows it."""
     again: bool
-    """Whether metadata was read once more behind the webhooks, which puts its fields in their order."""
+    """Whether metadata was read once more behind the webhooks, which puts its fields in their
+    order."""
     hooks: tuple[Hook, ...]
     """Which were asked."""
     notes: tuple[tuple[str, str], ...]
@@ -54,7 +57,8 @@ class CachedCreate(NamedTuple):
     settled: set[Reviewer]
     """Those of the reviewers that found nothing wrong with it."""
     meant: dict[tuple[Hook, tuple[str, ...] | None], bool]
-    """(webhook, names of annotations) -> whether its conditions hold, where they ask for nothing else."""
+    """(webhook, names of annotations) -> whether its conditions hold, where they ask for nothing
+    else."""
     annotations: dict[str, str]
     """What admission gave an object that came without annotations."""
 
@@ -67,7 +71,19 @@ class CachedCreate(NamedTuple):
 class Attributes:
     """What admission decides about."""
 
-    __slots__ = ("call", "mould", "name", "namespace", "object", "old", "operation", "options", "resource", "subresource", "views")
+    __slots__ = (
+        "call",
+        "mould",
+        "name",
+        "namespace",
+        "object",
+        "old",
+        "operation",
+        "options",
+        "resource",
+        "subresource",
+        "views",
+    )
 
     def __init__(
         self,
@@ -100,7 +116,8 @@ Plugin = Callable[[Attributes], None]
 
 
 async def in_task() -> None:
-    """Goes on as a task of its own: a request begins in the step in which it was read (see `eager`), where no timeouts work."""
+    """Goes on as a task of its own: a request begins in the step in which it was read (see
+    `eager`), where no timeouts work."""
     if asyncio.current_task() is None:
         await asyncio.sleep(0)
 

@@ -1,7 +1,9 @@
-"""Who may have a certificate: what a request may ask for, and who may approve and sign it (local-cluster 5.9, 7.2).
+"""Who may have a certificate: what a request may ask for, and who may approve and sign it
+(local-cluster 5.9, 7.2).
 
-A certificate is a name for as long as it lasts, so each step of its way has a right of its own on its signer: `approve` to say yes to
-a request, `sign` to answer it.  No request may ask for the group that may do everything.
+A certificate is a name for as long as it lasts, so each step of its way has a right of its own on
+its signer: `approve` to say yes to a request, `sign` to answer it.  No request may ask for the
+group that may do everything.
 """
 
 from __future__ import annotations
@@ -30,14 +32,22 @@ class Subject(NamedTuple):
 
 
 def subject_of(request: Json) -> Subject:
-    """Whom a request asks a certificate for.  Raises ValueError for one that cannot be read to its end."""
+    """Whom a request asks a certificate for.  Raises ValueError for one that cannot be read to its
+    end."""
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
     try:
-        asked = x509.load_pem_x509_csr(base64.b64decode((request.get("spec") or {}).get("request") or ""))
-        names = [str(each.value) for each in asked.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-        organizations = [str(each.value) for each in asked.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+        asked = x509.load_pem_x509_csr(
+            base64.b64decode((request.get("spec") or {}).get("request") or "")
+        )
+        names = [
+            str(each.value) for each in asked.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        ]
+        organizations = [
+            str(each.value)
+            for each in asked.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+        ]
     except (ValueError, TypeError) as error:
         raise ValueError(str(error)) from error
     # Of several common names the last is the one that a server believes.
@@ -63,19 +73,29 @@ class Certificates:
         try:
             subject = subject_of(request)
         except ValueError as error:
-            raise forbidden(attributes.resource.kind, attributes.name, f"failed to parse CSR: {error}") from error
+            raise forbidden(
+                attributes.resource.kind, attributes.name, f"failed to parse CSR: {error}"
+            ) from error
         if MASTERS in subject.organizations:
             why = f"use of {API_CLIENT} signer with {MASTERS} group is not allowed"
             raise forbidden(attributes.resource.kind, attributes.name, why)
 
     def check_approval(self, attributes: Attributes) -> None:
         """CertificateApproval."""
-        self._signer(attributes, "approve", "user not permitted to approve requests with signerName")
+        self._signer(
+            attributes, "approve", "user not permitted to approve requests with signerName"
+        )
 
     def check_signature(self, attributes: Attributes) -> None:
         """CertificateSigning."""
-        old, new = (attributes.old or {}).get("status") or {}, (attributes.object or {}).get("status") or {}
-        if any((old.get(name) or None) != (new.get(name) or None) for name in ("certificate", "conditions")):
+        old, new = (
+            (attributes.old or {}).get("status") or {},
+            (attributes.object or {}).get("status") or {},
+        )
+        if any(
+            (old.get(name) or None) != (new.get(name) or None)
+            for name in ("certificate", "conditions")
+        ):
             self._signer(attributes, "sign", "user not permitted to sign requests with signerName")
 
     def _signer(self, attributes: Attributes, verb: str, why: str) -> None:

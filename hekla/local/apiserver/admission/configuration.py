@@ -1,4 +1,5 @@
-"""The file of `--admission-control-config-file`: what an administrator sets of the built-in admission, in Kubernetes' shape.
+"""The file of `--admission-control-config-file`: what an administrator sets of the built-in
+admission, in Kubernetes' shape.
 
 apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
@@ -36,7 +37,11 @@ from hekla.podrules.podsecurity.levels import (
 )
 
 FILE = ("apiserver.config.k8s.io", ("v1", "v1beta1", "v1alpha1"), "AdmissionConfiguration")
-POD_SECURITY = ("pod-security.admission.config.k8s.io", ("v1", "v1beta1", "v1alpha1"), "PodSecurityConfiguration")
+POD_SECURITY = (
+    "pod-security.admission.config.k8s.io",
+    ("v1", "v1beta1", "v1alpha1"),
+    "PodSecurityConfiguration",
+)
 EXEMPTIONS = ("usernames", "namespaces", "runtimeClasses")
 
 
@@ -56,7 +61,9 @@ def read(path: Path) -> Configuration:
             raise ConfigurationError(f"{where}: an object is wanted")
         known(plugin, ("name", "path", "configuration"), where)
         if plugin.get("name") != "PodSecurity":
-            raise ConfigurationError(f"{where}.name: {plugin.get('name')!r} takes no configuration here; PodSecurity does")
+            raise ConfigurationError(
+                f"{where}.name: {plugin.get('name')!r} takes no configuration here; PodSecurity does"
+            )
         given = plugin.get("configuration")
         if plugin.get("path"):
             if given is not None:
@@ -85,7 +92,10 @@ def pod_security(tree: object, where: str) -> Configuration:
     errors: list[FieldError] = []
     modes: list[LevelVersion] = []
     for mode in MODES:
-        level, version = str(defaults.get(mode) or PRIVILEGED), str(defaults.get(f"{mode}-version") or LATEST)
+        level, version = (
+            str(defaults.get(mode) or PRIVILEGED),
+            str(defaults.get(f"{mode}-version") or LATEST),
+        )
         if not is_level(level):
             errors.append(invalid(f"defaults.{mode}", level, WRONG_LEVEL))
         if not is_version(version):
@@ -95,13 +105,15 @@ def pod_security(tree: object, where: str) -> Configuration:
     exempt = [
         exempted(items(exemptions, name, where), f"exemptions.{name}", rule, errors)
         for name, rule in zip(EXEMPTIONS, rules, strict=True)
-    ]  # fmt: skip
+    ]
     if errors:
         raise ConfigurationError(f"{where}: {'; '.join(map(str, errors))}")
     return Configuration(Policy(*modes), *exempt)
 
 
-def exempted(names: list[object], path: str, rule: Callable[[str], Iterable[str]], errors: list[FieldError]) -> frozenset[str]:
+def exempted(
+    names: list[object], path: str, rule: Callable[[str], Iterable[str]], errors: list[FieldError]
+) -> frozenset[str]:
     found = set[str]()
     for position, name in enumerate(map(str, names)):
         why = ", ".join(rule(name))
@@ -138,7 +150,9 @@ def typed(tree: Json, wanted: tuple[str, tuple[str, ...], str], where: str) -> N
 def known(tree: Json, fields: Collection[str], where: str) -> None:
     for name in tree:
         if name not in fields:
-            raise ConfigurationError(f"{where}: unknown field {name!r}; there are {', '.join(fields)}")
+            raise ConfigurationError(
+                f"{where}: unknown field {name!r}; there are {', '.join(fields)}"
+            )
 
 
 def items(tree: Json, name: str, where: str) -> list[object]:

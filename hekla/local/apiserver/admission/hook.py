@@ -1,4 +1,5 @@
-"""One webhook as its configuration describes it, and the kept-alive connections to those that are called."""
+"""One webhook as its configuration describes it, and the kept-alive connections to those that are
+called."""
 
 from __future__ import annotations
 
@@ -26,11 +27,28 @@ class Hook:
     """A webhook of a configuration."""
 
     __slots__ = (
-        "client_config", "conditions", "configuration", "ignores_failure", "kind", "match_policy", "name", "namespace_selector",
-        "namespaces", "object_selector", "place", "reinvoke", "rules", "side_effects", "timeout", "unusable", "version",
-    )  # fmt: skip
+        "client_config",
+        "conditions",
+        "configuration",
+        "ignores_failure",
+        "kind",
+        "match_policy",
+        "name",
+        "namespace_selector",
+        "namespaces",
+        "object_selector",
+        "place",
+        "reinvoke",
+        "rules",
+        "side_effects",
+        "timeout",
+        "unusable",
+        "version",
+    )
 
-    def __init__(self, configuration: str, tree: Json, place: int = 0, kind: str = "validating") -> None:
+    def __init__(
+        self, configuration: str, tree: Json, place: int = 0, kind: str = "validating"
+    ) -> None:
         self.configuration = configuration
         self.place = place
         self.kind = kind
@@ -41,7 +59,8 @@ class Hook:
         self.namespace_selector: Json = tree.get("namespaceSelector") or {}
         self.object_selector: Json = tree.get("objectSelector") or {}
         self.namespaces: dict[str, tuple[Row | None, bool]] = {}
-        """By name, a namespace as it was when it was last asked about, and whether it is selected."""
+        """By name, a namespace as it was when it was last asked about, and whether it is selected.
+        """
         self.unusable = ""
         self.conditions = Conditions(())
         try:
@@ -77,7 +96,11 @@ class HookClients:
             shown = f"https://{url.netloc}{path}"
         else:
             service = config.get("service") or {}
-            namespace, svc, wanted = service.get("namespace") or "", service.get("name") or "", service.get("port") or 443
+            namespace, svc, wanted = (
+                service.get("namespace") or "",
+                service.get("name") or "",
+                service.get("port") or 443,
+            )
             name = f"{svc}.{namespace}.svc"
             host, port = self._endpoint(namespace, svc, wanted)
             path = f"/{(service.get('path') or '/').lstrip('/')}?{timeout}"
@@ -87,7 +110,9 @@ class HookClients:
         client = self._clients.get(key)
         if client is None:
             context = self._context(bundle)
-            client = self._clients[key] = HttpClient(Target(host, port, tls=lambda: context, server_name=name), pool=POOL)
+            client = self._clients[key] = HttpClient(
+                Target(host, port, tls=lambda: context, server_name=name), pool=POOL
+            )
         return client, path, shown
 
     def _context(self, bundle: str) -> ssl.SSLContext:
@@ -110,11 +135,15 @@ class HookClients:
         ports: list[Json] = spec.get("ports") or []
         served = next((entry for entry in ports if entry.get("port") == port), None)
         if served is None:
-            raise Unreachable(f'failed to call webhook: no service port {port} found for service "{name}"')
+            raise Unreachable(
+                f'failed to call webhook: no service port {port} found for service "{name}"'
+            )
         if spec.get("type") == "ExternalName":
             return str(spec.get("externalName")), port
         endpoints = self.registry["endpoints"].collection.newest(f"{namespace}/{name}")
-        subsets: list[Json] = (endpoints.tree().get("subsets") or []) if endpoints is not None else []
+        subsets: list[Json] = (
+            (endpoints.tree().get("subsets") or []) if endpoints is not None else []
+        )
         for subset in subsets:
             for address in subset.get("addresses") or []:
                 number = endpoint_port(subset.get("ports") or [], served)

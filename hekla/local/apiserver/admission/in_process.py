@@ -1,8 +1,9 @@
 """Webhooks of the cluster's own that are answered by functions inside this process (decision 0230).
 
-Whether a webhook is asked, in which order, and what becomes of a refusal or a failure say the configurations, as ever; only the way is
-shorter, where a configuration names a URL below the one that the server was started with.  The functions come by name, because
-this room knows nothing of what other rooms rule.
+Whether a webhook is asked, in which order, and what becomes of a refusal or a failure say the
+configurations, as ever; only the way is shorter, where a configuration names a URL below the one
+that the server was started with.  The functions come by name, because this room knows nothing of
+what other rooms rule.
 """
 
 from __future__ import annotations
@@ -21,14 +22,23 @@ class Reviewer(Protocol):
     """The rules of one webhook."""
 
     def __call__(
-        self, resource: tuple[str, str, str], operation: str, object: Json | None, old: Json | None, name: str, namespace: str, /
+        self,
+        resource: tuple[str, str, str],
+        operation: str,
+        object: Json | None,
+        old: Json | None,
+        name: str,
+        namespace: str,
+        /,
     ) -> tuple[bool, str, list[Any] | None]:
-        """(whether it is allowed, what is said against it, the operations of a JSON patch).  It changes nothing of what it is given."""
+        """(whether it is allowed, what is said against it, the operations of a JSON patch).  It
+        changes nothing of what it is given."""
         ...
 
     def settled(self, object: Json) -> bool:
-        """Whether what is said of a new object follows from its spec, its namespace and the cluster alone: nothing is wrong with
-        what the rules look at in its metadata."""
+        """Whether what is said of a new object follows from its spec, its namespace and the cluster
+        alone: nothing is wrong with what the rules look at in its metadata.
+        """
         ...
 
 

@@ -1,6 +1,8 @@
-"""LimitRange: what a namespace fills into containers that say nothing, and the bounds of what pods and claims may ask (local-cluster 5.4).
+"""LimitRange: what a namespace fills into containers that say nothing, and the bounds of what pods
+and claims may ask (local-cluster 5.4).
 
-Ranges are read where a pod or claim is made; a namespace without any costs one look into an ordered list.
+Ranges are read where a pod or claim is made; a namespace without any costs one look into an ordered
+list.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ class Limits:
         return [
             item
             for row in accepted_in(self.collection, namespace)
-            for item in (remembered(self._trees, row.key, row).get("spec") or {}).get("limits") or ()
+            for item in (remembered(self._trees, row.key, row).get("spec") or {}).get("limits")
+            or ()
         ]
 
     def fill(self, attributes: Attributes) -> None:
@@ -48,7 +51,9 @@ class Limits:
         spec = pod.get("spec") if pod is not None else None
         if pod is None or not isinstance(spec, dict):
             return
-        items = [item for item in self.ranges(attributes.namespace) if item.get("type") == "Container"]
+        items = [
+            item for item in self.ranges(attributes.namespace) if item.get("type") == "Container"
+        ]
         if not items:
             return
         requests, limits = merged(items, "defaultRequest"), merged(items, "default")
@@ -59,7 +64,9 @@ class Limits:
                 for name, defaults in (("requests", requests), ("limits", limits)):
                     filled = fill(resources, name, defaults)
                     if filled:
-                        said.append(f"{', '.join(sorted(filled))} {name[:-1]} for {what} {container.get('name')}")
+                        said.append(
+                            f"{', '.join(sorted(filled))} {name[:-1]} for {what} {container.get('name')}"
+                        )
         if said:
             annotations = pod["metadata"].setdefault("annotations", {})
             annotations[ANNOTATION] = f"LimitRanger plugin set: {'; '.join(said)}"
@@ -78,9 +85,17 @@ class Limits:
         found: list[str] = []
         for item in items:
             if item.get("type") == "Container":
-                for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
+                for container in [
+                    *(spec.get("containers") or ()),
+                    *(spec.get("initContainers") or ()),
+                ]:
                     resources = container.get("resources") or {}
-                    bounds(item, amounts(resources.get("requests")), amounts(resources.get("limits")), found)
+                    bounds(
+                        item,
+                        amounts(resources.get("requests")),
+                        amounts(resources.get("limits")),
+                        found,
+                    )
             elif item.get("type") == "Pod":
                 bounds(item, together(spec, "requests"), together(spec, "limits"), found)
         self._refuse(attributes, found)
@@ -90,11 +105,17 @@ class Limits:
 
     def check_claim(self, attributes: Attributes) -> None:
         """Refuses a volume claim outside of the bounds."""
-        items = [item for item in self.ranges(attributes.namespace) if item.get("type") == "PersistentVolumeClaim"]
+        items = [
+            item
+            for item in self.ranges(attributes.namespace)
+            if item.get("type") == "PersistentVolumeClaim"
+        ]
         if not items:
             return
         assert attributes.object is not None
-        asked = amounts(((attributes.object.get("spec") or {}).get("resources") or {}).get("requests"))
+        asked = amounts(
+            ((attributes.object.get("spec") or {}).get("resources") or {}).get("requests")
+        )
         found: list[str] = []
         for item in items:
             for resource, bound in sorted(amounts(item.get("min")).items()):
@@ -132,7 +153,8 @@ def amounts(values: Json | None) -> Amounts:
 
 
 def together(spec: Json, field: str) -> Amounts:
-    """What a pod asks for: the sum of its containers, or more where one init container asks for more."""
+    """What a pod asks for: the sum of its containers, or more where one init container asks for
+    more."""
     total: Amounts = {}
     for container in spec.get("containers") or ():
         for name, value in amounts((container.get("resources") or {}).get(field)).items():
@@ -149,15 +171,17 @@ def together(spec: Json, field: str) -> Amounts:
 
 def bounds(item: Json, requests: Amounts, limits: Amounts, found: list[str]) -> None:
     kind = item["type"]
-    checks: tuple[tuple[str, Callable[[str, str, Quantity, Amounts, Amounts, list[str]], None]], ...] = (
-        ("min", least), ("max", most), ("maxLimitRequestRatio", ratio),
-    )  # fmt: skip
+    checks: tuple[
+        tuple[str, Callable[[str, str, Quantity, Amounts, Amounts, list[str]], None]], ...
+    ] = (("min", least), ("max", most), ("maxLimitRequestRatio", ratio))
     for field, check in checks:
         for resource, bound in sorted(amounts(item.get(field)).items()):
             check(kind, resource, bound, requests, limits, found)
 
 
-def least(kind: str, resource: str, bound: Quantity, requests: Amounts, limits: Amounts, found: list[str]) -> None:
+def least(
+    kind: str, resource: str, bound: Quantity, requests: Amounts, limits: Amounts, found: list[str]
+) -> None:
     request, limit = requests.get(resource), limits.get(resource)
     if request is None:
         found.append(f"minimum {resource} usage per {kind} is {bound}.  No request is specified")
@@ -167,7 +191,9 @@ def least(kind: str, resource: str, bound: Quantity, requests: Amounts, limits: 
         found.append(f"minimum {resource} usage per {kind} is {bound}, but limit is {limit}")
 
 
-def most(kind: str, resource: str, bound: Quantity, requests: Amounts, limits: Amounts, found: list[str]) -> None:
+def most(
+    kind: str, resource: str, bound: Quantity, requests: Amounts, limits: Amounts, found: list[str]
+) -> None:
     request, limit = requests.get(resource), limits.get(resource)
     if limit is None:
         found.append(f"maximum {resource} usage per {kind} is {bound}.  No limit is specified")
@@ -177,7 +203,9 @@ def most(kind: str, resource: str, bound: Quantity, requests: Amounts, limits: A
         found.append(f"maximum {resource} usage per {kind} is {bound}, but request is {request}")
 
 
-def most_asked(kind: str, resource: str, bound: Quantity, requests: Amounts, found: list[str]) -> None:
+def most_asked(
+    kind: str, resource: str, bound: Quantity, requests: Amounts, found: list[str]
+) -> None:
     request = requests.get(resource)
     if request is None:
         found.append(f"maximum {resource} usage per {kind} is {bound}.  No request is specified")
@@ -185,7 +213,9 @@ def most_asked(kind: str, resource: str, bound: Quantity, requests: Amounts, fou
         found.append(f"maximum {resource} usage per {kind} is {bound}, but request is {request}")
 
 
-def ratio(kind: str, resource: str, bound: Quantity, requests: Amounts, limits: Amounts, found: list[str]) -> None:
+def ratio(
+    kind: str, resource: str, bound: Quantity, requests: Amounts, limits: Amounts, found: list[str]
+) -> None:
     request, limit = requests.get(resource), limits.get(resource)
     what = f"{resource} max limit to request ratio per {kind} is {bound}, but"
     if not request:

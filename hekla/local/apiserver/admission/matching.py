@@ -1,4 +1,5 @@
-"""Which requests a webhook or an admission policy is about: rules, selectors, and conditions in CEL (local-cluster 6.2, 6.5)."""
+"""Which requests a webhook or an admission policy is about: rules, selectors, and conditions in CEL
+(local-cluster 6.2, 6.5)."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ def rule_matches(rule: Json, kind: Kind, key: Key) -> bool:
         values = rule.get(field) or []
         return "*" in values or value in values
 
-    if not (has("operations", operation) and has("apiGroups", group) and has("apiVersions", version)):
+    if not (
+        has("operations", operation) and has("apiGroups", group) and has("apiVersions", version)
+    ):
         return False
     scope = rule.get("scope") or "*"
     namespaced = kind.namespaced
@@ -42,7 +45,9 @@ def rule_matches(rule: Json, kind: Kind, key: Key) -> bool:
         return False
     for pattern in rule.get("resources") or []:
         wanted, _, sub = pattern.partition("/")
-        if wanted in ("*", plural) and (sub == subresource or (sub == "*" and (pattern != "*" or not subresource))):
+        if wanted in ("*", plural) and (
+            sub == subresource or (sub == "*" and (pattern != "*" or not subresource))
+        ):
             return True
     return False
 
@@ -50,30 +55,47 @@ def rule_matches(rule: Json, kind: Kind, key: Key) -> bool:
 def siblings(registry: Registry, resource: Resource) -> Iterable[Resource]:
     """The other groups and versions under which the same objects are served."""
     collection = resource.collection
-    return [other for other in registry.resources.values() if other.collection is collection and other is not resource]
+    return [
+        other
+        for other in registry.resources.values()
+        if other.collection is collection and other is not resource
+    ]
 
 
-def through(rules: Sequence[Json], match_policy: str, registry: Registry, resource: Resource, key: Key) -> Resource | None:
-    """As what a request matches: itself, or the same objects in another group or version where the policy is Equivalent."""
+def through(
+    rules: Sequence[Json], match_policy: str, registry: Registry, resource: Resource, key: Key
+) -> Resource | None:
+    """As what a request matches: itself, or the same objects in another group or version where the
+    policy is Equivalent."""
     if any(rule_matches(rule, resource.kind, key) for rule in rules):
         return resource
     if match_policy == "Exact":
         return None
     for other in siblings(registry, resource):
         kind = other.kind
-        if any(rule_matches(rule, kind, (kind.group, kind.version, kind.plural, *key[3:])) for rule in rules):
+        if any(
+            rule_matches(rule, kind, (kind.group, kind.version, kind.plural, *key[3:]))
+            for rule in rules
+        ):
             return other
     return None
 
 
-def selected(namespace_selector: Json | None, object_selector: Json | None, attributes: Attributes, registry: Registry) -> bool:
+def selected(
+    namespace_selector: Json | None,
+    object_selector: Json | None,
+    attributes: Attributes,
+    registry: Registry,
+) -> bool:
     if namespace_selector:
         labels = namespace_labels(attributes, registry)
         if labels is not None and not selects(namespace_selector, labels):
             return False
     if object_selector:
         trees = [tree for tree in (attributes.object, attributes.old) if tree is not None]
-        return any(selects(object_selector, tree.get("metadata", {}).get("labels") or {}) for tree in trees)
+        return any(
+            selects(object_selector, tree.get("metadata", {}).get("labels") or {}) for tree in trees
+        )
     return True
 
 
@@ -88,7 +110,7 @@ def namespace_labels(attributes: Attributes, registry: Registry) -> Mapping[str,
     return dict(row.labels) if row is not None else {}
 
 
-# --- what expressions are told -------------------------------------------------------------------------------------------
+# --- what expressions are told --------------------------------------------------------------------
 
 
 def request_tree(attributes: Attributes, matched: Resource | None = None) -> Json:
@@ -97,9 +119,17 @@ def request_tree(attributes: Attributes, matched: Resource | None = None) -> Jso
     seen = matched or resource
     tree: Json = {
         "kind": kind_tree(seen.kind, attributes.subresource),
-        "resource": {"group": seen.kind.group, "version": seen.kind.version, "resource": seen.kind.plural},
+        "resource": {
+            "group": seen.kind.group,
+            "version": seen.kind.version,
+            "resource": seen.kind.plural,
+        },
         "requestKind": kind_tree(resource.kind, attributes.subresource),
-        "requestResource": {"group": resource.kind.group, "version": resource.kind.version, "resource": resource.kind.plural},
+        "requestResource": {
+            "group": resource.kind.group,
+            "version": resource.kind.version,
+            "resource": resource.kind.plural,
+        },
         "operation": attributes.operation,
         "userInfo": call.user.tree(),
         "dryRun": call.dry_run,
@@ -131,7 +161,14 @@ def object_in(matched: Resource, attributes: Attributes, tree: Json | None) -> J
         return None
     own = attributes.resource.kind
     if matched.kind is not own and own.conversion is not None:
-        tree = next((view for of, version, view in attributes.views if of is tree and version == matched.kind.api_version), tree)
+        tree = next(
+            (
+                view
+                for of, version, view in attributes.views
+                if of is tree and version == matched.kind.api_version
+            ),
+            tree,
+        )
     elif matched.kind is not own:
         if own.keep is not None:
             tree = own.keep(tree)
@@ -142,7 +179,9 @@ def object_in(matched: Resource, attributes: Attributes, tree: Json | None) -> J
     return {"apiVersion": version, "kind": shown["kind"], **tree}
 
 
-def scope_of(attributes: Attributes, matched: Resource, registry: Registry, authorizer: Authorizer) -> Json:
+def scope_of(
+    attributes: Attributes, matched: Resource, registry: Registry, authorizer: Authorizer
+) -> Json:
     """The variables of an expression.  What takes work is worked out when it is asked for."""
     from hekla.cel.program import Thunk
 
@@ -165,7 +204,14 @@ def scope_of(attributes: Attributes, matched: Resource, registry: Registry, auth
 
         kind = attributes.resource.kind
         group = GroupCheck(asked(), kind.group)
-        return ResourceCheck(group.authorizer, kind.group, kind.plural, attributes.subresource, attributes.namespace, attributes.name)
+        return ResourceCheck(
+            group.authorizer,
+            kind.group,
+            kind.plural,
+            attributes.subresource,
+            attributes.namespace,
+            attributes.name,
+        )
 
     return {
         "object": object_in(matched, attributes, attributes.object),
@@ -182,11 +228,21 @@ def decider(authorizer: Authorizer, user: User) -> Callable[[Question], tuple[bo
         who = user
         if question.account is not None:
             namespace, name = question.account
-            groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
+            groups = (
+                "system:serviceaccounts",
+                f"system:serviceaccounts:{namespace}",
+                "system:authenticated",
+            )
             who = User(f"{SERVICE_ACCOUNT}{namespace}:{name}", groups)
         access = Access(
-            question.verb, question.group, question.resource, question.subresource, question.namespace, question.name, question.path
-        )  # fmt: skip
+            question.verb,
+            question.group,
+            question.resource,
+            question.subresource,
+            question.namespace,
+            question.name,
+            question.path,
+        )
         return authorizer.allows(who, access)
 
     return decide

@@ -1,6 +1,8 @@
-"""NodeRestriction: what a node writes is about itself and the pods that are bound to it (local-cluster 6.1, 7.2).
+"""NodeRestriction: what a node writes is about itself and the pods that are bound to it
+(local-cluster 6.1, 7.2).
 
-The authorizer lets a node write nodes, pods and their statuses, because it does not see what is in a request; here that is seen.
+The authorizer lets a node write nodes, pods and their statuses, because it does not see what is in
+a request; here that is seen.
 """
 
 from __future__ import annotations
@@ -60,7 +62,10 @@ class NodeRestriction:
         if node is None:
             return
         if not node:
-            raise refused(attributes, f"could not determine node from user {quoted(attributes.call.user.name)}")
+            raise refused(
+                attributes,
+                f"could not determine node from user {quoted(attributes.call.user.name)}",
+            )
         match attributes.resource.collection.name, attributes.subresource:
             case "pods", "":
                 self._pod(node, attributes)
@@ -68,7 +73,10 @@ class NodeRestriction:
                 self._pod_status(node, attributes)
             case "pods", "eviction":
                 if self._node_of(attributes, attributes.name) != node:
-                    raise refused(attributes, f"node {node} can only evict pods with spec.nodeName set to itself")
+                    raise refused(
+                        attributes,
+                        f"node {node} can only evict pods with spec.nodeName set to itself",
+                    )
             case "pods", other:
                 why = f"unexpected pod subresource {quoted(other)}, only 'status' and 'eviction' are allowed"
                 raise refused(attributes, why)
@@ -80,23 +88,34 @@ class NodeRestriction:
                 self._token(node, attributes)
             case "leases.coordination.k8s.io", _:
                 if attributes.namespace != LEASES:
-                    raise refused(attributes, f'can only access leases in the "{LEASES}" system namespace')
+                    raise refused(
+                        attributes, f'can only access leases in the "{LEASES}" system namespace'
+                    )
                 if attributes.name != node:
-                    raise refused(attributes, "can only access node lease with the same name as the requesting node")
+                    raise refused(
+                        attributes,
+                        "can only access node lease with the same name as the requesting node",
+                    )
             case "csinodes.storage.k8s.io", _:
                 if attributes.name != node:
-                    raise refused(attributes, "can only access CSINode with the same name as the requesting node")
+                    raise refused(
+                        attributes,
+                        "can only access CSINode with the same name as the requesting node",
+                    )
             case "resourceslices.resource.k8s.io", _:
                 self._slice(node, attributes)
             case "certificatesigningrequests.certificates.k8s.io", "":
                 self._request(node, attributes)
 
-    # --- pods -----------------------------------------------------------------------------------------------------------
+    # --- pods -------------------------------------------------------------------------------------
 
     def _pod(self, node: str, attributes: Attributes) -> None:
         if attributes.operation == "DELETE":
             if ((attributes.old or {}).get("spec") or {}).get("nodeName") != node:
-                raise refused(attributes, f"node {quoted(node)} can only delete pods with spec.nodeName set to itself")
+                raise refused(
+                    attributes,
+                    f"node {quoted(node)} can only delete pods with spec.nodeName set to itself",
+                )
             return
         if attributes.operation != "CREATE":
             why = f"unexpected operation {quoted(attributes.operation)}, node {quoted(node)} can only create and delete mirror pods"
@@ -107,41 +126,71 @@ class NodeRestriction:
             why = f"pod does not have {quoted(MIRROR)} annotation, node {quoted(node)} can only create mirror pods"
             raise refused(attributes, why)
         if spec.get("nodeName") != node:
-            raise refused(attributes, f"node {quoted(node)} can only create pods with spec.nodeName set to itself")
+            raise refused(
+                attributes,
+                f"node {quoted(node)} can only create pods with spec.nodeName set to itself",
+            )
         self._owner(node, metadata.get("ownerReferences") or [], attributes)
         what = leads_to(spec)
         if what:
-            raise refused(attributes, f"node {quoted(node)} can not create pods that reference {what}")
+            raise refused(
+                attributes, f"node {quoted(node)} can not create pods that reference {what}"
+            )
 
     def _owner(self, node: str, owners: list[Json], attributes: Attributes) -> None:
         """A mirror pod goes with its node."""
         if len(owners) > 1:
-            raise refused(attributes, f"node {quoted(node)} can only create pods with a single owner reference set to itself")
+            raise refused(
+                attributes,
+                f"node {quoted(node)} can only create pods with a single owner reference set to itself",
+            )
         owner = owners[0] if owners else {}
         if (owner.get("apiVersion"), owner.get("kind"), owner.get("name")) != ("v1", "Node", node):
-            raise refused(attributes, f"node {quoted(node)} can only create pods with an owner reference set to itself")
+            raise refused(
+                attributes,
+                f"node {quoted(node)} can only create pods with an owner reference set to itself",
+            )
         if not owner.get("controller"):
-            raise refused(attributes, f"node {quoted(node)} can only create pods with a controller owner reference set to itself")
+            raise refused(
+                attributes,
+                f"node {quoted(node)} can only create pods with a controller owner reference set to itself",
+            )
         if owner.get("blockOwnerDeletion"):
-            raise refused(attributes, f"node {quoted(node)} must not set blockOwnerDeletion on an owner reference")
+            raise refused(
+                attributes,
+                f"node {quoted(node)} must not set blockOwnerDeletion on an owner reference",
+            )
         nodes = self.registry["nodes"]
         row = nodes.collection.newest(node)
         if row is None:
             raise not_found(nodes.kind, node)
         if owner.get("uid") != row.uid:
-            raise refused(attributes, f"node {node} UID mismatch: expected {owner.get('uid')} got {row.uid}")
+            raise refused(
+                attributes, f"node {node} UID mismatch: expected {owner.get('uid')} got {row.uid}"
+            )
 
     def _pod_status(self, node: str, attributes: Attributes) -> None:
         old, new = attributes.old or {}, attributes.object or {}
         if (old.get("spec") or {}).get("nodeName") != node:
-            raise refused(attributes, f"node {quoted(node)} can only update pod status for pods with spec.nodeName set to itself")
+            raise refused(
+                attributes,
+                f"node {quoted(node)} can only update pod status for pods with spec.nodeName set to itself",
+            )
         if (old["metadata"].get("labels") or {}) != (new["metadata"].get("labels") or {}):
-            raise refused(attributes, f"node {quoted(node)} cannot update labels through pod status")
+            raise refused(
+                attributes, f"node {quoted(node)} cannot update labels through pod status"
+            )
         before, after = old.get("status") or {}, new.get("status") or {}
-        if (before.get("resourceClaimStatuses") or []) != (after.get("resourceClaimStatuses") or []):
+        if (before.get("resourceClaimStatuses") or []) != (
+            after.get("resourceClaimStatuses") or []
+        ):
             raise refused(attributes, f"node {quoted(node)} cannot update resource claim statues")
-        if (before.get("extendedResourceClaimStatus") or {}) != (after.get("extendedResourceClaimStatus") or {}):
-            raise refused(attributes, f"node {quoted(node)} cannot update extended resource claim status")
+        if (before.get("extendedResourceClaimStatus") or {}) != (
+            after.get("extendedResourceClaimStatus") or {}
+        ):
+            raise refused(
+                attributes, f"node {quoted(node)} cannot update extended resource claim status"
+            )
 
     def _node_of(self, attributes: Attributes, name: str) -> str:
         pods = self.registry["pods"]
@@ -150,39 +199,64 @@ class NodeRestriction:
             raise not_found(pods.kind, name)
         return str(row.fields[pods.collection.positions["spec.nodeName"]] or "")
 
-    # --- the node itself ------------------------------------------------------------------------------------------------
+    # --- the node itself --------------------------------------------------------------------------
 
     def _node(self, node: str, attributes: Attributes) -> None:
         if attributes.name != node:
-            raise refused(attributes, f"node {quoted(node)} is not allowed to modify node {quoted(attributes.name)}")
+            raise refused(
+                attributes,
+                f"node {quoted(node)} is not allowed to modify node {quoted(attributes.name)}",
+            )
         new, old = attributes.object, attributes.old or {"metadata": {}}
         if new is None:
             return
         spec, before = new.get("spec") or {}, old.get("spec") or {}
         creating = attributes.operation == "CREATE"
-        if spec.get("configSource") and (creating or spec["configSource"] != before.get("configSource")):
-            why = "to create pods with a non-nil configSource" if creating else "to update configSource to a new non-nil configSource"
+        if spec.get("configSource") and (
+            creating or spec["configSource"] != before.get("configSource")
+        ):
+            why = (
+                "to create pods with a non-nil configSource"
+                if creating
+                else "to update configSource to a new non-nil configSource"
+            )
             raise refused(attributes, f"node {quoted(node)} is not allowed {why}")
         if not creating:
             if (spec.get("taints") or []) != (before.get("taints") or []):
                 raise refused(attributes, f"node {quoted(node)} is not allowed to modify taints")
-            if (new["metadata"].get("ownerReferences") or []) != (old["metadata"].get("ownerReferences") or []):
-                raise refused(attributes, f"node {quoted(node)} is not allowed to modify ownerReferences")
+            if (new["metadata"].get("ownerReferences") or []) != (
+                old["metadata"].get("ownerReferences") or []
+            ):
+                raise refused(
+                    attributes, f"node {quoted(node)} is not allowed to modify ownerReferences"
+                )
         labels, had = new["metadata"].get("labels") or {}, old["metadata"].get("labels") or {}
-        wrong = sorted(filter(reserved, (key for key in {*labels, *had} if labels.get(key) != had.get(key))))
+        wrong = sorted(
+            filter(reserved, (key for key in {*labels, *had} if labels.get(key) != had.get(key)))
+        )
         if wrong:
-            what = f"node {quoted(node)} is not allowed to set the following" if creating else "is not allowed to modify"
+            what = (
+                f"node {quoted(node)} is not allowed to set the following"
+                if creating
+                else "is not allowed to modify"
+            )
             raise refused(attributes, f"{what} labels: {', '.join(wrong)}")
 
     def _slice(self, node: str, attributes: Attributes) -> None:
         verb = {"CREATE": "create", "DELETE": "delete"}.get(attributes.operation)
         about = attributes.object if attributes.operation == "CREATE" else attributes.old
         if verb is not None and ((about or {}).get("spec") or {}).get("nodeName") != node:
-            raise refused(attributes, f"can only {verb} ResourceSlice with the same NodeName as the requesting node")
+            raise refused(
+                attributes,
+                f"can only {verb} ResourceSlice with the same NodeName as the requesting node",
+            )
 
     def _request(self, node: str, attributes: Attributes) -> None:
         request = attributes.object or {}
-        if attributes.operation != "CREATE" or (request.get("spec") or {}).get("signerName") not in NODE_SIGNERS:
+        if (
+            attributes.operation != "CREATE"
+            or (request.get("spec") or {}).get("signerName") not in NODE_SIGNERS
+        ):
             return
         try:
             subject = subject_of(request)
@@ -191,16 +265,22 @@ class NodeRestriction:
         if subject.common_name != f"system:node:{node}":
             raise refused(attributes, f"can only create a node CSR with CN=system:node:{node}")
 
-    # --- what pods use --------------------------------------------------------------------------------------------------
+    # --- what pods use ----------------------------------------------------------------------------
 
     def _claim(self, node: str, subresource: str, attributes: Attributes) -> None:
         if subresource != "status":
             raise refused(attributes, "may only update PVC status")
         old, new = ({**(tree or {})} for tree in (attributes.old, attributes.object))
         for tree in (old, new):
-            tree["status"] = {name: value for name, value in (tree.get("status") or {}).items() if name not in RESIZING}
+            tree["status"] = {
+                name: value
+                for name, value in (tree.get("status") or {}).items()
+                if name not in RESIZING
+            }
             tree["metadata"] = {
-                name: value for name, value in (tree.get("metadata") or {}).items() if name not in ("managedFields", "resourceVersion")
+                name: value
+                for name, value in (tree.get("metadata") or {}).items()
+                if name not in ("managedFields", "resourceVersion")
             }
         if old != new:
             why = f"node {quoted(node)} is not allowed to update fields other than status.quantity and status.conditions"
@@ -209,7 +289,10 @@ class NodeRestriction:
     def _token(self, node: str, attributes: Attributes) -> None:
         spec: Json = (attributes.object or {}).get("spec") or {}
         reference = spec.get("boundObjectRef") or {}
-        if (reference.get("apiVersion"), reference.get("kind")) != ("v1", "Pod") or not reference.get("name"):
+        if (reference.get("apiVersion"), reference.get("kind")) != (
+            "v1",
+            "Pod",
+        ) or not reference.get("name"):
             raise refused(attributes, "node requested token not bound to a pod")
         if not reference.get("uid"):
             raise refused(attributes, "node requested token with a pod binding without a uid")
@@ -221,7 +304,9 @@ class NodeRestriction:
             why = f"the UID in the bound object reference ({reference['uid']}) does not match the UID in record. "
             raise refused(attributes, why + "The object might have been deleted and then recreated")
         if row.fields[pods.collection.positions["spec.nodeName"]] != node:
-            raise refused(attributes, "node requested token bound to a pod scheduled on a different node")
+            raise refused(
+                attributes, "node requested token bound to a pod scheduled on a different node"
+            )
         self._audience(attributes, spec.get("audiences") or [], row.tree())
 
     def _audience(self, attributes: Attributes, audiences: list[str], pod: Json) -> None:
@@ -231,10 +316,18 @@ class NodeRestriction:
         wanted, user = "".join(audiences), attributes.call.user
         if wanted in self._audiences_of(pod):
             return
-        access = Access("request-serviceaccounts-token-audience", "", wanted, "", attributes.namespace, attributes.name)
+        access = Access(
+            "request-serviceaccounts-token-audience",
+            "",
+            wanted,
+            "",
+            attributes.namespace,
+            attributes.name,
+        )
         if not self.authorizer.allows(user, access)[0]:
             why = (
-                f"audience {quoted(wanted)} not found in pod spec volume, {user.name} is not authorized to request tokens for this audience"
+                f"audience {quoted(wanted)} not found in pod spec volume, "
+                f"{user.name} is not authorized to request tokens for this audience"
             )
             raise refused(attributes, why)
 
@@ -243,7 +336,9 @@ class NodeRestriction:
             for source in (volume.get("projected") or {}).get("sources") or ():
                 if source.get("serviceAccountToken") is not None:
                     yield source["serviceAccountToken"].get("audience") or ""
-            driver = self.authorizer.nodes.graph.object("storage.k8s.io", "csidrivers", self._driver(pod, volume))
+            driver = self.authorizer.nodes.graph.object(
+                "storage.k8s.io", "csidrivers", self._driver(pod, volume)
+            )
             for request in ((driver or {}).get("spec") or {}).get("tokenRequests") or ():
                 yield request.get("audience") or ""
 
@@ -255,8 +350,14 @@ class NodeRestriction:
         if volume.get("ephemeral") is not None:
             claim = f"{pod['metadata']['name']}-{volume.get('name')}"
         graph = self.authorizer.nodes.graph
-        found = graph.object("", "persistentvolumeclaims", f"{pod['metadata']['namespace']}/{claim}") if claim else None
-        there = graph.object("", "persistentvolumes", ((found or {}).get("spec") or {}).get("volumeName") or "")
+        found = (
+            graph.object("", "persistentvolumeclaims", f"{pod['metadata']['namespace']}/{claim}")
+            if claim
+            else None
+        )
+        there = graph.object(
+            "", "persistentvolumes", ((found or {}).get("spec") or {}).get("volumeName") or ""
+        )
         return str((((there or {}).get("spec") or {}).get("csi") or {}).get("driver") or "")
 
 
@@ -265,7 +366,8 @@ def refused(attributes: Attributes, why: str) -> Refusal:
 
 
 def reserved(label: str) -> bool:
-    """Whether a label is not for a node to say of itself: it would steer other people's pods to the node."""
+    """Whether a label is not for a node to say of itself: it would steer other people's pods to the
+    node."""
     domain, slash, _ = label.partition("/")
     if not slash:
         return False
@@ -295,7 +397,9 @@ def leads_to(spec: Json) -> str:
                 return LEADING_VOLUMES[kind]
             if kind == "projected":
                 sources = [key for source in volume[kind].get("sources") or () for key in source]
-                found = next((LEADING_SOURCES.get(key, key) for key in sources if key != "downwardAPI"), "")
+                found = next(
+                    (LEADING_SOURCES.get(key, key) for key in sources if key != "downwardAPI"), ""
+                )
                 if found:
                     return found
             elif kind not in LOCAL_VOLUMES:

@@ -1,7 +1,8 @@
-"""Built-in admission that looks at other objects: default classes, overhead of runtimes, finalizers of storage, who asks for certificates.
+"""Built-in admission that looks at other objects: default classes, overhead of runtimes, finalizers
+of storage, who asks for certificates.
 
-Each plugin is found by the collection and operation that it is about, so a request pays for the plugins of its own kind alone.
-Reference: local-cluster 5.9, 6.1.
+Each plugin is found by the collection and operation that it is about, so a request pays for the
+plugins of its own kind alone. Reference: local-cluster 5.9, 6.1.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from hekla.local.apiserver.request.status import forbidden
 from hekla.local.apiserver.storage.registry import Registry
 from hekla.local.apiserver.storage.store import Row
 
-DEFAULT_STORAGE = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
+DEFAULT_STORAGE = (
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+)
 DEFAULT_INGRESS = ("ingressclass.kubernetes.io/is-default-class",)
 CLAIMS, REQUESTS = "persistentvolumeclaims", "certificatesigningrequests.certificates.k8s.io"
 
@@ -31,7 +35,10 @@ class Plugins:
         fill, check = admission.plugins, admission.checks
         fill["pods", "CREATE"] = [self.limits.fill, *fill["pods", "CREATE"], self.runtime_class]
         admission.looks["pods"] += ("limitranges", "runtimeclasses.node.k8s.io")
-        fill[CLAIMS, "CREATE"] = [self.default_storage_class, protect("kubernetes.io/pvc-protection")]
+        fill[CLAIMS, "CREATE"] = [
+            self.default_storage_class,
+            protect("kubernetes.io/pvc-protection"),
+        ]
         fill["persistentvolumes", "CREATE"] = [protect("kubernetes.io/pv-protection")]
         fill["ingresses.networking.k8s.io", "CREATE"] = [self.default_ingress_class]
         fill["nodes", "CREATE"] = [taint_until_ready]
@@ -49,11 +56,17 @@ class Plugins:
     def _default(self, group: str, plural: str, annotations: tuple[str, ...]) -> list[Json]:
         """The classes that are marked as default, the newest first."""
         found = [
-            tree for tree in self._all(group, plural)
-            if any((tree["metadata"].get("annotations") or {}).get(name) == "true" for name in annotations)
-        ]  # fmt: skip
+            tree
+            for tree in self._all(group, plural)
+            if any(
+                (tree["metadata"].get("annotations") or {}).get(name) == "true"
+                for name in annotations
+            )
+        ]
         found.sort(key=lambda tree: tree["metadata"]["name"])
-        found.sort(key=lambda tree: str(tree["metadata"].get("creationTimestamp") or ""), reverse=True)
+        found.sort(
+            key=lambda tree: str(tree["metadata"].get("creationTimestamp") or ""), reverse=True
+        )
         return found
 
     def default_storage_class(self, attributes: Attributes) -> None:
@@ -61,7 +74,9 @@ class Plugins:
         claim = attributes.object
         assert claim is not None
         spec = claim.setdefault("spec", {})
-        if spec.get("storageClassName") is None and "volume.beta.kubernetes.io/storage-class" not in (
+        if spec.get(
+            "storageClassName"
+        ) is None and "volume.beta.kubernetes.io/storage-class" not in (
             claim["metadata"].get("annotations") or {}
         ):
             classes = self._default("storage.k8s.io", "storageclasses", DEFAULT_STORAGE)
@@ -73,7 +88,9 @@ class Plugins:
         ingress = attributes.object
         assert ingress is not None
         spec = ingress.setdefault("spec", {})
-        if spec.get("ingressClassName") is not None or "kubernetes.io/ingress.class" in (ingress["metadata"].get("annotations") or {}):
+        if spec.get("ingressClassName") is not None or "kubernetes.io/ingress.class" in (
+            ingress["metadata"].get("annotations") or {}
+        ):
             return
         classes = self._default("networking.k8s.io", "ingressclasses", DEFAULT_INGRESS)
         if classes:
@@ -98,8 +115,14 @@ class Plugins:
         found = remembered(self._trees, f"runtimeclasses {name}", row)
         fixed = (found.get("overhead") or {}).get("podFixed") or {}
         given = spec.get("overhead") or {}
-        if given and {key: amount(text) for key, text in given.items()} != {key: amount(text) for key, text in fixed.items()}:
-            raise forbidden(kind, attributes.name, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
+        if given and {key: amount(text) for key, text in given.items()} != {
+            key: amount(text) for key, text in fixed.items()
+        }:
+            raise forbidden(
+                kind,
+                attributes.name,
+                "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead",
+            )
         if fixed:
             spec["overhead"] = dict(fixed)
         placed = found.get("scheduling") or {}
@@ -111,7 +134,9 @@ class Plugins:
                 raise forbidden(kind, attributes.name, why)
         if selector:
             spec["nodeSelector"] = {**own, **selector}
-        missing = [t for t in placed.get("tolerations") or () if t not in (spec.get("tolerations") or ())]
+        missing = [
+            t for t in placed.get("tolerations") or () if t not in (spec.get("tolerations") or ())
+        ]
         if missing:
             spec["tolerations"] = [*(spec.get("tolerations") or ()), *missing]
 
@@ -122,7 +147,11 @@ class Plugins:
         if size is None or before is None or amount(size) <= amount(before):
             return
         name = (old.get("spec") or {}).get("storageClassName")
-        growing = [tree["metadata"]["name"] for tree in self._all("storage.k8s.io", "storageclasses") if tree.get("allowVolumeExpansion")]
+        growing = [
+            tree["metadata"]["name"]
+            for tree in self._all("storage.k8s.io", "storageclasses")
+            if tree.get("allowVolumeExpansion")
+        ]
         if name not in growing:
             why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
             raise forbidden(attributes.resource.kind, attributes.name, why)
@@ -134,7 +163,8 @@ def asked(claim: Json) -> str | None:
 
 
 def protect(finalizer: str) -> Plugin:
-    """Storage that somebody uses must not vanish under him: a controller takes the finalizer off when nobody does."""
+    """Storage that somebody uses must not vanish under him: a controller takes the finalizer off
+    when nobody does."""
 
     def add(attributes: Attributes) -> None:
         assert attributes.object is not None
@@ -149,17 +179,25 @@ NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
 
 def taint_until_ready(attributes: Attributes) -> None:
-    """Nothing is placed on a node before it has said that it is ready; the controller of nodes takes the taint off then.
+    """Nothing is placed on a node before it has said that it is ready; the controller of nodes
+    takes the taint off then.
 
-    One that says so in the very request that makes it needs none: the controller would take it off at once.
+    One that says so in the very request that makes it needs none: the controller would take it off
+    at once.
     """
     node = attributes.object
     assert node is not None
     conditions = (node.get("status") or {}).get("conditions") or ()
-    if any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions):
+    if any(
+        condition.get("type") == "Ready" and condition.get("status") == "True"
+        for condition in conditions
+    ):
         return
     taints = node.setdefault("spec", {}).setdefault("taints", [])
-    if not any(taint.get("key") == NOT_READY["key"] and taint.get("effect") == NOT_READY["effect"] for taint in taints):
+    if not any(
+        taint.get("key") == NOT_READY["key"] and taint.get("effect") == NOT_READY["effect"]
+        for taint in taints
+    ):
         taints.append(dict(NOT_READY))
 
 

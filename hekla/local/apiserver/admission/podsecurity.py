@@ -1,7 +1,9 @@
-"""Pod Security admission: what the labels of a namespace ask of its pods is enforced, written to the audit log and warned of.
+"""Pod Security admission: what the labels of a namespace ask of its pods is enforced, written to
+the audit log and warned of.
 
-The checks are `hekla/podrules/podsecurity`; here is when they are made and how they are answered, as Kubernetes does it.  A
-namespace without labels costs its pods one look at a policy that is remembered by the labels.
+The checks are `hekla/podrules/podsecurity`; here is when they are made and how they are answered,
+as Kubernetes does it.  A namespace without labels costs its pods one look at a policy that is
+remembered by the labels.
 """
 
 from __future__ import annotations
@@ -18,7 +20,14 @@ from hekla.local.apiserver.request.status import forbidden, invalid
 from hekla.local.apiserver.storage.registry import Registry
 from hekla.local.apiserver.storage.store import Row
 from hekla.podrules.podsecurity.finding import Finding
-from hekla.podrules.podsecurity.levels import MODES, PREFIX, PRIVILEGED, LevelVersion, Policy, policy_of
+from hekla.podrules.podsecurity.levels import (
+    MODES,
+    PREFIX,
+    PRIVILEGED,
+    LevelVersion,
+    Policy,
+    policy_of,
+)
 from hekla.podrules.podsecurity.standards import findings, in_detail, in_short
 
 TEMPLATES: dict[str, tuple[str, ...]] = {
@@ -33,9 +42,11 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
 }
 """Collection -> where its objects have the template of their pods."""
 JUDGED = ("", "ephemeralcontainers", "resize")
-"""The subresources of a pod that can change what it asks of its node; an update of the pod itself is one too."""
+"""The subresources of a pod that can change what it asks of its node; an update of the pod itself
+is one too."""
 MOST_PODS, MOST_SECONDS = 3000, 0.25
-"""How many of the pods that a namespace has are looked at when it changes its policy, and how long: the server does nothing else."""
+"""How many of the pods that a namespace has are looked at when it changes its policy, and how long:
+the server does nothing else."""
 KNOWN_POLICIES = 1000
 OPEN = (PREFIX + "enforce-policy", str(LevelVersion()))
 """What is noted of a pod in a namespace that lets in all."""
@@ -60,7 +71,8 @@ class PodSecurity:
         self._pods = registry["pods"].collection
         self._policies: dict[str, tuple[Mapping[str, str], Policy, tuple[FieldError, ...]]] = {}
         self._open: dict[str, Mapping[str, str]] = {}
-        """Namespace -> its labels, where they let in every pod and nobody is exempt: most pods are answered by this alone."""
+        """Namespace -> its labels, where they let in every pod and nobody is exempt: most pods are
+        answered by this alone."""
 
     def validate(self, attributes: Attributes) -> None:
         """Refuses what must not be, and says what is wrong with the rest."""
@@ -95,10 +107,13 @@ class PodSecurity:
             if len(self._policies) >= KNOWN_POLICIES:
                 self._policies.clear()
                 self._open.clear()
-            known = self._policies[namespace] = (row.labels, *policy_of(row.labels, self.configuration.defaults))
+            known = self._policies[namespace] = (
+                row.labels,
+                *policy_of(row.labels, self.configuration.defaults),
+            )
         return known[1], known[2]
 
-    # --- pods and templates ---------------------------------------------------------------------------------------------
+    # --- pods and templates -----------------------------------------------------------------------
 
     def _pod(self, attributes: Attributes) -> None:
         where = attributes.namespace
@@ -116,7 +131,9 @@ class PodSecurity:
             return
         assert attributes.object is not None
         spec: Json = attributes.object.get("spec") or {}
-        if attributes.old is not None and not is_significant(spec, attributes.old.get("spec") or {}):
+        if attributes.old is not None and not is_significant(
+            spec, attributes.old.get("spec") or {}
+        ):
             return
         self._judge(attributes, policy, errors, attributes.object["metadata"], spec, enforce=True)
 
@@ -157,7 +174,11 @@ class PodSecurity:
             return
         if errors:
             said = ", ".join(map(str, errors))
-            note(attributes, "error", f"Failed to parse policy: {said if len(errors) == 1 else f'[{said}]'}")
+            note(
+                attributes,
+                "error",
+                f"Failed to parse policy: {said if len(errors) == 1 else f'[{said}]'}",
+            )
         known: dict[LevelVersion, list[Finding]] = {}
 
         def found(asked: LevelVersion) -> list[Finding]:
@@ -168,17 +189,24 @@ class PodSecurity:
         if enforce:
             note(attributes, "enforce-policy", str(policy.enforce))
         if found(policy.audit):
-            note(attributes, "audit-violations", f'would violate PodSecurity "{policy.audit}": {in_detail(found(policy.audit))}')
+            note(
+                attributes,
+                "audit-violations",
+                f'would violate PodSecurity "{policy.audit}": {in_detail(found(policy.audit))}',
+            )
         if enforce and found(policy.enforce):
             why = f'violates PodSecurity "{policy.enforce}": {in_detail(found(policy.enforce))}'
             raise forbidden(attributes.resource.kind, attributes.name, why)
         if found(policy.warn):
-            attributes.call.warn(f'would violate PodSecurity "{policy.warn}": {in_detail(found(policy.warn))}')
+            attributes.call.warn(
+                f'would violate PodSecurity "{policy.warn}": {in_detail(found(policy.warn))}'
+            )
 
-    # --- namespaces -----------------------------------------------------------------------------------------------------
+    # --- namespaces -------------------------------------------------------------------------------
 
     def _namespace(self, attributes: Attributes) -> None:
-        """Labels must be right where they come or change; pods that a new policy would not let in are warned of."""
+        """Labels must be right where they come or change; pods that a new policy would not let in
+        are warned of."""
         assert attributes.object is not None
         labels: Mapping[str, str] = attributes.object["metadata"].get("labels") or {}
         before: Mapping[str, str] | None = None
@@ -193,7 +221,11 @@ class PodSecurity:
             raise invalid(attributes.resource.kind, attributes.name, errors)
         if past is not None:
             new, old = policy.enforce, past.enforce
-            if new == old or new.level == PRIVILEGED or (new.version == old.version and not new.is_stricter(old)):
+            if (
+                new == old
+                or new.level == PRIVILEGED
+                or (new.version == old.version and not new.is_stricter(old))
+            ):
                 return
         if attributes.name in self.configuration.namespaces:
             self._warn_exempt(attributes, policy, labels)
@@ -201,14 +233,20 @@ class PodSecurity:
             for text in self._of_existing(attributes.name, policy.enforce):
                 attributes.call.warn(text)
 
-    def _warn_exempt(self, attributes: Attributes, policy: Policy, labels: Mapping[str, str]) -> None:
+    def _warn_exempt(
+        self, attributes: Attributes, policy: Policy, labels: Mapping[str, str]
+    ) -> None:
         if policy.is_privileged() or policy.is_equivalent(self.configuration.defaults):
             return
         said = ", ".join(
-            f"{mode}={asked}" for mode, asked in zip(MODES, policy, strict=True)
-            if asked.level != PRIVILEGED and (PREFIX + mode in labels or f"{PREFIX}{mode}-version" in labels)
-        )  # fmt: skip
-        attributes.call.warn(f'namespace "{attributes.name}" is exempt from Pod Security, and the policy ({said}) will be ignored')
+            f"{mode}={asked}"
+            for mode, asked in zip(MODES, policy, strict=True)
+            if asked.level != PRIVILEGED
+            and (PREFIX + mode in labels or f"{PREFIX}{mode}-version" in labels)
+        )
+        attributes.call.warn(
+            f'namespace "{attributes.name}" is exempt from Pod Security, and the policy ({said}) will be ignored'
+        )
 
     def _of_existing(self, namespace: str, enforce: LevelVersion) -> Iterator[str]:
         """What a policy has against the pods of a namespace, bounded by their number and by time.
@@ -235,7 +273,9 @@ class PodSecurity:
             yield f"new PodSecurity enforce level only checked against the first {checked} of {total} existing pods"
         if names:
             yield f'existing pods in namespace "{namespace}" violate the new PodSecurity enforce level "{enforce}"'
-        yield from sorted(f"{min(those)}{and_others(len(those) - 1)}: {why}" for why, those in names.items())
+        yield from sorted(
+            f"{min(those)}{and_others(len(those) - 1)}: {why}" for why, those in names.items()
+        )
 
 
 def one_of_each_first(rows: list[Row]) -> Iterator[Json]:
@@ -261,14 +301,23 @@ def and_others(count: int) -> str:
 
 
 def is_significant(spec: Json, before: Json) -> bool:
-    """Whether an update of a pod changes what the checks look at: of what may change, images and new containers."""
+    """Whether an update of a pod changes what the checks look at: of what may change, images and
+    new containers."""
     for name in ("containers", "initContainers"):
         new, old = spec.get(name) or [], before.get(name) or []
-        if len(new) != len(old) or any(one.get("image") != other.get("image") for one, other in zip(new, old, strict=True)):
+        if len(new) != len(old) or any(
+            one.get("image") != other.get("image") for one, other in zip(new, old, strict=True)
+        ):
             return True
-    known = {container.get("name"): container.get("image") for container in before.get("ephemeralContainers") or ()}
+    known = {
+        container.get("name"): container.get("image")
+        for container in before.get("ephemeralContainers") or ()
+    }
     added = spec.get("ephemeralContainers") or ()
-    return any(container.get("name") not in known or known[container["name"]] != container.get("image") for container in added)
+    return any(
+        container.get("name") not in known or known[container["name"]] != container.get("image")
+        for container in added
+    )
 
 
 def note(attributes: Attributes, name: str, value: str) -> None:

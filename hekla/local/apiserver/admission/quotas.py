@@ -1,9 +1,11 @@
-"""ResourceQuota: what a namespace may hold is charged in the step in which a write is accepted (local-cluster 5.4, 10.9).
+"""ResourceQuota: what a namespace may hold is charged in the step in which a write is accepted
+(local-cluster 5.4, 10.9).
 
-The books are kept here, in the one process that accepts writes, so two creates at the same moment cannot both have the last
-place, and the status that users read is a copy of the books and never the other way round.  They follow the ACCEPTED state by
-what each write changes; a cluster without quotas keeps no books and pays nothing (no hook is set).  A batch that the disk
-refuses takes its charges back by counting again.
+The books are kept here, in the one process that accepts writes, so two creates at the same moment
+cannot both have the last place, and the status that users read is a copy of the books and never the
+other way round.  They follow the ACCEPTED state by what each write changes; a cluster without
+quotas keeps no books and pays nothing (no hook is set).  A batch that the disk refuses takes its
+charges back by counting again.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ class Ledger:
     def __init__(self, namespace: str, name: str, spec: Json) -> None:
         self.namespace = namespace
         self.name = name
-        self.hard: Usage = {resource: amount(text) for resource, text in (spec.get("hard") or {}).items()}
+        self.hard: Usage = {
+            resource: amount(text) for resource, text in (spec.get("hard") or {}).items()
+        }
         self.scopes = terms_of(spec)
         self.used: Usage = dict.fromkeys(self.hard, ZERO)
         self._counts: dict[str, bool] = {}
@@ -54,7 +58,9 @@ class Ledger:
     def counts(self, collection: str) -> bool:
         known = self._counts.get(collection)
         if known is None:
-            known = self._counts[collection] = any(counted(collection, resource) for resource in self.hard)
+            known = self._counts[collection] = any(
+                counted(collection, resource) for resource in self.hard
+            )
         return known
 
     def wants(self, collection: str, tree: Json) -> bool:
@@ -90,27 +96,44 @@ class Quotas:
         if self._writing is not None:
             self._writing.cancel()
 
-    # --- the books ------------------------------------------------------------------------------------------------------
+    # --- the books --------------------------------------------------------------------------------
 
-    def on_quota(self, collection: Collection, type: str, tree: Json, old: Row | None, row: Row) -> None:
-        """A quota was made, changed or deleted; it counts among the objects of its namespace itself."""
+    def on_quota(
+        self, collection: Collection, type: str, tree: Json, old: Row | None, row: Row
+    ) -> None:
+        """A quota was made, changed or deleted; it counts among the objects of its namespace
+        itself."""
         before = self.ledgers.get(row.namespace, {}).get(row.name)
         if type is DELETED:
             self._close(row.namespace, row.name)
-        elif before is None or old is None or (old.tree().get("spec") or {}) != (tree.get("spec") or {}):
+        elif (
+            before is None
+            or old is None
+            or (old.tree().get("spec") or {}) != (tree.get("spec") or {})
+        ):
             self._open(row.namespace, row.name, tree)
         elif (tree.get("status") or {}) != before.status():
             self._tell(before)
-        others = [ledger for name, ledger in self.ledgers.get(row.namespace, {}).items() if name != row.name]
+        others = [
+            ledger
+            for name, ledger in self.ledgers.get(row.namespace, {}).items()
+            if name != row.name
+        ]
         self._charge(others, collection, tree if type is not DELETED else None, old)
 
-    def on_write(self, collection: Collection, type: str, tree: Json, old: Row | None, row: Row) -> None:
+    def on_write(
+        self, collection: Collection, type: str, tree: Json, old: Row | None, row: Row
+    ) -> None:
         """Any object of a namespace was accepted."""
         ledgers = self.ledgers.get(row.namespace)
         if ledgers:
-            self._charge(list(ledgers.values()), collection, tree if type is not DELETED else None, old)
+            self._charge(
+                list(ledgers.values()), collection, tree if type is not DELETED else None, old
+            )
 
-    def _charge(self, ledgers: list[Ledger], collection: Collection, new: Json | None, old: Row | None) -> None:
+    def _charge(
+        self, ledgers: list[Ledger], collection: Collection, new: Json | None, old: Row | None
+    ) -> None:
         ledgers = [ledger for ledger in ledgers if ledger.counts(collection.name)]
         if not ledgers or (new is not None and old is not None and collection.name not in CHANGING):
             return
@@ -144,7 +167,12 @@ class Quotas:
 
     def _follow(self) -> None:
         """Sets the hooks of the collections that some quota counts, and no others."""
-        wanted = {resource for ledgers in self.ledgers.values() for ledger in ledgers.values() for resource in ledger.hard}
+        wanted = {
+            resource
+            for ledgers in self.ledgers.values()
+            for ledger in ledgers.values()
+            for resource in ledger.hard
+        }
         for collection in self.store.collections.values():
             if collection.name != QUOTAS:
                 followed = any(counted(collection.name, resource) for resource in wanted)
@@ -161,17 +189,22 @@ class Quotas:
         for row in self.resource.collection.accepted():
             self._open(row.namespace, row.name, row.tree())
 
-    # --- admission ------------------------------------------------------------------------------------------------------
+    # --- admission --------------------------------------------------------------------------------
 
     def admit(self, attributes: Attributes) -> None:
-        """Refuses what would go over a quota.  The charge itself follows in the same step, when the write is accepted."""
+        """Refuses what would go over a quota.  The charge itself follows in the same step, when the
+        write is accepted."""
         if not self.ledgers:
             return
         ledgers = self.ledgers.get(attributes.namespace)
         new, collection = attributes.object, attributes.resource.collection.name
         if not ledgers or new is None or attributes.subresource not in ("", "resize"):
             return
-        if attributes.operation == "UPDATE" and collection not in ON_UPDATE and attributes.subresource != "resize":
+        if (
+            attributes.operation == "UPDATE"
+            and collection not in ON_UPDATE
+            and attributes.subresource != "resize"
+        ):
             return
         kind, name = attributes.resource.kind, attributes.name
         for ledger in sorted(ledgers.values(), key=lambda ledger: ledger.name):
@@ -180,7 +213,10 @@ class Quotas:
             if collection == "pods":
                 open_ = left_open(new, ledger.hard)
                 if open_:
-                    text = "; ".join(f"{resource} for: {','.join(sorted(set(names)))}" for resource, names in sorted(open_.items()))
+                    text = "; ".join(
+                        f"{resource} for: {','.join(sorted(set(names)))}"
+                        for resource, names in sorted(open_.items())
+                    )
                     raise forbidden(kind, name, f"failed quota: {ledger.name}: must specify {text}")
             asked = difference(ledger, collection, new, attributes.old)
             over = [
@@ -190,12 +226,13 @@ class Quotas:
             ]
             if over:
                 raise forbidden(
-                    kind, name,
+                    kind,
+                    name,
                     f"exceeded quota: {ledger.name}, requested: {shown(asked, over)}, used: {shown(ledger.used, over)}, "
                     f"limited: {shown(ledger.hard, over)}",
-                )  # fmt: skip
+                )
 
-    # --- status ---------------------------------------------------------------------------------------------------------
+    # --- status -----------------------------------------------------------------------------------
 
     def _tell(self, ledger: Ledger) -> None:
         self._stale.add(ledger.key)
@@ -222,9 +259,16 @@ class Quotas:
             tree["status"] = ledger.status()
             return tree
 
-        call = Call(Request("PUT", "/quotas", "", {}, b"", Peer()), Route(self.resource, namespace, name, ""), ADMIN, "update")
+        call = Call(
+            Request("PUT", "/quotas", "", {}, b"", Peer()),
+            Route(self.resource, namespace, name, ""),
+            ADMIN,
+            "update",
+        )
         try:
-            await self.writer.change(call, self.resource, key, change, retry=True, subresource="server", admit=False)
+            await self.writer.change(
+                call, self.resource, key, change, retry=True, subresource="server", admit=False
+            )
         except Refusal as refusal:
             if refusal.code == 409:
                 self._stale.add(key)
@@ -233,14 +277,21 @@ class Quotas:
 
 
 CHANGING = ON_UPDATE | {"pods", "resourceclaims.resource.k8s.io"}
-"""Collections whose objects can come to count for more or less while they live; of the others only their number matters."""
+"""Collections whose objects can come to count for more or less while they live; of the others only
+their number matters."""
 
 
 def difference(ledger: Ledger, collection: str, new: Json | None, old: Json | None) -> Usage:
     """By how much the books change when `old` becomes `new`."""
     found: Usage = {}
     if new is not None and ledger.wants(collection, new):
-        found.update({resource: value for resource, value in usage(collection, new).items() if resource in ledger.hard})
+        found.update(
+            {
+                resource: value
+                for resource, value in usage(collection, new).items()
+                if resource in ledger.hard
+            }
+        )
     if old is not None and ledger.wants(collection, old):
         for resource, value in usage(collection, old).items():
             if resource in ledger.hard:

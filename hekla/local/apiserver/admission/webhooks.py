@@ -1,4 +1,5 @@
-"""Admission webhooks: which ones want to see a request, and the conversation with them (local-cluster 6.2 to 6.4)."""
+"""Admission webhooks: which ones want to see a request, and the conversation with them
+(local-cluster 6.2 to 6.4)."""
 
 from __future__ import annotations
 
@@ -18,7 +19,16 @@ from hekla.kube.http.client import TimedOut, TransportError
 from hekla.local.apiserver.admission.attributes import Attributes, in_task
 from hekla.local.apiserver.admission.hook import Hook, HookClients, Unreachable, worded
 from hekla.local.apiserver.admission.in_process import Reviewer
-from hekla.local.apiserver.admission.matching import ConditionFailed, Key, key_of, object_in, request_tree, scope_of, selected, through
+from hekla.local.apiserver.admission.matching import (
+    ConditionFailed,
+    Key,
+    key_of,
+    object_in,
+    request_tree,
+    scope_of,
+    selected,
+    through,
+)
 from hekla.local.apiserver.auth.authorization import Authorizer
 from hekla.local.apiserver.objects.errors import BadBody
 from hekla.local.apiserver.objects.kind import Kind
@@ -33,7 +43,8 @@ log = logging.getLogger("hekla.apiserver")
 
 GROUP = "admissionregistration.k8s.io"
 ANNOTATED = 64
-"""Sets of annotations' names of which is remembered with a mould what a webhook's conditions say."""
+"""Sets of annotations' names of which is remembered with a mould what a webhook's conditions say.
+"""
 NAMESPACES = 1000
 """Of which a webhook remembers whether it selects them."""
 
@@ -98,7 +109,8 @@ class Chain:
         return [pair for pair in self.by_rule(attributes) if self._selected(pair[0], attributes)]
 
     def by_rule(self, attributes: Attributes) -> tuple[tuple[Hook, Resource], ...]:
-        """By the rules alone, each with the group and version in which the webhook wants to see the object."""
+        """By the rules alone, each with the group and version in which the webhook wants to see the
+        object."""
         if self._generation != self.registry.generation:
             self._generation = self.registry.generation
             self._matching.clear()
@@ -109,15 +121,25 @@ class Chain:
             if key[0] == GROUP or attributes.subresource == "server":
                 found = ()
             else:
-                seen = [(hook, through(hook.rules, hook.match_policy, self.registry, resource, key)) for hook in self.hooks]
+                seen = [
+                    (hook, through(hook.rules, hook.match_policy, self.registry, resource, key))
+                    for hook in self.hooks
+                ]
                 found = tuple((hook, matched) for hook, matched in seen if matched is not None)
             self._matching[key] = found
         return found
 
     def _selected(self, hook: Hook, attributes: Attributes) -> bool:
         namespace = attributes.namespace
-        if not namespace or hook.object_selector or not hook.namespace_selector or attributes.resource.collection.name == "namespaces":
-            return selected(hook.namespace_selector, hook.object_selector, attributes, self.registry)
+        if (
+            not namespace
+            or hook.object_selector
+            or not hook.namespace_selector
+            or attributes.resource.collection.name == "namespaces"
+        ):
+            return selected(
+                hook.namespace_selector, hook.object_selector, attributes, self.registry
+            )
         # Twice for each webhook and write, of a few namespaces that hardly ever change.
         row = self.registry["namespaces"].collection.newest(namespace)
         known = hook.namespaces.get(namespace)
@@ -130,22 +152,35 @@ class Chain:
         return answer
 
     def of(self, attributes: Attributes, authorizer: Authorizer) -> list[tuple[Hook, Resource]]:
-        """The webhooks that are to be asked.  Raises what the client sees of a condition that cannot be evaluated."""
-        return [pair for pair in self._chosen(attributes) if self._meant(*pair, attributes, authorizer)]
+        """The webhooks that are to be asked.  Raises what the client sees of a condition that
+        cannot be evaluated."""
+        return [
+            pair for pair in self._chosen(attributes) if self._meant(*pair, attributes, authorizer)
+        ]
 
     def surely(self, attributes: Attributes) -> list[tuple[Hook, Resource]] | None:
-        """The webhooks that are asked about such an object whatever it holds; None where its labels or a condition decide."""
-        if any(hook.object_selector or hook.conditions.entries or hook.unusable for hook, _ in self.by_rule(attributes)):
+        """The webhooks that are asked about such an object whatever it holds; None where its labels
+        or a condition decide."""
+        if any(
+            hook.object_selector or hook.conditions.entries or hook.unusable
+            for hook, _ in self.by_rule(attributes)
+        ):
             return None
         return self._chosen(attributes)
 
-    def _meant(self, hook: Hook, matched: Resource, attributes: Attributes, authorizer: Authorizer) -> bool:
+    def _meant(
+        self, hook: Hook, matched: Resource, attributes: Attributes, authorizer: Authorizer
+    ) -> bool:
         if not hook.conditions.entries and not hook.unusable:
             return True
         mould = attributes.mould
         if mould is None or matched is not attributes.resource or not hook.conditions.of_names:
             return self._holds(hook, matched, attributes, authorizer)
-        annotations = attributes.object["metadata"].get("annotations") if attributes.object is not None else None
+        annotations = (
+            attributes.object["metadata"].get("annotations")
+            if attributes.object is not None
+            else None
+        )
         key = hook, None if annotations is None else tuple(annotations)
         known = mould.meant.get(key)
         if known is None:
@@ -154,7 +189,9 @@ class Chain:
             known = mould.meant[key] = self._holds(hook, matched, attributes, authorizer)
         return known
 
-    def _holds(self, hook: Hook, matched: Resource, attributes: Attributes, authorizer: Authorizer) -> bool:
+    def _holds(
+        self, hook: Hook, matched: Resource, attributes: Attributes, authorizer: Authorizer
+    ) -> bool:
         try:
             if hook.unusable:
                 raise ConditionFailed(hook.unusable)
@@ -183,9 +220,11 @@ class Webhooks:
         self.failed_open: dict[tuple[str, str], int] = {}
 
     async def mutate(self, attributes: Attributes, *, again: bool = False) -> bool:
-        """Asks one after the other; each sees what those before it changed.  Whether any changed something.
+        """Asks one after the other; each sees what those before it changed.  Whether any changed
+        something.
 
-        `again` asks only those that want to see what was changed after them."""
+        `again` asks only those that want to see what was changed after them.
+        """
         earlier: list[tuple[Hook, Resource]] = []
         repeat: list[tuple[Hook, Resource]] = []
         changed_any = False
@@ -202,7 +241,9 @@ class Webhooks:
             await self._mutate(hook, matched, attributes, 1)
         return changed_any
 
-    async def _mutate(self, hook: Hook, matched: Resource, attributes: Attributes, round: int) -> bool:
+    async def _mutate(
+        self, hook: Hook, matched: Resource, attributes: Attributes, round: int
+    ) -> bool:
         response = await self._ask(hook, matched, attributes)
         mutated = False
         try:
@@ -213,7 +254,9 @@ class Webhooks:
             attributes.call.annotate(name, encode(note).decode())
         return mutated
 
-    async def _patched(self, hook: Hook, matched: Resource, attributes: Attributes, response: Response | None) -> bool:
+    async def _patched(
+        self, hook: Hook, matched: Resource, attributes: Attributes, response: Response | None
+    ) -> bool:
         if response is None:
             return False
         try:
@@ -222,8 +265,12 @@ class Webhooks:
                 return False
             if attributes.object is None:
                 raise Unreachable("there is no object to patch")
-            shaped = attributes.subresource not in ("binding", "eviction") and attributes.operation != "CONNECT"
-            # A copy, by way of bytes because that is quickest: a patch changes the tree that it is given, and may fail half way.
+            shaped = (
+                attributes.subresource not in ("binding", "eviction")
+                and attributes.operation != "CONNECT"
+            )
+            # A copy, by way of bytes because that is quickest: a patch changes the tree that it is
+            # given, and may fail half way.
             typed = decode(encode(object_in(matched, attributes, attributes.object)))
             try:
                 patched = patches.apply_json(typed, operations)
@@ -254,13 +301,17 @@ class Webhooks:
             for hook, matched in hooks:
                 await self._ask(hook, matched, attributes)
             return
-        results = await asyncio.gather(*(self._ask(hook, matched, attributes) for hook, matched in hooks), return_exceptions=True)
+        results = await asyncio.gather(
+            *(self._ask(hook, matched, attributes) for hook, matched in hooks),
+            return_exceptions=True,
+        )
         for result in results:
             if isinstance(result, BaseException):
                 raise result
 
     async def _ask(self, hook: Hook, matched: Resource, attributes: Attributes) -> Response | None:
-        """One call.  None when it failed and the webhook does not mind; raises what the client is to see."""
+        """One call.  None when it failed and the webhook does not mind; raises what the client is
+        to see."""
         call = attributes.call
         if call.dry_run and hook.side_effects not in ("None", "NoneOnDryRun"):
             raise bad_request(f'admission webhook "{hook.name}" does not support dry run')
@@ -302,14 +353,18 @@ class Webhooks:
         """Counts a webhook whose answer is known."""
         self._count(hook, attributes, 200, False, time.perf_counter())
 
-    def _count(self, hook: Hook, attributes: Attributes, code: int, rejected: bool, started: float) -> None:
+    def _count(
+        self, hook: Hook, attributes: Attributes, code: int, rejected: bool, started: float
+    ) -> None:
         key = (hook.name, hook.kind, attributes.operation, code, rejected)
         durations = self.calls.get(key)
         if durations is None:
             durations = self.calls[key] = Histogram()
         durations.observe(time.perf_counter() - started)
 
-    async def _inside(self, reviewer: Reviewer, matched: Resource, attributes: Attributes) -> Response:
+    async def _inside(
+        self, reviewer: Reviewer, matched: Resource, attributes: Attributes
+    ) -> Response:
         """Asks a function of this process, as a webhook would be asked."""
         mould = attributes.mould
         settled = mould.settled if mould is not None and matched is attributes.resource else None
@@ -334,21 +389,35 @@ class Webhooks:
             raise Unreachable(f"failed to call webhook: {type(error).__name__}: {error}") from error
         if settled is not None and allowed and not operations:
             settled.add(reviewer)
-        return Inside(allowed=allowed, status=None if allowed else {"message": message, "metadata": {}}, operations=operations)
+        return Inside(
+            allowed=allowed,
+            status=None if allowed else {"message": message, "metadata": {}},
+            operations=operations,
+        )
 
-    async def _exchange(self, hook: Hook, matched: Resource, attributes: Attributes, uid: str) -> Response:
+    async def _exchange(
+        self, hook: Hook, matched: Resource, attributes: Attributes, uid: str
+    ) -> Response:
         client, path, url = self.clients.of(hook)
         await in_task()
         await convert_views(matched, attributes)
         body = review(attributes, matched, uid, hook.version)
         try:
-            answer = await client.request("POST", path, self.clients.HEADERS, body, timeout=hook.timeout)
+            answer = await client.request(
+                "POST", path, self.clients.HEADERS, body, timeout=hook.timeout
+            )
         except TimedOut as error:
-            raise Unreachable(f'failed to call webhook: Post "{url}": context deadline exceeded') from error
+            raise Unreachable(
+                f'failed to call webhook: Post "{url}": context deadline exceeded'
+            ) from error
         except (TransportError, OSError) as error:
-            raise Unreachable(f'failed to call webhook: Post "{url}": {worded(error, client.target.host, client.target.port)}') from error
+            raise Unreachable(
+                f'failed to call webhook: Post "{url}": {worded(error, client.target.host, client.target.port)}'
+            ) from error
         if answer.status != 200:
-            raise Unreachable('failed to call webhook: an error on the server ("unknown") has prevented the request from succeeding')
+            raise Unreachable(
+                'failed to call webhook: an error on the server ("unknown") has prevented the request from succeeding'
+            )
         try:
             found = msgspec.json.decode(answer.body, type=Review)
         except msgspec.DecodeError as error:
@@ -356,7 +425,9 @@ class Webhooks:
         if found.response is None:
             raise Unreachable("received invalid webhook response: response is absent")
         if found.response.uid != uid:
-            raise Unreachable(f'received invalid webhook response: expected response.uid="{uid}", got "{found.response.uid}"')
+            raise Unreachable(
+                f'received invalid webhook response: expected response.uid="{uid}", got "{found.response.uid}"'
+            )
         return found.response
 
     def _failed(self, hook: Hook, why: str) -> None:
@@ -367,13 +438,20 @@ class Webhooks:
 
 
 async def convert_views(matched: Resource, attributes: Attributes) -> None:
-    """Has the objects converted to the version in which the webhook wants to see them, where that takes another webhook."""
+    """Has the objects converted to the version in which the webhook wants to see them, where that
+    takes another webhook."""
     own = attributes.resource.kind
     if matched.kind is own or own.conversion is None:
         return
     for tree in (attributes.object, attributes.old):
         if tree is not None and not any(of is tree for of, _, _ in attributes.views):
-            attributes.views.append((tree, matched.kind.api_version, await own.conversion.across(tree, matched.kind.api_version)))
+            attributes.views.append(
+                (
+                    tree,
+                    matched.kind.api_version,
+                    await own.conversion.across(tree, matched.kind.api_version),
+                )
+            )
 
 
 def operations_of(response: Response) -> list[Any] | None:
@@ -395,7 +473,11 @@ def read_patched(kind: Kind, patched: Json) -> Json:
     """What came of a patch, read as a body would be.  Raises BadBody."""
     if kind.decode is None:
         return patched
-    if kind.read_again is not None and patched.get("kind") == kind.kind and patched.get("apiVersion") == kind.api_version:
+    if (
+        kind.read_again is not None
+        and patched.get("kind") == kind.kind
+        and patched.get("apiVersion") == kind.api_version
+    ):
         return kind.read_again(patched, "Ignore").tree
     return kind.decode(encode(patched), "application/json", "Ignore").tree  # which finds the words
 
@@ -419,4 +501,6 @@ def review(attributes: Attributes, matched: Resource, uid: str, version: str) ->
     request: Json = {"uid": uid, **request_tree(attributes, matched)}
     request["object"] = object_in(matched, attributes, attributes.object)
     request["oldObject"] = object_in(matched, attributes, attributes.old)
-    return encode({"kind": "AdmissionReview", "apiVersion": f"admission.k8s.io/{version}", "request": request})
+    return encode(
+        {"kind": "AdmissionReview", "apiVersion": f"admission.k8s.io/{version}", "request": request}
+    )

@@ -1,4 +1,5 @@
-"""Who a request comes from: a client certificate, a token, or a process of the same user behind the Unix socket."""
+"""Who a request comes from: a client certificate, a token, or a process of the same user behind the
+Unix socket."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from hekla.local.apiserver.request.status import Refusal
 
 CREDENTIAL = "authentication.kubernetes.io/credential-id"
 REMEMBER_SECONDS = 10.0
-"""How long a verified signature is believed; that what the token was made for is still there, is looked at each time."""
+"""How long a verified signature is believed; that what the token was made for is still there, is
+looked at each time."""
 
 
 class Authenticator:
@@ -32,7 +34,9 @@ class Authenticator:
         credential = request.headers.get("authorization")
         if not credential and "sec-websocket-protocol" in request.headers:
             credential = websocket_credential(request.headers)
-        if credential and not request.peer.common_name:  # a certificate is believed before a token is looked at
+        if (
+            credential and not request.peer.common_name
+        ):  # a certificate is believed before a token is looked at
             return self._bearer(credential)
         peer = request.peer
         user = self._peers.get(peer)
@@ -88,7 +92,8 @@ class Authenticator:
 
 
 def websocket_credential(headers: Mapping[str, str]) -> str:
-    """The token that a browser hides among the subprotocols of a WebSocket, as the header that it cannot send."""
+    """The token that a browser hides among the subprotocols of a WebSocket, as the header that it
+    cannot send."""
     for name in websocket.offered(headers) if websocket.is_upgrade(headers) else ():
         if name.startswith(websocket.TOKEN_PROTOCOL):
             text = name.removeprefix(websocket.TOKEN_PROTOCOL)
@@ -113,6 +118,10 @@ def read_tokens(path: Path) -> dict[str, User]:
                 continue
             if len(line) < 3 or not line[0] or not line[1]:
                 raise ValueError(f'{path}:{number}: a line is token,user,uid[,"group1,group2"]')
-            groups = tuple(group.strip() for group in line[3].split(",")) if len(line) > 3 and line[3] else ()
+            groups = (
+                tuple(group.strip() for group in line[3].split(","))
+                if len(line) > 3 and line[3]
+                else ()
+            )
             found[line[0]] = User(line[1], (*groups, AUTHENTICATED), line[2])
     return found

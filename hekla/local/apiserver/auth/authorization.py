@@ -31,7 +31,8 @@ class Grant(NamedTuple):
 
 
 class Authorizer:
-    """Answers from the committed roles and bindings; grants are gathered again when one of them changes."""
+    """Answers from the committed roles and bindings; grants are gathered again when one of them
+    changes."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
@@ -58,19 +59,37 @@ class Authorizer:
     def grants(self) -> list[Grant]:
         if self._grants is None:
             cluster_roles = self.cluster_roles()
-            roles = {(tree["metadata"]["namespace"], tree["metadata"]["name"]): tree for tree in self._all("roles")}
+            roles = {
+                (tree["metadata"]["namespace"], tree["metadata"]["name"]): tree
+                for tree in self._all("roles")
+            }
             found: list[Grant] = []
-            for plural, kind in (("clusterrolebindings", "ClusterRoleBinding"), ("rolebindings", "RoleBinding")):
+            for plural, kind in (
+                ("clusterrolebindings", "ClusterRoleBinding"),
+                ("rolebindings", "RoleBinding"),
+            ):
                 for tree in self._all(plural):
                     namespace = tree["metadata"].get("namespace", "")
                     reference = tree.get("roleRef") or {}
                     name = reference.get("name", "")
-                    role = roles.get((namespace, name)) if reference.get("kind") == "Role" else cluster_roles.get(name)
+                    role = (
+                        roles.get((namespace, name))
+                        if reference.get("kind") == "Role"
+                        else cluster_roles.get(name)
+                    )
                     if role is None:
                         continue
                     rules = aggregated_rules(role, cluster_roles)
                     found.append(
-                        Grant(kind, tree["metadata"]["name"], namespace, reference.get("kind", ""), name, tree.get("subjects") or [], rules)
+                        Grant(
+                            kind,
+                            tree["metadata"]["name"],
+                            namespace,
+                            reference.get("kind", ""),
+                            name,
+                            tree.get("subjects") or [],
+                            rules,
+                        )
                     )
             self._grants = found
         return self._grants
@@ -84,12 +103,17 @@ class Authorizer:
             allowed, said = self.nodes.allows(user, access)
             if allowed:
                 return True, ""
-        if access.path and (access.path in OPEN_PATHS or access.path.startswith(("/livez/", "/readyz/", "/healthz/"))):
+        if access.path and (
+            access.path in OPEN_PATHS
+            or access.path.startswith(("/livez/", "/readyz/", "/healthz/"))
+        ):
             return True, ""
         for grant in self.grants():
             if grant.namespace and grant.namespace != access.namespace:
                 continue
-            subject = next((s for s in grant.subjects if is_subject(user, s, grant.namespace)), None)
+            subject = next(
+                (s for s in grant.subjects if is_subject(user, s, grant.namespace)), None
+            )
             if subject is not None and any(rule_allows(rule, access) for rule in grant.rules):
                 return True, reason(grant, subject)
         return False, said
@@ -101,26 +125,46 @@ class Authorizer:
             return
         why = why and f": {why}"
         if access.path:
-            raise unsniffed(Refusal(403, f'forbidden: User "{user.name}" cannot {access.verb} path "{access.path}"{why}', details={}))
+            raise unsniffed(
+                Refusal(
+                    403,
+                    f'forbidden: User "{user.name}" cannot {access.verb} path "{access.path}"{why}',
+                    details={},
+                )
+            )
         shown = f"{access.resource}.{access.group}" if access.group else access.resource
         subject = f'{shown} "{access.name}"' if access.name else shown
-        where = f' in the namespace "{access.namespace}"' if access.namespace else " at the cluster scope"
+        where = (
+            f' in the namespace "{access.namespace}"'
+            if access.namespace
+            else " at the cluster scope"
+        )
         details = {"kind": access.resource}
         if access.name:
             details = {"name": access.name, **details}
         if access.group:
             details["group"] = access.group
         wanted = f'{access.verb} resource "{access.what}" in API group "{access.group}"{where}'
-        raise unsniffed(Refusal(403, f'{subject} is forbidden: User "{user.name}" cannot {wanted}{why}', details=details))
+        raise unsniffed(
+            Refusal(
+                403,
+                f'{subject} is forbidden: User "{user.name}" cannot {wanted}{why}',
+                details=details,
+            )
+        )
 
     def rules_of(self, user: User, namespace: str) -> list[Json]:
         """All rules that hold for a user in a namespace."""
         if MASTERS in user.groups:
-            return [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}, {"verbs": ["*"], "nonResourceURLs": ["*"]}]
+            return [
+                {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+                {"verbs": ["*"], "nonResourceURLs": ["*"]},
+            ]
         return [
             rule
             for grant in self.grants()
-            if (not grant.namespace or grant.namespace == namespace) and any(is_subject(user, s, grant.namespace) for s in grant.subjects)
+            if (not grant.namespace or grant.namespace == namespace)
+            and any(is_subject(user, s, grant.namespace) for s in grant.subjects)
             for rule in grant.rules
         ]
 
@@ -135,7 +179,11 @@ def aggregated_rules(role: Json, cluster_roles: dict[str, Json]) -> list[Json]:
         labels = other["metadata"].get("labels") or {}
         for selector in selectors:
             wanted = selector.get("matchLabels") or {}
-            if wanted and all(labels.get(key) == value for key, value in wanted.items()) and other is not role:
+            if (
+                wanted
+                and all(labels.get(key) == value for key, value in wanted.items())
+                and other is not role
+            ):
                 rules.extend(other.get("rules") or [])
                 break
     return rules
@@ -166,7 +214,11 @@ def rule_allows(rule: Json, access: Access) -> bool:
     if access.group not in groups and "*" not in groups:
         return False
     resources = rule.get("resources") or []
-    if access.what not in resources and "*" not in resources and (not access.subresource or f"*/{access.subresource}" not in resources):
+    if (
+        access.what not in resources
+        and "*" not in resources
+        and (not access.subresource or f"*/{access.subresource}" not in resources)
+    ):
         return False
     names = rule.get("resourceNames") or []
     return not names or access.name in names
@@ -176,5 +228,7 @@ def reason(grant: Grant, subject: Json) -> str:
     binding = f"{grant.name}/{grant.namespace}" if grant.namespace else grant.name
     who = f'{subject.get("kind")} "{subject.get("name")}"'
     if subject.get("kind") == "ServiceAccount":
-        who = f'ServiceAccount "{subject.get("name")}/{subject.get("namespace") or grant.namespace}"'
+        who = (
+            f'ServiceAccount "{subject.get("name")}/{subject.get("namespace") or grant.namespace}"'
+        )
     return f'RBAC: allowed by {grant.kind} "{binding}" of {grant.role_kind} "{grant.role}" to {who}'

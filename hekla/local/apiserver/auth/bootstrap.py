@@ -1,4 +1,5 @@
-"""What a cluster has before anybody makes anything: namespaces, priority classes, the roles that clients expect."""
+"""What a cluster has before anybody makes anything: namespaces, priority classes, the roles that
+clients expect."""
 
 from __future__ import annotations
 
@@ -22,14 +23,28 @@ FLOWS = ("flowcontrol.apiserver.k8s.io", "v1")
 def flow(name: str, level: str, precedence: int, *groups: str) -> Json:
     """A flow schema for the requests of some groups."""
     subjects = [{"kind": "Group", "group": {"name": group}} for group in groups]
-    return {"metadata": {"name": name}, "spec": {
-        "matchingPrecedence": precedence, "priorityLevelConfiguration": {"name": level},
-        "rules": [{
-            "subjects": subjects,
-            "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": True, "namespaces": ["*"]}],
-            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-        }],
-    }}  # fmt: skip
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "matchingPrecedence": precedence,
+            "priorityLevelConfiguration": {"name": level},
+            "rules": [
+                {
+                    "subjects": subjects,
+                    "resourceRules": [
+                        {
+                            "verbs": ["*"],
+                            "apiGroups": ["*"],
+                            "resources": ["*"],
+                            "clusterScope": True,
+                            "namespaces": ["*"],
+                        }
+                    ],
+                    "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+                }
+            ],
+        },
+    }
 
 
 OBJECTS: list[tuple[tuple[str, str], str, Json]] = [
@@ -85,32 +100,63 @@ class Bootstrap:
             return
         request = Request("POST", "/bootstrap", "", {"user-agent": "kube-apiserver"}, b"", Peer())
         call = Call(request, Route(resource, namespace, "", ""), ADMIN, "create")
-        # What the server makes itself may have names and values that are refused to others (system- classes).
+        # What the server makes itself may have names and values that are refused to others (system-
+        # classes).
         await self.writer.add(call, resource, namespace, tree_copy(tree), validate=False)
 
     async def advertise(self, address: str, port: int) -> None:
-        """Says where the Service `kubernetes` leads, in both forms.  The port may be another one at each start."""
+        """Says where the Service `kubernetes` leads, in both forms.  The port may be another one at
+        each start."""
         ports = [{"name": "https", "port": port, "protocol": "TCP"}]
         labels = {"kubernetes.io/service-name": "kubernetes"}
         for place, plural, body in (
-            (("", "v1"), "endpoints", {"subsets": [{"addresses": [{"ip": address}], "ports": ports}]}),
-            (("discovery.k8s.io", "v1"), "endpointslices", {
-                "addressType": "IPv6" if ":" in address else "IPv4", "ports": ports,
-                "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
-            }),
-        ):  # fmt: skip
-            marks = labels if plural == "endpointslices" else {"endpointslice.kubernetes.io/skip-mirror": "true"}
-            await self._make(place, plural, {"metadata": {"name": "kubernetes", "namespace": "default", "labels": marks}, **body})
+            (
+                ("", "v1"),
+                "endpoints",
+                {"subsets": [{"addresses": [{"ip": address}], "ports": ports}]},
+            ),
+            (
+                ("discovery.k8s.io", "v1"),
+                "endpointslices",
+                {
+                    "addressType": "IPv6" if ":" in address else "IPv4",
+                    "ports": ports,
+                    "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+                },
+            ),
+        ):
+            marks = (
+                labels
+                if plural == "endpointslices"
+                else {"endpointslice.kubernetes.io/skip-mirror": "true"}
+            )
+            await self._make(
+                place,
+                plural,
+                {
+                    "metadata": {"name": "kubernetes", "namespace": "default", "labels": marks},
+                    **body,
+                },
+            )
             resource = self.writer.registry.get(*place, plural)
             row = resource.collection.newest("default/kubernetes") if resource is not None else None
-            if resource is None or row is None or all(row.tree().get(name) == value for name, value in body.items()):
+            if (
+                resource is None
+                or row is None
+                or all(row.tree().get(name) == value for name, value in body.items())
+            ):
                 continue
-            request = Request("PUT", "/bootstrap", "", {"user-agent": "kube-apiserver"}, b"", Peer())
+            request = Request(
+                "PUT", "/bootstrap", "", {"user-agent": "kube-apiserver"}, b"", Peer()
+            )
             call = Call(request, Route(resource, "default", "kubernetes", ""), ADMIN, "update")
-            await self.writer.change(call, resource, "default/kubernetes", replacing(body), retry=True, admit=False)
+            await self.writer.change(
+                call, resource, "default/kubernetes", replacing(body), retry=True, admit=False
+            )
 
     async def _unbind_nodes(self) -> None:
-        """Takes back what earlier versions gave to all nodes together; a binding that is not updated by the server stays."""
+        """Takes back what earlier versions gave to all nodes together; a binding that is not
+        updated by the server stays."""
         resource = self.writer.registry.get(*RBAC, "clusterrolebindings")
         row = resource.collection.newest("system:node") if resource is not None else None
         if resource is None or row is None:
@@ -119,8 +165,15 @@ class Bootstrap:
         updated = (tree["metadata"].get("annotations") or {}).items() >= roles.UPDATED.items()
         if not updated or tree.get("subjects") != [roles.subject("group system:nodes")]:
             return
-        call = Call(Request("PUT", "/bootstrap", "", {}, b"", Peer()), Route(resource, "", "system:node", ""), ADMIN, "update")
-        await self.writer.change(call, resource, "system:node", replacing({"subjects": []}), retry=True, admit=False)
+        call = Call(
+            Request("PUT", "/bootstrap", "", {}, b"", Peer()),
+            Route(resource, "", "system:node", ""),
+            ADMIN,
+            "update",
+        )
+        await self.writer.change(
+            call, resource, "system:node", replacing({"subjects": []}), retry=True, admit=False
+        )
 
     async def _ready_addresses(self) -> None:
         """Says that the range of service addresses can be used."""
@@ -130,13 +183,25 @@ class Bootstrap:
 
         def ready(tree: Json) -> Json:
             if not (tree.get("status") or {}).get("conditions"):
-                condition = {"type": "Ready", "status": "True", "lastTransitionTime": now(), "reason": "",
-                             "message": "Kubernetes Service CIDR is ready"}  # fmt: skip
+                condition = {
+                    "type": "Ready",
+                    "status": "True",
+                    "lastTransitionTime": now(),
+                    "reason": "",
+                    "message": "Kubernetes Service CIDR is ready",
+                }
                 tree["status"] = {"conditions": [condition]}
             return tree
 
-        call = Call(Request("PUT", "/bootstrap", "", {}, b"", Peer()), Route(resource, "", "kubernetes", ""), ADMIN, "update")
-        await self.writer.change(call, resource, "kubernetes", ready, retry=True, subresource="server", admit=False)
+        call = Call(
+            Request("PUT", "/bootstrap", "", {}, b"", Peer()),
+            Route(resource, "", "kubernetes", ""),
+            ADMIN,
+            "update",
+        )
+        await self.writer.change(
+            call, resource, "kubernetes", ready, retry=True, subresource="server", admit=False
+        )
 
 
 def replacing(body: Json) -> Callable[[Json], Json]:

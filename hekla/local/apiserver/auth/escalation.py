@@ -1,6 +1,8 @@
-"""Nobody may grant what he does not have: the check behind writes of roles and bindings (local-cluster 7.2).
+"""Nobody may grant what he does not have: the check behind writes of roles and bindings
+(local-cluster 7.2).
 
-Who has the verb `escalate` on a role may write any rules into it, who has `bind` on a role may bind it.
+Who has the verb `escalate` on a role may write any rules into it, who has `bind` on a role may bind
+it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,10 @@ from hekla.local.apiserver.auth.rulecover import MOST_SHOWN, TooManyCombinations
 from hekla.local.apiserver.request.identity import User
 from hekla.local.apiserver.request.status import forbidden, not_found
 
-EVERYTHING: list[Json] = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}, {"verbs": ["*"], "nonResourceURLs": ["*"]}]
+EVERYTHING: list[Json] = [
+    {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+    {"verbs": ["*"], "nonResourceURLs": ["*"]},
+]
 
 
 class Escalation:
@@ -24,11 +29,14 @@ class Escalation:
         self.authorizer = authorizer
 
     def join(self, admission: Admission) -> None:
-        # Twice: of what is wrong and not allowed, that it is not allowed is said; and what webhooks made of it is confirmed too.
+        # Twice: of what is wrong and not allowed, that it is not allowed is said; and what webhooks
+        # made of it is confirmed too.
         for plural, check in (
-            ("roles", self.check_role), ("clusterroles", self.check_role),
-            ("rolebindings", self.check_binding), ("clusterrolebindings", self.check_binding),
-        ):  # fmt: skip
+            ("roles", self.check_role),
+            ("clusterroles", self.check_role),
+            ("rolebindings", self.check_binding),
+            ("clusterrolebindings", self.check_binding),
+        ):
             for operation in ("CREATE", "UPDATE"):
                 admission.plugins[f"{plural}.{RBAC}", operation] = [check]
                 admission.checks[f"{plural}.{RBAC}", operation] = [check]
@@ -37,7 +45,9 @@ class Escalation:
     def check_creation(self, attributes: Attributes) -> None:
         """Who makes an object by a PUT or an apply needs the right to create it as well."""
         kind, name = attributes.resource.kind, attributes.name
-        access = Access("create", kind.group, kind.plural, attributes.subresource, attributes.namespace, name)
+        access = Access(
+            "create", kind.group, kind.plural, attributes.subresource, attributes.namespace, name
+        )
         if not self.authorizer.allows(attributes.call.user, access)[0]:
             raise forbidden(kind, name, "")
 
@@ -46,14 +56,23 @@ class Escalation:
         if user.master or (old is not None and only_for_collector(new, old)):
             return
         plural = attributes.resource.kind.plural
-        # Of a new role the path does not say the name, so rights that name their roles do not cover it.
+        # Of a new role the path does not say the name, so rights that name their roles do not cover
+        # it.
         name = attributes.name if old is not None else ""
-        if self.authorizer.allows(user, Access("escalate", RBAC, plural, "", attributes.namespace, name))[0]:
+        if self.authorizer.allows(
+            user, Access("escalate", RBAC, plural, "", attributes.namespace, name)
+        )[0]:
             return
         self._refuse(attributes, user, new.get("rules") or [])
-        gathers = plural == "clusterroles" and (new.get("aggregationRule") or (old or {}).get("aggregationRule"))
+        gathers = plural == "clusterroles" and (
+            new.get("aggregationRule") or (old or {}).get("aggregationRule")
+        )
         if gathers and lacking(self.authorizer.rules_of(user, ""), EVERYTHING):
-            raise forbidden(attributes.resource.kind, attributes.name, "must have cluster-admin privileges to use the aggregationRule")
+            raise forbidden(
+                attributes.resource.kind,
+                attributes.name,
+                "must have cluster-admin privileges to use the aggregationRule",
+            )
 
     def check_binding(self, attributes: Attributes) -> None:
         user, new, old = attributes.call.user, attributes.object or {}, attributes.old
@@ -62,12 +81,15 @@ class Escalation:
         reference = new.get("roleRef") or {}
         plural = "roles" if reference.get("kind") == "Role" else "clusterroles"
         name = reference.get("name") or ""
-        if self.authorizer.allows(user, Access("bind", RBAC, plural, "", attributes.namespace, name))[0]:
+        if self.authorizer.allows(
+            user, Access("bind", RBAC, plural, "", attributes.namespace, name)
+        )[0]:
             return
         self._refuse(attributes, user, self._rules(plural, attributes.namespace, name))
 
     def _rules(self, plural: str, namespace: str, name: str) -> list[Json]:
-        """What a role allows.  Raises 404 where there is none: who may not bind it learns nothing but what it says."""
+        """What a role allows.  Raises 404 where there is none: who may not bind it learns nothing
+        but what it says."""
         resource = self.authorizer.registry.resources[RBAC, "v1", plural]
         row = resource.collection.newest(f"{namespace}/{name}" if plural == "roles" else name)
         if row is None:
@@ -92,12 +114,15 @@ class Escalation:
 
 
 def only_for_collector(new: Json, old: Json) -> bool:
-    """Whether a write changes no more than the garbage collector does to let an object go: owners and finalizers.
+    """Whether a write changes no more than the garbage collector does to let an object go: owners
+    and finalizers.
 
-    Any other write of a role or a binding, be it of a label, is one for which its rules are confirmed again: labels decide into which
-    roles the rules of a role go.
+    Any other write of a role or a binding, be it of a label, is one for which its rules are
+    confirmed again: labels decide into which roles the rules of a role go.
     """
-    return _without(new, old, "metadata") and _without(new.get("metadata") or {}, old.get("metadata") or {}, *COLLECTORS)
+    return _without(new, old, "metadata") and _without(
+        new.get("metadata") or {}, old.get("metadata") or {}, *COLLECTORS
+    )
 
 
 COLLECTORS = ("ownerReferences", "finalizers", "managedFields", "selfLink", "generation")
@@ -105,4 +130,8 @@ COLLECTORS = ("ownerReferences", "finalizers", "managedFields", "selfLink", "gen
 
 def _without(new: Json, old: Json, *names: str) -> bool:
     """Whether two trees say the same, these fields apart; what is empty is not there."""
-    return all((new.get(name) or None) == (old.get(name) or None) for name in {*new, *old} if name not in names)
+    return all(
+        (new.get(name) or None) == (old.get(name) or None)
+        for name in {*new, *old}
+        if name not in names
+    )

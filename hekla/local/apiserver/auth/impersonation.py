@@ -1,4 +1,5 @@
-"""Acting in another user's name: the Impersonate- headers, each of which the caller must be allowed (local-cluster 7.1)."""
+"""Acting in another user's name: the Impersonate- headers, each of which the caller must be allowed
+(local-cluster 7.1)."""
 
 from __future__ import annotations
 
@@ -20,36 +21,61 @@ UNAUTHENTICATED = "system:unauthenticated"
 
 def _asked(headers: Mapping[str, str]) -> str:
     """What was asked for, as Kubernetes prints it."""
-    groups = [text.strip() for text in headers.get("impersonate-group", "").split(",") if text.strip()]
-    extra = {unquote(key.removeprefix(EXTRA)).lower(): text.split(",") for key, text in headers.items() if key.startswith(EXTRA)}
-    shown = f"{{{', '.join(f'{quoted(key)}:{_texts(extra[key])}' for key in sorted(extra))}}}" if extra else "(nil)"
+    groups = [
+        text.strip() for text in headers.get("impersonate-group", "").split(",") if text.strip()
+    ]
+    extra = {
+        unquote(key.removeprefix(EXTRA)).lower(): text.split(",")
+        for key, text in headers.items()
+        if key.startswith(EXTRA)
+    }
+    shown = (
+        f"{{{', '.join(f'{quoted(key)}:{_texts(extra[key])}' for key in sorted(extra))}}}"
+        if extra
+        else "(nil)"
+    )
     uid = quoted(headers.get("impersonate-uid", ""))
     return f'&user.DefaultInfo{{Name:"", UID:{uid}, Groups:{_texts(groups)}, Extra:map[string][]string{shown}}}'
 
 
 def _texts(values: list[str]) -> str:
-    return f"[]string{{{', '.join(quoted(value.strip()) for value in values)}}}" if values else "[]string(nil)"
+    return (
+        f"[]string{{{', '.join(quoted(value.strip()) for value in values)}}}"
+        if values
+        else "[]string(nil)"
+    )
 
 
 def impersonates(headers: Mapping[str, str]) -> bool:
     """Whether a request is made in another user's name."""
-    return "impersonate-user" in headers or "impersonate-group" in headers or "impersonate-uid" in headers
+    return (
+        "impersonate-user" in headers
+        or "impersonate-group" in headers
+        or "impersonate-uid" in headers
+    )
 
 
 def impersonated(authorizer: Authorizer, request: Request, user: User) -> User:
-    """The user that the headers name, or the caller where they name none.  Raises 403 for one he may not be."""
+    """The user that the headers name, or the caller where they name none.  Raises 403 for one he
+    may not be."""
     headers = request.headers
     name = headers.get("impersonate-user")
     if not name:
         if any(key.startswith("impersonate-") for key in headers):
-            raise unsniffed(bad_request(f"requested {_asked(headers)} without impersonating a user name"))
+            raise unsniffed(
+                bad_request(f"requested {_asked(headers)} without impersonating a user name")
+            )
         return user
     namespace, account = account_of(name)
     if account:
-        authorizer.check(user, Access("impersonate", "", "serviceaccounts", namespace=namespace, name=account))
+        authorizer.check(
+            user, Access("impersonate", "", "serviceaccounts", namespace=namespace, name=account)
+        )
     else:
         authorizer.check(user, Access("impersonate", "", "users", name=name))
-    groups = tuple(text.strip() for text in headers.get("impersonate-group", "").split(",") if text.strip())
+    groups = tuple(
+        text.strip() for text in headers.get("impersonate-group", "").split(",") if text.strip()
+    )
     for group in groups:
         authorizer.check(user, Access("impersonate", "", "groups", name=group))
     uid = headers.get("impersonate-uid", "")
@@ -66,7 +92,11 @@ def impersonated(authorizer: Authorizer, request: Request, user: User) -> User:
     if account and not groups:
         groups = (f"{SERVICE_ACCOUNT[:-1]}s", f"{SERVICE_ACCOUNT[:-1]}s:{namespace}")
     if name != ANONYMOUS:
-        groups = groups if AUTHENTICATED in groups or UNAUTHENTICATED in groups else (*groups, AUTHENTICATED)
+        groups = (
+            groups
+            if AUTHENTICATED in groups or UNAUTHENTICATED in groups
+            else (*groups, AUTHENTICATED)
+        )
     elif UNAUTHENTICATED not in groups:
         groups = (*groups, UNAUTHENTICATED)
     return User(name, groups, uid, extra)
@@ -74,7 +104,9 @@ def impersonated(authorizer: Authorizer, request: Request, user: User) -> User:
 
 def account_of(name: str) -> tuple[str, str]:
     """(namespace, name) of the service account that a user is; of any other user both are empty."""
-    parts = name.removeprefix(SERVICE_ACCOUNT).split(":") if name.startswith(SERVICE_ACCOUNT) else []
+    parts = (
+        name.removeprefix(SERVICE_ACCOUNT).split(":") if name.startswith(SERVICE_ACCOUNT) else []
+    )
     if len(parts) == 2 and not names.dns_label(parts[0]) and not names.dns_subdomain(parts[1]):
         return parts[0], parts[1]
     return "", ""

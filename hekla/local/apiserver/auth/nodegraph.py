@@ -1,7 +1,9 @@
-"""Which objects belong to which node: the pods that are bound to it, what these name, and what that leads to.
+"""Which objects belong to which node: the pods that are bound to it, what these name, and what that
+leads to.
 
-Nothing is followed before the first question of a node.  From then on each change of a pod is noted by the pod's key alone, and
-looked at with the next question: what a change costs is a set's entry, what a question costs is what changed since the last one.
+Nothing is followed before the first question of a node.  From then on each change of a pod is noted
+by the pod's key alone, and looked at with the next question: what a change costs is a set's entry,
+what a question costs is what changed since the last one.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ class NodeGraph:
         """Node -> keys of its pods whose references nobody has read."""
         self._named: dict[str, Counter[Reference]] = {}
 
-    # --- questions ------------------------------------------------------------------------------------------------------
+    # --- questions --------------------------------------------------------------------------------
 
     def names(self, node: str, plural: str, namespace: str, name: str) -> bool:
         """Whether a pod of the node names an object."""
@@ -67,13 +69,19 @@ class NodeGraph:
         if self.names(node, "secrets", namespace, name):
             return True
         claims = [key for key in self._names_of(node) if key[0] == "persistentvolumeclaims"]
-        return any((namespace, name) in volume_secrets(volume) for claim in claims for volume in self._volume_of(*claim[1:]))
+        return any(
+            (namespace, name) in volume_secrets(volume)
+            for claim in claims
+            for volume in self._volume_of(*claim[1:])
+        )
 
     def has_volume(self, node: str, name: str) -> bool:
         """A volume whose claim a pod of the node names."""
         volume = self.object("", "persistentvolumes", name)
         claim = ((volume or {}).get("spec") or {}).get("claimRef") or {}
-        return bool(claim) and self.names(node, "persistentvolumeclaims", str(claim.get("namespace")), str(claim.get("name")))
+        return bool(claim) and self.names(
+            node, "persistentvolumeclaims", str(claim.get("namespace")), str(claim.get("name"))
+        )
 
     def stands_for(self, node: str, group: str, plural: str, name: str) -> bool:
         """Whether an object without a namespace says in its spec that it is about the node."""
@@ -86,15 +94,19 @@ class NodeGraph:
         return None if row is None else row.tree()
 
     def _volume_of(self, namespace: str, name: str) -> Iterator[Json]:
-        """The volume of a claim, where both say so: whom a claim asks for is the claim's author's word alone."""
+        """The volume of a claim, where both say so: whom a claim asks for is the claim's author's
+        word alone."""
         claim = self.object("", "persistentvolumeclaims", f"{namespace}/{name}")
         wanted = ((claim or {}).get("spec") or {}).get("volumeName")
         volume = self.object("", "persistentvolumes", wanted) if wanted else None
         reference = ((volume or {}).get("spec") or {}).get("claimRef") or {}
-        if volume is not None and (reference.get("namespace"), reference.get("name")) == (namespace, name):
+        if volume is not None and (reference.get("namespace"), reference.get("name")) == (
+            namespace,
+            name,
+        ):
             yield volume
 
-    # --- following ------------------------------------------------------------------------------------------------------
+    # --- following --------------------------------------------------------------------------------
 
     def _names_of(self, node: str) -> Counter[Reference]:
         """What the pods of a node name, and how many of them do."""
@@ -155,11 +167,12 @@ class NodeGraph:
             self._named.pop(known.node, None)
 
 
-# --- what objects name ---------------------------------------------------------------------------------------------------
+# --- what objects name ----------------------------------------------------------------------------
 
 
 def references(pod: Json) -> frozenset[Reference]:
-    """What a pod names.  One that mirrors a node's own file names nothing: a node must not give itself rights by making a pod."""
+    """What a pod names.  One that mirrors a node's own file names nothing: a node must not give
+    itself rights by making a pod."""
     metadata, spec = pod["metadata"], pod.get("spec") or {}
     if MIRROR in (metadata.get("annotations") or {}):
         return frozenset()
@@ -189,7 +202,11 @@ def _named(holders: Iterable[Json | None], *path: str) -> Iterator[str]:
 
 
 def _sources(spec: Json) -> list[Json]:
-    return [source for volume in spec.get("volumes") or () for source in (volume.get("projected") or {}).get("sources") or ()]
+    return [
+        source
+        for volume in spec.get("volumes") or ()
+        for source in (volume.get("projected") or {}).get("sources") or ()
+    ]
 
 
 def secrets_of(spec: Json) -> Iterator[str]:
@@ -225,7 +242,10 @@ def claims_of(pod: str, spec: Json) -> Iterator[str]:
 
 def device_claims_of(pod: Json) -> Iterator[str]:
     status = pod.get("status") or {}
-    made = {entry.get("name"): entry.get("resourceClaimName") for entry in status.get("resourceClaimStatuses") or ()}
+    made = {
+        entry.get("name"): entry.get("resourceClaimName")
+        for entry in status.get("resourceClaimStatuses") or ()
+    }
     for claim in (pod.get("spec") or {}).get("resourceClaims") or ():
         name = claim.get("resourceClaimName") or made.get(claim.get("name"))
         if name:

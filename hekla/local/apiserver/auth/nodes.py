@@ -1,7 +1,8 @@
 """What a node may do: the authorizer that asks to which node an object belongs (local-cluster 7.2).
 
-A node is a user `system:node:<name>` of the group `system:nodes`.  Its rights come from no role: it reads what its own pods name, and
-writes about itself and its pods, of which the second is NodeRestriction's to see (`noderestriction.py`).
+A node is a user `system:node:<name>` of the group `system:nodes`.  Its rights come from no role: it
+reads what its own pods name, and writes about itself and its pods, of which the second is
+NodeRestriction's to see (`noderestriction.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ ALLOWED: Verdict = (True, "")
 
 
 class NodeAuthorizer:
-    """Says of a node's request whether it may, and else why not; it never stands in the way of what a role allows."""
+    """Says of a node's request whether it may, and else why not; it never stands in the way of what
+    a role allows."""
 
     def __init__(self, registry: Registry) -> None:
         self.graph = NodeGraph(registry)
@@ -45,7 +47,10 @@ class NodeAuthorizer:
                 if access.verb not in ("update", "patch"):
                     return False, "can only get/update/patch this type"
                 return self._related(node, access)
-            case ("", "persistentvolumeclaims" | "persistentvolumes") | ("storage.k8s.io", "volumeattachments"):
+            case ("", "persistentvolumeclaims" | "persistentvolumes") | (
+                "storage.k8s.io",
+                "volumeattachments",
+            ):
                 return self._get(node, access)
             case "resource.k8s.io", "resourceclaims":
                 return self._get(node, access)
@@ -82,7 +87,11 @@ class NodeAuthorizer:
                 found = graph.stands_for(node, access.group, access.resource, name)
             case _:
                 found = graph.names(node, access.resource, namespace, name)
-        return ALLOWED if found else (False, f"no relationship found between node '{node}' and this object")
+        return (
+            ALLOWED
+            if found
+            else (False, f"no relationship found between node '{node}' and this object")
+        )
 
     def _read(self, node: str, access: Access) -> Verdict:
         if access.verb not in READ:
@@ -127,7 +136,10 @@ class NodeAuthorizer:
             case "watch" | "list" | "deletecollection":
                 if access.node == node:
                     return ALLOWED
-                return False, "can only list/watch/deletecollection resourceslices with nodeName field selector"
+                return (
+                    False,
+                    "can only list/watch/deletecollection resourceslices with nodeName field selector",
+                )
         verbs = "get, watch, list, create, update, patch, delete, deletecollection"
         return False, f"only the following verbs are allowed for a ResourceSlice: {verbs}"
 
@@ -152,10 +164,16 @@ class NodeAuthorizer:
                 if access.name:
                     return self._related(node, access)
                 return False, "can only list/watch pods with spec.nodeName field selector"
-            case ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create"):
+            case (
+                ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create")
+            ):
                 return ALLOWED
         return False, ""
 
 
 def _covers(rule: dict[str, list[str]], access: Access) -> bool:
-    return access.verb in rule["verbs"] and access.group in rule["apiGroups"] and access.what in rule["resources"]
+    return (
+        access.verb in rule["verbs"]
+        and access.group in rule["apiGroups"]
+        and access.what in rule["resources"]
+    )

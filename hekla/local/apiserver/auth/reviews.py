@@ -23,7 +23,9 @@ Handler = Callable[[Call], Awaitable[Response]]
 
 
 class Reviews:
-    def __init__(self, registry: Registry, authenticator: Authenticator, authorizer: Authorizer) -> None:
+    def __init__(
+        self, registry: Registry, authenticator: Authenticator, authorizer: Authorizer
+    ) -> None:
         self.registry = registry
         self.authenticator = authenticator
         self.authorizer = authorizer
@@ -60,19 +62,31 @@ class Reviews:
             return self._answer(call, tree, {"user": {}, "error": "invalid bearer token"})
         own = self.authenticator.audiences(token)
         audiences = [audience for audience in wanted if audience in own] if wanted else [ISSUER]
-        return self._answer(call, tree, {"authenticated": True, "user": user.tree(), "audiences": audiences})
+        return self._answer(
+            call, tree, {"authenticated": True, "user": user.tree(), "audiences": audiences}
+        )
 
     async def subject_access(self, call: Call) -> Response:
         tree = read_body(call)
         spec = tree.get("spec") or {}
         if not spec.get("user") and not spec.get("groups"):
-            raise invalid_review("spec.user", 'Invalid value: "": at least one of user or group must be specified')
+            raise invalid_review(
+                "spec.user", 'Invalid value: "": at least one of user or group must be specified'
+            )
         namespace = call.route.namespace
-        if namespace and (spec.get("resourceAttributes") or {}).get("namespace", namespace) != namespace:
+        if (
+            namespace
+            and (spec.get("resourceAttributes") or {}).get("namespace", namespace) != namespace
+        ):
             named = spec["resourceAttributes"]["namespace"]
-            raise invalid_review("spec.resourceAttributes.namespace", f'Invalid value: "{named}": must match metadata.namespace')
+            raise invalid_review(
+                "spec.resourceAttributes.namespace",
+                f'Invalid value: "{named}": must match metadata.namespace',
+            )
         extra = {key: tuple(values) for key, values in (spec.get("extra") or {}).items()}
-        user = User(spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "", extra)
+        user = User(
+            spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "", extra
+        )
         return self._answer(call, tree, self._verdict(user, spec, call.route.namespace))
 
     async def self_subject_access(self, call: Call) -> Response:
@@ -88,9 +102,14 @@ class Reviews:
             raise invalid_review("spec.resourceAttributes", text)
         if wanted is not None:
             access = Access(
-                wanted.get("verb") or "", wanted.get("group") or "", wanted.get("resource") or "", wanted.get("subresource") or "",
-                wanted.get("namespace") or namespace, wanted.get("name") or "", node=selected_node(wanted.get("fieldSelector") or {}),
-            )  # fmt: skip
+                wanted.get("verb") or "",
+                wanted.get("group") or "",
+                wanted.get("resource") or "",
+                wanted.get("subresource") or "",
+                wanted.get("namespace") or namespace,
+                wanted.get("name") or "",
+                node=selected_node(wanted.get("fieldSelector") or {}),
+            )
         else:
             access = Access((paths or {}).get("verb") or "", path=(paths or {}).get("path") or "")
         allowed, reason = self.authorizer.allows(user, access)
@@ -103,9 +122,17 @@ class Reviews:
             raise bad_request("no namespace on request")
         rules = self.authorizer.rules_of(call.user, namespace)
         resources = [rule for rule in rules if rule.get("resources")]
-        paths = [{"verbs": rule.get("verbs"), "nonResourceURLs": rule["nonResourceURLs"]} for rule in rules if rule.get("nonResourceURLs")]
+        paths = [
+            {"verbs": rule.get("verbs"), "nonResourceURLs": rule["nonResourceURLs"]}
+            for rule in rules
+            if rule.get("nonResourceURLs")
+        ]
         tree["spec"] = {}
-        found: Json = {"resourceRules": resources, "nonResourceRules": paths, "incomplete": call.user.node is not None}
+        found: Json = {
+            "resourceRules": resources,
+            "nonResourceRules": paths,
+            "incomplete": call.user.node is not None,
+        }
         if call.user.node is not None:
             found["evaluationError"] = "node authorizer does not support user rule resolution"
         return self._answer(call, tree, found)
@@ -114,7 +141,9 @@ class Reviews:
 def selected_node(selector: Json) -> str:
     """The one node whose objects a field selector of a review leaves."""
     for term in selector.get("requirements") or ():
-        if (term.get("key"), term.get("operator")) == ("spec.nodeName", "In") and len(term.get("values") or ()) == 1:
+        if (term.get("key"), term.get("operator")) == ("spec.nodeName", "In") and len(
+            term.get("values") or ()
+        ) == 1:
             return str(term["values"][0])
     for term in (selector.get("rawSelector") or "").split(","):
         field, equals, value = term.partition("=")

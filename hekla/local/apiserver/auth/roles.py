@@ -1,7 +1,8 @@
-"""The roles and bindings that a cluster has before anybody makes any: the names that charts, clients and administrators count on.
+"""The roles and bindings that a cluster has before anybody makes any: the names that charts,
+clients and administrators count on.
 
-`admin`, `edit` and `view` gather the roles that are labelled for them, so a chart that ships an aggregated role changes all three.
-Reference: local-cluster 7.2.
+`admin`, `edit` and `view` gather the roles that are labelled for them, so a chart that ships an
+aggregated role changes all three. Reference: local-cluster 7.2.
 """
 
 from __future__ import annotations
@@ -17,16 +18,25 @@ UPDATED = {"rbac.authorization.kubernetes.io/autoupdate": "true"}
 
 def rule(groups: str, resources: str, verbs: list[str]) -> Json:
     """A rule written as words; the group `core` is the one without a name."""
-    return {"apiGroups": ["" if group == "core" else group for group in groups.split()], "resources": resources.split(), "verbs": verbs}
+    return {
+        "apiGroups": ["" if group == "core" else group for group in groups.split()],
+        "resources": resources.split(),
+        "verbs": verbs,
+    }
 
 
 def role(name: str, rules: list[Json], *, gathers: str = "", into: str = "") -> Json:
     labels = dict(BOOTSTRAPPED)
     if into:
         labels[f"{RBAC}/aggregate-to-{into}"] = "true"
-    tree: Json = {"metadata": {"name": name, "labels": labels, "annotations": dict(UPDATED)}, "rules": rules or None}
+    tree: Json = {
+        "metadata": {"name": name, "labels": labels, "annotations": dict(UPDATED)},
+        "rules": rules or None,
+    }
     if gathers:
-        tree["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": {f"{RBAC}/aggregate-to-{gathers}": "true"}}]}
+        tree["aggregationRule"] = {
+            "clusterRoleSelectors": [{"matchLabels": {f"{RBAC}/aggregate-to-{gathers}": "true"}}]
+        }
     return tree
 
 
@@ -48,8 +58,14 @@ def binding(name: str, role: str, *subjects: str) -> Json:
 
 
 WORKLOADS = [
-    ("core", "configmaps events persistentvolumeclaims replicationcontrollers replicationcontrollers/scale serviceaccounts services"),
-    ("apps", "daemonsets deployments deployments/scale replicasets replicasets/scale statefulsets statefulsets/scale"),
+    (
+        "core",
+        "configmaps events persistentvolumeclaims replicationcontrollers replicationcontrollers/scale serviceaccounts services",
+    ),
+    (
+        "apps",
+        "daemonsets deployments deployments/scale replicasets replicasets/scale statefulsets statefulsets/scale",
+    ),
     ("autoscaling", "horizontalpodautoscalers"),
     ("batch", "cronjobs jobs"),
     ("policy", "poddisruptionbudgets"),
@@ -57,7 +73,8 @@ WORKLOADS = [
     ("resource.k8s.io", "resourceclaims resourceclaimtemplates"),
 ]
 STATUSES = [
-    ("core", "endpoints"),  # to be read alone: who writes them chooses where other people's connections go
+    # to be read alone: who writes them chooses where other people's connections go
+    ("core", "endpoints"),
     ("core", "pods pods/log pods/status replicationcontrollers/status services/status persistentvolumeclaims/status resourcequotas "
              "resourcequotas/status limitranges bindings namespaces namespaces/status"),
     ("apps", "controllerrevisions daemonsets/status deployments/status replicasets/status statefulsets/status"),
@@ -72,7 +89,11 @@ VIEW = [rule(groups, resources, READ) for groups, resources in [*WORKLOADS, *STA
 EDIT = [
     rule("core", "pods/attach pods/exec pods/portforward pods/proxy secrets services/proxy", READ),
     rule("core", "serviceaccounts", ["impersonate"]),
-    rule("core", "pods pods/attach pods/exec pods/portforward pods/proxy secrets services/proxy", CHANGE),
+    rule(
+        "core",
+        "pods pods/attach pods/exec pods/portforward pods/proxy secrets services/proxy",
+        CHANGE,
+    ),
     rule("core", "pods/resize", ["patch", "update"]),
     rule("core", "pods/eviction serviceaccounts/token", ["create"]),
     rule("apps", "deployments/rollback", CHANGE),
@@ -84,8 +105,25 @@ ADMIN = [
     rule("authorization.k8s.io", "localsubjectaccessreviews", ["create"]),
 ]
 PUBLIC = ["/healthz", "/livez", "/readyz", "/version", "/version/"]
-DISCOVERY = ["/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz", "/version", "/version/"]
-ISSUER = ["/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/openid/v1/jwks", "/openid/v1/jwks/"]
+DISCOVERY = [
+    "/api",
+    "/api/*",
+    "/apis",
+    "/apis/*",
+    "/healthz",
+    "/livez",
+    "/openapi",
+    "/openapi/*",
+    "/readyz",
+    "/version",
+    "/version/",
+]
+ISSUER = [
+    "/.well-known/openid-configuration",
+    "/.well-known/openid-configuration/",
+    "/openid/v1/jwks",
+    "/openid/v1/jwks/",
+]
 NODE = [
     rule("authentication.k8s.io", "tokenreviews", ["create"]),
     rule("authorization.k8s.io", "subjectaccessreviews localsubjectaccessreviews", ["create"]),
@@ -135,7 +173,8 @@ CONTROLLERS = [
     rule("authentication.k8s.io", "tokenreviews", ["create"]), rule("authorization.k8s.io", "subjectaccessreviews", ["create"]),
     rule("*", "*", ["list", "watch"]),
 ]  # fmt: skip
-"""Of Kubernetes' own controllers, which take an account for each: ours are the administrator's, behind the Unix socket."""
+"""Of Kubernetes' own controllers, which take an account for each: ours are the administrator's,
+behind the Unix socket."""
 EVERYTHING = [rule("*", "*", ["*"]), {"nonResourceURLs": ["*"], "verbs": ["*"]}]
 
 CLUSTER_ROLES: list[Json] = [
@@ -183,12 +222,25 @@ CLUSTER_ROLE_BINDINGS: list[Json] = [
     binding("cluster-admin", "cluster-admin", "group system:masters"),
     binding("system:discovery", "system:discovery", "group system:authenticated"),
     binding("system:basic-user", "system:basic-user", "group system:authenticated"),
-    binding("system:public-info-viewer", "system:public-info-viewer", "group system:authenticated", "group system:unauthenticated"),
-    binding("system:service-account-issuer-discovery", "system:service-account-issuer-discovery", "group system:serviceaccounts"),
+    binding(
+        "system:public-info-viewer",
+        "system:public-info-viewer",
+        "group system:authenticated",
+        "group system:unauthenticated",
+    ),
+    binding(
+        "system:service-account-issuer-discovery",
+        "system:service-account-issuer-discovery",
+        "group system:serviceaccounts",
+    ),
     binding("system:monitoring", "system:monitoring", "group system:monitoring"),
     binding("system:node", "system:node"),
     binding("system:node-proxier", "system:node-proxier", "user system:kube-proxy"),
     binding("system:kube-scheduler", "system:kube-scheduler", "user system:kube-scheduler"),
     binding("system:volume-scheduler", "system:volume-scheduler", "user system:kube-scheduler"),
-    binding("system:kube-controller-manager", "system:kube-controller-manager", "user system:kube-controller-manager"),
+    binding(
+        "system:kube-controller-manager",
+        "system:kube-controller-manager",
+        "user system:kube-controller-manager",
+    ),
 ]

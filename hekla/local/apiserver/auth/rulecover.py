@@ -1,8 +1,8 @@
 """Which of the rules that somebody wants to grant are not covered by those that he holds.
 
-A rule stands for every combination of its verbs, groups, resources and names.  Writing all of them out would let one role of a
-megabyte ask about a thousand million.  So the values of each field are gathered by the held rules that have them, and what one held rule
-covers whole is not looked into.
+A rule stands for every combination of its verbs, groups, resources and names.  Writing all of them
+out would let one role of a megabyte ask about a thousand million.  So the values of each field are
+gathered by the held rules that have them, and what one held rule covers whole is not looked into.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import NamedTuple
 from hekla.api.trees import Json
 
 MOST_SHOWN = 5000
-"""Single things that are missing, a verb each, that are worked out; who reads the answer needs no more of them."""
+"""Single things that are missing, a verb each, that are worked out; who reads the answer needs no
+more of them."""
 MOST_STEPS = 1_000_000
 """Groups of combinations that are looked into for one answer."""
 
@@ -49,7 +50,8 @@ class Bundle(NamedTuple):
 
 
 def lacking(held: Iterable[Json], wanted: Iterable[Json]) -> list[Json]:
-    """What the held rules do not cover of the wanted ones, as rules; verbs of the same thing together.
+    """What the held rules do not cover of the wanted ones, as rules; verbs of the same thing
+    together.
 
     Gives `MOST_SHOWN` verbs at most, in all of them together.
 
@@ -74,7 +76,11 @@ def fields_of(held: Iterable[Json]) -> Fields:
     unnamed = 0
     for number, rule in enumerate(held):
         bit = 1 << number
-        for field, table in (("verbs", known.verbs), ("apiGroups", known.groups), ("resources", known.resources)):
+        for field, table in (
+            ("verbs", known.verbs),
+            ("apiGroups", known.groups),
+            ("resources", known.resources),
+        ):
             _note(table, rule.get(field), bit)
         _note(known.names, rule.get("resourceNames"), bit)
         if not rule.get("resourceNames"):
@@ -91,7 +97,9 @@ def _note(table: dict[str, Rules], values: list[str] | None, bit: Rules) -> None
         table[value] = table.get(value, 0) | bit
 
 
-def _lacking_of(known: Fields, rule: Json, steps: Iterator[int]) -> Iterator[tuple[tuple[str, ...], Json]]:
+def _lacking_of(
+    known: Fields, rule: Json, steps: Iterator[int]
+) -> Iterator[tuple[tuple[str, ...], Json]]:
     """The rules of one wanted rule that nothing covers, each with what it is about."""
     verbs = _gathered(rule.get("verbs"), lambda verb: _any_of(known.verbs, verb))
     every_verb = _in_all(verbs)
@@ -102,12 +110,21 @@ def _lacking_of(known: Fields, rule: Json, steps: Iterator[int]) -> Iterator[tup
                 yield ("url", url, verb), {"nonResourceURLs": [url], "verbs": [verb]}
     groups = _gathered(rule.get("apiGroups"), lambda group: _any_of(known.groups, group))
     resources = _gathered(rule.get("resources"), lambda resource: _of_resource(known, resource))
-    names = _gathered(rule.get("resourceNames"), lambda name: known.unnamed | known.names.get(name, 0))
+    names = _gathered(
+        rule.get("resourceNames"), lambda name: known.unnamed | known.names.get(name, 0)
+    )
     # Without a name it is all of them, which only a rule without names covers.
-    for combination, missing in _uncovered([groups, resources, names or [Bundle(known.unnamed, [""])]], verbs, every_verb, steps):
+    for combination, missing in _uncovered(
+        [groups, resources, names or [Bundle(known.unnamed, [""])]], verbs, every_verb, steps
+    ):
         for group, resource, name in product(*combination):
             named = [name] if names else []
-            lacked: Json = {"apiGroups": [group], "resources": [resource], "resourceNames": named, "verbs": missing}
+            lacked: Json = {
+                "apiGroups": [group],
+                "resources": [resource],
+                "resourceNames": named,
+                "verbs": missing,
+            }
             yield ("resource", group, resource, *named), lacked
 
 
@@ -128,7 +145,9 @@ def _uncovered(
     while waiting:
         depth, rules, values = waiting.pop()
         if depth == len(fields):
-            missing = [verb for bundle in verbs if not bundle.rules & rules for verb in bundle.values]
+            missing = [
+                verb for bundle in verbs if not bundle.rules & rules for verb in bundle.values
+            ]
             if missing:
                 yield values, missing
             continue
@@ -160,7 +179,9 @@ def _any_of(table: dict[str, Rules], value: str) -> Rules:
 
 def _of_resource(known: Fields, resource: str) -> Rules:
     _, slash, subresource = resource.partition("/")
-    return _any_of(known.resources, resource) | (known.resources.get(f"*/{subresource}", 0) if slash else 0)
+    return _any_of(known.resources, resource) | (
+        known.resources.get(f"*/{subresource}", 0) if slash else 0
+    )
 
 
 def _of_url(known: Fields, url: str) -> Rules:
@@ -172,7 +193,16 @@ def _of_url(known: Fields, url: str) -> Rules:
 
 def shown(rule: Json) -> str:
     """A rule as Kubernetes prints it."""
-    parts = (("APIGroups", "apiGroups"), ("Resources", "resources"), ("ResourceNames", "resourceNames"),
-             ("NonResourceURLs", "nonResourceURLs"), ("Verbs", "verbs"))  # fmt: skip
-    texts = [f"{title}:[{' '.join(map(json.dumps, sorted(set(rule[field]))))}]" for title, field in parts if rule.get(field)]
+    parts = (
+        ("APIGroups", "apiGroups"),
+        ("Resources", "resources"),
+        ("ResourceNames", "resourceNames"),
+        ("NonResourceURLs", "nonResourceURLs"),
+        ("Verbs", "verbs"),
+    )
+    texts = [
+        f"{title}:[{' '.join(map(json.dumps, sorted(set(rule[field]))))}]"
+        for title, field in parts
+        if rule.get(field)
+    ]
     return "{" + ", ".join(texts) + "}"

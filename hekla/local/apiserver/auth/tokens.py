@@ -13,7 +13,10 @@ from typing import Any, NamedTuple
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+from cryptography.hazmat.primitives.asymmetric.utils import (
+    decode_dss_signature,
+    encode_dss_signature,
+)
 
 from hekla.api.text.times import instant, stamp
 from hekla.api.trees import Json
@@ -30,11 +33,15 @@ from hekla.local.apiserver.storage.store import encode
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 ACCOUNT_TOKEN = "kubernetes.io/service-account-token"
 """The type of the Secrets that hold a token without an end."""
-ACCOUNT_NAME, ACCOUNT_UID = "kubernetes.io/service-account.name", "kubernetes.io/service-account.uid"
+ACCOUNT_NAME, ACCOUNT_UID = (
+    "kubernetes.io/service-account.name",
+    "kubernetes.io/service-account.uid",
+)
 INVALID_SINCE = "kubernetes.io/legacy-token-invalid-since"
 GOING = b'"deletionTimestamp":'
 LEEWAY = 60.0
-"""Seconds for which a token outlives the moment at which what it was made for should have been gone."""
+"""Seconds for which a token outlives the moment at which what it was made for should have been
+gone."""
 LEGACY_ISSUER, LEGACY_CLAIM = "kubernetes/serviceaccount", "kubernetes.io/serviceaccount/"
 SHORTEST, LONGEST = 600, 1 << 32
 POD_NAME, POD_UID = "authentication.kubernetes.io/pod-name", "authentication.kubernetes.io/pod-uid"
@@ -70,15 +77,21 @@ class Tokens:
         try:
             key = serialization.load_pem_private_key(key_file.read_bytes(), None)
         except (ValueError, TypeError) as error:
-            raise TokenKeyError(f"--service-account-key-file: {key_file}: no private key in PEM; put back a copy") from error
+            raise TokenKeyError(
+                f"--service-account-key-file: {key_file}: no private key in PEM; put back a copy"
+            ) from error
         if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise TokenKeyError(f"--service-account-key-file: {key_file}: an elliptic curve key (P-256) is wanted")
+            raise TokenKeyError(
+                f"--service-account-key-file: {key_file}: an elliptic curve key (P-256) is wanted"
+            )
         self.key = key
         self.public = key.public_key()
         self.registry = registry
         self.restrict_node: Plugin = lambda attributes: None
         """What holds a node to the accounts of its pods."""
-        der = self.public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+        der = self.public.public_bytes(
+            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
         digest = hashes.Hash(hashes.SHA256())
         digest.update(der)
         self.key_id = pack(digest.finalize())
@@ -90,7 +103,8 @@ class Tokens:
         return f"{text}.{pack(r.to_bytes(32, 'big') + s.to_bytes(32, 'big'))}"
 
     def verify(self, token: str, audiences: tuple[str, ...] = (ISSUER,)) -> Verified | None:
-        """What a token says; None for one that is not ours, not valid now, or whose account is gone."""
+        """What a token says; None for one that is not ours, not valid now, or whose account is
+        gone."""
         parts = token.split(".")
         if len(parts) != 3:
             return None
@@ -99,13 +113,25 @@ class Tokens:
             signature = unpack(parts[2])
             if head.get("alg") != "ES256" or len(signature) != 64:
                 return None
-            encoded = encode_dss_signature(int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:], "big"))
-            self.public.verify(encoded, f"{parts[0]}.{parts[1]}".encode(), ec.ECDSA(hashes.SHA256()))
+            encoded = encode_dss_signature(
+                int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:], "big")
+            )
+            self.public.verify(
+                encoded, f"{parts[0]}.{parts[1]}".encode(), ec.ECDSA(hashes.SHA256())
+            )
             claims = json.loads(unpack(parts[1]))
             if claims["iss"] == LEGACY_ISSUER:
-                return Verified(self._legacy_user(claims, token), time.time() + 60.0, claims) if ISSUER in audiences else None
+                return (
+                    Verified(self._legacy_user(claims, token), time.time() + 60.0, claims)
+                    if ISSUER in audiences
+                    else None
+                )
             now = time.time()
-            if claims["iss"] != ISSUER or not claims["nbf"] - 10 <= now < claims["exp"] or not set(claims["aud"]) & set(audiences):
+            if (
+                claims["iss"] != ISSUER
+                or not claims["nbf"] - 10 <= now < claims["exp"]
+                or not set(claims["aud"]) & set(audiences)
+            ):
                 return None
             return Verified(self._user(claims), float(claims["exp"]), claims)
         except (ValueError, KeyError, TypeError, InvalidSignature, LookupError):
@@ -124,7 +150,11 @@ class Tokens:
 
     def _user(self, claims: Json) -> User:
         bound = claims["kubernetes.io"]
-        namespace, name, uid = bound["namespace"], bound["serviceaccount"]["name"], bound["serviceaccount"]["uid"]
+        namespace, name, uid = (
+            bound["namespace"],
+            bound["serviceaccount"]["name"],
+            bound["serviceaccount"]["uid"],
+        )
         extra = {"authentication.kubernetes.io/credential-id": (f"JTI={claims['jti']}",)}
         self._must_live("serviceaccounts", namespace, name, uid)
         if "pod" in bound:
@@ -144,14 +174,21 @@ class Tokens:
 
     def _legacy_user(self, claims: Json, token: str) -> User:
         """Of a token without an end, which lives as long as its Secret holds it."""
-        namespace, name, uid = (claims[LEGACY_CLAIM + part] for part in ("namespace", "service-account.name", "service-account.uid"))
+        namespace, name, uid = (
+            claims[LEGACY_CLAIM + part]
+            for part in ("namespace", "service-account.name", "service-account.uid")
+        )
         if claims["sub"] != f"{SERVICE_ACCOUNT}{namespace}:{name}":
             raise LookupError("the token is of another account")
         self._must_live("serviceaccounts", namespace, name, uid, leeway=0.0)
-        row = self.registry["secrets"].collection.rows.get(f"{namespace}/{claims[LEGACY_CLAIM + 'secret.name']}")
+        row = self.registry["secrets"].collection.rows.get(
+            f"{namespace}/{claims[LEGACY_CLAIM + 'secret.name']}"
+        )
         secret: Json = row.tree() if row is not None and GOING not in row.data else {}
         kept = (secret.get("data") or {}).get("token") or ""
-        if secret.get("type") != ACCOUNT_TOKEN or not hmac.compare_digest(base64.b64decode(kept), token.encode()):
+        if secret.get("type") != ACCOUNT_TOKEN or not hmac.compare_digest(
+            base64.b64decode(kept), token.encode()
+        ):
             raise LookupError("the token's secret is gone")
         annotations = secret["metadata"].get("annotations") or {}
         if (annotations.get(ACCOUNT_NAME), annotations.get(ACCOUNT_UID)) != (name, uid):
@@ -182,10 +219,13 @@ class Tokens:
             return
         annotations[ACCOUNT_UID] = account.uid
         claims = {
-            "iss": LEGACY_ISSUER, LEGACY_CLAIM + "namespace": namespace, LEGACY_CLAIM + "secret.name": secret["metadata"]["name"],
-            LEGACY_CLAIM + "service-account.name": name, LEGACY_CLAIM + "service-account.uid": account.uid,
+            "iss": LEGACY_ISSUER,
+            LEGACY_CLAIM + "namespace": namespace,
+            LEGACY_CLAIM + "secret.name": secret["metadata"]["name"],
+            LEGACY_CLAIM + "service-account.name": name,
+            LEGACY_CLAIM + "service-account.uid": account.uid,
             "sub": f"{SERVICE_ACCOUNT}{namespace}:{name}",
-        }  # fmt: skip
+        }
         data = secret.setdefault("data", {})
         data["token"] = base64.b64encode(self.sign(claims).encode()).decode()
         data["namespace"] = base64.b64encode(namespace.encode()).decode()
@@ -194,8 +234,12 @@ class Tokens:
             text = (root.tree().get("data") or {}).get("ca.crt") or ""
             data["ca.crt"] = base64.b64encode(text.encode()).decode()
 
-    def _must_live(self, plural: str, namespace: str, name: str, uid: str, leeway: float = LEEWAY) -> None:
-        row = self.registry[plural].collection.rows.get(f"{namespace}/{name}" if namespace else name)
+    def _must_live(
+        self, plural: str, namespace: str, name: str, uid: str, leeway: float = LEEWAY
+    ) -> None:
+        row = self.registry[plural].collection.rows.get(
+            f"{namespace}/{name}" if namespace else name
+        )
         if row is None or row.uid != uid:
             raise LookupError(f"{plural} {namespace}/{name} is gone")
         if GOING in row.data:
@@ -207,7 +251,18 @@ class Tokens:
         """POST serviceaccounts/<name>/token."""
         kind = call.route.kind
         tree = read_body(call, bodies.TOKEN_REQUEST)
-        self.restrict_node(Attributes(call, call.resource, "CREATE", call.route.namespace, call.route.name, tree, None, "token"))
+        self.restrict_node(
+            Attributes(
+                call,
+                call.resource,
+                "CREATE",
+                call.route.namespace,
+                call.route.name,
+                tree,
+                None,
+                "token",
+            )
+        )
         row = call.resource.collection.newest(call.route.key)
         if row is None:
             raise not_found(kind, call.route.name)
@@ -225,18 +280,39 @@ class Tokens:
             raise invalid(TOKEN_REQUEST, "", errors)
         audiences = spec.get("audiences") or [ISSUER]
         now = int(time.time())
-        bound: Json = {"namespace": call.route.namespace, "serviceaccount": {"name": row.name, "uid": row.uid}}
+        bound: Json = {
+            "namespace": call.route.namespace,
+            "serviceaccount": {"name": row.name, "uid": row.uid},
+        }
         reference = spec.get("boundObjectRef") or {}
         if reference:
             bound.update(self._bound(call, reference, row.name))
         claims: Json = {
-            "iss": ISSUER, "sub": f"{SERVICE_ACCOUNT}{call.route.namespace}:{row.name}", "aud": audiences, "iat": now, "nbf": now,
-            "exp": now + seconds, "jti": str(uuid.uuid4()), "kubernetes.io": bound,
-        }  # fmt: skip
-        tree["metadata"] = {"name": row.name, "namespace": row.namespace, "uid": str(uuid.uuid4()), "creationTimestamp": stamp(now)}
-        tree["spec"] = {**spec, "audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": spec.get("boundObjectRef")}
+            "iss": ISSUER,
+            "sub": f"{SERVICE_ACCOUNT}{call.route.namespace}:{row.name}",
+            "aud": audiences,
+            "iat": now,
+            "nbf": now,
+            "exp": now + seconds,
+            "jti": str(uuid.uuid4()),
+            "kubernetes.io": bound,
+        }
+        tree["metadata"] = {
+            "name": row.name,
+            "namespace": row.namespace,
+            "uid": str(uuid.uuid4()),
+            "creationTimestamp": stamp(now),
+        }
+        tree["spec"] = {
+            **spec,
+            "audiences": audiences,
+            "expirationSeconds": seconds,
+            "boundObjectRef": spec.get("boundObjectRef"),
+        }
         tree["status"] = {"token": self.sign(claims), "expirationTimestamp": stamp(now + seconds)}
-        return call.respond(201, encode({"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", **tree}))
+        return call.respond(
+            201, encode({"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", **tree})
+        )
 
     def _bound(self, call: Call, reference: Json, account: str) -> Json:
         """The claims about the object that a token is to die with."""
@@ -245,13 +321,19 @@ class Tokens:
         if kind not in BOUND or group:
             raise bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
         resource = self.registry[BOUND[kind]]
-        found = resource.collection.newest(f"{call.route.namespace}/{name}" if resource.kind.namespaced else name)
+        found = resource.collection.newest(
+            f"{call.route.namespace}/{name}" if resource.kind.namespaced else name
+        )
         if found is None:
             raise not_found(resource.kind, name)
         uid = reference.get("uid")
         if uid and uid != found.uid:
-            why = f"the UID in the bound object reference ({uid}) does not match the UID in record. "
-            raise conflict(resource.kind, name, why + "The object might have been deleted and then recreated")
+            why = (
+                f"the UID in the bound object reference ({uid}) does not match the UID in record. "
+            )
+            raise conflict(
+                resource.kind, name, why + "The object might have been deleted and then recreated"
+            )
         bound: Json = {kind.lower(): {"name": found.name, "uid": found.uid}}
         if kind == "Pod":
             spec = found.tree().get("spec") or {}
@@ -260,25 +342,38 @@ class Tokens:
                 raise bad_request(why)
             node = self.registry["nodes"].collection.newest(spec.get("nodeName") or "")
             if spec.get("nodeName"):
-                bound["node"] = {"name": spec["nodeName"], **({"uid": node.uid} if node is not None else {})}
+                bound["node"] = {
+                    "name": spec["nodeName"],
+                    **({"uid": node.uid} if node is not None else {}),
+                }
         return bound
 
     def keys(self) -> Json:
         """The public key as a JSON web key set."""
         numbers = self.public.public_numbers()
         key: dict[str, Any] = {
-            "use": "sig", "kty": "EC", "kid": self.key_id, "crv": "P-256", "alg": "ES256",
-            "x": pack(numbers.x.to_bytes(32, "big")), "y": pack(numbers.y.to_bytes(32, "big")),
-        }  # fmt: skip
+            "use": "sig",
+            "kty": "EC",
+            "kid": self.key_id,
+            "crv": "P-256",
+            "alg": "ES256",
+            "x": pack(numbers.x.to_bytes(32, "big")),
+            "y": pack(numbers.y.to_bytes(32, "big")),
+        }
         return {"keys": [key]}
 
 
 def check_named(call: Call, metadata: Json, uid: str) -> None:
-    """Raises 422 or 409 for a request that says of itself that it is about another account than that of its path."""
+    """Raises 422 or 409 for a request that says of itself that it is about another account than
+    that of its path."""
     for field, wanted in (("name", call.route.name), ("namespace", call.route.namespace)):
         if metadata.get(field) and metadata[field] != wanted:
             text = f'Invalid value: "{metadata[field]}": must match the service account {field} if specified'
-            raise invalid(TOKEN_REQUEST, call.route.name, [FieldError(f"metadata.{field}", "FieldValueInvalid", text)])
+            raise invalid(
+                TOKEN_REQUEST,
+                call.route.name,
+                [FieldError(f"metadata.{field}", "FieldValueInvalid", text)],
+            )
     if metadata.get("uid") and metadata["uid"] != uid:
         why = f"the UID in the token request ({metadata['uid']}) does not match the UID of the service account ({uid})"
         raise conflict(TOKEN_REQUEST, call.route.name, why, TOKEN_REQUEST.kind)

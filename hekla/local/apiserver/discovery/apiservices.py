@@ -1,6 +1,8 @@
-"""APIService objects: one `Local` entry for each group and version that is served, so that those who list them see what there is.
+"""APIService objects: one `Local` entry for each group and version that is served, so that those
+who list them see what there is.
 
-They follow the registry: a definition's first version adds one, its last one takes it away (local-cluster 1.7, 5.9).
+They follow the registry: a definition's first version adds one, its last one takes it away
+(local-cluster 1.7, 5.9).
 """
 
 from __future__ import annotations
@@ -69,11 +71,27 @@ class ApiServices:
             group, version, position = wanted[name]
             if resource.collection.newest(name) is None:
                 built_in = group in self.registry.built_in
-                call = Call(Request("POST", "/apiservices", "", {}, b"", Peer()), Route(resource, "", "", ""), SERVER, "create")
+                call = Call(
+                    Request("POST", "/apiservices", "", {}, b"", Peer()),
+                    Route(resource, "", "", ""),
+                    SERVER,
+                    "create",
+                )
                 writer = self.definitions.writer
-                await writer.add(call, resource, "", entry(name, group, version, built_in, position), validate=False)
+                await writer.add(
+                    call,
+                    resource,
+                    "",
+                    entry(name, group, version, built_in, position),
+                    validate=False,
+                )
         for name in sorted(there - wanted.keys()):
-            call = Call(Request("DELETE", "/apiservices", "", {}, b"", Peer()), Route(resource, "", name, ""), SERVER, "delete")
+            call = Call(
+                Request("DELETE", "/apiservices", "", {}, b"", Peer()),
+                Route(resource, "", name, ""),
+                SERVER,
+                "delete",
+            )
             await self.deleter.remove(call, resource, name, DeleteOptions())
 
 
@@ -81,11 +99,20 @@ def entry(name: str, group: str, version: str, built_in: bool, position: int) ->
     return {
         "metadata": {"name": name, "labels": {MANAGED: "onstart" if built_in else "true"}},
         "spec": {
-            **({"group": group} if group else {}), "version": version,
-            "groupPriorityMinimum": max(18000 - 50 * position, 10000) if built_in else 1000, "versionPriority": 15 if built_in else 100,
+            **({"group": group} if group else {}),
+            "version": version,
+            "groupPriorityMinimum": max(18000 - 50 * position, 10000) if built_in else 1000,
+            "versionPriority": 15 if built_in else 100,
         },
-        "status": {"conditions": [{
-            "type": "Available", "status": "True", "lastTransitionTime": now(), "reason": "Local",
-            "message": "Local APIServices are always available",
-        }]},
-    }  # fmt: skip
+        "status": {
+            "conditions": [
+                {
+                    "type": "Available",
+                    "status": "True",
+                    "lastTransitionTime": now(),
+                    "reason": "Local",
+                    "message": "Local APIServices are always available",
+                }
+            ]
+        },
+    }

@@ -1,8 +1,9 @@
 """Objects of definitions whose versions a webhook converts (local-cluster 4.5, strategy Webhook).
 
-Objects lie in the version that was the storage version when they were written, which their bytes name; a write stores them in the
-one of now.  Whoever reads them in another version has them converted: all rows of an answer in one exchange, before the answer
-is put together, and remembered by resourceVersion.  So the forms and the writer stay as they are for kinds that need none of this.
+Objects lie in the version that was the storage version when they were written, which their bytes
+name; a write stores them in the one of now.  Whoever reads them in another version has them
+converted: all rows of an answer in one exchange, before the answer is put together, and remembered
+by resourceVersion.  So the forms and the writer stay as they are for kinds that need none of this.
 """
 
 from __future__ import annotations
@@ -26,8 +27,20 @@ from hekla.local.apiserver.storage.store import decode, encode
 SECONDS = 30.0
 REMEMBERED = 2000
 """Converted objects, at least; as many as the longest answer had where that is more."""
-OURS = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
-        "deletionGracePeriodSeconds", "ownerReferences", "finalizers", "managedFields", "generateName")  # fmt: skip
+OURS = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+    "generateName",
+)
 """Metadata that a webhook cannot change."""
 
 
@@ -57,8 +70,17 @@ class Conversion:
         self.kind: str = spec["names"]["kind"]
         self.clients = clients
         webhook = (spec.get("conversion") or {}).get("webhook") or {}
-        self.hook = Hook("", {"clientConfig": webhook.get("clientConfig"), "timeoutSeconds": SECONDS})
-        self.review = next((name for name in webhook.get("conversionReviewVersions") or () if name in ("v1", "v1beta1")), "v1")
+        self.hook = Hook(
+            "", {"clientConfig": webhook.get("clientConfig"), "timeoutSeconds": SECONDS}
+        )
+        self.review = next(
+            (
+                name
+                for name in webhook.get("conversionReviewVersions") or ()
+                if name in ("v1", "v1beta1")
+            ),
+            "v1",
+        )
         stored = next(version["name"] for version in spec["versions"] if version.get("storage"))
         self.storage = f"{self.group}/{stored}"
         past = (definition.get("status") or {}).get("storedVersions") or [stored]
@@ -83,15 +105,27 @@ class Conversion:
         try:
             client, path, url = self.clients.of(self.hook)
             request = {"uid": uid, "desiredAPIVersion": wanted, "objects": list(trees)}
-            body = encode({"kind": "ConversionReview", "apiVersion": f"apiextensions.k8s.io/{self.review}", "request": request})
+            body = encode(
+                {
+                    "kind": "ConversionReview",
+                    "apiVersion": f"apiextensions.k8s.io/{self.review}",
+                    "request": request,
+                }
+            )
             try:
-                answer = await client.request("POST", path, self.clients.HEADERS, body, timeout=SECONDS)
+                answer = await client.request(
+                    "POST", path, self.clients.HEADERS, body, timeout=SECONDS
+                )
             except TimedOut as error:
                 raise Unreachable(f'Post "{url}": context deadline exceeded') from error
             except (TransportError, OSError) as error:
-                raise Unreachable(f'Post "{url}": {worded(error, client.target.host, client.target.port)}') from error
+                raise Unreachable(
+                    f'Post "{url}": {worded(error, client.target.host, client.target.port)}'
+                ) from error
             if answer.status != 200:
-                raise Unreachable('an error on the server ("unknown") has prevented the request from succeeding')
+                raise Unreachable(
+                    'an error on the server ("unknown") has prevented the request from succeeding'
+                )
             try:
                 found = msgspec.json.decode(answer.body, type=Review).response
             except msgspec.DecodeError as error:
@@ -101,11 +135,18 @@ class Conversion:
             if found.uid != uid:
                 raise Unreachable(f'expected response.uid="{uid}", got "{found.uid}"')
             if found.result.status != "Success":
-                raise Unreachable(found.result.message or f"response.result.status was '{found.result.status}', not 'Success'")
+                raise Unreachable(
+                    found.result.message
+                    or f"response.result.status was '{found.result.status}', not 'Success'"
+                )
         except Unreachable as error:
-            raise Unreachable(f"failed: {str(error).removeprefix('failed to call webhook: ')}") from error
+            raise Unreachable(
+                f"failed: {str(error).removeprefix('failed to call webhook: ')}"
+            ) from error
         if len(found.convertedObjects) != len(trees):
-            raise Unreachable(f"returned {len(found.convertedObjects)} objects, expected {len(trees)}")
+            raise Unreachable(
+                f"returned {len(found.convertedObjects)} objects, expected {len(trees)}"
+            )
         for position, (before, after) in enumerate(zip(trees, found.convertedObjects, strict=True)):
             why = unlike(before, after, wanted)
             if why:
@@ -155,16 +196,24 @@ class Version:
         if stored == self.api_version:
             return tree
         metadata = tree["metadata"]
-        known = owner.known.get((self.api_version, metadata.get("uid") or "", metadata.get("resourceVersion") or ""))
+        known = owner.known.get(
+            (self.api_version, metadata.get("uid") or "", metadata.get("resourceVersion") or "")
+        )
         if known is None:
-            raise Refusal(500, f"conversion webhook for {stored}, Kind={owner.kind} has not been asked", reason="", details={})
+            raise Refusal(
+                500,
+                f"conversion webhook for {stored}, Kind={owner.kind} has not been asked",
+                reason="",
+                details={},
+            )
         converted: Json = decode(known)
         if "managedFields" in metadata:
             converted["metadata"]["managedFields"] = metadata["managedFields"]
         return converted
 
     async def ready(self, rows: Sequence[Stored]) -> None:
-        """Converts what of these rows is stored in another version and not known yet, in one exchange.  Raises Refusal."""
+        """Converts what of these rows is stored in another version and not known yet, in one
+        exchange.  Raises Refusal."""
         owner = self.owner
         owner.most = max(owner.most, 2 * len(rows))
         missing: dict[str, list[Json]] = {}
@@ -176,11 +225,18 @@ class Version:
             tree = row.tree()
             stored = tree.pop("apiVersion", None) or owner.unmarked
             if stored != self.api_version:
-                missing.setdefault(stored, []).append({"apiVersion": stored, "kind": owner.kind, **tree})
+                missing.setdefault(stored, []).append(
+                    {"apiVersion": stored, "kind": owner.kind, **tree}
+                )
         for trees in missing.values():
-            for tree, converted in zip(trees, await owner.convert(trees, self.api_version), strict=True):
+            for tree, converted in zip(
+                trees, await owner.convert(trees, self.api_version), strict=True
+            ):
                 metadata = tree["metadata"]
-                owner.remember((self.api_version, metadata.get("uid") or "", metadata["resourceVersion"]), self._own(converted))
+                owner.remember(
+                    (self.api_version, metadata.get("uid") or "", metadata["resourceVersion"]),
+                    self._own(converted),
+                )
 
     def _own(self, whole: Json) -> Json:
         """A converted object as its schema has it, without kind and apiVersion."""
@@ -193,14 +249,18 @@ class Version:
     async def kept(self, tree: Json) -> Json:
         """An object of this version as it is stored: in the storage version, which its bytes name."""
         owner = self.owner
-        stored = tree if self.api_version == owner.storage else await self.across(tree, owner.storage)
+        stored = (
+            tree if self.api_version == owner.storage else await self.across(tree, owner.storage)
+        )
         return {"metadata": stored["metadata"], "apiVersion": owner.storage, **stored}
 
     async def across(self, tree: Json, wanted: str) -> Json:
         """An object of this version in another one."""
         if wanted == self.api_version:
             return tree
-        [converted] = await self.owner.convert([{"apiVersion": self.api_version, "kind": self.owner.kind, **tree}], wanted)
+        [converted] = await self.owner.convert(
+            [{"apiVersion": self.api_version, "kind": self.owner.kind, **tree}], wanted
+        )
         return self._own(converted)
 
 
@@ -215,5 +275,12 @@ def converting(kinds: Sequence[Kind], owner: Conversion) -> list[Kind]:
     made = []
     for kind in kinds:
         version = Version(owner, kind.version, coerce)
-        made.append(replace(kind, present=version.present, conversion=version, strategy=replace(kind.strategy, parts=None)))
+        made.append(
+            replace(
+                kind,
+                present=version.present,
+                conversion=version,
+                strategy=replace(kind.strategy, parts=None),
+            )
+        )
     return made

@@ -1,8 +1,9 @@
-"""CustomResourceDefinitions at work: a stored definition becomes served kinds, and a deleted one takes its objects along.
+"""CustomResourceDefinitions at work: a stored definition becomes served kinds, and a deleted one
+takes its objects along.
 
-The kinds of a definition are served in the very step in which it is committed, before its author has the answer, so a client
-that creates a definition and then an object of it never meets a 404.  Conditions follow a moment later, as clients expect
-them to (local-cluster 4.1).
+The kinds of a definition are served in the very step in which it is committed, before its author
+has the answer, so a client that creates a definition and then an object of it never meets a 404.
+Conditions follow a moment later, as clients expect them to (local-cluster 4.1).
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Definitions:
                 self._serve(event.row)
                 self._settle_soon(name)
 
-    # --- serving --------------------------------------------------------------------------------------------------------
+    # --- serving ----------------------------------------------------------------------------------
 
     def _serve(self, row: Row) -> None:
         tree = row.tree()
@@ -88,7 +89,9 @@ class Definitions:
             return  # a change of its status or metadata only, or names that are taken
         try:
             kinds = custom.kinds_of(self.resource.typed(tree))
-        except Exception as error:  # kept by an older version perhaps: the server must start without it
+        except (
+            Exception
+        ) as error:  # kept by an older version perhaps: the server must start without it
             log.error("the definition %s cannot be served: %s", row.name, error)
             return
         if (tree["spec"].get("conversion") or {}).get("strategy") == "Webhook":
@@ -107,9 +110,13 @@ class Definitions:
         self._states[row.name] = state
 
     def _fill_defaults(self, kinds: list[Kind], versions: list[Json]) -> None:
-        """Shows the defaults of a new schema in objects that were stored under an older one; the next write stores them."""
+        """Shows the defaults of a new schema in objects that were stored under an older one; the
+        next write stores them."""
         storage = next((version for version in versions if version.get("storage")), None)
-        kind = next((kind for kind in kinds if storage is not None and kind.version == storage["name"]), None)
+        kind = next(
+            (kind for kind in kinds if storage is not None and kind.version == storage["name"]),
+            None,
+        )
         if kind is None or b'"default"' not in encode(storage):
             return
         resource = self.registry.get(kind.group, kind.version, kind.plural)
@@ -136,13 +143,15 @@ class Definitions:
             self.registry.remove(kind.group, kind.version, kind.plural)
             if resource is not None:
                 end_watches(self.registry.store, resource.collection)
-                # A definition whose finalizer was taken off by hand leaves objects that nothing serves any more.
+                # A definition whose finalizer was taken off by hand leaves objects that nothing
+                # serves any more.
                 for row in list(resource.collection.accepted()):
                     resource.collection.delete(row.tree(), row)
                 self.registry.store.drop(resource.collection.name)
 
     def conflict_of(self, tree: Json) -> tuple[str, str] | None:
-        """Why the names of a definition are not accepted, as (reason, message): another one of its group has them."""
+        """Why the names of a definition are not accepted, as (reason, message): another one of its
+        group has them."""
         name, spec = tree["metadata"]["name"], tree["spec"]
         names = spec["names"]
         for other, kinds in self.served.items():
@@ -161,7 +170,7 @@ class Definitions:
                     return "ShortNamesConflict", f'"{short}" is already in use'
         return None
 
-    # --- status and deletion --------------------------------------------------------------------------------------------
+    # --- status and deletion ----------------------------------------------------------------------
 
     def _settle_soon(self, name: str) -> None:
         if name in self._tasks:
@@ -192,11 +201,24 @@ class Definitions:
                 self._settle_soon(name)
 
     async def _change(self, name: str, change: Any) -> None:
-        await self.writer.change(self._call(name), self.resource, name, change, retry=True, subresource="server", admit=False)
+        await self.writer.change(
+            self._call(name),
+            self.resource,
+            name,
+            change,
+            retry=True,
+            subresource="server",
+            admit=False,
+        )
 
     def _call(self, name: str, resource: Resource | None = None) -> Call:
         route = Route(resource or self.resource, "", name, "")
-        return Call(Request("PUT", "/definitions", "", {"user-agent": "kube-apiserver"}, b"", Peer()), route, SERVER, "update")
+        return Call(
+            Request("PUT", "/definitions", "", {"user-agent": "kube-apiserver"}, b"", Peer()),
+            route,
+            SERVER,
+            "update",
+        )
 
     def _established(self, tree: Json) -> Json:
         spec, status = tree["spec"], tree.setdefault("status", {})
@@ -204,11 +226,19 @@ class Definitions:
         conflict = self.conflict_of(tree)
         if conflict is None:
             set_condition(status, "NamesAccepted", "True", "NoConflicts", "no conflicts found")
-            set_condition(status, "Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
+            set_condition(
+                status,
+                "Established",
+                "True",
+                "InitialNamesAccepted",
+                "the initial names have been accepted",
+            )
             status["acceptedNames"] = {key: value for key, value in names.items() if value}
         else:
             set_condition(status, "NamesAccepted", "False", *conflict)
-            set_condition(status, "Established", "False", "NotAccepted", "not all names are accepted")
+            set_condition(
+                status, "Established", "False", "NotAccepted", "not all names are accepted"
+            )
         stored = status.setdefault("storedVersions", [])
         for version in spec.get("versions") or []:
             if version.get("storage") and version["name"] not in stored:
@@ -216,24 +246,45 @@ class Definitions:
         return tree
 
     async def _clean_up(self, name: str) -> None:
-        """Deletes the objects of a definition that is being deleted; the definition goes when the last of them has."""
+        """Deletes the objects of a definition that is being deleted; the definition goes when the
+        last of them has."""
 
         def terminating(tree: Json) -> Json:
             text = "CustomResource deletion is in progress"
-            set_condition(tree.setdefault("status", {}), "Terminating", "True", "InstanceDeletionInProgress", text)
+            set_condition(
+                tree.setdefault("status", {}),
+                "Terminating",
+                "True",
+                "InstanceDeletionInProgress",
+                text,
+            )
             return tree
 
         await self._change(name, terminating)
         kinds = self.served.get(name, [])
-        resource = self.registry.get(kinds[0].group, kinds[0].version, kinds[0].plural) if kinds else None
+        resource = (
+            self.registry.get(kinds[0].group, kinds[0].version, kinds[0].plural) if kinds else None
+        )
         while resource is not None and (left := list(resource.collection.accepted())):
-            await self.deleter.remove_all(self._call(name, resource), resource, left, DeleteOptions())
+            await self.deleter.remove_all(
+                self._call(name, resource), resource, left, DeleteOptions()
+            )
             await changed(resource)
 
         def finished(tree: Json) -> Json:
             text = "removed all instances"
-            set_condition(tree.setdefault("status", {}), "Terminating", "False", "InstanceDeletionCompleted", text)
-            finalizers = [finalizer for finalizer in tree["metadata"].get("finalizers") or [] if finalizer != CLEANUP]
+            set_condition(
+                tree.setdefault("status", {}),
+                "Terminating",
+                "False",
+                "InstanceDeletionCompleted",
+                text,
+            )
+            finalizers = [
+                finalizer
+                for finalizer in tree["metadata"].get("finalizers") or []
+                if finalizer != CLEANUP
+            ]
             tree["metadata"]["finalizers"] = finalizers
             return tree
 
@@ -246,7 +297,9 @@ def begin_deletion(tree: Json) -> None:
     if CLEANUP not in (metadata.get("finalizers") or ()):
         metadata["finalizers"] = [*(metadata.get("finalizers") or ()), CLEANUP]
     text = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
-    set_condition(tree.setdefault("status", {}), "Terminating", "True", "InstanceDeletionPending", text)
+    set_condition(
+        tree.setdefault("status", {}), "Terminating", "True", "InstanceDeletionPending", text
+    )
 
 
 async def changed(resource: Resource) -> None:

@@ -1,4 +1,5 @@
-"""Discovery in both forms: what is served, told to clients before anything else (local-cluster 1.6)."""
+"""Discovery in both forms: what is served, told to clients before anything else (local-cluster
+1.6)."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ class Discovery:
             self._generation = self.registry.generation
         path = request.path.rstrip("/")
         if path in ("/api", "/apis") and wants_aggregated(request.headers.get("accept", "")):
-            body, tag = self._document(f"aggregated {path}", lambda: self._aggregated(path == "/api"))
+            body, tag = self._document(
+                f"aggregated {path}", lambda: self._aggregated(path == "/api")
+            )
             headers = {"ETag": f'"{tag}"', "Vary": "Accept", "Cache-Control": "public"}
             if request.headers.get("if-none-match", "").strip('"') == tag:
                 return Response(304, headers=headers)
@@ -56,9 +59,17 @@ class Discovery:
             case ["api"]:
                 return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
             case ["apis"]:
-                return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [group_tree(g, v) for g, v in versions.items() if g]}
+                return {
+                    "kind": "APIGroupList",
+                    "apiVersion": "v1",
+                    "groups": [group_tree(g, v) for g, v in versions.items() if g],
+                }
             case ["apis", group] if group in versions:
-                return {"kind": "APIGroup", "apiVersion": "v1", **group_tree(group, versions[group])}
+                return {
+                    "kind": "APIGroup",
+                    "apiVersion": "v1",
+                    **group_tree(group, versions[group]),
+                }
             case ["api", "v1"]:
                 return self._resources("", "v1")
             case ["apis", group, version] if version in versions.get(group, ()):
@@ -84,7 +95,11 @@ class Discovery:
                 entry["storageVersionHash"] = storage_hash(kind)
             found.append(entry)
             for name, sub in sorted(kind.subresources.items(), reverse=kind.custom):
-                line: Json = {"name": f"{kind.plural}/{name}", "singularName": "", "namespaced": kind.namespaced}
+                line: Json = {
+                    "name": f"{kind.plural}/{name}",
+                    "singularName": "",
+                    "namespaced": kind.namespaced,
+                }
                 if sub.group:
                     line["group"] = sub.group
                 if sub.version:
@@ -106,12 +121,21 @@ class Discovery:
                 {
                     "metadata": {"name": group} if group else {},
                     "versions": [
-                        {"version": version, "resources": [aggregated(r) for r in self._ordered(group, version)], "freshness": "Current"}
+                        {
+                            "version": version,
+                            "resources": [aggregated(r) for r in self._ordered(group, version)],
+                            "freshness": "Current",
+                        }
                         for version in versions
                     ],
                 }
             )
-        return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+        return {
+            "kind": "APIGroupDiscoveryList",
+            "apiVersion": "apidiscovery.k8s.io/v2",
+            "metadata": {},
+            "items": items,
+        }
 
     def _ordered(self, group: str, version: str) -> list[Resource]:
         return sorted(self.registry.of(group, version), key=lambda r: r.kind.plural)
@@ -123,12 +147,16 @@ FIRST = (
     "admissionregistration.k8s.io", "apiextensions.k8s.io", "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io",
     "discovery.k8s.io", "resource.k8s.io", "flowcontrol.apiserver.k8s.io",
 )  # fmt: skip
-"""The order in which clients look for a name that several groups know; definitions' groups come after these."""
+"""The order in which clients look for a name that several groups know; definitions' groups come
+after these."""
 
 
 def in_order(versions: Mapping[str, list[str]]) -> dict[str, list[str]]:
     known = [group for group in ("", *FIRST) if group in versions]
-    return {group: versions[group] for group in [*known, *(group for group in versions if group not in known)]}
+    return {
+        group: versions[group]
+        for group in [*known, *(group for group in versions if group not in known)]
+    }
 
 
 def wants_aggregated(accept: str) -> bool:
@@ -137,7 +165,11 @@ def wants_aggregated(accept: str) -> bool:
         wanted = dict(parameter.partition("=")[::2] for parameter in parameters)
         if media == "application/json" and not wanted.get("as"):
             return False
-        if wanted.get("as") == "APIGroupDiscoveryList" and wanted.get("v") == "v2" and media == "application/json":
+        if (
+            wanted.get("as") == "APIGroupDiscoveryList"
+            and wanted.get("v") == "v2"
+            and media == "application/json"
+        ):
             return True
     return False
 
@@ -161,12 +193,15 @@ def storage_hash(kind: Kind) -> str:
         group, version = kind.group, kind.stored_version
     else:
         group, version = STORED.get(kind.plural, (kind.group, "v1"))
-    return base64.b64encode(hashlib.sha256(f"{group}/{version}/{kind.kind}".encode()).digest()[:8]).decode()
+    return base64.b64encode(
+        hashlib.sha256(f"{group}/{version}/{kind.kind}".encode()).digest()[:8]
+    ).decode()
 
 
 def aggregated(resource: Resource) -> Json:
     kind = resource.kind
-    # Of the built-in kinds only another group than the one around them is said; of custom ones every one.
+    # Of the built-in kinds only another group than the one around them is said; of custom ones
+    # every one.
     group, version = (kind.group, kind.version) if kind.custom else ("", "")
     entry: Json = {
         "resource": kind.plural,

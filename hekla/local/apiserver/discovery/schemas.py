@@ -1,4 +1,5 @@
-"""OpenAPI, as far as clients need it: an index and one document for each group and version (local-cluster 1.9)."""
+"""OpenAPI, as far as clients need it: an index and one document for each group and version
+(local-cluster 1.9)."""
 
 from __future__ import annotations
 
@@ -46,7 +47,12 @@ class Schemas:
         if path == "/openapi/v2":
             return self._version_two(request)
         if path == "/openapi/v3":
-            return Response(200, encode({"paths": {key: {"serverRelativeURL": self._url(key)} for key in self._keys()}}))
+            return Response(
+                200,
+                encode(
+                    {"paths": {key: {"serverRelativeURL": self._url(key)} for key in self._keys()}}
+                ),
+            )
         key = path.removeprefix("/openapi/v3/")
         if key not in self._keys():
             raise no_such_resource()
@@ -65,7 +71,11 @@ class Schemas:
     def _version_two(self, request: Request) -> Response:
         form = swagger_form(request.headers.get("accept", ""))
         if form is None:
-            raise Refusal(406, f"only the following media types are accepted: {JSON}, {gnostic.MEDIA_TYPE}", details={})
+            raise Refusal(
+                406,
+                f"only the following media types are accepted: {JSON}, {gnostic.MEDIA_TYPE}",
+                details={},
+            )
         known = self._swagger.get(form)
         if known is None:
             document = swagger.document(openapi.document(self._kinds[key]) for key in self._keys())
@@ -78,9 +88,17 @@ class Schemas:
         return Response(200, body, form, headers=headers)
 
     def _forget_changed(self) -> None:
-        """Drops the documents of the groups that changed; a definition more does not make all others again."""
-        now = {key: [resource.kind for resource in self.registry.of(*place)] for key, place in self._keys().items()}
-        self._documents = {key: known for key, known in self._documents.items() if self._kinds.get(key) == now.get(key)}
+        """Drops the documents of the groups that changed; a definition more does not make all
+        others again."""
+        now = {
+            key: [resource.kind for resource in self.registry.of(*place)]
+            for key, place in self._keys().items()
+        }
+        self._documents = {
+            key: known
+            for key, known in self._documents.items()
+            if self._kinds.get(key) == now.get(key)
+        }
         self._kinds = now
         self._swagger = {}
 

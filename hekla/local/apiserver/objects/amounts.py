@@ -1,7 +1,7 @@
 """Quantities inside bodies, with the refusals of a body.
 
-Kubernetes rewrites every quantity when it decodes a body (`1000m` becomes `1`, `1024Mi` becomes `1Gi`), so that two clients who
-mean the same amount read the same text.
+Kubernetes rewrites every quantity when it decodes a body (`1000m` becomes `1`, `1024Mi` becomes
+`1Gi`), so that two clients who mean the same amount read the same text.
 """
 
 from __future__ import annotations
@@ -23,13 +23,19 @@ def canonical(value: Wire) -> str:
     """The text that is stored.  Raises BadBody."""
     if type(value) is str:
         if len(value) > LONGEST:
-            raise BadBody(f"a quantity has at most {LONGEST} characters, this one has {len(value)}", code=422, reason="Invalid")
+            raise BadBody(
+                f"a quantity has at most {LONGEST} characters, this one has {len(value)}",
+                code=422,
+                reason="Invalid",
+            )
         try:
             return _canonical(value.strip())
         except QuantityError as error:
             raise BadBody(error.wire + error.hint) from None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > 1e300:
-        raise BadBody("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
+        raise BadBody(
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+        )
     try:
         return _canonical(repr(value))
     except QuantityError as error:

@@ -1,7 +1,9 @@
-"""HorizontalPodAutoscalers have two versions: v1 knows a cpu target only, v2 any metric.  Stored is v2 (local-cluster 1.7).
+"""HorizontalPodAutoscalers have two versions: v1 knows a cpu target only, v2 any metric.  Stored is
+v2 (local-cluster 1.7).
 
-What v1 cannot say of a stored object (other metrics, behaviour, conditions) is left out when it is shown, and is lost when a
-v1 client writes it back (Kubernetes keeps it in annotations; clients of v1 that write are rare enough to go without).
+What v1 cannot say of a stored object (other metrics, behaviour, conditions) is left out when it is
+shown, and is lost when a v1 client writes it back (Kubernetes keeps it in annotations; clients of
+v1 that write are rare enough to go without).
 """
 
 from __future__ import annotations
@@ -16,12 +18,18 @@ def present(stored: Json) -> Json:
     shown = dict(stored)
     spec, status = stored.get("spec"), stored.get("status")
     if spec is not None:
-        shown["spec"] = {key: value for key, value in spec.items() if key not in ("metrics", "behavior")}
+        shown["spec"] = {
+            key: value for key, value in spec.items() if key not in ("metrics", "behavior")
+        }
         target = _cpu(spec.get("metrics"), "target")
         if target is not None:
             shown["spec"][_SPEC] = target
     if status is not None:
-        shown["status"] = {key: value for key, value in status.items() if key not in ("currentMetrics", "conditions")}
+        shown["status"] = {
+            key: value
+            for key, value in status.items()
+            if key not in ("currentMetrics", "conditions")
+        }
         current = _cpu(status.get("currentMetrics"), "current")
         if current is not None:
             shown["status"][_STATUS] = current
@@ -36,11 +44,15 @@ def keep(shown: Json) -> Json:
         stored["spec"] = {key: value for key, value in spec.items() if key != _SPEC}
         target = spec.get(_SPEC)
         if target is not None:
-            stored["spec"]["metrics"] = [_metric("target", {"type": "Utilization", "averageUtilization": target})]
+            stored["spec"]["metrics"] = [
+                _metric("target", {"type": "Utilization", "averageUtilization": target})
+            ]
     if status is not None:
         stored["status"] = {key: value for key, value in status.items() if key != _STATUS}
         if status.get(_STATUS) is not None:
-            stored["status"]["currentMetrics"] = [_metric("current", {"averageUtilization": status[_STATUS]})]
+            stored["status"]["currentMetrics"] = [
+                _metric("current", {"averageUtilization": status[_STATUS]})
+            ]
     return stored
 
 

@@ -1,7 +1,9 @@
-"""The built-in kinds as one table: what local-cluster 1.7 serves, each with its names, verbs, subresources and strategy flags.
+"""The built-in kinds as one table: what local-cluster 1.7 serves, each with its names, verbs,
+subresources and strategy flags.
 
-A row says only what differs from the plain case (namespaced, all verbs, conditional on nothing).  Behaviour that needs code
-(defaults, validation, columns) is looked up by (group, kind) in the rooms beside this file and joined on here, once.
+A row says only what differs from the plain case (namespaced, all verbs, conditional on nothing).
+Behaviour that needs code (defaults, validation, columns) is looked up by (group, kind) in the rooms
+beside this file and joined on here, once.
 """
 
 from __future__ import annotations
@@ -114,7 +116,15 @@ TABLE: dict[tuple[str, str], tuple[_Row, ...]] = {
             "status.phase status.podIP status.podIPs status.nominatedNodeName",
         ),
         _Row("PodTemplate", "podtemplates", flags="gd"),
-        _Row("ReplicationController", "replicationcontrollers", "rc", "go", "all", _SCALED, selectable="status.replicas"),
+        _Row(
+            "ReplicationController",
+            "replicationcontrollers",
+            "rc",
+            "go",
+            "all",
+            _SCALED,
+            selectable="status.replicas",
+        ),
         _Row("ResourceQuota", "resourcequotas", "quota", "d", subresources=_STATUS),
         _Row("Secret", "secrets", selectable="type"),
         _Row("ServiceAccount", "serviceaccounts", "sa", "d", subresources=_TOKEN),
@@ -125,7 +135,10 @@ TABLE: dict[tuple[str, str], tuple[_Row, ...]] = {
             "ud",
             "all",
             selectable="spec.clusterIP spec.type",
-            subresources={"proxy": Subresource(_PROXY, kind="ServiceProxyOptions"), "status": STATUS},
+            subresources={
+                "proxy": Subresource(_PROXY, kind="ServiceProxyOptions"),
+                "status": STATUS,
+            },
             name_rule=names.dns_label,
         ),
     ),
@@ -140,7 +153,9 @@ TABLE: dict[tuple[str, str], tuple[_Row, ...]] = {
         _Row("CronJob", "cronjobs", "cj", "g", "all", _STATUS),
         _Row("Job", "jobs", "", "go", "all", _STATUS, selectable="status.successful"),
     ),
-    ("autoscaling", "v2"): (_Row("HorizontalPodAutoscaler", "horizontalpodautoscalers", "hpa", "", "all", _STATUS),),
+    ("autoscaling", "v2"): (
+        _Row("HorizontalPodAutoscaler", "horizontalpodautoscalers", "hpa", "", "all", _STATUS),
+    ),
     ("autoscaling", "v1"): (
         _Row(
             "HorizontalPodAutoscaler",
@@ -153,10 +168,19 @@ TABLE: dict[tuple[str, str], tuple[_Row, ...]] = {
         ),
     ),
     ("policy", "v1"): (
-        _Row("PodDisruptionBudget", "poddisruptionbudgets", "pdb", "gv", subresources=_STATUS, name_rule=names.path_segment),
+        _Row(
+            "PodDisruptionBudget",
+            "poddisruptionbudgets",
+            "pdb",
+            "gv",
+            subresources=_STATUS,
+            name_rule=names.path_segment,
+        ),
     ),
     ("coordination.k8s.io", "v1"): (_Row("Lease", "leases", "", "uv"),),
-    ("events.k8s.io", "v1"): (_Row("Event", "events", "ev", "u", storage=("", "events"), selectable=_NEW_EVENT),),
+    ("events.k8s.io", "v1"): (
+        _Row("Event", "events", "ev", "u", storage=("", "events"), selectable=_NEW_EVENT),
+    ),
     ("discovery.k8s.io", "v1"): (_Row("EndpointSlice", "endpointslices", "", "g"),),
     ("networking.k8s.io", "v1"): (
         _Row("IngressClass", "ingressclasses", "", "Cg"),
@@ -199,11 +223,42 @@ TABLE: dict[tuple[str, str], tuple[_Row, ...]] = {
     ),
     ("admissionregistration.k8s.io", "v1"): (
         _Row("MutatingAdmissionPolicy", "mutatingadmissionpolicies", "", "Cgv", "api-extensions"),
-        _Row("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", "", "Cgv", "api-extensions"),
-        _Row("MutatingWebhookConfiguration", "mutatingwebhookconfigurations", "", "Cgv", "api-extensions"),
-        _Row("ValidatingAdmissionPolicy", "validatingadmissionpolicies", "", "Cgv", "api-extensions", _STATUS),
-        _Row("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", "", "Cgv", "api-extensions"),
-        _Row("ValidatingWebhookConfiguration", "validatingwebhookconfigurations", "", "Cgv", "api-extensions"),
+        _Row(
+            "MutatingAdmissionPolicyBinding",
+            "mutatingadmissionpolicybindings",
+            "",
+            "Cgv",
+            "api-extensions",
+        ),
+        _Row(
+            "MutatingWebhookConfiguration",
+            "mutatingwebhookconfigurations",
+            "",
+            "Cgv",
+            "api-extensions",
+        ),
+        _Row(
+            "ValidatingAdmissionPolicy",
+            "validatingadmissionpolicies",
+            "",
+            "Cgv",
+            "api-extensions",
+            _STATUS,
+        ),
+        _Row(
+            "ValidatingAdmissionPolicyBinding",
+            "validatingadmissionpolicybindings",
+            "",
+            "Cgv",
+            "api-extensions",
+        ),
+        _Row(
+            "ValidatingWebhookConfiguration",
+            "validatingwebhookconfigurations",
+            "",
+            "Cgv",
+            "api-extensions",
+        ),
     ),
     ("admissionregistration.k8s.io", "v1beta1"): (
         _Row(
@@ -224,10 +279,25 @@ TABLE: dict[tuple[str, str], tuple[_Row, ...]] = {
         ),
     ),
     ("apiextensions.k8s.io", "v1"): (
-        _Row("CustomResourceDefinition", "customresourcedefinitions", "crd crds", "Cg", "api-extensions", _STATUS),
+        _Row(
+            "CustomResourceDefinition",
+            "customresourcedefinitions",
+            "crd crds",
+            "Cg",
+            "api-extensions",
+            _STATUS,
+        ),
     ),
     ("apiregistration.k8s.io", "v1"): (
-        _Row("APIService", "apiservices", "", "C", "api-extensions", _STATUS, name_rule=names.path_segment),
+        _Row(
+            "APIService",
+            "apiservices",
+            "",
+            "C",
+            "api-extensions",
+            _STATUS,
+            name_rule=names.path_segment,
+        ),
     ),
     ("certificates.k8s.io", "v1"): (
         _Row(
@@ -242,7 +312,13 @@ TABLE: dict[tuple[str, str], tuple[_Row, ...]] = {
     ),
     ("flowcontrol.apiserver.k8s.io", "v1"): (
         _Row("FlowSchema", "flowschemas", "", "Cg", subresources=_STATUS),
-        _Row("PriorityLevelConfiguration", "prioritylevelconfigurations", "", "Cg", subresources=_STATUS),
+        _Row(
+            "PriorityLevelConfiguration",
+            "prioritylevelconfigurations",
+            "",
+            "Cg",
+            subresources=_STATUS,
+        ),
     ),
 }
 
@@ -260,7 +336,11 @@ _TWO_FACES = {
 
 _WARNINGS = {
     ("", "v1", "ComponentStatus"): "v1 ComponentStatus is deprecated in v1.19+",
-    ("", "v1", "Endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+    (
+        "",
+        "v1",
+        "Endpoints",
+    ): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
 }
 
 
@@ -302,7 +382,9 @@ def _strategy(group: str, row: _Row) -> Strategy:
         validate_update=strategies.validate_update(key),
         prepare_status=strategies.prepare_status(key),
         validate_status=strategies.validate_status(key),
-        prepare_decision=strategies.certificate_decision if row.kind == "CertificateSigningRequest" else None,
+        prepare_decision=strategies.certificate_decision
+        if row.kind == "CertificateSigningRequest"
+        else None,
         generation="g" in row.flags,
         unconditional_update="v" not in row.flags,
         warnings=warnings.OF.get(key),

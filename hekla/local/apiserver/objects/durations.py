@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-_UNITS = (("h", 3_600_000_000_000), ("m", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1000), ("ns", 1))
+_UNITS = (
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1000),
+    ("ns", 1),
+)
 
 
 def duration_text(nanoseconds: int) -> str:
@@ -11,7 +18,9 @@ def duration_text(nanoseconds: int) -> str:
         return "0s"
     sign, left = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)
     if left < 1_000_000_000:
-        unit, size = ("ms", 1_000_000) if left >= 1_000_000 else ("µs", 1000) if left >= 1000 else ("ns", 1)
+        unit, size = (
+            ("ms", 1_000_000) if left >= 1_000_000 else ("µs", 1000) if left >= 1000 else ("ns", 1)
+        )
         return sign + _decimal(left, size) + unit
     text = sign
     hours, left = divmod(left, 3_600_000_000_000)
@@ -25,7 +34,11 @@ def duration_text(nanoseconds: int) -> str:
 
 def _decimal(value: int, size: int) -> str:
     whole, rest = divmod(value, size)
-    return str(whole) if not rest else f"{whole}.{str(rest).rjust(len(str(size)) - 1, '0').rstrip('0')}"
+    return (
+        str(whole)
+        if not rest
+        else f"{whole}.{str(rest).rjust(len(str(size)) - 1, '0').rstrip('0')}"
+    )
 
 
 def duration_nanoseconds(text: str) -> int:
@@ -39,5 +52,7 @@ def duration_nanoseconds(text: str) -> int:
         rest = rest[len(unit) :]
         size = dict(_UNITS)[unit.replace("µ", "u")]
         whole, _, fraction = number.partition(".")
-        total += int(whole or 0) * size + (int(fraction) * size // 10 ** len(fraction) if fraction else 0)
+        total += int(whole or 0) * size + (
+            int(fraction) * size // 10 ** len(fraction) if fraction else 0
+        )
     return -total if text.startswith("-") else total

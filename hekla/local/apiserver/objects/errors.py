@@ -1,4 +1,5 @@
-"""How this room refuses: one exception for a body that cannot be read, and everybody's makers for the causes of an Invalid answer."""
+"""How this room refuses: one exception for a body that cannot be read, and everybody's makers for
+the causes of an Invalid answer."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ __all__ = [
 
 
 class BadBody(Exception):
-    """A request body that is not an object of the kind it was sent to.  `code` is the HTTP status, `str()` the message."""
+    """A request body that is not an object of the kind it was sent to.  `code` is the HTTP status,
+    `str()` the message."""
 
     def __init__(self, message: str, *, code: int = 400, reason: str = "BadRequest") -> None:
         super().__init__(message)

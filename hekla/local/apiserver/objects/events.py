@@ -1,6 +1,8 @@
-"""Events have two faces: v1 and events.k8s.io name the same fields differently, and one store holds both (local-cluster 5.6).
+"""Events have two faces: v1 and events.k8s.io name the same fields differently, and one store holds
+both (local-cluster 5.6).
 
-Stored is the v1 form; what only the newer form knows (note, regarding, ...) maps onto a v1 field, so nothing is lost either way.
+Stored is the v1 form; what only the newer form knows (note, regarding, ...) maps onto a v1 field,
+so nothing is lost either way.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What expressions of admission see: the variables of policies and of match conditions, with their types (local-cluster 6.5).
+"""What expressions of admission see: the variables of policies and of match conditions, with their
+types (local-cluster 6.5).
 
-Both the check at creation and the evaluation later compile through here, so that what is accepted is what runs.  CEL is imported
-with the first expression.
+Both the check at creation and the evaluation later compile through here, so that what is accepted
+is what runs.  CEL is imported with the first expression.
 """
 
 from __future__ import annotations
@@ -39,14 +40,22 @@ def compiled(
     from hekla.cel.types import Type as CelType
 
     kind = object_type or DYN
-    known: dict[str, Type] = {"object": kind, "oldObject": kind, "request": request_type(), "namespaceObject": namespace_type()}
+    known: dict[str, Type] = {
+        "object": kind,
+        "oldObject": kind,
+        "request": request_type(),
+        "namespaceObject": namespace_type(),
+    }
     if params:
         known["params"] = params_type or DYN
     if authorizer:
         known["authorizer"] = AUTHORIZER
         known["authorizer.requestResource"] = RESOURCE_CHECK
     if variables is not None:
-        known["variables"] = CelType("kubernetes.variables", fields={name: (name, found) for name, found in variables.items()})
+        known["variables"] = CelType(
+            "kubernetes.variables",
+            fields={name: (name, found) for name, found in variables.items()},
+        )
     try:
         return compile_expression(text, known, wanted, STRUCTS if mutation else None)
     except Refused as error:
@@ -85,10 +94,16 @@ def of_names(text: str) -> bool:
             return all(map(fine, node.items))
         if isinstance(node, Select):
             fields = path(node)
-            return fields is not None and (fields[0] == "spec" or (fields == ANNOTATIONS and node.test))
+            return fields is not None and (
+                fields[0] == "spec" or (fields == ANNOTATIONS and node.test)
+            )
         if not isinstance(node, Call):
             return False
-        if node.function == "@in" and path(node.arguments[1]) == ANNOTATIONS and isinstance(node.arguments[0], Constant):
+        if (
+            node.function == "@in"
+            and path(node.arguments[1]) == ANNOTATIONS
+            and isinstance(node.arguments[0], Constant)
+        ):
             return True
         return all(map(fine, node.arguments)) and (node.target is None or fine(node.target))
 
@@ -101,15 +116,34 @@ def request_type() -> Type:
     from hekla.cel.types import Type as CelType
 
     def made(shown: str, /, **declared: Type) -> Type:
-        return CelType(f"kubernetes.{shown}", fields={field: (field, kind) for field, kind in declared.items()})
+        return CelType(
+            f"kubernetes.{shown}", fields={field: (field, kind) for field, kind in declared.items()}
+        )
 
     kind = made("GroupVersionKind", group=STRING, version=STRING, kind=STRING)
     resource = made("GroupVersionResource", group=STRING, version=STRING, resource=STRING)
-    user = made("UserInfo", username=STRING, uid=STRING, groups=list_of(STRING), extra=map_of(STRING, list_of(STRING)))
+    user = made(
+        "UserInfo",
+        username=STRING,
+        uid=STRING,
+        groups=list_of(STRING),
+        extra=map_of(STRING, list_of(STRING)),
+    )
     return made(
-        "AdmissionRequest", kind=kind, resource=resource, subResource=STRING, requestKind=kind, requestResource=resource,
-        requestSubResource=STRING, name=STRING, namespace=STRING, operation=STRING, userInfo=user, dryRun=BOOL, options=DYN,
-    )  # fmt: skip
+        "AdmissionRequest",
+        kind=kind,
+        resource=resource,
+        subResource=STRING,
+        requestKind=kind,
+        requestResource=resource,
+        requestSubResource=STRING,
+        name=STRING,
+        namespace=STRING,
+        operation=STRING,
+        userInfo=user,
+        dryRun=BOOL,
+        options=DYN,
+    )
 
 
 @cache
@@ -120,25 +154,50 @@ def namespace_type() -> Type:
     from hekla.cel.types import Type as CelType
 
     def made(name: str, declared: dict[str, Type]) -> Type:
-        return CelType(f"kubernetes.{name}", fields={field: (field, kind) for field, kind in declared.items()})
+        return CelType(
+            f"kubernetes.{name}", fields={field: (field, kind) for field, kind in declared.items()}
+        )
 
     condition_type = made(
-        "NamespaceCondition", {"status": STRING, "type": STRING, "lastTransitionTime": RAW_TIMESTAMP, "message": STRING, "reason": STRING}
-    )  # fmt: skip
-    metadata = made("NamespaceMetadata", {
-        "name": STRING, "generateName": STRING, "namespace": STRING, "labels": map_of(STRING, STRING),
-        "annotations": map_of(STRING, STRING), "UID": STRING, "creationTimestamp": RAW_TIMESTAMP,
-        "deletionGracePeriodSeconds": INT, "deletionTimestamp": RAW_TIMESTAMP, "generation": INT, "resourceVersion": STRING,
-        "finalizers": list_of(STRING),
-    })  # fmt: skip
-    return made("Namespace", {
-        "metadata": metadata,
-        "spec": made("NamespaceSpec", {"finalizers": list_of(STRING)}),
-        "status": made("NamespaceStatus", {"conditions": list_of(condition_type), "phase": STRING}),
-    })  # fmt: skip
+        "NamespaceCondition",
+        {
+            "status": STRING,
+            "type": STRING,
+            "lastTransitionTime": RAW_TIMESTAMP,
+            "message": STRING,
+            "reason": STRING,
+        },
+    )
+    metadata = made(
+        "NamespaceMetadata",
+        {
+            "name": STRING,
+            "generateName": STRING,
+            "namespace": STRING,
+            "labels": map_of(STRING, STRING),
+            "annotations": map_of(STRING, STRING),
+            "UID": STRING,
+            "creationTimestamp": RAW_TIMESTAMP,
+            "deletionGracePeriodSeconds": INT,
+            "deletionTimestamp": RAW_TIMESTAMP,
+            "generation": INT,
+            "resourceVersion": STRING,
+            "finalizers": list_of(STRING),
+        },
+    )
+    return made(
+        "Namespace",
+        {
+            "metadata": metadata,
+            "spec": made("NamespaceSpec", {"finalizers": list_of(STRING)}),
+            "status": made(
+                "NamespaceStatus", {"conditions": list_of(condition_type), "phase": STRING}
+            ),
+        },
+    )
 
 
-# --- types of built-in kinds, for what a policy's status says of its expressions -----------------------------------------
+# --- types of built-in kinds, for what a policy's status says of its expressions ------------------
 
 
 def built_in_type(group: str, version: str, kind: str) -> Type | None:
@@ -175,9 +234,16 @@ def _field_type(field: fields.Field, owner: fields.Message) -> Type:
     from hekla.cel.types import BOOL, DYN, INT, STRING, list_of, map_of
 
     scalars: dict[str, Type] = {
-        "string": STRING, "bool": BOOL, "int32": INT, "int64": INT, "double": schemas.RAW_DOUBLE, "bytes": schemas.RAW_BYTES,
-        "Time": schemas.RAW_TIMESTAMP, "MicroTime": schemas.RAW_TIMESTAMP, "Duration": STRING,
-    }  # fmt: skip
+        "string": STRING,
+        "bool": BOOL,
+        "int32": INT,
+        "int64": INT,
+        "double": schemas.RAW_DOUBLE,
+        "bytes": schemas.RAW_BYTES,
+        "Time": schemas.RAW_TIMESTAMP,
+        "MicroTime": schemas.RAW_TIMESTAMP,
+        "Duration": STRING,
+    }
     one = scalars.get(field.type)
     if one is None:
         inner = None if field.type in fields.SPECIAL else fields.message(owner.section, field.type)

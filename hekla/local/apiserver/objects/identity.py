@@ -1,4 +1,5 @@
-"""Values of a JSON tree as sets and dictionaries know them, so that looking for one among many is one step and not one for each."""
+"""Values of a JSON tree as sets and dictionaries know them, so that looking for one among many is
+one step and not one for each."""
 
 from __future__ import annotations
 

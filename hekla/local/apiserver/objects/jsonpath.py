@@ -1,4 +1,5 @@
-"""The part of JSONPath that printer columns and scale paths use: fields, positions, `*`, and `[?(@.type=="Ready")]`."""
+"""The part of JSONPath that printer columns and scale paths use: fields, positions, `*`, and
+`[?(@.type=="Ready")]`."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ def compiled(path: str) -> Finder:
     while at < len(text):
         match = _STEP.match(text, at)
         if match is None:
-            raise ValueError(f"{path!r} is not a path that can be followed: {text[at:]!r} is no step of one")
+            raise ValueError(
+                f"{path!r} is not a path that can be followed: {text[at:]!r} is no step of one"
+            )
         steps.append(_step(match))
         at = match.end()
 
@@ -47,16 +50,34 @@ def compiled(path: str) -> Finder:
 
 def _step(match: re.Match[str]) -> _Step:
     if match["star"]:
-        return lambda node: list(node) if isinstance(node, list) else list(node.values()) if isinstance(node, dict) else []
+        return lambda node: (
+            list(node)
+            if isinstance(node, list)
+            else list(node.values())
+            if isinstance(node, dict)
+            else []
+        )
     if match["index"]:
         position = int(match["index"])
-        return lambda node: [node[position]] if isinstance(node, list) and -len(node) <= position < len(node) else []
+        return lambda node: (
+            [node[position]]
+            if isinstance(node, list) and -len(node) <= position < len(node)
+            else []
+        )
     if match["key"]:
         return _filter(match["key"].split("."), match["op"], match["value"])
     name = match["quoted"] or match["field"].replace("\\", "")
     if name == "*":
-        return lambda node: list(node) if isinstance(node, list) else list(node.values()) if isinstance(node, dict) else []
-    return lambda node: [node[name]] if isinstance(node, dict) and node.get(name) is not None else []
+        return lambda node: (
+            list(node)
+            if isinstance(node, list)
+            else list(node.values())
+            if isinstance(node, dict)
+            else []
+        )
+    return lambda node: (
+        [node[name]] if isinstance(node, dict) and node.get(name) is not None else []
+    )
 
 
 def _filter(keys: list[str], operator: str, text: str) -> _Step:

@@ -1,8 +1,9 @@
 """The table entry of a kind: everything the request path knows of it.
 
-Built-in kinds (`objects/builtin.py`) and CustomResourceDefinitions (`objects/custom.py`) both make these entries, the second
-at run time, and the request path walks them without ever asking which kind it serves.  All functions here are pure: JSON
-trees in, JSON trees or errors out, no clock and no I/O (what needs a cluster's state is admission, not strategy).
+Built-in kinds (`objects/builtin.py`) and CustomResourceDefinitions (`objects/custom.py`) both make
+these entries, the second at run time, and the request path walks them without ever asking which
+kind it serves.  All functions here are pure: JSON trees in, JSON trees or errors out, no clock and
+no I/O (what needs a cluster's state is admission, not strategy).
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class ConvertedVersion(Protocol):
     """A version of a custom kind whose objects a webhook converts."""
 
     async def ready(self, rows: Sequence[Stored]) -> None:
-        """Converts what of these is stored in another version, so that `Kind.present` can show it.  Raises Refusal."""
+        """Converts what of these is stored in another version, so that `Kind.present` can show it.
+        Raises Refusal."""
 
     async def kept(self, tree: Json) -> Json:
         """An object of this version as it is stored."""
@@ -42,14 +44,16 @@ class ConvertedVersion(Protocol):
 
 
 class Decoded(NamedTuple):
-    """A request body as a JSON tree, with the warnings (or, under Strict, the errors) that decoding found."""
+    """A request body as a JSON tree, with the warnings (or, under Strict, the errors) that decoding
+    found."""
 
     tree: Json
     warnings: Sequence[str] = ()
 
 
 class Column(NamedTuple):
-    """A printer column.  `cell(tree, now)` gives the value that a Table shows; `now` is in seconds since the epoch."""
+    """A printer column.  `cell(tree, now)` gives the value that a Table shows; `now` is in seconds
+    since the epoch."""
 
     name: str
     type: str
@@ -70,20 +74,24 @@ def no_errors(*_: Any) -> list[FieldError]:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """How a write that touches few fields at the top of an object (its status, say) goes without the others, whose bytes stay.
+    """How a write that touches few fields at the top of an object (its status, say) goes without
+    the others, whose bytes stay.
 
-    The trees that these functions see hold what is touched; `kept` names what is not.  Metadata is always there, and empty where
-    it stays as it is."""
+    The trees that these functions see hold what is touched; `kept` names what is not.  Metadata is
+    always there, and empty where it stays as it is.
+    """
 
     may_stay: Callable[[str, Collection[str]], bool]
     """(subresource, kept): whether such a write needs nothing of the rest."""
     default: Callable[[Json], None]
     fits: Callable[[Json, Json, Collection[str], str], bool]
-    """(new, old, kept, subresource): whether the new state is valid.  What is wrong with it the whole object tells."""
+    """(new, old, kept, subresource): whether the new state is valid.  What is wrong with it the
+    whole object tells."""
     counts: Callable[[Json, Json], bool] = lambda new, old: False
     """(new, old): whether a quota may see the object with other eyes now."""
     texts: Callable[[], re.Pattern[bytes] | None] = lambda: None
-    """Finds the texts of a status that decide about nothing (objects.texts); None where that is not known."""
+    """Finds the texts of a status that decide about nothing (objects.texts); None where that is not
+    known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +119,8 @@ class Strategy:
     """(new, old): restores all that the status endpoint may not change."""
     validate_status: Callable[[Json, Json], list[FieldError]] = no_errors
     prepare_decision: Callable[[Json, Json, str], None] | None = None
-    """(new, old, subresource), where the parts of one status are written through two subresources (certificates)."""
+    """(new, old, subresource), where the parts of one status are written through two subresources
+    (certificates)."""
     generation: bool = False
     """The server manages metadata.generation (section 2.2)."""
     unconditional_update: bool = True
@@ -127,7 +136,8 @@ class Strategy:
     moulded: Moulded | None = None
     """None: every create sees the whole object."""
     fill: Callable[[Json], None] | None = None
-    """`default` for what was read a moment ago, and so holds no field that the kind does not know; None where that is the same."""
+    """`default` for what was read a moment ago, and so holds no field that the kind does not know;
+    None where that is the same."""
     name_rule: Callable[[str], str | None] | None = None
     """Why a name is refused, None when it is good; None here means a DNS subdomain."""
 
@@ -148,22 +158,29 @@ class Kind:
     subresources: Mapping[str, Subresource] = field(default_factory=dict)
     columns: tuple[Column, ...] = ()
     selectable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Field selector name -> path in the STORED tree; metadata.name and metadata.namespace are always there."""
+    """Field selector name -> path in the STORED tree; metadata.name and metadata.namespace are
+    always there."""
     strategy: Strategy = Strategy()
     decode: Callable[[bytes, str, str], Decoded] | None = None
-    """(body, media type, field validation "Strict"|"Warn"|"Ignore") -> tree, pruned and type-checked; raises objects.errors.BadBody."""
+    """(body, media type, field validation "Strict"|"Warn"|"Ignore") -> tree, pruned and
+    type-checked; raises objects.errors.BadBody."""
     conversion: ConvertedVersion | None = None
-    """Where a webhook converts between the versions: what `present` shows it makes ready, and it says how objects are kept."""
+    """Where a webhook converts between the versions: what `present` shows it makes ready, and it
+    says how objects are kept."""
     read_again: Callable[[Json, str], Decoded] | None = None
-    """(patched tree with its kind, field validation) -> as `decode` would read it.  It may change what it is given."""
+    """(patched tree with its kind, field validation) -> as `decode` would read it.  It may change
+    what it is given."""
     merge_keys: Any = None
-    """What the strategic merge of this kind needs (objects.strategic); None: strategic merge is refused (415)."""
+    """What the strategic merge of this kind needs (objects.strategic); None: strategic merge is
+    refused (415)."""
     storage: tuple[str, str] = ("", "")
-    """(group, plural) under which objects are stored: v1 and events.k8s.io events share one; empty means own."""
+    """(group, plural) under which objects are stored: v1 and events.k8s.io events share one; empty
+    means own."""
     stored_version: str = ""
     """The version that a custom kind is stored in."""
     custom: bool = False
-    """Made from a CustomResourceDefinition: items in lists carry apiVersion and kind, decoding prunes by schema."""
+    """Made from a CustomResourceDefinition: items in lists carry apiVersion and kind, decoding
+    prunes by schema."""
     warning: str = ""
     """Deprecation text of the version."""
     scale: Any = None
@@ -171,7 +188,8 @@ class Kind:
     schema: Json | None = None
     """The OpenAPI schema of a custom kind's version, as OpenAPI documents show it."""
     present: Callable[[Json], Json] | None = None
-    """Stored tree -> tree of this kind, where two kinds share a store but not their fields (events)."""
+    """Stored tree -> tree of this kind, where two kinds share a store but not their fields
+    (events)."""
     keep: Callable[[Json], Json] | None = None
     """The way back: tree of this kind -> tree as it is stored."""
 
@@ -186,7 +204,8 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """A subresource as discovery shows it; `group`, `version`, `kind` name its body where it is not the parent's."""
+    """A subresource as discovery shows it; `group`, `version`, `kind` name its body where it is not
+    the parent's."""
 
     verbs: tuple[str, ...] = ("get", "patch", "update")
     group: str = ""

@@ -1,6 +1,7 @@
 """What a name may look like, and the sentence that says so when it does not (local-cluster 2.1).
 
-Every rule is a function from the text to the reasons why it is refused; an empty tuple means that it is good.  Most are everybody's.
+Every rule is a function from the text to the reasons why it is refused; an empty tuple means that
+it is good.  Most are everybody's.
 """
 
 from __future__ import annotations

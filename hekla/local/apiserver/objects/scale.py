@@ -8,7 +8,8 @@ Path = tuple[str, ...]
 
 
 class Scale(NamedTuple):
-    """Paths in the tree; `selector` leads to a LabelSelector, a map of labels, or (custom kinds) to selector text."""
+    """Paths in the tree; `selector` leads to a LabelSelector, a map of labels, or (custom kinds) to
+    selector text."""
 
     spec_replicas: Path
     status_replicas: Path

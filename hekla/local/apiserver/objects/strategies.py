@@ -1,7 +1,9 @@
-"""How built-in kinds behave on create, update and delete: defaults and validation joined with what becomes of status.
+"""How built-in kinds behave on create, update and delete: defaults and validation joined with what
+becomes of status.
 
-The plain case: a kind with a status subresource starts with an empty status, its main endpoint leaves status alone and its
-status endpoint leaves everything else alone.  What differs stands in the tables below (local-cluster 2.3, 5).
+The plain case: a kind with a status subresource starts with an empty status, its main endpoint
+leaves status alone and its status endpoint leaves everything else alone.  What differs stands in
+the tables below (local-cluster 2.3, 5).
 """
 
 from __future__ import annotations
@@ -68,7 +70,9 @@ UPDATE: dict[tuple[str, str], CheckUpdate] = {
 STATUS: dict[tuple[str, str], CheckUpdate] = {
     ("", "Namespace"): core.namespace_status,
     ("", "Pod"): pod.status,
-    ("apiextensions.k8s.io", "CustomResourceDefinition"): lambda new, old: metadata(new, bare_finalizers=True),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): lambda new, old: metadata(
+        new, bare_finalizers=True
+    ),
     **workloads.STATUS,
     **jobs.STATUS,
     **core.STATUS,
@@ -96,7 +100,7 @@ def validate_status(key: tuple[str, str]) -> CheckUpdate:
     return STATUS.get(key, lambda new, old: metadata(new))
 
 
-# --- first statuses ------------------------------------------------------------------------------------------------------
+# --- first statuses -------------------------------------------------------------------------------
 
 _COUNTS: dict[tuple[str, str], Json] = {
     ("apps", "ReplicaSet"): {"replicas": 0},
@@ -145,7 +149,10 @@ def _prepare_create(key: tuple[str, str], has_status: bool) -> Callable[[Json], 
 
 
 def first_counts(key: tuple[str, str]) -> Json:
-    return {name: dict(value) if isinstance(value, dict) else value for name, value in _COUNTS.get(key, {}).items()}
+    return {
+        name: dict(value) if isinstance(value, dict) else value
+        for name, value in _COUNTS.get(key, {}).items()
+    }
 
 
 def _pod(tree: Json) -> None:
@@ -193,8 +200,16 @@ def _persistent_volume(tree: Json) -> None:
 
 
 def _definition(tree: Json) -> None:
-    stored = [version.get("name", "") for version in (tree.get("spec") or {}).get("versions") or () if version.get("storage")]
-    tree["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored[:1]}
+    stored = [
+        version.get("name", "")
+        for version in (tree.get("spec") or {}).get("versions") or ()
+        if version.get("storage")
+    ]
+    tree["status"] = {
+        "conditions": None,
+        "acceptedNames": {"plural": "", "kind": ""},
+        "storedVersions": stored[:1],
+    }
 
 
 def _certificate_request(tree: Json) -> None:
@@ -212,7 +227,7 @@ _PREPARE_CREATE: dict[tuple[str, str], Callable[[Json], None]] = {
 }
 
 
-# --- updates -------------------------------------------------------------------------------------------------------------
+# --- updates --------------------------------------------------------------------------------------
 
 
 def keep_status(new: Json, old: Json) -> None:
@@ -250,18 +265,26 @@ _ADDRESSES = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
 
 
 def _give_back(spec: Json, before: Json) -> None:
-    """Another type of service has no use for what the old one was given, unless its writer names something else."""
+    """Another type of service has no use for what the old one was given, unless its writer names
+    something else."""
     kind, previous = spec.get("type"), before.get("type")
     given = []
     if kind == "ExternalName" and previous != kind:
         given += [*_ADDRESSES, "internalTrafficPolicy"]
     if previous in ("NodePort", "LoadBalancer") and kind not in ("NodePort", "LoadBalancer"):
-        known = {(port.get("protocol"), port.get("port")): port.get("nodePort") for port in before.get("ports") or ()}
+        known = {
+            (port.get("protocol"), port.get("port")): port.get("nodePort")
+            for port in before.get("ports") or ()
+        }
         for port in spec.get("ports") or ():
-            if port.get("nodePort") and port["nodePort"] == known.get((port.get("protocol"), port.get("port"))):
+            if port.get("nodePort") and port["nodePort"] == known.get(
+                (port.get("protocol"), port.get("port"))
+            ):
                 del port["nodePort"]
         given += (
-            ["healthCheckNodePort"] if spec.get("externalIPs") and kind == "ClusterIP" else ["externalTrafficPolicy", "healthCheckNodePort"]
+            ["healthCheckNodePort"]
+            if spec.get("externalIPs") and kind == "ClusterIP"
+            else ["externalTrafficPolicy", "healthCheckNodePort"]
         )
     if previous == "LoadBalancer" and kind != previous:
         given += ["allocateLoadBalancerNodePorts", "loadBalancerClass"]
@@ -278,11 +301,18 @@ def _update_service(new: Json, old: Json) -> None:
         for name in _ADDRESSES:
             if not spec.get(name) and before.get(name):
                 spec[name] = before[name]
-    if spec.get("clusterIP") != before.get("clusterIP") and spec.get("clusterIPs") == before.get("clusterIPs"):
-        spec["clusterIPs"] = [spec["clusterIP"]] if spec.get("clusterIP") else []  # who names one address means that one
+    if spec.get("clusterIP") != before.get("clusterIP") and spec.get("clusterIPs") == before.get(
+        "clusterIPs"
+    ):
+        spec["clusterIPs"] = (
+            [spec["clusterIP"]] if spec.get("clusterIP") else []
+        )  # who names one address means that one
     _give_back(spec, before)
     if spec.get("type") in ("NodePort", "LoadBalancer"):
-        known = {(port.get("protocol"), port.get("port")): port.get("nodePort") for port in before.get("ports") or ()}
+        known = {
+            (port.get("protocol"), port.get("port")): port.get("nodePort")
+            for port in before.get("ports") or ()
+        }
         for port in spec.get("ports") or ():
             if not port.get("nodePort") and known.get((port.get("protocol"), port.get("port"))):
                 port["nodePort"] = known[(port.get("protocol"), port.get("port"))]
@@ -302,17 +332,27 @@ def tolerate_lost_nodes(spec: Json) -> None:
     missing = [
         key
         for key in TOLERATED
-        if not any(t.get("key") in (key, None, "") and t.get("effect") in ("NoExecute", None, "") for t in tolerations)
+        if not any(
+            t.get("key") in (key, None, "") and t.get("effect") in ("NoExecute", None, "")
+            for t in tolerations
+        )
     ]
     if missing:
-        added = [{"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300} for key in missing]
+        added = [
+            {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+            for key in missing
+        ]
         spec["tolerations"] = [*tolerations, *added]
 
 
 def _update_pod(new: Json, old: Json) -> None:
     keep_status(new, old)
     spec, before = new.get("spec"), old.get("spec")
-    if spec is not None and before is not None and spec.get("tolerations") != before.get("tolerations"):
+    if (
+        spec is not None
+        and before is not None
+        and spec.get("tolerations") != before.get("tolerations")
+    ):
         tolerate_lost_nodes(spec)
 
 
@@ -349,7 +389,9 @@ def _update_daemon_set(new: Json, old: Json) -> None:
     keep_status(new, old)
     template, before = ((tree.get("spec") or {}).get("template") for tree in (new, old))
     said = str((old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION) or "1")
-    count = (int(said) if said.isascii() and said.isdigit() and len(said) < 20 else 1) + (template != before)
+    count = (int(said) if said.isascii() and said.isdigit() and len(said) < 20 else 1) + (
+        template != before
+    )
     new["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = str(count)
 
 
@@ -365,7 +407,7 @@ _PREPARE_UPDATE: dict[tuple[str, str], Callable[[Json, Json], None]] = {
 }
 
 
-# --- updates of a status -------------------------------------------------------------------------------------------------
+# --- updates of a status --------------------------------------------------------------------------
 
 _METADATA_STAYS = frozenset({
     ("resource.k8s.io", "ResourceClaim"), ("storage.k8s.io", "VolumeAttachment"),
@@ -455,7 +497,8 @@ DECISIONS = ("Approved", "Denied")
 
 
 def certificate_decision(new: Json, old: Json, subresource: str) -> None:
-    """Conditions are the approver's, the certificate is the signer's; neither touches what is the other's."""
+    """Conditions are the approver's, the certificate is the signer's; neither touches what is the
+    other's."""
     status, before = new.setdefault("status", {}), old.get("status") or {}
     if subresource == "approval":
         if "certificate" in before:
@@ -463,7 +506,11 @@ def certificate_decision(new: Json, old: Json, subresource: str) -> None:
         else:
             status.pop("certificate", None)
         return
-    kept = [condition for condition in before.get("conditions") or () if condition.get("type") in DECISIONS]
+    kept = [
+        condition
+        for condition in before.get("conditions") or ()
+        if condition.get("type") in DECISIONS
+    ]
     given = status.get("conditions") or []
     if [condition for condition in given if condition.get("type") in DECISIONS] == kept:
         return
@@ -478,7 +525,9 @@ def prepare_update(key: tuple[str, str], has_status: bool) -> Callable[[Json, Js
     return _showing(key, _PREPARE_UPDATE.get(key, keep_status if has_status else nothing))
 
 
-def _showing(key: tuple[str, str], prepare: Callable[[Json, Json], None]) -> Callable[[Json, Json], None]:
+def _showing(
+    key: tuple[str, str], prepare: Callable[[Json, Json], None]
+) -> Callable[[Json, Json], None]:
     show = ZEROS.get(key)
     if show is None:
         return prepare
@@ -490,15 +539,24 @@ def _showing(key: tuple[str, str], prepare: Callable[[Json, Json], None]) -> Cal
     return both
 
 
-# --- writes of a part ----------------------------------------------------------------------------------------------------
+# --- writes of a part -----------------------------------------------------------------------------
 
 
 ENDED = ("Succeeded", "Failed")
 _WITHOUT_SPEC: dict[tuple[str, str], tuple[str, ...]] = {
     ("", "Pod"): ("", "status"),
-    **dict.fromkeys((("apps", "Deployment"), ("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("apps", "DaemonSet")), ("status",)),
+    **dict.fromkeys(
+        (
+            ("apps", "Deployment"),
+            ("apps", "ReplicaSet"),
+            ("apps", "StatefulSet"),
+            ("apps", "DaemonSet"),
+        ),
+        ("status",),
+    ),
 }
-"""Kind -> endpoints whose writes may leave the spec alone: defaults fill in nothing outside of it, and rules there need it not."""
+"""Kind -> endpoints whose writes may leave the spec alone: defaults fill in nothing outside of it,
+and rules there need it not."""
 
 
 def parts(key: tuple[str, str]) -> Parts | None:
@@ -509,7 +567,9 @@ def parts(key: tuple[str, str]) -> Parts | None:
     update, status = validate_update(key), validate_status(key)
 
     def may_stay(subresource: str, kept: Collection[str]) -> bool:
-        return subresource in endpoints and all(name == "spec" or (name == "status" and not subresource) for name in kept)
+        return subresource in endpoints and all(
+            name == "spec" or (name == "status" and not subresource) for name in kept
+        )
 
     def fits(new: Json, old: Json, kept: Collection[str], subresource: str) -> bool:
         return not (status if subresource else update)(new, old)

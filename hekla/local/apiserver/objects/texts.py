@@ -1,7 +1,9 @@
-"""Texts of statuses that decide about nothing: one in the place of another makes no other rule speak and no other owner own.
+"""Texts of statuses that decide about nothing: one in the place of another makes no other rule
+speak and no other owner own.
 
-A pattern of such has two groups, the field's name with what stands around it, and the text.  It finds no text that is empty or in
-an unusual form, or that JSON writes with escapes: what becomes of these is another matter.
+A pattern of such has two groups, the field's name with what stands around it, and the text.  It
+finds no text that is empty or in an unusual form, or that JSON writes with escapes: what becomes of
+these is another matter.
 """
 
 from __future__ import annotations
@@ -23,17 +25,22 @@ MESSAGES = ("message", "transitionID")
 
 def pattern(*forms: tuple[tuple[str, ...], bytes]) -> re.Pattern[bytes]:
     """Of fields by the form of their texts.  A quote behind a backslash begins no field."""
-    names = b"|".join(b'(?:%b)":"(?=%b")' % ("|".join(fields).encode(), form) for fields, form in forms)
+    names = b"|".join(
+        b'(?:%b)":"(?=%b")' % ("|".join(fields).encode(), form) for fields, form in forms
+    )
     return re.compile(rb'("(?<!\\")(?:' + names + rb'))([^"]+)')
 
 
-OF_POD = pattern((TIMES, TIME), (("podIP", "hostIP", "ip"), ADDRESS), (("message", "containerID"), WORDS))
+OF_POD = pattern(
+    (TIMES, TIME), (("podIP", "hostIP", "ip"), ADDRESS), (("message", "containerID"), WORDS)
+)
 OF_SCHEMA = pattern((("lastTransitionTime",), TIME), (MESSAGES, WORDS))
 PLAIN = {"type", "description", "nullable"}
 
 
 def of_schema(schema: Json | None) -> re.Pattern[bytes] | None:
-    """Of a status that a schema describes; None where the schema says of such a field more than that it is a text."""
+    """Of a status that a schema describes; None where the schema says of such a field more than
+    that it is a text."""
     return OF_SCHEMA if schema and _plain(schema) else None
 
 
@@ -42,12 +49,16 @@ def _plain(schema: Any) -> bool:
         return all(_plain(item) for item in schema)
     if not isinstance(schema, dict):
         return True
-    if not {"lastTransitionTime", *MESSAGES}.isdisjoint(schema.get("x-kubernetes-list-map-keys") or ()):
+    if not {"lastTransitionTime", *MESSAGES}.isdisjoint(
+        schema.get("x-kubernetes-list-map-keys") or ()
+    ):
         return False
     properties = schema.get("properties")
     for name, below in properties.items() if isinstance(properties, dict) else ():
         if name in MESSAGES and not (below.get("type") == "string" and below.keys() <= PLAIN):
             return False
-        if name == "lastTransitionTime" and not (below.get("type") == "string" and below.keys() <= PLAIN | {"format"}):
+        if name == "lastTransitionTime" and not (
+            below.get("type") == "string" and below.keys() <= PLAIN | {"format"}
+        ):
             return False
     return all(_plain(below) for below in schema.values())

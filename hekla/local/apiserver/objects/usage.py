@@ -1,7 +1,9 @@
-"""What an object counts for in a quota (local-cluster 5.4): pods by what they ask for, services by type, claims by size and class.
+"""What an object counts for in a quota (local-cluster 5.4): pods by what they ask for, services by
+type, claims by size and class.
 
-Every namespaced object counts for `count/<resource>.<group>`; what it counts for beside that is a table by stored collection.
-Pure functions: what has been used already, and by whom, is the business of `apiserver.quotas`.
+Every namespaced object counts for `count/<resource>.<group>`; what it counts for beside that is a
+table by stored collection. Pure functions: what has been used already, and by whom, is the business
+of `apiserver.quotas`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ Usage = dict[str, Quantity]
 
 ONE = Quantity.of_whole(1)
 _PLAIN = frozenset({"cpu", "memory", "ephemeral-storage"})
-MUST_BE_GIVEN = frozenset({"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
+MUST_BE_GIVEN = frozenset(
+    {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
+)
 """A quota on one of these refuses a pod with a container that leaves it open."""
 SHORT_COUNTS = frozenset({"configmaps", "secrets", "replicationcontrollers", "resourcequotas"})
 """Collections that are also counted under their bare name."""
@@ -39,7 +43,7 @@ def usage(collection: str, tree: Json) -> Usage:
     return found
 
 
-# --- pods ----------------------------------------------------------------------------------------------------------------
+# --- pods -----------------------------------------------------------------------------------------
 
 
 def _pod(tree: Json, found: Usage) -> None:
@@ -69,7 +73,10 @@ _asked: dict[bytes, Usage] = {}
 def resources_text(spec: Json) -> bytes:
     """All of a pod's spec that says how much it asks for, the same for the pods of a template."""
     containers = [container.get("resources") for container in spec.get("containers") or ()]
-    first = [(container.get("resources"), container.get("restartPolicy")) for container in spec.get("initContainers") or ()]
+    first = [
+        (container.get("resources"), container.get("restartPolicy"))
+        for container in spec.get("initContainers") or ()
+    ]
     return _encode((containers, first, spec.get("resources"), spec.get("overhead")))
 
 
@@ -84,7 +91,8 @@ def _charge(found: Usage, name: str, value: Quantity, prefix: str) -> None:
 
 
 def pod_resources(spec: Json, field: str) -> Usage:
-    """The requests or limits of a whole pod: its containers together, or what one init container needs while it runs, and overhead."""
+    """The requests or limits of a whole pod: its containers together, or what one init container
+    needs while it runs, and overhead."""
     together: Usage = {}
     for container in spec.get("containers") or ():
         _add(together, _resources(container, field))
@@ -110,7 +118,10 @@ def pod_resources(spec: Json, field: str) -> Usage:
 
 
 def _resources(container: Json, field: str) -> Usage:
-    return {name: amount(text) for name, text in ((container.get("resources") or {}).get(field) or {}).items()}
+    return {
+        name: amount(text)
+        for name, text in ((container.get("resources") or {}).get(field) or {}).items()
+    }
 
 
 def _add(into: Usage, more: Usage) -> None:
@@ -136,12 +147,14 @@ def left_open(tree: Json, limited: Iterable[str]) -> dict[str, list[str]]:
         resources = container.get("resources") or {}
         for name in wanted:
             field, _, resource = name.partition(".") if "." in name else ("requests", "", name)
-            if resource not in (resources.get(field) or {}) and resource not in (whole.get(field) or {}):
+            if resource not in (resources.get(field) or {}) and resource not in (
+                whole.get(field) or {}
+            ):
                 found.setdefault(name, []).append(container.get("name") or "")
     return found
 
 
-# --- services, claims ----------------------------------------------------------------------------------------------------
+# --- services, claims -----------------------------------------------------------------------------
 
 
 def _service(tree: Json, found: Usage) -> None:
@@ -178,10 +191,15 @@ def _device_claim(tree: Json, found: Usage) -> None:
     devices = (tree.get("spec") or {}).get("devices") or {}
     for request in devices.get("requests") or ():
         worst: Usage = {}
-        for asked in [request["exactly"]] if request.get("exactly") else request.get("firstAvailable") or ():
+        for asked in (
+            [request["exactly"]] if request.get("exactly") else request.get("firstAvailable") or ()
+        ):
             every = asked.get("allocationMode") == "All"
             count = ALL_DEVICES if every else Quantity.of_whole(asked.get("count") or 1)
-            _raise(worst, {f"{asked.get('deviceClassName')}.deviceclass.resource.k8s.io/devices": count})
+            _raise(
+                worst,
+                {f"{asked.get('deviceClassName')}.deviceclass.resource.k8s.io/devices": count},
+            )
         _add(found, worst)
 
 
@@ -208,13 +226,16 @@ def counted(collection: str, resource: str) -> bool:
     if collection == "services":
         return resource.partition(".")[0] == "services"
     if collection == "persistentvolumeclaims":
-        return resource in ("persistentvolumeclaims", "requests.storage") or ".storageclass.storage.k8s.io/" in resource
+        return (
+            resource in ("persistentvolumeclaims", "requests.storage")
+            or ".storageclass.storage.k8s.io/" in resource
+        )
     if collection == "resourceclaims.resource.k8s.io":
         return resource.endswith(".deviceclass.resource.k8s.io/devices")
     return collection in SHORT_COUNTS and resource == collection
 
 
-# --- scopes --------------------------------------------------------------------------------------------------------------
+# --- scopes ---------------------------------------------------------------------------------------
 
 
 def in_scope(collection: str, tree: Json, scopes: list[Json]) -> bool:
@@ -258,13 +279,21 @@ def _looks_across(affinity: Json) -> bool:
     for kind in ("podAffinity", "podAntiAffinity"):
         terms = affinity.get(kind) or {}
         required = terms.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
-        preferred = [t.get("podAffinityTerm") or {} for t in terms.get("preferredDuringSchedulingIgnoredDuringExecution") or ()]
-        if any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in [*required, *preferred]):
+        preferred = [
+            t.get("podAffinityTerm") or {}
+            for t in terms.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+        ]
+        if any(
+            term.get("namespaces") or term.get("namespaceSelector") is not None
+            for term in [*required, *preferred]
+        ):
             return True
     return False
 
 
 def terms_of(spec: Json) -> list[Json]:
     """The scopes of a quota in their one general form."""
-    plain: list[Json] = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()]
+    plain: list[Json] = [
+        {"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()
+    ]
     return plain + list((spec.get("scopeSelector") or {}).get("matchExpressions") or ())

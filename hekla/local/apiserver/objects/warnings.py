@@ -1,7 +1,8 @@
-"""What an object is accepted with and its writer should hear all the same: fields that do nothing, or not what they seem to.
+"""What an object is accepted with and its writer should hear all the same: fields that do nothing,
+or not what they seem to.
 
-The texts are those of Kubernetes.  Pods come by the thousand and mostly deserve no word, so each check begins with a look that
-costs next to nothing.
+The texts are those of Kubernetes.  Pods come by the thousand and mostly deserve no word, so each
+check begins with a look that costs next to nothing.
 """
 
 from __future__ import annotations
@@ -42,10 +43,17 @@ OLD_VOLUMES = {
     "cephfs": "deprecated in v1.28, non-functional in v1.31+",
     "rbd": "deprecated in v1.28, non-functional in v1.31+",
 }
-SUSPECT = frozenset((
-    "affinity", "topologySpreadConstraints", "hostAliases", "imagePullSecrets", "overhead", "initContainers",
-    "ephemeralContainers",
-))  # fmt: skip
+SUSPECT = frozenset(
+    (
+        "affinity",
+        "topologySpreadConstraints",
+        "hostAliases",
+        "imagePullSecrets",
+        "overhead",
+        "initContainers",
+        "ephemeralContainers",
+    )
+)
 """Fields of a pod's spec that must be looked into."""
 PARTS = ("m", "u", "n")
 NO_SELECTOR = "a null labelSelector results in matching no pod"
@@ -71,7 +79,11 @@ def of_name(tree: Json, what: str) -> Iterator[str]:
 
 def _harmless(spec: Json, metadata: Json) -> bool:
     """Whether a pod plainly deserves no word, as nearly all do."""
-    containers, annotations, selector = spec.get("containers") or [], metadata.get("annotations"), spec.get("nodeSelector")
+    containers, annotations, selector = (
+        spec.get("containers") or [],
+        metadata.get("annotations"),
+        spec.get("nodeSelector"),
+    )
     if selector and not OLD_LABELS.keys().isdisjoint(selector):
         return False
     if not SUSPECT.isdisjoint(spec) or len(containers) != 1:
@@ -83,7 +95,9 @@ def _harmless(spec: Json, metadata: Json) -> bool:
             return False
     container: Json = containers[0]
     env, resources = container.get("env"), container.get("resources")
-    if (env and len(env) > 1 and len({one.get("name") for one in env}) < len(env)) or len(container.get("ports") or ()) > 1:
+    if (env and len(env) > 1 and len({one.get("name") for one in env}) < len(env)) or len(
+        container.get("ports") or ()
+    ) > 1:
         return False
     for amounts in resources.values() if resources else ():
         if type(amounts) is dict and str(amounts.get("memory", ""))[-1:] in PARTS:
@@ -94,17 +108,23 @@ def _harmless(spec: Json, metadata: Json) -> bool:
 
 
 def template_at(*path: str, named: bool = False) -> Warnings:
-    """Of the pods that an object will make, whenever what it makes has changed; `named` are those after it."""
+    """Of the pods that an object will make, whenever what it makes has changed; `named` are those
+    after it."""
     prefix = ".".join(path) + "."
 
     def warnings(tree: Json, old: Json | None) -> list[str]:
-        if old is not None and tree["metadata"].get("generation", 0) == old["metadata"].get("generation", 0):
+        if old is not None and tree["metadata"].get("generation", 0) == old["metadata"].get(
+            "generation", 0
+        ):
             return []
         found: Any = tree
         for step in path:
             found = found.get(step) or {}
         own = of_name(tree, "Pod names and hostnames") if named and old is None else ()
-        return [*own, *islice(of_pod(found.get("spec") or {}, found.get("metadata") or {}, prefix), MOST)]
+        return [
+            *own,
+            *islice(of_pod(found.get("spec") or {}, found.get("metadata") or {}, prefix), MOST),
+        ]
 
     return warnings
 
@@ -145,7 +165,9 @@ def _containers(spec: Json, at: str) -> Iterator[str]:
             resources = container.get("resources")
             if resources:
                 for part in ("limits", "requests"):
-                    yield from _fractions(resources.get(part) or {}, f"{at}.{name}[{position}].resources.{part}")
+                    yield from _fractions(
+                        resources.get(part) or {}, f"{at}.{name}[{position}].resources.{part}"
+                    )
             env = container.get("env")
             if env and len(env) > 1 and len({one.get("name") for one in env}) < len(env):
                 yield from _hidden(env, f"{at}.{name}[{position}].env")
@@ -212,7 +234,10 @@ def _fractions(amounts: Json, at: str) -> Iterator[str]:
 
 def _affinity(affinity: Json, at: str) -> Iterator[str]:
     node = affinity.get("nodeAffinity") or {}
-    required, preferred = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
+    required, preferred = (
+        "requiredDuringSchedulingIgnoredDuringExecution",
+        "preferredDuringSchedulingIgnoredDuringExecution",
+    )
     terms = [
         (f"{at}.nodeAffinity.{required}.nodeSelectorTerms[{position}]", term)
         for position, term in enumerate((node.get(required) or {}).get("nodeSelectorTerms") or ())
@@ -240,7 +265,7 @@ def _old_label(key: str) -> str:
     return f'deprecated since {since}; use "{instead}" instead'
 
 
-# --- other kinds ---------------------------------------------------------------------------------------------------------
+# --- other kinds ----------------------------------------------------------------------------------
 
 
 def service(tree: Json, old: Json | None) -> list[str]:
@@ -259,7 +284,9 @@ def service(tree: Json, old: Json | None) -> list[str]:
         if spec.get("sessionAffinity") != "None":
             found.append("spec.SessionAffinity is ignored for headless services")
     elif addresses and kind != "ExternalName":
-        found.append("spec.externalIPs is deprecated and may no longer be implemented in some clusters")
+        found.append(
+            "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
+        )
     if kind == "ExternalName" and addresses:
         found.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
     if kind != "ExternalName" and spec.get("externalName"):
@@ -271,13 +298,23 @@ def service(tree: Json, old: Json | None) -> list[str]:
 
 def ingress(tree: Json, old: Json | None) -> list[str]:
     said = (tree["metadata"].get("annotations") or {}).keys()
-    if old is None and "kubernetes.io/ingress.class" in said and not (tree.get("spec") or {}).get("ingressClassName"):
-        return ["annotation \"kubernetes.io/ingress.class\" is deprecated, please use 'spec.ingressClassName' instead"]
+    if (
+        old is None
+        and "kubernetes.io/ingress.class" in said
+        and not (tree.get("spec") or {}).get("ingressClassName")
+    ):
+        return [
+            "annotation \"kubernetes.io/ingress.class\" is deprecated, please use 'spec.ingressClassName' instead"
+        ]
     return []
 
 
 def endpoint_slice(tree: Json, old: Json | None) -> list[str]:
-    return ["spec.addressType: FQDN endpoints are deprecated"] if old is None and tree.get("addressType") == "FQDN" else []
+    return (
+        ["spec.addressType: FQDN endpoints are deprecated"]
+        if old is None and tree.get("addressType") == "FQDN"
+        else []
+    )
 
 
 def definition(tree: Json, old: Json | None) -> list[str]:
@@ -287,7 +324,11 @@ def definition(tree: Json, old: Json | None) -> list[str]:
 
 def _formats(tree: Json) -> list[str]:
     versions = (tree.get("spec") or {}).get("versions") or ()
-    return [form for version in versions for form in unknown_formats((version.get("schema") or {}).get("openAPIV3Schema"))]
+    return [
+        form
+        for version in versions
+        for form in unknown_formats((version.get("schema") or {}).get("openAPIV3Schema"))
+    ]
 
 
 TEMPLATE, NAMED = template_at("spec", "template"), template_at("spec", "template", named=True)

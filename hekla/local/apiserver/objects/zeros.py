@@ -1,7 +1,8 @@
-"""What Kubernetes shows of an object although nothing is in it: Go's structures write out some fields that are empty.
+"""What Kubernetes shows of an object although nothing is in it: Go's structures write out some
+fields that are empty.
 
-Nobody owns them, so they are put in when it is settled who owns what.  Only rare kinds are here: of pods and events a cluster
-holds too many to write down what says nothing.
+Nobody owns them, so they are put in when it is settled who owns what.  Only rare kinds are here: of
+pods and events a cluster holds too many to write down what says nothing.
 """
 
 from __future__ import annotations

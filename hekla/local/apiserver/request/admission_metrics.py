@@ -1,4 +1,5 @@
-"""How often webhooks and policies were asked and what came of it, under the names that Kubernetes' dashboards look for."""
+"""How often webhooks and policies were asked and what came of it, under the names that Kubernetes'
+dashboards look for."""
 
 from __future__ import annotations
 
@@ -16,11 +17,21 @@ def lines_of(webhooks: Webhooks, policies: Policies) -> list[str]:
         title(lines, f"{WEBHOOK}_request_total", "counter", "Calls of webhooks, by their answer.")
         for call, durations in sorted(webhooks.calls.items()):
             lines.append(f"{WEBHOOK}_request_total{{{_labels(call)}}} {sum(durations.counts)}")
-        title(lines, f"{WEBHOOK}_admission_duration_seconds", "histogram", "Time that calls of webhooks took.")
+        title(
+            lines,
+            f"{WEBHOOK}_admission_duration_seconds",
+            "histogram",
+            "Time that calls of webhooks took.",
+        )
         for call, durations in sorted(webhooks.calls.items()):
             _histogram(lines, _labels(call), durations)
     if webhooks.rejections:
-        title(lines, f"{WEBHOOK}_rejection_count", "counter", "Requests that webhooks refused, or that failed with them.")
+        title(
+            lines,
+            f"{WEBHOOK}_rejection_count",
+            "counter",
+            "Requests that webhooks refused, or that failed with them.",
+        )
         for (name, kind, operation, error, code), count in sorted(webhooks.rejections.items()):
             labels = f'error_type="{error}",name="{name}",operation="{operation}",rejection_code="{code}",type="{kind}"'
             lines.append(f"{WEBHOOK}_rejection_count{{{labels}}} {count}")
@@ -47,6 +58,8 @@ def _histogram(lines: list[str], labels: str, durations: Histogram) -> None:
     total = 0
     for limit, count in zip((*map(str, BUCKETS), "+Inf"), durations.counts):
         total += count
-        lines.append(f'{WEBHOOK}_admission_duration_seconds_bucket{{{labels},le="{limit}"}} {total}')
+        lines.append(
+            f'{WEBHOOK}_admission_duration_seconds_bucket{{{labels},le="{limit}"}} {total}'
+        )
     lines.append(f"{WEBHOOK}_admission_duration_seconds_sum{{{labels}}} {durations.sum:.6f}")
     lines.append(f"{WEBHOOK}_admission_duration_seconds_count{{{labels}}} {total}")

@@ -1,7 +1,9 @@
-"""The audit log: who asked for what, one JSON line a request, in Kubernetes' format (audit.k8s.io/v1).
+"""The audit log: who asked for what, one JSON line a request, in Kubernetes' format
+(audit.k8s.io/v1).
 
-Off unless a path is given, and then a policy says how much of which requests is written; without a policy it is the metadata of all.
-What holds credentials (secrets, tokens and their reviews) is never written in more than its metadata, whatever the policy says.
+Off unless a path is given, and then a policy says how much of which requests is written; without a
+policy it is the metadata of all. What holds credentials (secrets, tokens and their reviews) is
+never written in more than its metadata, whatever the policy says.
 """
 
 from __future__ import annotations
@@ -24,7 +26,13 @@ from hekla.local.apiserver.request.route import Route
 LEVELS = ("None", "Metadata", "Request", "RequestResponse")
 LATER = ("responseStatus", "requestObject", "responseObject", "annotations")
 """What is not known when a request comes in."""
-SECRET = frozenset({("", "secrets", ""), ("", "serviceaccounts", "token"), ("authentication.k8s.io", "tokenreviews", "")})
+SECRET = frozenset(
+    {
+        ("", "secrets", ""),
+        ("", "serviceaccounts", "token"),
+        ("authentication.k8s.io", "tokenreviews", ""),
+    }
+)
 """(group, resource, subresource) whose bodies are credentials."""
 
 
@@ -42,7 +50,9 @@ class Policy:
         self.omitted = frozenset(tree.get("omitStages") or ())
         for position, rule in enumerate(self.rules):
             if rule.get("level") not in LEVELS:
-                raise PolicyError(f"rules[{position}].level: {rule.get('level')!r} is not one of {', '.join(LEVELS)}")
+                raise PolicyError(
+                    f"rules[{position}].level: {rule.get('level')!r} is not one of {', '.join(LEVELS)}"
+                )
 
     @classmethod
     def read(cls, path: Path) -> Policy:
@@ -55,7 +65,9 @@ class Policy:
             raise PolicyError("an object is wanted")
         return cls(tree)
 
-    def level(self, user: User, verb: str, route: Route | None, path: str) -> tuple[str, frozenset[str]]:
+    def level(
+        self, user: User, verb: str, route: Route | None, path: str
+    ) -> tuple[str, frozenset[str]]:
         """The level of a request, and the stages of it that are not written."""
         for rule in self.rules:
             if rule_matches(rule, user, verb, route, path):
@@ -73,11 +85,17 @@ def rule_matches(rule: Json, user: User, verb: str, route: Route | None, path: s
         return False
     if rule.get("verbs") and verb not in rule["verbs"]:
         return False
-    resources, urls, namespaces = rule.get("resources"), rule.get("nonResourceURLs"), rule.get("namespaces")
+    resources, urls, namespaces = (
+        rule.get("resources"),
+        rule.get("nonResourceURLs"),
+        rule.get("namespaces"),
+    )
     if route is None:
         if resources or namespaces:
             return False
-        return not urls or any(url == path or (url.endswith("*") and path.startswith(url[:-1])) for url in urls)
+        return not urls or any(
+            url == path or (url.endswith("*") and path.startswith(url[:-1])) for url in urls
+        )
     if urls or (namespaces and route.namespace not in namespaces):
         return False
     return not resources or any(resource_matches(entry, route) for entry in resources)
@@ -91,7 +109,9 @@ def resource_matches(entry: Json, route: Route) -> bool:
     names = entry.get("resources") or []
     plural, sub = route.kind.plural, route.subresource
     what = f"{plural}/{sub}" if sub else plural
-    return not names or any(name in ("*", what) or (sub and name in (f"{plural}/*", f"*/{sub}")) for name in names)
+    return not names or any(
+        name in ("*", what) or (sub and name in (f"{plural}/*", f"*/{sub}")) for name in names
+    )
 
 
 class Audit:
@@ -103,7 +123,15 @@ class Audit:
     def close(self) -> None:
         self.file.close()
 
-    def record(self, request: Request, route: Route | None, user: User | None, answer: Any, audit_id: str, started: float) -> None:
+    def record(
+        self,
+        request: Request,
+        route: Route | None,
+        user: User | None,
+        answer: Any,
+        audit_id: str,
+        started: float,
+    ) -> None:
         """Writes an answered request, if the policy wants it."""
         verb = verb_of(request, route)
         who = user or User("", ())
@@ -115,13 +143,23 @@ class Audit:
         if route is not None and (route.kind.group, route.kind.plural, route.subresource) in SECRET:
             level = "Metadata"
         event: Json = {
-            "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": level, "auditID": audit_id, "stage": stage,
-            "requestURI": quote(request.path, safe="/:") + (f"?{request.query}" if request.query else ""),
-            "verb": verb, "user": who.tree(),
-        }  # fmt: skip
+            "kind": "Event",
+            "apiVersion": "audit.k8s.io/v1",
+            "level": level,
+            "auditID": audit_id,
+            "stage": stage,
+            "requestURI": quote(request.path, safe="/:")
+            + (f"?{request.query}" if request.query else ""),
+            "verb": verb,
+            "user": who.tree(),
+        }
         name = request.headers.get("impersonate-user")
         if name:
-            groups = [text.strip() for text in request.headers.get("impersonate-group", "").split(",") if text.strip()]
+            groups = [
+                text.strip()
+                for text in request.headers.get("impersonate-group", "").split(",")
+                if text.strip()
+            ]
             event["impersonatedUser"] = {"username": name, **({"groups": groups} if groups else {})}
         event["sourceIPs"] = [request.peer.address or "127.0.0.1"]
         agent = request.headers.get("user-agent")
@@ -139,7 +177,10 @@ class Audit:
             event["responseObject"] = body_tree(answer.body)
         event["requestReceivedTimestamp"] = stamp(started)
         event["stageTimestamp"] = stamp(time.time())
-        event["annotations"] = {"authorization.k8s.io/decision": "forbid" if code == 403 else "allow", "authorization.k8s.io/reason": ""}
+        event["annotations"] = {
+            "authorization.k8s.io/decision": "forbid" if code == 403 else "allow",
+            "authorization.k8s.io/reason": "",
+        }
         if request.notes:
             event["annotations"].update(request.notes)
         if "RequestReceived" not in omitted:
@@ -161,14 +202,20 @@ def verb_of(request: Request, route: Route | None) -> str:
         return "get" if route.name else "list"
     if request.method == "DELETE":
         return "delete" if route.name else "deletecollection"
-    return {"POST": "create", "PUT": "update", "PATCH": "patch"}.get(request.method, request.method.lower())
+    return {"POST": "create", "PUT": "update", "PATCH": "patch"}.get(
+        request.method, request.method.lower()
+    )
 
 
 def reference(route: Route) -> Json:
     found = {
-        "resource": route.kind.plural, "namespace": route.namespace, "name": route.name, "apiGroup": route.kind.group,
-        "apiVersion": route.kind.version, "subresource": route.subresource,
-    }  # fmt: skip
+        "resource": route.kind.plural,
+        "namespace": route.namespace,
+        "name": route.name,
+        "apiGroup": route.kind.group,
+        "apiVersion": route.kind.version,
+        "subresource": route.subresource,
+    }
     return {key: value for key, value in found.items() if value}
 
 
@@ -176,7 +223,11 @@ def refusal(answer: Response) -> Json | None:
     tree = body_tree(answer.body)
     if not isinstance(tree, dict) or tree.get("kind") != "Status":
         return None
-    return {key: tree[key] for key in ("metadata", "status", "message", "reason", "details", "code") if key in tree}
+    return {
+        key: tree[key]
+        for key in ("metadata", "status", "message", "reason", "details", "code")
+        if key in tree
+    }
 
 
 def body_tree(body: bytes) -> Any:
@@ -188,4 +239,6 @@ def body_tree(body: bytes) -> Any:
 
 
 def stamp(seconds: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{int(seconds % 1 * 1e6):06d}Z"
+    return (
+        time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{int(seconds % 1 * 1e6):06d}Z"
+    )

@@ -1,4 +1,5 @@
-"""One request on its way through the server: who asks, for what, with which options, and what is said beside the answer."""
+"""One request on its way through the server: who asks, for what, with which options, and what is
+said beside the answer."""
 
 from __future__ import annotations
 
@@ -21,13 +22,27 @@ MOST_WARNINGS = 1000
 LONGEST_WARNINGS, LONGEST_CUT = 4096, 256
 """Characters of all together, and of one where they are too many, as Kubernetes has it."""
 VALIDATIONS = ("Ignore", "Strict", "Warn")
-OPTIONS_KIND = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
+OPTIONS_KIND = {
+    "POST": "CreateOptions",
+    "PUT": "UpdateOptions",
+    "PATCH": "PatchOptions",
+    "DELETE": "DeleteOptions",
+}
 
 
 class Call:
     """A request that was authenticated, authorized and routed."""
 
-    __slots__ = ("dry_run", "field_manager", "field_validation", "request", "route", "user", "verb", "warnings")
+    __slots__ = (
+        "dry_run",
+        "field_manager",
+        "field_validation",
+        "request",
+        "route",
+        "user",
+        "verb",
+        "warnings",
+    )
 
     def __init__(self, request: Request, route: Route, user: User, verb: str) -> None:
         self.request = request
@@ -49,7 +64,13 @@ class Call:
         if dry_run:
             if dry_run != ["All"] and any(value for value in dry_run):
                 shown = json.dumps(dry_run)
-                errors.append(FieldError("dryRun", "FieldValueNotSupported", f'Unsupported value: {shown}: supported values: "All"'))
+                errors.append(
+                    FieldError(
+                        "dryRun",
+                        "FieldValueNotSupported",
+                        f'Unsupported value: {shown}: supported values: "All"',
+                    )
+                )
             else:
                 self.dry_run = dry_run == ["All"]
         validation = request.option("fieldValidation")
@@ -57,24 +78,30 @@ class Call:
             if validation not in VALIDATIONS:
                 errors.append(
                     FieldError(
-                        "fieldValidation", "FieldValueNotSupported",
+                        "fieldValidation",
+                        "FieldValueNotSupported",
                         f'Unsupported value: "{validation}": supported values: "", "Ignore", "Strict", "Warn"',
                     )
-                )  # fmt: skip
+                )
             self.field_validation = validation
         self.field_manager = request.option("fieldManager")
         if len(self.field_manager) > 128:
-            errors.append(FieldError("fieldManager", "FieldValueTooLong", "Too long: may not be more than 128 bytes"))
+            errors.append(
+                FieldError(
+                    "fieldManager", "FieldValueTooLong", "Too long: may not be more than 128 bytes"
+                )
+            )
         if not self.field_manager.isprintable():
             shown = json.dumps(self.field_manager, ensure_ascii=False).replace("\\u00", "\\x")
             errors += [
                 FieldError(
-                    "fieldManager", "FieldValueInvalid",
+                    "fieldManager",
+                    "FieldValueInvalid",
                     f"Invalid value: {shown}: invalid character U+{ord(sign):04X} (at position {position})",
                 )
                 for position, sign in enumerate(self.field_manager)
                 if not sign.isprintable()
-            ]  # fmt: skip
+            ]
         if errors:
             raise invalid_option(OPTIONS_KIND.get(request.method, "Options"), errors)
 
@@ -84,7 +111,8 @@ class Call:
 
     @property
     def manager(self) -> str:
-        """Under whose name changed fields are booked: the field manager, or the program that the User-Agent names."""
+        """Under whose name changed fields are booked: the field manager, or the program that the
+        User-Agent names."""
         if self.field_manager:
             return self.field_manager
         name = self.request.headers.get("user-agent", "").partition("/")[0]
@@ -110,7 +138,10 @@ class Call:
 
     def options_tree(self) -> Json:
         """The options as a webhook is told them."""
-        tree: Json = {"kind": OPTIONS_KIND.get(self.request.method, "CreateOptions"), "apiVersion": "meta.k8s.io/v1"}
+        tree: Json = {
+            "kind": OPTIONS_KIND.get(self.request.method, "CreateOptions"),
+            "apiVersion": "meta.k8s.io/v1",
+        }
         if self.dry_run:
             tree["dryRun"] = ["All"]
         if self.field_manager:
@@ -120,11 +151,16 @@ class Call:
     def respond(self, status: int, body: bytes) -> Response:
         if not self.warnings:
             return Response(status, body)
-        return Response(status, body, headers={"Warning": "\n".join(map(warning_header, shortened(list(self.warnings))))})
+        return Response(
+            status,
+            body,
+            headers={"Warning": "\n".join(map(warning_header, shortened(list(self.warnings))))},
+        )
 
 
 def shortened(warnings: list[str]) -> list[str]:
-    """Warnings as far as headers hold them: where all are too long together each is cut, and the last ones are left out."""
+    """Warnings as far as headers hold them: where all are too long together each is cut, and the
+    last ones are left out."""
     if sum(map(len, warnings)) <= LONGEST_WARNINGS:
         return warnings
     left, found = LONGEST_WARNINGS, []
@@ -138,12 +174,17 @@ def shortened(warnings: list[str]) -> list[str]:
 
 def warning_header(text: str) -> str:
     """One Warning header; what cannot stand in a header is left out."""
-    clean = "".join(sign if sign.isprintable() else " " for sign in text).replace("\\", "\\\\").replace('"', '\\"')
+    clean = (
+        "".join(sign if sign.isprintable() else " " for sign in text)
+        .replace("\\", "\\\\")
+        .replace('"', '\\"')
+    )
     return f'299 - "{clean}"'
 
 
 def read_body(call: Call, reader: Reader | None = None) -> Json:
-    """The request's body as a tree of the kind, or of what a subresource reads, without kind and apiVersion."""
+    """The request's body as a tree of the kind, or of what a subresource reads, without kind and
+    apiVersion."""
     read = reader or call.route.kind.decode
     if read is None:
         raise Refusal(415, f"{call.route.kind.kind} cannot be written", details={})
@@ -174,18 +215,25 @@ def refuse_other_kind(kind: Kind, new: Json) -> None:
             kind.decode(msgspec.json.encode(new), "application/json", "Ignore")
         except BadBody as error:
             raise Refusal(error.code, str(error), reason=error.reason) from error
-    raise bad_request(f"the patch makes another kind of {kind.kind}: {new.get('apiVersion')}, Kind={new.get('kind')}")
+    raise bad_request(
+        f"the patch makes another kind of {kind.kind}: {new.get('apiVersion')}, Kind={new.get('kind')}"
+    )
 
 
 def read_again(call: Call, kind: Kind, new: Json, changed: frozenset[str] | None = None) -> Json:
-    """Reads the patched tree as a body would be read: types are checked, unknown fields dropped or refused.
+    """Reads the patched tree as a body would be read: types are checked, unknown fields dropped or
+    refused.
 
     Of `changed` only, where that is known: the rest comes from the store, and went this way before.
     """
     if new.get("kind") != kind.kind or new.get("apiVersion") != kind.api_version:
         refuse_other_kind(kind, new)
     if kind.read_again is not None:
-        part = new if changed is None else {name: value for name, value in new.items() if name in changed}
+        part = (
+            new
+            if changed is None
+            else {name: value for name, value in new.items() if name in changed}
+        )
         try:
             decoded = kind.read_again(part, call.field_validation)
         except BadBody as error:
@@ -194,7 +242,11 @@ def read_again(call: Call, kind: Kind, new: Json, changed: frozenset[str] | None
             call.warn(text)
         tree = decoded.tree
         if changed is not None:
-            tree = {name: tree[name] if name in changed else value for name, value in new.items() if name not in changed or name in tree}
+            tree = {
+                name: tree[name] if name in changed else value
+                for name, value in new.items()
+                if name not in changed or name in tree
+            }
         new = tree
     new.pop("kind", None)
     new.pop("apiVersion", None)

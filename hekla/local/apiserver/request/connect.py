@@ -1,7 +1,9 @@
-"""exec, attach, port-forward and proxy: requests that are carried on to a node, a pod or what stands behind a service.
+"""exec, attach, port-forward and proxy: requests that are carried on to a node, a pod or what
+stands behind a service.
 
-The server asks who may (as for any request, and for `create` too where a WebSocket comes as a GET), lets admission look with
-the operation CONNECT, and then only hands bytes on.  Reference: local-cluster 8.10, 6.1.
+The server asks who may (as for any request, and for `create` too where a WebSocket comes as a GET),
+lets admission look with the operation CONNECT, and then only hands bytes on.  Reference:
+local-cluster 8.10, 6.1.
 """
 
 from __future__ import annotations
@@ -26,11 +28,21 @@ from hekla.local.apiserver.storage.registry import Registry
 if TYPE_CHECKING:
     from hekla.local.apiserver.admission.admission import Admission
 
-KINDS = {"exec": "PodExecOptions", "attach": "PodAttachOptions", "portforward": "PodPortForwardOptions"}
+KINDS = {
+    "exec": "PodExecOptions",
+    "attach": "PodAttachOptions",
+    "portforward": "PodPortForwardOptions",
+}
 HANDED_ON = (
-    "connection", "upgrade", "sec-websocket-key", "sec-websocket-version", "sec-websocket-protocol", "sec-websocket-extensions",
-    "x-stream-protocol-version", "origin",
-)  # fmt: skip
+    "connection",
+    "upgrade",
+    "sec-websocket-key",
+    "sec-websocket-version",
+    "sec-websocket-protocol",
+    "sec-websocket-extensions",
+    "x-stream-protocol-version",
+    "origin",
+)
 OVER = ("Succeeded", "Failed")
 
 
@@ -48,7 +60,12 @@ class Connections:
         """exec, attach or portforward of a pod."""
         kubelets = self.kubelets
         if kubelets is None:
-            raise Refusal(501, "this server was started without a certificate for node agents", reason="NotImplemented", details={})
+            raise Refusal(
+                501,
+                "this server was started without a certificate for node agents",
+                reason="NotImplemented",
+                details={},
+            )
         await asyncio.sleep(0)
         what = call.route.subresource
         self.check_create(call)
@@ -61,9 +78,15 @@ class Connections:
             raise bad_request(f"pod {call.route.name} does not have a host assigned")
         phase = (pod.get("status") or {}).get("phase")
         if what == "portforward" and phase in OVER:
-            raise bad_request(f"unable to forward port because pod is not running. Current status={phase}")
+            raise bad_request(
+                f"unable to forward port because pod is not running. Current status={phase}"
+            )
         host, port = kubelets.address(node, what)
-        words = ["portForward" if what == "portforward" else what, call.route.namespace, call.route.name]
+        words = [
+            "portForward" if what == "portforward" else what,
+            call.route.namespace,
+            call.route.name,
+        ]
         if container:
             words.append(container)
         target = "/" + "/".join(quote(word, safe="") for word in words)
@@ -76,7 +99,15 @@ class Connections:
         user, found = call.user, call.route
         if call.request.method == "GET" and not user.master:
             self.authorizer.check(
-                user, Access("create", found.kind.group, found.kind.plural, found.subresource, found.namespace, found.name)
+                user,
+                Access(
+                    "create",
+                    found.kind.group,
+                    found.kind.plural,
+                    found.subresource,
+                    found.namespace,
+                    found.name,
+                ),
             )
 
     @staticmethod
@@ -90,7 +121,16 @@ class Connections:
     async def admit(self, call: Call, options: Json) -> None:
         """Lets admission see the options of the connection."""
         found = call.route
-        attributes = Attributes(call, found.resource, "CONNECT", found.namespace, found.name, options, None, subresource=found.subresource)
+        attributes = Attributes(
+            call,
+            found.resource,
+            "CONNECT",
+            found.namespace,
+            found.name,
+            options,
+            None,
+            subresource=found.subresource,
+        )
         await self.admission.connect(attributes)
 
     async def carry(self, call: Call, host: str, port: int, target: str) -> Response | Upgrade:
@@ -99,23 +139,44 @@ class Connections:
         request = call.request
         headers = {name: request.headers[name] for name in HANDED_ON if name in request.headers}
         try:
-            opening = await open_upgrade(host, port, self.kubelets.tls, request.method, target, headers)
+            opening = await open_upgrade(
+                host, port, self.kubelets.tls, request.method, target, headers
+            )
         except (TransportError, OSError, TimeoutError) as error:
             raise internal(f"error dialing backend: {host}:{port}: {error}") from error
         if opening.status != 101:
-            return refusal_of(opening.status, bytes(opening.body).decode("utf-8", "replace").strip(), opening.headers)
-        answer = {name.title(): value for name, value in opening.headers.items() if name.startswith(("sec-websocket", "x-stream"))}
+            return refusal_of(
+                opening.status,
+                bytes(opening.body).decode("utf-8", "replace").strip(),
+                opening.headers,
+            )
+        answer = {
+            name.title(): value
+            for name, value in opening.headers.items()
+            if name.startswith(("sec-websocket", "x-stream"))
+        }
         answer["Upgrade"] = opening.headers.get("upgrade", "")
         return Upgrade(lambda transport, rest: splice(transport, rest, opening), answer)
 
 
 def refusal_of(status: int, text: str, headers: dict[str, str]) -> Response:
     """A node's refusal in the server's words."""
-    reasons = {400: "BadRequest", 403: "Forbidden", 404: "NotFound", 500: "InternalError", 501: "NotImplemented"}
-    response = Refusal(status, text or f"the node answered {status}", reason=reasons.get(status, ""), details={}).response()
+    reasons = {
+        400: "BadRequest",
+        403: "Forbidden",
+        404: "NotFound",
+        500: "InternalError",
+        501: "NotImplemented",
+    }
+    response = Refusal(
+        status, text or f"the node answered {status}", reason=reasons.get(status, ""), details={}
+    ).response()
     accepted = headers.get("x-accepted-stream-protocol-versions")
     if accepted:
-        response.headers = {**(response.headers or {}), "X-Accepted-Stream-Protocol-Versions": accepted}
+        response.headers = {
+            **(response.headers or {}),
+            "X-Accepted-Stream-Protocol-Versions": accepted,
+        }
     return response
 
 
@@ -124,7 +185,11 @@ def options_of(call: Call, what: str, container: str) -> Json:
     request = call.request
     tree: Json = {"kind": KINDS[what], "apiVersion": "v1"}
     if what == "portforward":
-        ports = [int(text) for text in ",".join(request.options.get("ports", [])).split(",") if text.isdecimal()]
+        ports = [
+            int(text)
+            for text in ",".join(request.options.get("ports", [])).split(",")
+            if text.isdecimal()
+        ]
         if ports:
             tree["ports"] = ports
         return tree

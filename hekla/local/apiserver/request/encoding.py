@@ -1,4 +1,5 @@
-"""How a JSON answer goes out: as it is, indented for people, as YAML, or compressed for those who are far away."""
+"""How a JSON answer goes out: as it is, indented for people, as YAML, or compressed for those who
+are far away."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ PEOPLE = ("curl", "Wget", "Mozilla/5.0")
 TRUE = ("1", "t", "T", "true", "TRUE", "True")
 LARGE = 128 * 1024
 NEAR = ("", "127.0.0.1", "::1")
-"""Compressing costs more than it saves on the way through one machine, and the server does nothing else meanwhile."""
+"""Compressing costs more than it saves on the way through one machine, and the server does nothing
+else meanwhile."""
 
 
 def dress(request: Request, answer: Response) -> None:
@@ -27,10 +29,18 @@ def dress(request: Request, answer: Response) -> None:
             answer.body = pretty(answer.body)
     elif headers.get("user-agent", "").startswith(PEOPLE):
         answer.body = pretty(answer.body)
-    if len(answer.body) >= LARGE and request.peer.address not in NEAR and "gzip" in headers.get("accept-encoding", ""):
+    if (
+        len(answer.body) >= LARGE
+        and request.peer.address not in NEAR
+        and "gzip" in headers.get("accept-encoding", "")
+    ):
         packer = zlib.compressobj(1, wbits=31)
         answer.body = packer.compress(answer.body) + packer.flush()
-        answer.headers = {**(answer.headers or {}), "Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+        answer.headers = {
+            **(answer.headers or {}),
+            "Content-Encoding": "gzip",
+            "Vary": "Accept-Encoding",
+        }
 
 
 def pretty(body: bytes) -> bytes:

@@ -69,10 +69,13 @@ class Form:
         metadata: Json = {"resourceVersion": str(version)}
         if initial_end:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
-        return encode({"type": "BOOKMARK", "object": self.wrap_bookmark(resource, metadata)}) + b"\n"
+        return (
+            encode({"type": "BOOKMARK", "object": self.wrap_bookmark(resource, metadata)}) + b"\n"
+        )
 
     def wrap_bookmark(self, resource: Resource, metadata: Json) -> Json:
-        """An object of the kind with what Go writes of an empty one: there are clients that ask any pod for its status."""
+        """An object of the kind with what Go writes of an empty one: there are clients that ask any
+        pod for its status."""
         empty = {} if resource.kind.custom else empty_object(node_of(resource))
         return resource.typed({**empty, "metadata": metadata})
 
@@ -103,7 +106,8 @@ def owned_tree(row: Row) -> Json:
 
 
 def bare(metadata: Json) -> Json:
-    """Metadata as a partial object shows it: what a daemon set's only notes for a version that is long gone is not of it."""
+    """Metadata as a partial object shows it: what a daemon set's only notes for a version that is
+    long gone is not of it."""
     annotations = metadata.get("annotations")
     if annotations and TEMPLATE_GENERATION in annotations:
         left = {key: value for key, value in annotations.items() if key != TEMPLATE_GENERATION}
@@ -136,7 +140,9 @@ class MetadataForm(Form):
 
     def list(self, resource: Resource, rows: list[Row], metadata: Json) -> bytes:
         shown = go_type(resource, "List")
-        raise not_acceptable_as(f"you requested PartialObjectMetadata, but the requested object is a list ({shown})")
+        raise not_acceptable_as(
+            f"you requested PartialObjectMetadata, but the requested object is a list ({shown})"
+        )
 
     def event(self, resource: Resource, type: str, row: Row, first: bool = False) -> bytes:
         return b'{"type":"%b","object":%b}\n' % (type.encode(), self.object(resource, row))
@@ -152,11 +158,20 @@ class MetadataListForm(MetadataForm):
 
     def object(self, resource: Resource, row: Row) -> bytes:
         shown = go_type(resource)
-        raise not_acceptable_as(f"you requested PartialObjectMetadataList, but the requested object is not a list ({shown})")
+        raise not_acceptable_as(
+            f"you requested PartialObjectMetadataList, but the requested object is not a list ({shown})"
+        )
 
     def list(self, resource: Resource, rows: list[Row], metadata: Json) -> bytes:
         items = [self.partial(row) for row in rows]
-        return encode({"kind": "PartialObjectMetadataList", "apiVersion": self.version, "metadata": metadata, "items": items or None})
+        return encode(
+            {
+                "kind": "PartialObjectMetadataList",
+                "apiVersion": self.version,
+                "metadata": metadata,
+                "items": items or None,
+            }
+        )
 
 
 def go_type(resource: Resource, suffix: str = "") -> str:
@@ -229,12 +244,18 @@ class TableForm(Form):
             found.append(self._line(columns, tree, now, resource.typed))
         return found
 
-    def _line(self, columns: Sequence[Column], tree: Json, now: float, typed: Callable[[Json], Json]) -> Json:
+    def _line(
+        self, columns: Sequence[Column], tree: Json, now: float, typed: Callable[[Json], Json]
+    ) -> Json:
         shown: Json | None = None
         if self.include == "Object":
             shown = typed(tree)
         elif self.include != "None":
-            shown = {"kind": "PartialObjectMetadata", "apiVersion": self.version, "metadata": bare(tree["metadata"])}
+            shown = {
+                "kind": "PartialObjectMetadata",
+                "apiVersion": self.version,
+                "metadata": bare(tree["metadata"]),
+            }
         return {"cells": [column.cell(tree, now) for column in columns], "object": shown}
 
     def dry(self, resource: Resource, tree: Json) -> Json:
@@ -243,16 +264,38 @@ class TableForm(Form):
     def of_tree(self, columns: Sequence[Column], tree: Json) -> Json:
         """The table of an object that is not kept, as the scale of another one."""
         line = self._line(columns, tree, time.time(), lambda tree: tree)
-        return self._table(columns, [line], {"resourceVersion": tree["metadata"].get("resourceVersion", "")})
+        return self._table(
+            columns, [line], {"resourceVersion": tree["metadata"].get("resourceVersion", "")}
+        )
 
-    def table(self, resource: Resource, rows: list[Json], metadata: Json, definitions: bool = True) -> Json:
+    def table(
+        self, resource: Resource, rows: list[Json], metadata: Json, definitions: bool = True
+    ) -> Json:
         columns = resource.kind.columns or GENERIC
         # Kinds without columns of their own are shown by code that begins with no list at all.
-        return self._table(columns, rows if rows or columns[-1].name != "Created At" else None, metadata, definitions)
+        return self._table(
+            columns,
+            rows if rows or columns[-1].name != "Created At" else None,
+            metadata,
+            definitions,
+        )
 
-    def _table(self, columns: Sequence[Column], rows: list[Json] | None, metadata: Json, definitions: bool = True) -> Json:
+    def _table(
+        self,
+        columns: Sequence[Column],
+        rows: list[Json] | None,
+        metadata: Json,
+        definitions: bool = True,
+    ) -> Json:
         described = [
-            {"name": c.name, "type": c.type, "format": c.format, "description": c.description, "priority": c.priority} for c in columns
+            {
+                "name": c.name,
+                "type": c.type,
+                "format": c.format,
+                "description": c.description,
+                "priority": c.priority,
+            }
+            for c in columns
         ]
         return {
             "kind": "Table",
@@ -263,17 +306,28 @@ class TableForm(Form):
         }
 
     def object(self, resource: Resource, row: Row) -> bytes:
-        return encode(self.table(resource, self.rows(resource, [row]), {"resourceVersion": str(row.version)}))
+        return encode(
+            self.table(resource, self.rows(resource, [row]), {"resourceVersion": str(row.version)})
+        )
 
     def list(self, resource: Resource, rows: list[Row], metadata: Json) -> bytes:
         return encode(self.table(resource, self.rows(resource, rows), metadata))
 
     def event(self, resource: Resource, type: str, row: Row, first: bool = False) -> bytes:
-        table = self.table(resource, self.rows(resource, [row]), {"resourceVersion": str(row.version)}, first)
+        table = self.table(
+            resource, self.rows(resource, [row]), {"resourceVersion": str(row.version)}, first
+        )
         return encode({"type": type, "object": table}) + b"\n"
 
     def wrap_bookmark(self, resource: Resource, metadata: Json) -> Json:
-        line = {"cells": [], "object": {"kind": "PartialObjectMetadata", "apiVersion": self.version, "metadata": metadata}}
+        line = {
+            "cells": [],
+            "object": {
+                "kind": "PartialObjectMetadata",
+                "apiVersion": self.version,
+                "metadata": metadata,
+            },
+        }
         return self.table(resource, [line], {"resourceVersion": metadata["resourceVersion"]}, False)
 
 
@@ -281,16 +335,25 @@ PLAIN, LEAN = Form(), LeanForm()
 VERSIONS = ("meta.k8s.io/v1", "meta.k8s.io/v1beta1")
 PARTIAL: dict[tuple[str, str], Form] = {
     (form, version): made(version)
-    for form, made in (("PartialObjectMetadata", MetadataForm), ("PartialObjectMetadataList", MetadataListForm))
+    for form, made in (
+        ("PartialObjectMetadata", MetadataForm),
+        ("PartialObjectMetadataList", MetadataListForm),
+    )
     for version in VERSIONS
 }
 LEAN_HEADER = "x-hekla-managed-fields"
-"""`omit` leaves managedFields out of an answer.  Other servers do not know the header, and then they are there."""
-TABLES = {(include, version): TableForm(include, version) for include in ("Object", "Metadata", "None") for version in VERSIONS}
+"""`omit` leaves managedFields out of an answer.  Other servers do not know the header, and then
+they are there."""
+TABLES = {
+    (include, version): TableForm(include, version)
+    for include in ("Object", "Metadata", "None")
+    for version in VERSIONS
+}
 
 
 def negotiate(accept: str, include: str = "", route: Route | None = None) -> Form:
-    """The first form of an Accept header that this server gives; raises 406, in the words of what stands before the route."""
+    """The first form of an Accept header that this server gives; raises 406, in the words of what
+    stands before the route."""
     if not accept or accept == "application/json":
         return PLAIN
     asked = False
@@ -314,7 +377,9 @@ def negotiate(accept: str, include: str = "", route: Route | None = None) -> For
         return PLAIN
     if route is not None and not route.kind.custom and not asked:
         types = [*GIVEN, *STREAMS] if not route.name and "watch" in route.kind.verbs else GIVEN
-        raise Refusal(406, f"406: Not Acceptable\n\nAvailable representations: {', '.join(types)}", details={})
+        raise Refusal(
+            406, f"406: Not Acceptable\n\nAvailable representations: {', '.join(types)}", details={}
+        )
     raise not_acceptable()
 
 
@@ -340,10 +405,21 @@ def wanted(headers: Mapping[str, str], include: str = "", route: Route | None = 
 
 
 def moved_version(row: Row, version: int) -> Row:
-    """The same object with another resourceVersion: what a watcher is told when an object leaves its selection."""
+    """The same object with another resourceVersion: what a watcher is told when an object leaves
+    its selection."""
     tree = row.tree()
     tree["metadata"]["resourceVersion"] = str(version)
-    return Row(row.id, row.namespace, row.name, row.uid, version, encode(tree), row.labels, row.fields, row.held)
+    return Row(
+        row.id,
+        row.namespace,
+        row.name,
+        row.uid,
+        version,
+        encode(tree),
+        row.labels,
+        row.fields,
+        row.held,
+    )
 
 
 def event_bytes(form: Form, resource: Resource, type: str, row: Row, event: Event) -> bytes:

@@ -20,10 +20,15 @@ class User:
     uid: str = ""
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     node: str | None = field(init=False, compare=False)
-    """The name of the node that it is; empty for one that does not say which, None for any other user.  Each write asks for it."""
+    """The name of the node that it is; empty for one that does not say which, None for any other
+    user.  Each write asks for it."""
 
     def __post_init__(self) -> None:
-        node = self.name.removeprefix(NODE) if self.name.startswith(NODE) and NODES in self.groups else None
+        node = (
+            self.name.removeprefix(NODE)
+            if self.name.startswith(NODE) and NODES in self.groups
+            else None
+        )
         object.__setattr__(self, "node", node)
 
     @property

@@ -1,4 +1,5 @@
-"""The way to the node agents: logs of containers, asked for by users and read from the node that has them."""
+"""The way to the node agents: logs of containers, asked for by users and read from the node that
+has them."""
 
 from __future__ import annotations
 
@@ -17,7 +18,16 @@ from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.request.status import Refusal, bad_request, internal, invalid, not_found
 from hekla.local.apiserver.storage.registry import Registry
 
-PASSED_ON = ("follow", "previous", "sinceSeconds", "sinceTime", "timestamps", "tailLines", "limitBytes", "stream")
+PASSED_ON = (
+    "follow",
+    "previous",
+    "sinceSeconds",
+    "sinceTime",
+    "timestamps",
+    "tailLines",
+    "limitBytes",
+    "stream",
+)
 
 
 class Kubelets:
@@ -27,7 +37,9 @@ class Kubelets:
         self.registry = registry
         self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         load_files(self.tls, certificate, key, authority)
-        self.tls.check_hostname = False  # nodes are reached by address, and say who they are by the authority's signature
+        self.tls.check_hostname = (
+            False  # nodes are reached by address, and say who they are by the authority's signature
+        )
 
     async def log(self, call: Call) -> Response | Stream:
         """GET pods/<p>/log."""
@@ -44,7 +56,9 @@ class Kubelets:
             return Response(204, b"", "text/plain")
         check_started(call, pod, container)
         host, port = self.address(node, "log")
-        options = {name: call.request.option(name) for name in PASSED_ON if call.request.option(name)}
+        options = {
+            name: call.request.option(name) for name in PASSED_ON if call.request.option(name)
+        }
         path = f"/containerLogs/{quote(row.namespace)}/{quote(row.name)}/{quote(container)}?{urlencode(options)}"
         client = HttpClient(Target(host, port, tls=lambda: self.tls), pool=1)
         try:
@@ -65,7 +79,9 @@ class Kubelets:
             finally:
                 await client.close()
 
-        return Stream(run, content_type="text/plain", headers={"Cache-Control": "no-cache, private"})
+        return Stream(
+            run, content_type="text/plain", headers={"Cache-Control": "no-cache, private"}
+        )
 
     def address(self, name: str, what: str) -> tuple[str, int]:
         """Where the agent of a node answers."""
@@ -78,8 +94,17 @@ class Kubelets:
         host = addresses.get("InternalIP") or addresses.get("Hostname")
         port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port")
         if not host or not port:
-            absent = {"log": "keeps no logs", "portforward": "forwards no ports", "proxy": "serves nothing"}.get(what, "runs no commands")
-            raise Refusal(501, f"the node {name} {absent}: it has no agent that could be asked", reason="NotImplemented", details={})
+            absent = {
+                "log": "keeps no logs",
+                "portforward": "forwards no ports",
+                "proxy": "serves nothing",
+            }.get(what, "runs no commands")
+            raise Refusal(
+                501,
+                f"the node {name} {absent}: it has no agent that could be asked",
+                reason="NotImplemented",
+                details={},
+            )
         return str(host), int(port)
 
 
@@ -98,7 +123,11 @@ STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerSta
 
 def container_names(pod: Json) -> list[str]:
     spec = pod.get("spec") or {}
-    return [c["name"] for field in ("initContainers", "containers", "ephemeralContainers") for c in spec.get(field) or []]
+    return [
+        c["name"]
+        for field in ("initContainers", "containers", "ephemeralContainers")
+        for c in spec.get(field) or []
+    ]
 
 
 def container_of(call: Call, pod: Json) -> str:
@@ -130,16 +159,30 @@ def check_options(call: Call) -> None:
         except ValueError as error:
             raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from error
         if value < least:
-            errors.append(FieldError(name, "FieldValueInvalid", f"Invalid value: {value}: must be greater than or equal to {least}"))
+            errors.append(
+                FieldError(
+                    name,
+                    "FieldValueInvalid",
+                    f"Invalid value: {value}: must be greater than or equal to {least}",
+                )
+            )
     stream = request.option("stream")
     if stream not in ("", "All", "Stdout", "Stderr"):
         text = f'Unsupported value: "{stream}": supported values: "All", "Stderr", "Stdout"'
         errors.append(FieldError("stream", "FieldValueNotSupported", text))
     if request.option("sinceSeconds") and request.option("sinceTime"):
-        errors.append(FieldError("", "FieldValueForbidden", "Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified"))
+        errors.append(
+            FieldError(
+                "",
+                "FieldValueForbidden",
+                "Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified",
+            )
+        )
     if errors:
         kind = call.route.kind
-        raise invalid(type(kind)("", "v1", "PodLogOptions", "podlogoptions", True), call.route.name, errors)
+        raise invalid(
+            type(kind)("", "v1", "PodLogOptions", "podlogoptions", True), call.route.name, errors
+        )
 
 
 def check_started(call: Call, pod: Json, container: str) -> None:
@@ -149,10 +192,14 @@ def check_started(call: Call, pod: Json, container: str) -> None:
     state = known.get(container)
     name = call.route.name
     if state is None:
-        raise bad_request(f'container "{container}" in pod "{name}" is waiting to start: ContainerCreating')
+        raise bad_request(
+            f'container "{container}" in pod "{name}" is waiting to start: ContainerCreating'
+        )
     if call.request.flag("previous"):
         if not (state.get("lastState") or {}).get("terminated"):
-            raise bad_request(f'previous terminated container "{container}" in pod "{name}" not found')
+            raise bad_request(
+                f'previous terminated container "{container}" in pod "{name}" not found'
+            )
         return
     waiting = (state.get("state") or {}).get("waiting")
     if waiting is not None and not (state.get("lastState") or {}).get("terminated"):

@@ -63,47 +63,87 @@ class Metrics:
     def page(self) -> Response:
         lines: list[str] = []
         rows = sorted((labels_of(*key), seen) for key, seen in self.seen.items())
-        title(lines, "apiserver_request_total", "counter", "Requests, by verb, resource and HTTP response code.")
+        title(
+            lines,
+            "apiserver_request_total",
+            "counter",
+            "Requests, by verb, resource and HTTP response code.",
+        )
         for labels, seen in rows:
             for code, count in sorted(seen.codes.items()):
                 lines.append(f'apiserver_request_total{{code="{code}",{labels}}} {count}')
-        title(lines, "apiserver_request_duration_seconds", "histogram", "Time from a request's head to its answer.")
+        title(
+            lines,
+            "apiserver_request_duration_seconds",
+            "histogram",
+            "Time from a request's head to its answer.",
+        )
         for labels, seen in rows:
             total = 0
             for limit, count in zip((*map(str, BUCKETS), "+Inf"), seen.durations.counts):
                 total += count
-                lines.append(f'apiserver_request_duration_seconds_bucket{{{labels},le="{limit}"}} {total}')
-            lines.append(f"apiserver_request_duration_seconds_sum{{{labels}}} {seen.durations.sum:.6f}")
+                lines.append(
+                    f'apiserver_request_duration_seconds_bucket{{{labels},le="{limit}"}} {total}'
+                )
+            lines.append(
+                f"apiserver_request_duration_seconds_sum{{{labels}}} {seen.durations.sum:.6f}"
+            )
             lines.append(f"apiserver_request_duration_seconds_count{{{labels}}} {total}")
-        watched = [resource for resource in self.registry.resources.values() if resource.collection.watchers]
-        title(lines, "apiserver_longrunning_requests", "gauge", "Watches that are open, by resource.")
+        watched = [
+            resource
+            for resource in self.registry.resources.values()
+            if resource.collection.watchers
+        ]
+        title(
+            lines, "apiserver_longrunning_requests", "gauge", "Watches that are open, by resource."
+        )
         for resource in watched:
-            group, plural, version = resource.kind.group, resource.kind.plural, resource.kind.version
+            group, plural, version = (
+                resource.kind.group,
+                resource.kind.plural,
+                resource.kind.version,
+            )
             labels = f'component="apiserver",group="{group}",resource="{plural}",verb="WATCH",version="{version}"'
-            lines.append(f"apiserver_longrunning_requests{{{labels}}} {len(resource.collection.watchers)}")
+            lines.append(
+                f"apiserver_longrunning_requests{{{labels}}} {len(resource.collection.watchers)}"
+            )
         title(lines, "apiserver_resource_objects", "gauge", "Stored objects, by resource.")
         for name, collection in sorted(self.store.collections.items()):
             plural, _, group = name.partition(".")
-            lines.append(f'apiserver_resource_objects{{group="{group}",resource="{plural}"}} {len(collection.rows)}')
+            lines.append(
+                f'apiserver_resource_objects{{group="{group}",resource="{plural}"}} {len(collection.rows)}'
+            )
         title(lines, "apiserver_storage_objects", "gauge", "Stored objects, by resource.")
         for name, collection in sorted(self.store.collections.items()):
             lines.append(f'apiserver_storage_objects{{resource="{name}"}} {len(collection.rows)}')
-        title(lines, "apiserver_registered_watchers", "gauge", "Watches that are open, by resource.")
+        title(
+            lines, "apiserver_registered_watchers", "gauge", "Watches that are open, by resource."
+        )
         for name, collection in sorted(self.store.collections.items()):
             if collection.watchers:
-                lines.append(f'apiserver_registered_watchers{{resource="{name}"}} {len(collection.watchers)}')
+                lines.append(
+                    f'apiserver_registered_watchers{{resource="{name}"}} {len(collection.watchers)}'
+                )
         statistics = self.store.journal.statistics
         lines += [
-            "# TYPE hekla_store_transactions_total counter", f"hekla_store_transactions_total {statistics.transactions}",
-            "# TYPE hekla_store_rows_total counter", f"hekla_store_rows_total {statistics.rows}",
-            "# TYPE hekla_store_commit_seconds_total counter", f"hekla_store_commit_seconds_total {statistics.seconds:.6f}",
-            "# TYPE hekla_store_failures_total counter", f"hekla_store_failures_total {statistics.failures}",
-            "# TYPE hekla_store_version gauge", f"hekla_store_version {self.store.committed}",
-            "# TYPE hekla_store_history_bytes gauge", f"hekla_store_history_bytes {self.store.superseded}",
-        ]  # fmt: skip
+            "# TYPE hekla_store_transactions_total counter",
+            f"hekla_store_transactions_total {statistics.transactions}",
+            "# TYPE hekla_store_rows_total counter",
+            f"hekla_store_rows_total {statistics.rows}",
+            "# TYPE hekla_store_commit_seconds_total counter",
+            f"hekla_store_commit_seconds_total {statistics.seconds:.6f}",
+            "# TYPE hekla_store_failures_total counter",
+            f"hekla_store_failures_total {statistics.failures}",
+            "# TYPE hekla_store_version gauge",
+            f"hekla_store_version {self.store.committed}",
+            "# TYPE hekla_store_history_bytes gauge",
+            f"hekla_store_history_bytes {self.store.superseded}",
+        ]
         lines += self.more()
         self._process(lines)
-        return Response(200, ("\n".join(lines) + "\n").encode(), "text/plain; version=0.0.4; charset=utf-8")
+        return Response(
+            200, ("\n".join(lines) + "\n").encode(), "text/plain; version=0.0.4; charset=utf-8"
+        )
 
     def _process(self, lines: list[str]) -> None:
         times = os.times()
@@ -124,8 +164,12 @@ def title(lines: list[str], name: str, kind: str, text: str) -> None:
 
 
 def labels_of(verb: str, kind: Kind | None, subresource: str, scope: str) -> str:
-    group, version, plural = (kind.group, kind.version, kind.plural) if kind is not None else ("", "", "")
-    shown = {"deletecollection": "DELETECOLLECTION", "create": "POST", "update": "PUT"}.get(verb, verb.upper())
+    group, version, plural = (
+        (kind.group, kind.version, kind.plural) if kind is not None else ("", "", "")
+    )
+    shown = {"deletecollection": "DELETECOLLECTION", "create": "POST", "update": "PUT"}.get(
+        verb, verb.upper()
+    )
     return (
         f'component="apiserver",dry_run="",group="{group}",resource="{plural}",scope="{scope}",subresource="{subresource}",'
         f'verb="{shown}",version="{version}"'

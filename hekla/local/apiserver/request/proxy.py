@@ -1,8 +1,10 @@
-"""The proxy subresource: HTTP handed on to a port of a pod, to what stands behind a service, or to a node's agent.
+"""The proxy subresource: HTTP handed on to a port of a pod, to what stands behind a service, or to
+a node's agent.
 
-Method, path, query and body are kept, and upgrades too.  As on any API server, whoever may use it reaches whatever listens there
-under the server's address; that is what the permission on `pods/proxy` and its siblings is for.  It goes to addresses of pods and
-nodes alone: see `podaddresses.py` for what that is on one machine.
+Method, path, query and body are kept, and upgrades too.  As on any API server, whoever may use it
+reaches whatever listens there under the server's address; that is what the permission on
+`pods/proxy` and its siblings is for.  It goes to addresses of pods and nodes alone: see
+`podaddresses.py` for what that is on one machine.
 """
 
 from __future__ import annotations
@@ -19,14 +21,23 @@ from hekla.kube.http.server import Body, Response, Stream, Upgrade
 from hekla.kube.http.upgrade import HOP, open_upgrade, splice
 from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.request.kubelet import pass_on
-from hekla.local.apiserver.request.podaddresses import addresses_of, check_reach, declared_ports, is_global
+from hekla.local.apiserver.request.podaddresses import (
+    addresses_of,
+    check_reach,
+    declared_ports,
+    is_global,
+)
 from hekla.local.apiserver.request.status import Refusal, bad_request, not_found
 
 if TYPE_CHECKING:
     from hekla.local.apiserver.request.connect import Connections
 
 NOT_HANDED_ON = HOP | {"host", "authorization", "expect", "accept-encoding", "x-forwarded-uri"}
-OPTIONS = {"pods": "PodProxyOptions", "services": "ServiceProxyOptions", "nodes": "NodeProxyOptions"}
+OPTIONS = {
+    "pods": "PodProxyOptions",
+    "services": "ServiceProxyOptions",
+    "nodes": "NodeProxyOptions",
+}
 
 
 class Destination:
@@ -54,7 +65,9 @@ class Proxy:
         if row is None:
             raise not_found(found.kind, name)
         path = "/" + rest_of(call)
-        await self.connections.admit(call, {"kind": OPTIONS[plural], "apiVersion": "v1", "path": path})
+        await self.connections.admit(
+            call, {"kind": OPTIONS[plural], "apiVersion": "v1", "path": path}
+        )
         tree = row.tree()
         if plural == "pods":
             destination = of_pod(tree, scheme, port)
@@ -67,7 +80,14 @@ class Proxy:
     def of_service(self, call: Call, service: Json, scheme: str, port: str) -> Destination:
         """One of the ready addresses behind a service."""
         name = service["metadata"]["name"]
-        wanted = next((p for p in service.get("spec", {}).get("ports") or [] if port in ("", p.get("name"), str(p.get("port")))), None)
+        wanted = next(
+            (
+                p
+                for p in service.get("spec", {}).get("ports") or []
+                if port in ("", p.get("name"), str(p.get("port")))
+            ),
+            None,
+        )
         if wanted is None:
             raise Refusal(503, f'no service port "{port}" found for service "{name}"', details={})
         endpoints = self.connections.registry["endpoints"]
@@ -77,15 +97,20 @@ class Proxy:
                 if candidate.get("name", "") == wanted.get("name", ""):
                     for address in subset.get("addresses") or []:
                         if self.is_pods(call.route.namespace, address, int(candidate["port"])):
-                            return Destination(address["ip"], int(candidate["port"]), unverified(scheme))
+                            return Destination(
+                                address["ip"], int(candidate["port"]), unverified(scheme)
+                            )
         raise Refusal(503, f'no endpoints available for service "{name}"', details={})
 
     def is_pods(self, namespace: str, address: Json, port: int) -> bool:
-        """Whether an endpoint is a pod of the namespace: whoever writes Endpoints does not choose where the server connects to."""
+        """Whether an endpoint is a pod of the namespace: whoever writes Endpoints does not choose
+        where the server connects to."""
         reference = address.get("targetRef") or {}
         if reference.get("kind") != "Pod" or reference.get("namespace") != namespace:
             return False
-        row = self.connections.registry["pods"].collection.rows.get(f"{namespace}/{reference.get('name')}")
+        row = self.connections.registry["pods"].collection.rows.get(
+            f"{namespace}/{reference.get('name')}"
+        )
         if row is None:
             return False
         try:
@@ -95,18 +120,28 @@ class Proxy:
         return True
 
     async def of_node(self, name: str, port: str) -> Destination:
-        """The node's agent, which shows a certificate of the cluster's; elsewhere only what is no address of this machine."""
+        """The node's agent, which shows a certificate of the cluster's; elsewhere only what is no
+        address of this machine."""
         kubelets = self.connections.kubelets
         if kubelets is None:
-            raise Refusal(501, "this server was started without a certificate for node agents", reason="NotImplemented", details={})
+            raise Refusal(
+                501,
+                "this server was started without a certificate for node agents",
+                reason="NotImplemented",
+                details={},
+            )
         host, own = kubelets.address(name, "proxy")
         if not port or port == str(own):
             return Destination(host, own, kubelets.tls)
-        found = await asyncio.get_running_loop().getaddrinfo(host, number_of(port), type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host, number_of(port), type=socket.SOCK_STREAM
+        )
         addresses = [str(entry[4][0]) for entry in found]
         if not addresses or not all(map(is_global, addresses)):
             raise bad_request("address not allowed")
-        return Destination(addresses[0], number_of(port))  # that which was looked at, whatever the name leads to next
+        return Destination(
+            addresses[0], number_of(port)
+        )  # that which was looked at, whatever the name leads to next
 
 
 def name_of(text: str) -> tuple[str, str, str]:
@@ -145,8 +180,11 @@ def of_pod(pod: Json, scheme: str, port: str) -> Destination:
 
 
 def rest_of(call: Call) -> str:
-    """What stands behind the subresource in the path, as it is written; objects may be called `proxy` too."""
-    before = 8 if call.route.namespace else 6  # /api/v1/namespaces/<namespace>/pods/<name>/proxy, /api/v1/nodes/<name>/proxy
+    """What stands behind the subresource in the path, as it is written; objects may be called
+    `proxy` too."""
+    before = (
+        8 if call.route.namespace else 6
+    )  # /api/v1/namespaces/<namespace>/pods/<name>/proxy, /api/v1/nodes/<name>/proxy
     parts = call.request.path.split("/", before)
     return parts[before] if len(parts) > before else ""
 
@@ -158,13 +196,22 @@ async def hand_on(call: Call, to: Destination, path: str) -> Response | Stream |
     headers = {name: value for name, value in request.headers.items() if name not in NOT_HANDED_ON}
     headers["x-forwarded-uri"] = request.path
     try:
-        if "upgrade" in request.headers.get("connection", "").lower() and "upgrade" in request.headers:
+        if (
+            "upgrade" in request.headers.get("connection", "").lower()
+            and "upgrade" in request.headers
+        ):
             return await upgraded(call, to, target, headers)
         tls = to.tls
-        client = HttpClient(Target(to.host, to.port, tls=None if tls is None else lambda: tls), pool=1)
-        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items() if "\n" not in value).encode("latin-1", "replace")
+        client = HttpClient(
+            Target(to.host, to.port, tls=None if tls is None else lambda: tls), pool=1
+        )
+        lines = "".join(
+            f"{name}: {value}\r\n" for name, value in headers.items() if "\n" not in value
+        ).encode("latin-1", "replace")
         try:
-            method = "GET" if request.method == "HEAD" else request.method  # whose answer would have a length, but no body
+            method = (
+                "GET" if request.method == "HEAD" else request.method
+            )  # whose answer would have a length, but no body
             incoming = await client.stream(method, target, lines, request.body)
         except BaseException:
             await client.close()
@@ -190,15 +237,25 @@ async def hand_on(call: Call, to: Destination, path: str) -> Response | Stream |
         await client.close()
         return Response(incoming.status, b"", headers=answer)
     length = incoming.header(b"content-length")
-    return Stream(run, incoming.status, incoming.header(b"content-type"), answer, int(length) if length.isdecimal() else None)
+    return Stream(
+        run,
+        incoming.status,
+        incoming.header(b"content-type"),
+        answer,
+        int(length) if length.isdecimal() else None,
+    )
 
 
-async def upgraded(call: Call, to: Destination, target: str, headers: dict[str, str]) -> Response | Upgrade:
+async def upgraded(
+    call: Call, to: Destination, target: str, headers: dict[str, str]
+) -> Response | Upgrade:
     request = call.request
     headers |= {name: request.headers[name] for name in ("connection", "upgrade")}
     opening = await open_upgrade(to.host, to.port, to.tls, request.method, target, headers)
     if opening.status != 101:
-        return Response(opening.status, bytes(opening.body), opening.headers.get("content-type", "text/plain"))
+        return Response(
+            opening.status, bytes(opening.body), opening.headers.get("content-type", "text/plain")
+        )
     answer = {name.title(): value for name, value in opening.headers.items() if name not in HOP}
     answer["Upgrade"] = opening.headers.get("upgrade", "")
     return Upgrade(lambda transport, rest: splice(transport, rest, opening), answer)

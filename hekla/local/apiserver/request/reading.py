@@ -16,13 +16,21 @@ from hekla.local.apiserver.objects.kind import FieldError
 from hekla.local.apiserver.request.forms import Form, wanted
 from hekla.local.apiserver.request.route import Route
 from hekla.local.apiserver.request.selection import Selection, check_selectors, select
-from hekla.local.apiserver.request.status import Refusal, bad_request, expired, invalid_option, not_found, too_large_version
+from hekla.local.apiserver.request.status import (
+    Refusal,
+    bad_request,
+    expired,
+    invalid_option,
+    not_found,
+    too_large_version,
+)
 from hekla.local.apiserver.storage.registry import Resource
 from hekla.local.apiserver.storage.store import Collection, Row, Store
 
 NUMBER = re.compile(r"[-+]?[0-9]+", re.ASCII).fullmatch
 LONGEST_NUMBER = 100
-"""Digits that are looked at: no number of a request has as many, and Python refuses to read thousands of them."""
+"""Digits that are looked at: no number of a request has as many, and Python refuses to read
+thousands of them."""
 BASE64 = string.ascii_letters + string.digits + "-_"
 OLD_LIST = "The resourceVersion for the provided list is too old."
 OLD_CONTINUE = (
@@ -41,7 +49,9 @@ def version_option(request: Request) -> int:
     if not text.isascii() or not text.isdigit():
         raise bad_request(f'strconv.ParseUint: parsing "{text}": invalid syntax')
     if len(text) > LONGEST_NUMBER or int(text) >= 2**64:
-        raise bad_request(f'strconv.ParseUint: parsing "{text[:LONGEST_NUMBER]}": value out of range')
+        raise bad_request(
+            f'strconv.ParseUint: parsing "{text[:LONGEST_NUMBER]}": value out of range'
+        )
     return int(text)
 
 
@@ -51,12 +61,16 @@ def list_version(request: Request) -> int:
         return version_option(request)
     except Refusal as error:
         shown = json.dumps(request.option("resourceVersion"), ensure_ascii=False)
-        raise bad_request(f"invalid resource version: resourceVersion: Invalid value: {shown}: {error}") from None
+        raise bad_request(
+            f"invalid resource version: resourceVersion: Invalid value: {shown}: {error}"
+        ) from None
 
 
 async def at_least(store: Store, version: int) -> None:
     """Waits a moment for a version that the client has seen elsewhere; raises 504."""
-    if version > store.committed and (version > store.version + 1000 or not await store.reached(version, 3.0)):
+    if version > store.committed and (
+        version > store.version + 1000 or not await store.reached(version, 3.0)
+    ):
         raise too_large_version(version, store.committed)
 
 
@@ -86,22 +100,34 @@ class Page:
             if not isinstance(text, dict) or text.get("v") != "meta.k8s.io/v1":
                 raise BadBody("the token was not given by this server")
             version, start = text.get("rv"), text.get("start")
-            if not isinstance(version, int) or not isinstance(start, str) or not start.endswith("\0"):
+            if (
+                not isinstance(version, int)
+                or not isinstance(start, str)
+                or not start.endswith("\0")
+            ):
                 raise BadBody("the token was not given by this server")
         except BadBody as error:
-            raise bad_request(f"invalid continue token: continue key is not valid: {error}") from error
+            raise bad_request(
+                f"invalid continue token: continue key is not valid: {error}"
+            ) from error
         return cls(version, start[:-1])
 
     def token(self) -> str:
-        text = json.dumps({"v": "meta.k8s.io/v1", "rv": self.version, "start": f"{self.start}\0"}, separators=(",", ":"))
+        text = json.dumps(
+            {"v": "meta.k8s.io/v1", "rv": self.version, "start": f"{self.start}\0"},
+            separators=(",", ":"),
+        )
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def _from_base64(text: str) -> bytes:
-    """What a text without padding stands for; raises BadBody with the place of what does not belong there."""
+    """What a text without padding stands for; raises BadBody with the place of what does not belong
+    there."""
     good = len(text) - len(text.lstrip(BASE64))
     if good < len(text) or len(text) % 4 == 1:
-        raise BadBody(f"illegal base64 data at input byte {good if good < len(text) else len(text) - 1}")
+        raise BadBody(
+            f"illegal base64 data at input byte {good if good < len(text) else len(text) - 1}"
+        )
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
@@ -117,20 +143,37 @@ def check_list_options(request: Request) -> None:
     version = request.option("resourceVersion")
     errors: list[FieldError] = []
     if request.option("sendInitialEvents"):
-        errors.append(FieldError("sendInitialEvents", "FieldValueForbidden", "Forbidden: sendInitialEvents is forbidden for list"))
+        errors.append(
+            FieldError(
+                "sendInitialEvents",
+                "FieldValueForbidden",
+                "Forbidden: sendInitialEvents is forbidden for list",
+            )
+        )
     if match:
         why = "Forbidden: resourceVersionMatch is forbidden "
         if not version:
-            errors.append(FieldError("resourceVersionMatch", "FieldValueForbidden", f"{why}unless resourceVersion is provided"))
+            errors.append(
+                FieldError(
+                    "resourceVersionMatch",
+                    "FieldValueForbidden",
+                    f"{why}unless resourceVersion is provided",
+                )
+            )
         if request.option("continue"):
-            errors.append(FieldError("resourceVersionMatch", "FieldValueForbidden", f"{why}when continue is provided"))
+            errors.append(
+                FieldError(
+                    "resourceVersionMatch", "FieldValueForbidden", f"{why}when continue is provided"
+                )
+            )
         if match not in ("Exact", "NotOlderThan"):
             errors.append(
                 FieldError(
-                    "resourceVersionMatch", "FieldValueNotSupported",
+                    "resourceVersionMatch",
+                    "FieldValueNotSupported",
                     f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan", ""',
                 )
-            )  # fmt: skip
+            )
         elif match == "Exact" and version == "0":
             errors.append(
                 FieldError(
@@ -140,7 +183,9 @@ def check_list_options(request: Request) -> None:
                 )
             )
     if errors:
-        check_selectors(request.option("labelSelector"), request.option("fieldSelector"))  # what is no selector is told first
+        check_selectors(
+            request.option("labelSelector"), request.option("fieldSelector")
+        )  # what is no selector is told first
         raise invalid_option("ListOptions", errors)
 
 
@@ -152,7 +197,13 @@ async def list_objects(store: Store, request: Request, route: Route) -> Response
         return await listed(resource, form, rows, {"resourceVersion": str(store.committed)})
     check_numbers(request)
     check_list_options(request)
-    selection = select(resource, route.namespace, route.name, request.option("labelSelector"), request.option("fieldSelector"))
+    selection = select(
+        resource,
+        route.namespace,
+        route.name,
+        request.option("labelSelector"),
+        request.option("fieldSelector"),
+    )
     limit = number_option(request, "limit")
     token = request.option("continue")
     if token:
@@ -165,24 +216,43 @@ async def list_objects(store: Store, request: Request, route: Route) -> Response
         limit = 0  # whatever is at hand comes whole
     await at_least(store, version)
     collection = resource.collection
-    # A page of a version that is named without saying how is one of that version, and there are no more.
-    exact = request.option("resourceVersionMatch") == "Exact" or (bool(limit and version) and not request.option("resourceVersionMatch"))
+    # A page of a version that is named without saying how is one of that version, and there are no
+    # more.
+    exact = request.option("resourceVersionMatch") == "Exact" or (
+        bool(limit and version) and not request.option("resourceVersionMatch")
+    )
     if exact and (version < collection.version or version < store.compacted):
         state = state_at(collection, version)
         if state is None:
             raise expired(OLD_LIST)
-        keys = [key for key in sorted(state) if not selection.namespace or state[key].namespace == selection.namespace]
+        keys = [
+            key
+            for key in sorted(state)
+            if not selection.namespace or state[key].namespace == selection.namespace
+        ]
         return await page(resource, selection, form, keys, state, version, limit)
     shown = version if exact else store.committed
-    return await page(resource, selection, form, collection.ordered(selection.namespace), collection.rows, shown, limit)
+    return await page(
+        resource,
+        selection,
+        form,
+        collection.ordered(selection.namespace),
+        collection.rows,
+        shown,
+        limit,
+    )
 
 
 def number_option(request: Request, name: str) -> int:
     text = request.option(name, "0")
     if not NUMBER(text):
-        raise bad_request(f"strconv.ParseInt: parsing {json.dumps(text, ensure_ascii=False)}: invalid syntax")
+        raise bad_request(
+            f"strconv.ParseInt: parsing {json.dumps(text, ensure_ascii=False)}: invalid syntax"
+        )
     if len(text) > LONGEST_NUMBER or not -(2**63) <= int(text) < 2**63:
-        raise bad_request(f'strconv.ParseInt: parsing "{text[:LONGEST_NUMBER]}": value out of range')
+        raise bad_request(
+            f'strconv.ParseInt: parsing "{text[:LONGEST_NUMBER]}": value out of range'
+        )
     return max(int(text), 0)
 
 
@@ -195,8 +265,12 @@ def rows_of(collection: Collection, namespace: str) -> list[Row]:
 
 def selected(collection: Collection, selection: Selection) -> list[Row]:
     """The committed rows of a selection, in order."""
-    if selection.name and (selection.namespace or not collection.rows or "/" not in next(iter(collection.rows))):
-        row = collection.rows.get(f"{selection.namespace}/{selection.name}" if selection.namespace else selection.name)
+    if selection.name and (
+        selection.namespace or not collection.rows or "/" not in next(iter(collection.rows))
+    ):
+        row = collection.rows.get(
+            f"{selection.namespace}/{selection.name}" if selection.namespace else selection.name
+        )
         return [row] if row is not None and selection.matches(row) else []
     rows = rows_of(collection, selection.namespace)
     if selection.everything:
@@ -244,7 +318,8 @@ async def page(
 
 
 def state_at(collection: Collection, version: int) -> dict[str, Row] | None:
-    """The collection as it was at a version, undone from history; None when history does not reach back."""
+    """The collection as it was at a version, undone from history; None when history does not reach
+    back."""
     if version < collection.store.compacted:
         return None
     events = collection.since(version)
@@ -261,7 +336,9 @@ def state_at(collection: Collection, version: int) -> dict[str, Row] | None:
     return state
 
 
-async def continued(store: Store, resource: Resource, selection: Selection, form: Form, start: Page, limit: int) -> Response:
+async def continued(
+    store: Store, resource: Resource, selection: Selection, form: Form, start: Page, limit: int
+) -> Response:
     collection = resource.collection
     state = state_at(collection, start.version) if start.version > 0 else collection.rows
     if state is None or start.version > store.committed:

@@ -32,7 +32,8 @@ class Route(NamedTuple):
 
 
 class Unserved(NamedTuple):
-    """A path below a group that is built in, or a group and version that are defined, which names no resource there."""
+    """A path below a group that is built in, or a group and version that are defined, which names
+    no resource there."""
 
     group: str
     version: str
@@ -51,11 +52,17 @@ def route(registry: Registry, path: str) -> Route | Unserved | None:
     if watch:
         rest = rest[1:]
     namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 2 and not (group == "" and rest[2] in NAMESPACE_SUBRESOURCES and len(rest) == 3):
+    if (
+        rest[0] == "namespaces"
+        and len(rest) > 2
+        and not (group == "" and rest[2] in NAMESPACE_SUBRESOURCES and len(rest) == 3)
+    ):
         namespace, rest = rest[1], rest[2:]
     resource = registry.get(group, version, rest[0])
     if resource is None or (namespace and not resource.kind.namespaced):
-        if group in registry.built_in or any(group == g and version == v for g, v, _ in registry.resources):
+        if group in registry.built_in or any(
+            group == g and version == v for g, v, _ in registry.resources
+        ):
             return Unserved(group, version)
         return None
     name = rest[1] if len(rest) > 1 else ""

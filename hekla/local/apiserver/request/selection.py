@@ -1,7 +1,7 @@
 """Label and field selectors, compiled once a request and asked for every row.
 
-The grammar is that of local-cluster 2.12; rows carry their labels and the values of their selectable fields, so no object is
-decoded to be selected.
+The grammar is that of local-cluster 2.12; rows carry their labels and the values of their
+selectable fields, so no object is decoded to be selected.
 """
 
 from __future__ import annotations
@@ -66,7 +66,13 @@ def select(resource: Resource, namespace: str, name: str, labels: str, fields: s
         if labels:
             tests.extend(_label_test(wanted) for wanted in parse_labels(labels).requirements)
         for wanted in parse_fields(fields).requirements if fields else ():
-            _add_field(resource, selection, wanted.field.strip(), "=" if wanted.equal else "!=", wanted.value)
+            _add_field(
+                resource,
+                selection,
+                wanted.field.strip(),
+                "=" if wanted.equal else "!=",
+                wanted.value,
+            )
     except SelectorError as error:
         raise bad_request(str(error)) from error
     return selection
@@ -78,26 +84,51 @@ def _add_field(resource: Resource, selection: Selection, field: str, sign: str, 
         if sign == "=" and not selection.name and value:
             selection.name = value
         else:
-            tests.append((lambda row: row.name == value) if sign == "=" else (lambda row: row.name != value))
-    elif field == "metadata.namespace" and (resource.kind.namespaced or resource.kind.custom or not resource.kind.selectable):
-        tests.append((lambda row: row.namespace == value) if sign == "=" else (lambda row: row.namespace != value))
+            tests.append(
+                (lambda row: row.name == value) if sign == "=" else (lambda row: row.name != value)
+            )
+    elif field == "metadata.namespace" and (
+        resource.kind.namespaced or resource.kind.custom or not resource.kind.selectable
+    ):
+        tests.append(
+            (lambda row: row.namespace == value)
+            if sign == "="
+            else (lambda row: row.namespace != value)
+        )
     else:
         kind = resource.kind
         if field not in kind.selectable:
             if kind.selectable or kind.custom:
-                raise bad_request(UNSELECTABLE.get(kind.plural, "field label not supported: {}").format(field))
-            raise bad_request(f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"')
+                raise bad_request(
+                    UNSELECTABLE.get(kind.plural, "field label not supported: {}").format(field)
+                )
+            raise bad_request(
+                f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+            )
         position = resource.field_position(field)
         if kind.selectable[field] == EVENT_SOURCE:
-            # An event of the newer form names its controller where one of the older names its source.
+            # An event of the newer form names its controller where one of the older names its
+            # source.
             controller = resource.field_position("reportingComponent")
-            tests.append(lambda row: ((row.fields[position] or row.fields[controller]) == value) is (sign == "="))
+            tests.append(
+                lambda row: (
+                    ((row.fields[position] or row.fields[controller]) == value) is (sign == "=")
+                )
+            )
             return
-        if value in ("true", "false") and sign == "=" and resource.kind.selectable[field][-1] in ("unschedulable", "hostNetwork"):
+        if (
+            value in ("true", "false")
+            and sign == "="
+            and resource.kind.selectable[field][-1] in ("unschedulable", "hostNetwork")
+        ):
             # an absent boolean is false
             tests.append(lambda row: (row.fields[position] or "false") == value)
         else:
-            tests.append((lambda row: row.fields[position] == value) if sign == "=" else (lambda row: row.fields[position] != value))
+            tests.append(
+                (lambda row: row.fields[position] == value)
+                if sign == "="
+                else (lambda row: row.fields[position] != value)
+            )
 
 
 def _label_test(wanted: Requirement) -> Test:

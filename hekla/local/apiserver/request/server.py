@@ -48,7 +48,13 @@ from hekla.local.apiserver.request.metrics import Metrics
 from hekla.local.apiserver.request.podaddresses import PodAddresses
 from hekla.local.apiserver.request.reading import get, list_objects
 from hekla.local.apiserver.request.route import Route, Unserved, route
-from hekla.local.apiserver.request.status import NOSNIFF, Refusal, internal, method_not_allowed, no_such_resource
+from hekla.local.apiserver.request.status import (
+    NOSNIFF,
+    Refusal,
+    internal,
+    method_not_allowed,
+    no_such_resource,
+)
 from hekla.local.apiserver.request.subresources import Subresources
 from hekla.local.apiserver.storage.event_expiry import EventExpiry
 from hekla.local.apiserver.storage.registry import Registry
@@ -68,7 +74,14 @@ VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 class ApiServer:
     """All rooms of the server, and the way from a request to one of them."""
 
-    def __init__(self, store: Store, registry: Registry, admission: Admission, tokens: Tokens, authenticator: Authenticator) -> None:
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        admission: Admission,
+        tokens: Tokens,
+        authenticator: Authenticator,
+    ) -> None:
         self.store = store
         self.registry = registry
         self.admission = admission
@@ -137,7 +150,7 @@ class ApiServer:
         for collection in self.store.collections.values():
             end_watches(self.store, collection)
 
-    # --- the door -------------------------------------------------------------------------------------------------------
+    # --- the door ---------------------------------------------------------------------------------
 
     def handle(self, request: Request) -> Answer | Awaitable[Answer]:
         """Answers a request; what needs no waiting is answered at once."""
@@ -167,12 +180,19 @@ class ApiServer:
             warn(answer, found.resource.kind.warning)
         if isinstance(answer, Response):
             answer.headers = {**extra, **answer.headers} if answer.headers else extra
-            self.metrics.request(verb, found if isinstance(found, Route) else None, answer.status, time.perf_counter() - started)
+            self.metrics.request(
+                verb,
+                found if isinstance(found, Route) else None,
+                answer.status,
+                time.perf_counter() - started,
+            )
             if answer.content_type == "application/json":
                 dress(request, answer)
         if self.audit is not None:
             where = found if isinstance(found, Route) else None
-            self.audit.record(request, where, user, answer, number, time.time() - time.perf_counter() + started)
+            self.audit.record(
+                request, where, user, answer, number, time.time() - time.perf_counter() + started
+            )
         return answer
 
     def _failure(self, request: Request, error: Exception) -> Response:
@@ -185,7 +205,7 @@ class ApiServer:
         log.error("%s %s failed", request.method, request.path, exc_info=error)
         return internal(f"{type(error).__name__}: {error}").response()
 
-    # --- resources ------------------------------------------------------------------------------------------------------
+    # --- resources --------------------------------------------------------------------------------
 
     async def _resource(self, request: Request, found: Route, user: User, verb: str) -> Answer:
         kind = found.kind
@@ -243,7 +263,9 @@ class ApiServer:
         call = Call(request, found, user, verb)
         if verb in ("update", "patch"):
             check_accept(request, found)
-        special = self._special.get((found.resource.collection.name, found.subresource, request.method))
+        special = self._special.get(
+            (found.resource.collection.name, found.subresource, request.method)
+        )
         if special is not None:
             return await special(call)
         if found.subresource == "scale":
@@ -270,10 +292,15 @@ class ApiServer:
 
     async def _log(self, call: Call) -> Answer:
         if self.kubelets is None:
-            raise Refusal(501, "this server was started without a certificate for node agents", reason="NotImplemented", details={})
+            raise Refusal(
+                501,
+                "this server was started without a certificate for node agents",
+                reason="NotImplemented",
+                details={},
+            )
         return await self.kubelets.log(call)
 
-    # --- everything else ------------------------------------------------------------------------------------------------
+    # --- everything else --------------------------------------------------------------------------
 
     async def _other(self, request: Request, found: Unserved | None, user: User) -> Answer:
         path = request.path.rstrip("/") or "/"
@@ -303,7 +330,9 @@ class ApiServer:
         if answer is not None:
             return answer
         parts = path.split("/", 3)
-        if parts[1] == "api" or (parts[1] == "apis" and len(parts) > 2 and parts[2] in self.registry.built_in):
+        if parts[1] == "api" or (
+            parts[1] == "apis" and len(parts) > 2 and parts[2] in self.registry.built_in
+        ):
             raise no_such_resource()
         return Response(404, b"404 page not found\n", "text/plain; charset=utf-8", NOSNIFF)
 
@@ -327,7 +356,8 @@ def verb_of(request: Request, found: Route) -> str:
 
 
 def reached(found: Route, answer: Answer) -> bool:
-    """Whether a request came as far as its kind, and was not refused for its path, its method or what it takes."""
+    """Whether a request came as far as its kind, and was not refused for its path, its method or
+    what it takes."""
     if found.subresource and found.subresource not in found.kind.subresources:
         return False
     return not isinstance(answer, Response) or answer.status not in (405, 406)
@@ -343,7 +373,8 @@ def check_accept(request: Request, found: Route) -> None:
 def warned(call: Call, refusal: Refusal) -> Response:
     """A refusal with the warnings that the body had earned before it.
 
-    Not raised again from here: it would hold this frame, which holds it, and the body would stay until the garbage collector comes by.
+    Not raised again from here: it would hold this frame, which holds it, and the body would stay
+    until the garbage collector comes by.
     """
     answer = refusal.response()
     for text in reversed(shortened(list(call.warnings))):
@@ -367,12 +398,19 @@ def access_of(found: Route, verb: str, request: Request, *, node: bool = False) 
         name = selected_name(request.option("fieldSelector"))
     if kind.plural == "namespaces" and not kind.group:
         namespace = found.name
-    about = selected(request.option("fieldSelector"), "spec.nodeName") if node and not found.name else ""
-    return Access(verb or "post", kind.group, kind.plural, found.subresource, namespace, name, node=about)
+    about = (
+        selected(request.option("fieldSelector"), "spec.nodeName")
+        if node and not found.name
+        else ""
+    )
+    return Access(
+        verb or "post", kind.group, kind.plural, found.subresource, namespace, name, node=about
+    )
 
 
 def selected_name(fields: str) -> str:
-    """The one name that a field selector leaves: who may see the object of that name may list and watch it alone."""
+    """The one name that a field selector leaves: who may see the object of that name may list and
+    watch it alone."""
     name = selected(fields, "metadata.name")
     return name if name not in (".", "..") and not {"/", "%"} & set(name) else ""
 
@@ -386,11 +424,14 @@ def selected(fields: str, wanted: str) -> str:
     return ""
 
 
-def eager(work: Coroutine[Any, Any, Answer], loop: asyncio.AbstractEventLoop) -> Answer | asyncio.Future[Answer]:
-    """Runs a coroutine up to its first wait in the caller's step, and from there on when that is over; only what has to wait a second
-    time becomes a task.
+def eager(
+    work: Coroutine[Any, Any, Answer], loop: asyncio.AbstractEventLoop
+) -> Answer | asyncio.Future[Answer]:
+    """Runs a coroutine up to its first wait in the caller's step, and from there on when that is
+    over; only what has to wait a second time becomes a task.
 
-    Reads and refusals never wait, and most writes wait for the disk alone: a task for each costs more than a read.
+    Reads and refusals never wait, and most writes wait for the disk alone: a task for each costs
+    more than a read.
     """
     try:
         waiting = work.send(None)
@@ -398,8 +439,8 @@ def eager(work: Coroutine[Any, Any, Answer], loop: asyncio.AbstractEventLoop) ->
         return done.value  # type: ignore[no-any-return]  # StopIteration does not say of what
     if not asyncio.isfuture(waiting):
         return loop.create_task(_go_on(work, waiting))
-    # The mark of an `await` that no task has taken up yet: with it, a second request that begins by waiting for the same
-    # write would fail.
+    # The mark of an `await` that no task has taken up yet: with it, a second request that begins by
+    # waiting for the same write would fail.
     waiting._asyncio_future_blocking = False
     answer: asyncio.Future[Answer] = loop.create_future()
 
@@ -417,7 +458,9 @@ def eager(work: Coroutine[Any, Any, Answer], loop: asyncio.AbstractEventLoop) ->
         else:
             if asyncio.isfuture(again):
                 again._asyncio_future_blocking = False
-            loop.create_task(_go_on(work, again)).add_done_callback(lambda task: _hand_on(task, answer))
+            loop.create_task(_go_on(work, again)).add_done_callback(
+                lambda task: _hand_on(task, answer)
+            )
 
     waiting.add_done_callback(resumed)
     return answer

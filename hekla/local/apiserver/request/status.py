@@ -1,4 +1,5 @@
-"""How the server says no: Kubernetes' Status, with the reasons that clients test and the wording that users search for."""
+"""How the server says no: Kubernetes' Status, with the reasons that clients test and the wording
+that users search for."""
 
 from __future__ import annotations
 
@@ -76,7 +77,9 @@ def qualified(kind: Kind) -> str:
     return f"{kind.plural}.{kind.group}" if kind.group else kind.plural
 
 
-def details(kind: Kind, name: str = "", *, by_kind: bool = False, causes: Sequence[Cause] = ()) -> dict[str, Any]:
+def details(
+    kind: Kind, name: str = "", *, by_kind: bool = False, causes: Sequence[Cause] = ()
+) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if name:
         found["name"] = name
@@ -106,16 +109,26 @@ def no_such_resource() -> Refusal:
 
 
 def method_not_allowed() -> Refusal:
-    return Refusal(405, "the server does not allow this method on the requested resource", details={})
+    return Refusal(
+        405, "the server does not allow this method on the requested resource", details={}
+    )
 
 
 def already_exists(kind: Kind, name: str, going: bool = False) -> Refusal:
     prefix = "object is being deleted: " if going else ""
-    return Refusal(409, f'{prefix}{qualified(kind)} "{name}" already exists', reason="AlreadyExists", details=details(kind, name))
+    return Refusal(
+        409,
+        f'{prefix}{qualified(kind)} "{name}" already exists',
+        reason="AlreadyExists",
+        details=details(kind, name),
+    )
 
 
 def conflict(kind: Kind, name: str, why: str = "", resource: str = "") -> Refusal:
-    text = why or "the object has been modified; please apply your changes to the latest version and try again"
+    text = (
+        why
+        or "the object has been modified; please apply your changes to the latest version and try again"
+    )
     about = details(kind, name)
     shown = qualified(kind)
     if resource:
@@ -135,8 +148,12 @@ def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> Refusal:
     if more > 0:
         texts.append(f"and {more} more")
     what = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
-    message = f"{what} {quoted(name)} is invalid: " + (texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
-    causes = [{"reason": error.reason, "message": error.text, "field": error.field} for error in errors]
+    message = f"{what} {quoted(name)} is invalid: " + (
+        texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    )
+    causes = [
+        {"reason": error.reason, "message": error.text, "field": error.field} for error in errors
+    ]
     return Refusal(422, message, details=details(kind, name, by_kind=True, causes=causes))
 
 
@@ -146,14 +163,20 @@ def invalid_option(kind: str, errors: Sequence[FieldError], group: str = "meta.k
 
 
 def internal(message: str) -> Refusal:
-    return Refusal(500, f"Internal error occurred: {message}", details={"causes": [{"message": message}]})
+    return Refusal(
+        500, f"Internal error occurred: {message}", details={"causes": [{"message": message}]}
+    )
 
 
 def too_large_version(version: int, current: int) -> Refusal:
     return Refusal(
         504,
         f"Timeout: Too large resource version: {version}, current: {current}",
-        details={"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]},
+        details={
+            "causes": [
+                {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+            ]
+        },
         retry_after=1,
     )
 
@@ -163,7 +186,13 @@ def expired(message: str, continuation: str = "") -> Refusal:
 
 
 def success(kind: Kind, name: str, uid: str) -> dict[str, Any]:
-    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": {**details(kind, name), "uid": uid}}
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {**details(kind, name), "uid": uid},
+    }
 
 
 CREATED = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}'

@@ -15,7 +15,14 @@ from hekla.local.apiserver.objects.kind import Column, FieldError, Kind
 from hekla.local.apiserver.request import bodies
 from hekla.local.apiserver.request.call import Call, read_body
 from hekla.local.apiserver.request.forms import MetadataForm, TableForm, wanted
-from hekla.local.apiserver.request.status import CREATED, Refusal, bad_request, conflict, invalid, not_found
+from hekla.local.apiserver.request.status import (
+    CREATED,
+    Refusal,
+    bad_request,
+    conflict,
+    invalid,
+    not_found,
+)
 from hekla.local.apiserver.storage.store import Row, encode
 from hekla.local.apiserver.write import partial_update as parts
 from hekla.local.apiserver.write.podconditions import set_condition
@@ -37,12 +44,13 @@ SCALE_COLUMNS = (
 
 
 class Subresources:
-    """binding and scale; status and finalize are ordinary updates, eviction and token have files of their own."""
+    """binding and scale; status and finalize are ordinary updates, eviction and token have files of
+    their own."""
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
 
-    # --- binding --------------------------------------------------------------------------------------------------------
+    # --- binding ----------------------------------------------------------------------------------
 
     async def bind(self, call: Call, name: str) -> Response:
         """POST pods/<p>/binding, or bindings with the pod's name in the body."""
@@ -64,7 +72,9 @@ class Subresources:
         if metadata.get("name") and metadata["name"] != name:
             raise bad_request("name in URL does not match name in Binding object")
         admission = self.writer.admission
-        attributes = Attributes(call, pods, "CREATE", call.route.namespace, name, tree, None, "binding")
+        attributes = Attributes(
+            call, pods, "CREATE", call.route.namespace, name, tree, None, "binding"
+        )
         admission.restrict_node(attributes)
         if admission.mutating_webhooks(attributes):
             tree = await admission.call_mutating(attributes)
@@ -76,7 +86,11 @@ class Subresources:
             raise not_found(kind, name)
         uid = metadata.get("uid")
         if uid and uid != row.uid:
-            raise conflict(kind, name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {row.uid}")
+            raise conflict(
+                kind,
+                name,
+                f"Precondition failed: UID in precondition: {uid}, UID in object meta: {row.uid}",
+            )
         if not call.dry_run:
             write = parts.bind(collection, row, node, metadata)
             if write is not None:
@@ -85,11 +99,23 @@ class Subresources:
         pod = row.tree()
         spec = pod["spec"]
         if spec.get("nodeName"):
-            raise conflict(kind, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"', "pods/binding")
+            raise conflict(
+                kind,
+                name,
+                f'pod {name} is already assigned to node "{spec["nodeName"]}"',
+                "pods/binding",
+            )
         if "deletionTimestamp" in pod["metadata"]:
-            raise conflict(kind, name, f"pod {name} is being deleted, cannot be assigned to a host", "pods/binding")
+            raise conflict(
+                kind,
+                name,
+                f"pod {name} is being deleted, cannot be assigned to a host",
+                "pods/binding",
+            )
         if spec.get("schedulingGates"):
-            raise conflict(kind, name, f"pod {name} has non-empty .spec.schedulingGates", "pods/binding")
+            raise conflict(
+                kind, name, f"pod {name} has non-empty .spec.schedulingGates", "pods/binding"
+            )
         spec["nodeName"] = node
         for field in ("annotations", "labels"):
             if metadata.get(field):
@@ -110,7 +136,7 @@ class Subresources:
                 return {"metadata": tree.metadata, "target": tree.target}
         return read_body(call, bodies.BINDING)
 
-    # --- scale ----------------------------------------------------------------------------------------------------------
+    # --- scale ------------------------------------------------------------------------------------
 
     def scale_of(self, call: Call, row: Row) -> Json:
         paths = call.route.kind.scale
@@ -123,7 +149,11 @@ class Subresources:
         replicas = at(tree, paths.spec_replicas)
         if replicas is None:
             where = "." + ".".join(paths.spec_replicas)
-            raise Refusal(500, f'Internal error occurred: the spec replicas field "{where}" does not exist', details={})
+            raise Refusal(
+                500,
+                f'Internal error occurred: the spec replicas field "{where}" does not exist',
+                details={},
+            )
         status: Json = {"replicas": at(tree, paths.status_replicas) or 0}
         if paths.selector is not None:
             selector = at(tree, paths.selector)
@@ -131,7 +161,13 @@ class Subresources:
             if text:
                 status["selector"] = text
         spec = {"replicas": replicas} if replicas else {}
-        return {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}
+        return {
+            "kind": "Scale",
+            "apiVersion": "autoscaling/v1",
+            "metadata": metadata,
+            "spec": spec,
+            "status": status,
+        }
 
     async def get_scale(self, call: Call) -> Response:
         row = call.resource.collection.rows.get(call.route.key)
@@ -144,14 +180,23 @@ class Subresources:
         form = wanted(call.request.headers, call.request.option("includeObject"))
         if isinstance(form, TableForm):
             return call.respond(200, encode(form.of_tree(SCALE_COLUMNS, scale)))
-        return call.respond(200, encode(form.of_metadata(scale["metadata"]) if isinstance(form, MetadataForm) else scale))
+        return call.respond(
+            200,
+            encode(
+                form.of_metadata(scale["metadata"]) if isinstance(form, MetadataForm) else scale
+            ),
+        )
 
     async def put_scale(self, call: Call, scale: Json) -> Response:
         """Writes spec.replicas of a Scale into the object."""
         kind, paths = call.route.kind, call.route.kind.scale
         replicas = (scale.get("spec") or {}).get("replicas", 0)
         if replicas < 0:
-            error = FieldError("spec.replicas", "FieldValueInvalid", f"Invalid value: {replicas}: must be greater than or equal to 0")
+            error = FieldError(
+                "spec.replicas",
+                "FieldValueInvalid",
+                f"Invalid value: {replicas}: must be greater than or equal to 0",
+            )
             raise invalid(SCALE, call.route.name, [error])
         version = (scale.get("metadata") or {}).get("resourceVersion") or ""
         uid = (scale.get("metadata") or {}).get("uid") or ""
@@ -161,16 +206,21 @@ class Subresources:
                 raise conflict(kind, call.route.name)
             if uid and uid != tree["metadata"]["uid"]:
                 raise conflict(
-                    kind, call.route.name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {tree['metadata']['uid']}"
+                    kind,
+                    call.route.name,
+                    f"Precondition failed: UID in precondition: {uid}, UID in object meta: {tree['metadata']['uid']}",
                 )
             put_at(tree, paths.spec_replicas, replicas)
             return tree
 
-        row, tree = await self.writer.change(call, call.resource, call.route.key, change, retry=not version)
+        row, tree = await self.writer.change(
+            call, call.resource, call.route.key, change, retry=not version
+        )
         return self.scale_answer(call, row, tree)
 
     def scale_answer(self, call: Call, row: Row | None, tree: Json) -> Response:
-        """The Scale of a written object; under dry run there is no row, and the tree says what would have been written."""
+        """The Scale of a written object; under dry run there is no row, and the tree says what
+        would have been written."""
         if row is not None:
             return self._shown(call, self.scale_of(call, row))
         found = call.resource.collection.rows.get(call.route.key)
@@ -183,7 +233,8 @@ class Subresources:
 
 
 class Binding(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of a binding, to be read fast; what does not fit goes the long way, which words the error."""
+    """The body of a binding, to be read fast; what does not fit goes the long way, which words the
+    error."""
 
     metadata: dict[str, object] = {}
     target: dict[str, object] = {}
@@ -212,7 +263,11 @@ def selector_text(selector: Json) -> str:
         return ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
     terms = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
     for term in selector.get("matchExpressions") or []:
-        key, operator, values = term.get("key"), term.get("operator"), sorted(term.get("values") or [])
+        key, operator, values = (
+            term.get("key"),
+            term.get("operator"),
+            sorted(term.get("values") or []),
+        )
         match operator:
             case "Exists":
                 terms.append(key)

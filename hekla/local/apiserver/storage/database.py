@@ -1,8 +1,9 @@
 """The SQLite file in which logs are settled, with a digest of what it must contain.
 
-Each row has a checksum of its own.  The digest counts the rows, sums up their versions and checksums, and says which log was settled
-last; it changes in the transaction that changes the rows.  A row that is an older state of itself makes the sum of the versions smaller, so
-pages that were lost, in the file or in the write-ahead file, are noticed whatever they are.
+Each row has a checksum of its own.  The digest counts the rows, sums up their versions and
+checksums, and says which log was settled last; it changes in the transaction that changes the rows.
+A row that is an older state of itself makes the sum of the versions smaller, so pages that were
+lost, in the file or in the write-ahead file, are noticed whatever they are.
 
 A log goes when its rows are in the file itself, not only in the write-ahead file: see `checkpoint`.
 """
@@ -18,7 +19,16 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from hekla.local.apiserver.storage.logfile import COUNTER, Damaged, LogReader, Missing, Record, number, path_of, synchronize_directory
+from hekla.local.apiserver.storage.logfile import (
+    COUNTER,
+    Damaged,
+    LogReader,
+    Missing,
+    Record,
+    number,
+    path_of,
+    synchronize_directory,
+)
 
 DATABASE = "state.db"
 WRITE_AHEAD = "state.db-wal"
@@ -64,13 +74,17 @@ class Digest(NamedTuple):
     """The sum of their checksums."""
 
 
-def checksum(id: int, version: int, collection: str | None, key: str | None, data: bytes | None) -> int:
+def checksum(
+    id: int, version: int, collection: str | None, key: str | None, data: bytes | None
+) -> int:
     """The CRC-32 of a row."""
     row = zlib.crc32(f"{id} {version} {collection} {key} {data is None}".encode())
     return row if data is None else zlib.crc32(data, row)
 
 
-def stored(rows: Iterable[Record]) -> Iterator[tuple[int, int, int, str | None, str | None, bytes | None]]:
+def stored(
+    rows: Iterable[Record],
+) -> Iterator[tuple[int, int, int, str | None, str | None, bytes | None]]:
     """Rows as the table has them."""
     for id, collection, key, version, data in rows:
         yield id, version, checksum(id, version, collection, key, data), collection, key, data
@@ -89,20 +103,29 @@ def readable(path: Path) -> sqlite3.Connection:
     """A database to be read, of which nothing is changed.  Raises sqlite3.Error."""
     ahead = path.with_name(WRITE_AHEAD)
     alone = not (ahead.exists() and ahead.stat().st_size)
-    return sqlite3.connect(f"file:{quote(str(path))}?mode=ro" + ("&immutable=1" if alone else ""), uri=True, isolation_level=None)
+    return sqlite3.connect(
+        f"file:{quote(str(path))}?mode=ro" + ("&immutable=1" if alone else ""),
+        uri=True,
+        isolation_level=None,
+    )
 
 
 def checkpoint(database: sqlite3.Connection) -> None:
-    """Brings what has been committed into the file itself and waits for the disk.  Raises sqlite3.Error where not all of it is there."""
+    """Brings what has been committed into the file itself and waits for the disk.  Raises
+    sqlite3.Error where not all of it is there."""
     busy, left, done = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy or left != done:
         raise sqlite3.OperationalError("another program reads the database")
 
 
 def create(directory: Path, rows: Iterable[Record], digest: Digest) -> None:
-    """Makes the database with these rows, in the place of one that is there, whole or not at all.  Raises sqlite3.Error, OSError."""
+    """Makes the database with these rows, in the place of one that is there, whole or not at all.
+    Raises sqlite3.Error, OSError."""
     fresh = directory / f"{DATABASE}.new"
-    leftovers = [fresh, *(fresh.with_name(f"{fresh.name}{end}") for end in ("-wal", "-shm", "-journal"))]
+    leftovers = [
+        fresh,
+        *(fresh.with_name(f"{fresh.name}{end}") for end in ("-wal", "-shm", "-journal")),
+    ]
     try:
         for file in leftovers:
             file.unlink(missing_ok=True)
@@ -126,7 +149,8 @@ def create(directory: Path, rows: Iterable[Record], digest: Digest) -> None:
 
 
 def settle(database: sqlite3.Connection, log: Path) -> None:
-    """Brings a log into the database and removes it.  Raises sqlite3.Error, OSError, Damaged, Missing; then it is still there."""
+    """Brings a log into the database and removes it.  Raises sqlite3.Error, OSError, Damaged,
+    Missing; then it is still there."""
     digest = digest_of(database, log.with_name(DATABASE))
     if number(log) > digest.log:
         _bring_in(database, log, digest)
@@ -135,7 +159,8 @@ def settle(database: sqlite3.Connection, log: Path) -> None:
 
 
 def _bring_in(database: sqlite3.Connection, log: Path, digest: Digest) -> None:
-    """Puts the newest row of each object of a log into the database, in one transaction with the digest."""
+    """Puts the newest row of each object of a log into the database, in one transaction with the
+    digest."""
     if number(log) != digest.log + 1:
         raise Missing(path_of(log.parent, digest.log + 1), f"{log} is there, which came after it")
     reader = LogReader(log)
@@ -150,7 +175,9 @@ def _bring_in(database: sqlite3.Connection, log: Path, digest: Digest) -> None:
         before = _sums(database, ids)
         for at, rows in enumerate(LogReader(log)):
             database.executemany(INSERT, stored(row for row in rows if last.get(row.id) == at))
-        sums = (old - gone + come for old, gone, come in zip(digest[3:], before, _sums(database, ids)))
+        sums = (
+            old - gone + come for old, gone, come in zip(digest[3:], before, _sums(database, ids))
+        )
         database.execute(
             "UPDATE digest SET log = ?, chain = ?, version = ?, objects = ?, versions = ?, checksums = ?",
             (reader.heading.number, reader.chain, reader.version, *sums),
@@ -168,12 +195,18 @@ def _sums(database: sqlite3.Connection, ids: Sequence[int]) -> tuple[int, int, i
         some = ids[start : start + AT_ONCE]
         query = f"SELECT COUNT(*), SUM(version), SUM(checksum) FROM objects WHERE id IN ({','.join('?' * len(some))})"
         count, version, check = database.execute(query, some).fetchone()
-        objects, versions, checksums = objects + count, versions + (version or 0), checksums + (check or 0)
+        objects, versions, checksums = (
+            objects + count,
+            versions + (version or 0),
+            checksums + (check or 0),
+        )
     return objects, versions, checksums
 
 
 def digest_of(database: sqlite3.Connection, path: Path) -> Digest:
-    rows = database.execute("SELECT log, chain, version, objects, versions, checksums FROM digest").fetchall()
+    rows = database.execute(
+        "SELECT log, chain, version, objects, versions, checksums FROM digest"
+    ).fetchall()
     if len(rows) != 1 or any(type(value) is not int for value in rows[0]):
         raise Damaged(path, "it does not say what it contains")
     return Digest._make(rows[0])
@@ -203,7 +236,9 @@ def read(path: Path) -> tuple[Digest, dict[int, Record]]:
             versions += version
             checksums += check
     if (len(rows), versions, checksums) != digest[3:]:
-        raise Damaged(path, f"it has {len(rows)} rows, not the {digest.objects} that were stored last")
+        raise Damaged(
+            path, f"it has {len(rows)} rows, not the {digest.objects} that were stored last"
+        )
     return digest, rows
 
 

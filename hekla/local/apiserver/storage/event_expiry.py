@@ -16,7 +16,8 @@ AT_ONCE = 500
 
 
 class EventExpiry:
-    """Looks through the events now and then.  An event that is counted up lives on from its last change."""
+    """Looks through the events now and then.  An event that is counted up lives on from its last
+    change."""
 
     def __init__(self, collection: Collection) -> None:
         self.collection = collection
@@ -41,7 +42,11 @@ class EventExpiry:
         for row in self.collection.accepted():
             known = self._written.get(row.key)
             # Seen at this version before: its age is known without decoding it.
-            stamp = known[1] if known is not None and known[0] == row.version else last_change(row.tree())
+            stamp = (
+                known[1]
+                if known is not None and known[0] == row.version
+                else last_change(row.tree())
+            )
             written[row.key] = (row.version, stamp)
             if stamp + LIFETIME < now and len(old) < AT_ONCE:
                 old.append(row)
@@ -54,7 +59,12 @@ class EventExpiry:
 def last_change(event: Json) -> float:
     """When an event last happened, in seconds."""
     observed = (event.get("series") or {}).get("lastObservedTime")
-    stamps = [event.get("lastTimestamp"), observed, event.get("eventTime"), event["metadata"].get("creationTimestamp")]
+    stamps = [
+        event.get("lastTimestamp"),
+        observed,
+        event.get("eventTime"),
+        event["metadata"].get("creationTimestamp"),
+    ]
     newest = 0.0
     for stamp in stamps:
         if stamp:

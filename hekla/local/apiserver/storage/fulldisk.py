@@ -15,7 +15,8 @@ PROBE = bytes(64 * 1024)
 
 
 def is_full(error: Exception, directory: Path) -> bool:
-    """Whether an error comes of a full disk (or a quota that is used up); SQLite often says no more than that a write failed."""
+    """Whether an error comes of a full disk (or a quota that is used up); SQLite often says no more
+    than that a write failed."""
     if isinstance(error, OSError):
         return error.errno in FULL
     if not isinstance(error, sqlite3.Error):
@@ -23,7 +24,11 @@ def is_full(error: Exception, directory: Path) -> bool:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return True
-    return code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) and takes_no_more(directory)
+    return code in (
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_READONLY,
+    ) and takes_no_more(directory)
 
 
 def takes_no_more(directory: Path) -> bool:

@@ -1,8 +1,10 @@
-"""Where the past lies: bytes of superseded objects, in files that have no name and vanish with the process.
+"""Where the past lies: bytes of superseded objects, in files that have no name and vanish with the
+process.
 
-A watch that comes back after a minute needs every state of that minute, which under load is hundreds of megabytes: too much
-for memory, nothing for a disk.  What stays in memory of a past state is its row; the row's bytes go here and are read again
-by whoever asks for them, which is rare.  Rows do not know the difference: a shelved row is a row whose `data` is a look-up.
+A watch that comes back after a minute needs every state of that minute, which under load is
+hundreds of megabytes: too much for memory, nothing for a disk.  What stays in memory of a past
+state is its row; the row's bytes go here and are read again by whoever asks for them, which is
+rare.  Rows do not know the difference: a shelved row is a row whose `data` is a look-up.
 """
 
 from __future__ import annotations
@@ -73,9 +75,12 @@ class PastVersions:
         return os.pread(segment.descriptor, length, place & ((1 << OFFSET_BITS) - 1))
 
     def clear(self, before: float, most: int) -> float:
-        """Drops what was put here before a time, or is too much; gives the time of the newest that is gone."""
+        """Drops what was put here before a time, or is too much; gives the time of the newest that
+        is gone."""
         gone = 0.0
-        while self.segments and (self.segments[0].newest < before or (self.bytes > most and len(self.segments) > 1)):
+        while self.segments and (
+            self.segments[0].newest < before or (self.bytes > most and len(self.segments) > 1)
+        ):
             segment = self.segments.popleft()
             del self._by_number[segment.number]
             self.bytes -= segment.size
@@ -88,10 +93,15 @@ class PastVersions:
 
 
 def shelved(row: type[Any], shelf: PastVersions) -> type[Any]:
-    """The class of rows whose `data` is a place on the shelf; a row becomes one by changing its class."""
+    """The class of rows whose `data` is a place on the shelf; a row becomes one by changing its
+    class."""
     slot = row.__dict__["data"]
 
     def data(self: Any) -> bytes:
         return shelf.take(slot.__get__(self))
 
-    return type(f"Shelved{row.__name__}", (row,), {"__slots__": (), "data": property(data), "__module__": row.__module__})
+    return type(
+        f"Shelved{row.__name__}",
+        (row,),
+        {"__slots__": (), "data": property(data), "__module__": row.__module__},
+    )

@@ -1,7 +1,9 @@
-"""The disk under the store: one SQLite file and, in front of it, a log that a process of its own writes (`logwriter`); group commit.
+"""The disk under the store: one SQLite file and, in front of it, a log that a process of its own
+writes (`logwriter`); group commit.
 
-Rows are handed over in the event loop.  All that gathers in one step of it, or while the disk is at work, is one frame of the log, and is
-answered when that is on the disk.  A deletion is a row whose data is NULL; its number is given to the next new object.
+Rows are handed over in the event loop.  All that gathers in one step of it, or while the disk is at
+work, is one frame of the log, and is answered when that is on the disk.  A deletion is a row whose
+data is NULL; its number is given to the next new object.
 """
 
 from __future__ import annotations
@@ -53,8 +55,8 @@ class Statistics:
 class Journal:
     """The files, their lock and the process that writes them.
 
-    `done(batch, error)` is called in the loop after each transaction; with an error, nothing of it is there, nor of what waits, which has
-    to be taken back.
+    `done(batch, error)` is called in the loop after each transaction; with an error, nothing of it
+    is there, nor of what waits, which has to be taken back.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -86,7 +88,9 @@ class Journal:
         except OSError as error:
             if fulldisk.is_full(error, self.directory):
                 raise StorageError(f"{self.directory}: {fulldisk.WORDS}") from error
-            raise StorageError(f"the data directory {self.directory} cannot be used: {error.strerror}") from error
+            raise StorageError(
+                f"the data directory {self.directory} cannot be used: {error.strerror}"
+            ) from error
         deadline = time.monotonic() + RELEASE_SECONDS
         while True:
             try:
@@ -119,8 +123,18 @@ class Journal:
         with theirs:
             state = self._state
             end = (state.log, state.size, state.chain, state.version)
-            command = [sys.executable, "-P", "-m", WRITER, str(self.directory), str(theirs.fileno()), *map(str, end)]
-            found_in = os.pathsep.join(path for path in sys.path if path)  # it imports what this process imports
+            command = [
+                sys.executable,
+                "-P",
+                "-m",
+                WRITER,
+                str(self.directory),
+                str(theirs.fileno()),
+                *map(str, end),
+            ]
+            found_in = os.pathsep.join(
+                path for path in sys.path if path
+            )  # it imports what this process imports
             self._writer = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -150,7 +164,8 @@ class Journal:
         return tickets
 
     async def lost(self) -> None:
-        """Raises StorageError when the writer has ended by itself; what it had not answered may be on the disk or not."""
+        """Raises StorageError when the writer has ended by itself; what it had not answered may be
+        on the disk or not."""
         await self._lost
 
     async def close(self) -> None:
@@ -213,12 +228,17 @@ class Journal:
             self._loop.remove_reader(self._channel)
             self._loop.remove_writer(self._channel)
             if not self._closing:
-                error = StorageError(f"the process that writes to {self.directory} has ended, and may have stored what it was given last")
+                error = StorageError(
+                    f"the process that writes to {self.directory} has ended, and may have stored what it was given last"
+                )
                 self._lost.set_exception(error)
                 self._done(self._sent, error)
             return
         self._answer += heard
-        if len(self._answer) < LENGTH.size or len(self._answer) < LENGTH.size + LENGTH.unpack_from(self._answer)[0]:
+        if (
+            len(self._answer) < LENGTH.size
+            or len(self._answer) < LENGTH.size + LENGTH.unpack_from(self._answer)[0]
+        ):
             return
         text, self._answer = self._answer[LENGTH.size :].decode(), b""
         batch, self._sent = self._sent, []
@@ -233,7 +253,8 @@ class Journal:
 
 
 def _has_ended(process: str) -> bool:
-    """Whether the process that took the lock is no more; a number like our own is one of another container."""
+    """Whether the process that took the lock is no more; a number like our own is one of another
+    container."""
     if not process.isdigit() or int(process) == os.getpid():
         return False
     try:

@@ -1,11 +1,14 @@
-"""The log files under the store: frames that name each other, so that what is missing or was changed is told from what was cut off.
+"""The log files under the store: frames that name each other, so that what is missing or was
+changed is told from what was cut off.
 
-A log begins with what it is and a frame that names the log before it.  Each frame after that has the rows of one transaction.  A frame is
-the length of its payload, a checksum of that length, and a checksum of both with the payload; each checksum goes on from the frame
-before, so none can be left out, changed or moved.  The rows' resourceVersions follow each other without a gap.  A frame without rows
-is the last of its log: another log follows, and has to be there.
+A log begins with what it is and a frame that names the log before it.  Each frame after that has
+the rows of one transaction.  A frame is the length of its payload, a checksum of that length, and a
+checksum of both with the payload; each checksum goes on from the frame before, so none can be left
+out, changed or moved.  The rows' resourceVersions follow each other without a gap.  A frame without
+rows is the last of its log: another log follows, and has to be there.
 
-Only the end of the newest log can hold a frame that was not written whole, and only behind what is known to have been answered (`Mark`).
+Only the end of the newest log can hold a frame that was not written whole, and only behind what is
+known to have been answered (`Mark`).
 """
 
 from __future__ import annotations
@@ -125,7 +128,8 @@ def write_whole(descriptor: int, content: bytes) -> None:
 
 
 def begin(directory: Path, heading: Heading) -> tuple[int, int]:
-    """Makes a log, whole or not at all; gives its descriptor and the checksum that it ends with.  Raises OSError."""
+    """Makes a log, whole or not at all; gives its descriptor and the checksum that it ends with.
+    Raises OSError."""
     content, chain = beginning(heading)
     path = path_of(directory, heading.number)
     fresh = path.with_name(f"{path.name}.new")
@@ -157,13 +161,17 @@ def cut(log: Path, size: int, more: bytes = b"") -> None:
 class Mark:
     """How much of the newest log is known to be on the disk, in a file beside it.
 
-    Nobody waits until this itself is on the disk: a kill takes nothing from it, and what a power cut leaves of it is older than the log, or
-    nothing.  It tells what a power cut has left of a write that was never answered from what was answered and is damaged now."""
+    Nobody waits until this itself is on the disk: a kill takes nothing from it, and what a power
+    cut leaves of it is older than the log, or nothing.  It tells what a power cut has left of a
+    write that was never answered from what was answered and is damaged now.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.descriptor: int | None = None
         with suppress(OSError):  # where the disk is full; the log is as good without it
-            self.descriptor = os.open(directory / COMMITTED, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self.descriptor = os.open(
+                directory / COMMITTED, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
 
     def set(self, log: int, size: int) -> None:
         if self.descriptor is not None:
@@ -173,12 +181,16 @@ class Mark:
 
 
 def committed(directory: Path) -> tuple[int, int] | None:
-    """Number and size of the log that the mark says; None where it says nothing that can be relied on."""
+    """Number and size of the log that the mark says; None where it says nothing that can be relied
+    on."""
     try:
         content = (directory / COMMITTED).read_bytes()
     except FileNotFoundError:
         return None
-    if len(content) != MARK.size + LENGTH.size or LENGTH.pack(zlib.crc32(content[: MARK.size])) != content[MARK.size :]:
+    if (
+        len(content) != MARK.size + LENGTH.size
+        or LENGTH.pack(zlib.crc32(content[: MARK.size])) != content[MARK.size :]
+    ):
         return None
     log, size = MARK.unpack(content[: MARK.size])
     return log, size
@@ -187,7 +199,9 @@ def committed(directory: Path) -> tuple[int, int] | None:
 class LogReader:
     """Reads a log from its beginning; when all of it has been read, it knows how the log ends.
 
-    `newest` says that its end may be torn; `committed` is the size up to which that cannot be, None where nobody knows."""
+    `newest` says that its end may be torn; `committed` is the size up to which that cannot be, None
+    where nobody knows.
+    """
 
     def __init__(self, path: Path, *, newest: bool = False, committed: int | None = None) -> None:
         self.path = path
@@ -201,7 +215,9 @@ class LogReader:
         with path.open("rb") as file:
             content = file.read(BEGINNING)
         if len(content) < BEGINNING:
-            raise Damaged(path, f"it has {len(content)} bytes, and is cut off in its first {BEGINNING}")
+            raise Damaged(
+                path, f"it has {len(content)} bytes, and is cut off in its first {BEGINNING}"
+            )
         self.heading = Heading._make(HEADING.unpack(content[-HEADING.size :]))
         expected, self.chain = beginning(self.heading)
         """The checksum that the rows end with."""
@@ -233,15 +249,21 @@ class LogReader:
                     return self._tear(whole)
                 payload = file.read(length)
                 if zlib.crc32(payload, begun) != end:
-                    # What was asked of the disk may have its length, but not all of its content; a transaction does not end with zero.
+                    # What was asked of the disk may have its length, but not all of its content; a
+                    # transaction does not end with zero.
                     last = self.size + HEADER.size + length == whole
-                    return self._tear(whole, of_a_write=last and (self.committed is not None or payload[-1:] == b"\0"))
+                    return self._tear(
+                        whole,
+                        of_a_write=last and (self.committed is not None or payload[-1:] == b"\0"),
+                    )
                 rows = self._rows(payload)
                 self.size += HEADER.size + length
                 if not rows:
                     self.sealed = True
                     if self.size < whole:
-                        raise Damaged(self.path, f"more follows at byte {self.size}, behind its end")
+                        raise Damaged(
+                            self.path, f"more follows at byte {self.size}, behind its end"
+                        )
                     return None
                 self.chain = end
                 yield rows
@@ -253,17 +275,32 @@ class LogReader:
         try:
             rows = _ROWS.decode(payload)
         except msgspec.DecodeError as error:
-            raise Damaged(self.path, f"the frame at byte {self.size} has no rows ({error})") from error
+            raise Damaged(
+                self.path, f"the frame at byte {self.size} has no rows ({error})"
+            ) from error
         for row in rows:
-            if row.version != self.version + 1 and (row.id != COUNTER or row.version <= self.version):
-                raise Damaged(self.path, f"at byte {self.size} resourceVersion {row.version} follows {self.version}")
+            if row.version != self.version + 1 and (
+                row.id != COUNTER or row.version <= self.version
+            ):
+                raise Damaged(
+                    self.path,
+                    f"at byte {self.size} resourceVersion {row.version} follows {self.version}",
+                )
             self.version = row.version
         return rows
 
     def _tear(self, whole: int, *, of_a_write: bool = True) -> None:
-        """What follows is no frame; raises Damaged where that cannot be a write that was never answered."""
+        """What follows is no frame; raises Damaged where that cannot be a write that was never
+        answered."""
         if self.newest and self.committed is not None and whole < self.committed:
-            raise Damaged(self.path, f"{self.committed - whole} bytes are missing at its end, which were answered")
-        if not self.newest or not of_a_write or (self.committed is not None and self.size < self.committed):
+            raise Damaged(
+                self.path,
+                f"{self.committed - whole} bytes are missing at its end, which were answered",
+            )
+        if (
+            not self.newest
+            or not of_a_write
+            or (self.committed is not None and self.size < self.committed)
+        ):
             raise Damaged(self.path, f"there is no whole frame at byte {self.size}")
         self.torn = whole - self.size

@@ -1,15 +1,19 @@
-"""Writes the log under the store, waits for the disk, and settles the log in the database: a process of its own beside the API server.
+"""Writes the log under the store, waits for the disk, and settles the log in the database: a
+process of its own beside the API server.
 
-The server's loop may not wait for a disk, and a thread beside it would have to win the interpreter back from a loop that never rests,
-several times a transaction.  So what is to be stored comes through a socket.  It needs msgspec and the standard library.
+The server's loop may not wait for a disk, and a thread beside it would have to win the interpreter
+back from a loop that never rests, several times a transaction.  So what is to be stored comes
+through a socket.  It needs msgspec and the standard library.
 
-From the server comes the length of what follows and its highest resourceVersion, then the rows of one transaction in
-MessagePack; the length 0 is the end.  The answer is the length of an error's text, then the text; no text means that the rows are
-on the disk.  The next frame comes after that answer, so none but the last of the newest log can be torn.
+From the server comes the length of what follows and its highest resourceVersion, then the rows of
+one transaction in MessagePack; the length 0 is the end.  The answer is the length of an error's
+text, then the text; no text means that the rows are on the disk.  The next frame comes after that
+answer, so none but the last of the newest log can be torn.
 
-A log is settled when nothing has been written for a while, or when it is large.  Another one is begun first, so a newest log is
-always there; then the newest row of each object goes into the database in one transaction, and when that is in the file itself
-the log goes.  Whatever ends either process costs nothing that was answered: a server that starts reads what is not settled.
+A log is settled when nothing has been written for a while, or when it is large.  Another one is
+begun first, so a newest log is always there; then the newest row of each object goes into the
+database in one transaction, and when that is in the file itself the log goes.  Whatever ends either
+process costs nothing that was answered: a server that starts reads what is not settled.
 """
 
 from __future__ import annotations
@@ -29,7 +33,18 @@ from select import select
 
 from hekla.local.apiserver.storage import fulldisk, logfile
 from hekla.local.apiserver.storage.database import DATABASE, settle, writable
-from hekla.local.apiserver.storage.logfile import BEGINNING, LENGTH, Damaged, Heading, Mark, Missing, logs, number, path_of, synchronize
+from hekla.local.apiserver.storage.logfile import (
+    BEGINNING,
+    LENGTH,
+    Damaged,
+    Heading,
+    Mark,
+    Missing,
+    logs,
+    number,
+    path_of,
+    synchronize,
+)
 
 PREFIX = struct.Struct(">IQ")
 """Of what comes from the server: the length of the rows, the highest resourceVersion after them."""
@@ -43,14 +58,17 @@ AGAIN_SECONDS = 30.0
 class LogWriter:
     """The process: takes frames until the end, and settles in between."""
 
-    def __init__(self, directory: Path, server: socket.socket, log: int, size: int, chain: int, version: int) -> None:
+    def __init__(
+        self, directory: Path, server: socket.socket, log: int, size: int, chain: int, version: int
+    ) -> None:
         self.directory = directory
         self.server = server
         self.number = log
         self.size = size
         self.chain = chain
         self.version = version
-        """How the newest log ends: after so many bytes, with this checksum and this resourceVersion."""
+        """How the newest log ends: after so many bytes, with this checksum and this
+        resourceVersion."""
         self.log = os.open(path_of(directory, log), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         self.old = deque(path for path in logs(directory) if number(path) < log)
         """Logs that are written no more, the oldest first."""
@@ -100,13 +118,16 @@ class LogWriter:
         return found or None
 
     def write(self, rows: bytes, version: int) -> str:
-        """Appends a frame and waits for the disk; gives why it could not, and then nothing of it is there."""
+        """Appends a frame and waits for the disk; gives why it could not, and then nothing of it is
+        there."""
         frame, chain = logfile.frame(rows, self.chain)
         try:
             logfile.write_whole(self.log, frame)
             synchronize(self.log)
         except OSError as error:
-            os.ftruncate(self.log, self.size)  # where even that fails, this process ends, and the server with it
+            os.ftruncate(
+                self.log, self.size
+            )  # where even that fails, this process ends, and the server with it
             return fulldisk.reason(error, self.directory)
         self.size += len(frame)
         self.chain = chain
@@ -115,11 +136,14 @@ class LogWriter:
         return ""
 
     def put_aside(self) -> None:
-        """The log that was written is to be settled, and the next frame goes to another, which is begun."""
+        """The log that was written is to be settled, and the next frame goes to another, which is
+        begun."""
         if self.size == BEGINNING:
             return
         try:
-            log, chain = logfile.begin(self.directory, Heading(self.number + 1, self.chain, self.version, False))
+            log, chain = logfile.begin(
+                self.directory, Heading(self.number + 1, self.chain, self.version, False)
+            )
             try:
                 self.seal()
             except OSError:
@@ -146,7 +170,9 @@ class LogWriter:
 
     def begin_settling(self) -> None:
         """Settles beside what is written, unless that is under way or has just failed."""
-        if (self.settling is not None and self.settling.is_alive()) or time.monotonic() < self.not_before:
+        if (
+            self.settling is not None and self.settling.is_alive()
+        ) or time.monotonic() < self.not_before:
             return
         self.put_aside()
         if not self.old:
@@ -168,7 +194,11 @@ class LogWriter:
 
     def wait_with_settling(self, error: Exception) -> None:
         why = fulldisk.reason(error, self.directory)
-        print(f"the log stays for the time being, it cannot be settled in the database: {why}", file=sys.stderr, flush=True)
+        print(
+            f"the log stays for the time being, it cannot be settled in the database: {why}",
+            file=sys.stderr,
+            flush=True,
+        )
         self.not_before = time.monotonic() + AGAIN_SECONDS
 
 

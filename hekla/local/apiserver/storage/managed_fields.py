@@ -1,12 +1,14 @@
-"""Who owns the fields of stored objects, kept small: thousands of objects of one template share one description.
+"""Who owns the fields of stored objects, kept small: thousands of objects of one template share one
+description.
 
-An object's row holds two things: a reference to its Owners (the entries of managedFields without times, shared by all objects
-with the same), and its stamps (the times, and the few keys that differ from object to object, as bytes).  The JSON that clients
-read is put together when it is asked for.  What a create or update makes of an object's owners is looked up by its
-shape: equal shapes have equal owners, so the sets themselves are worked with once a template, not once an object.
+An object's row holds two things: a reference to its Owners (the entries of managedFields without
+times, shared by all objects with the same), and its stamps (the times, and the few keys that differ
+from object to object, as bytes).  The JSON that clients read is put together when it is asked for.
+What a create or update makes of an object's owners is looked up by its shape: equal shapes have
+equal owners, so the sets themselves are worked with once a template, not once an object.
 
-On the disk every row says its own managedFields in full, so that rows do not depend on each other there.
-Reference: local-cluster 2.7; docs/decisions/0125.
+On the disk every row says its own managedFields in full, so that rows do not depend on each other
+there. Reference: local-cluster 2.7; docs/decisions/0125.
 """
 
 from __future__ import annotations
@@ -42,7 +44,17 @@ _LENGTHS = [struct.Struct(f"<{count}I") for count in range(32)]
 class Head:
     """One entry of managedFields without its time, shared."""
 
-    __slots__ = ("__weakref__", "after", "before", "fields", "marked", "numbers", "owner", "pieces", "version")
+    __slots__ = (
+        "__weakref__",
+        "after",
+        "before",
+        "fields",
+        "marked",
+        "numbers",
+        "owner",
+        "pieces",
+        "version",
+    )
 
     def __init__(self, owner: Owner, version: str, fields: bytes) -> None:
         self.owner = owner
@@ -80,7 +92,9 @@ class Owners:
 
     def __init__(self, heads: tuple[Head, ...]) -> None:
         self.heads = heads
-        self.times = _LENGTHS[len(heads)] if len(heads) < len(_LENGTHS) else struct.Struct(f"<{len(heads)}I")
+        self.times = (
+            _LENGTHS[len(heads)] if len(heads) < len(_LENGTHS) else struct.Struct(f"<{len(heads)}I")
+        )
 
     def values(self, stamps: bytes) -> list[str]:
         """The keys that the sets name by number."""
@@ -103,7 +117,10 @@ class Owners:
     def shares(self, stamps: bytes) -> Shares:
         values = self.values(stamps)
         times = self.times.unpack_from(stamps)
-        return {head.owner: Share(head.version, head.tree(values), moment) for head, moment in zip(self.heads, times, strict=True)}
+        return {
+            head.owner: Share(head.version, head.tree(values), moment)
+            for head, moment in zip(self.heads, times, strict=True)
+        }
 
 
 def filled(fields: bytes, values: Sequence[str]) -> bytes:
@@ -111,7 +128,11 @@ def filled(fields: bytes, values: Sequence[str]) -> bytes:
 
     def key(match: re.Match[bytes]) -> bytes:
         number = int(match[2])
-        return b'k:{\\"%b\\":\\"%b\\"}' % (match[1], values[number].encode()) if number < len(values) else match[0]
+        return (
+            b'k:{\\"%b\\":\\"%b\\"}' % (match[1], values[number].encode())
+            if number < len(values)
+            else match[0]
+        )
 
     return _MARKED.sub(key, fields)
 
@@ -147,7 +168,8 @@ class _Clock:
 
 
 class Book:
-    """All that is known of owners: the shared entries, and the outcomes of creates and updates by their shape."""
+    """All that is known of owners: the shared entries, and the outcomes of creates and updates by
+    their shape."""
 
     def __init__(self) -> None:
         self._heads: WeakValueDictionary[tuple[Owner, str, bytes], Head] = WeakValueDictionary()
@@ -159,7 +181,7 @@ class Book:
         self._numbers = 0
         self._clock = _Clock()
 
-    # --- writes ---------------------------------------------------------------------------------------------------------
+    # --- writes -----------------------------------------------------------------------------------
 
     def created(self, scope: Scope, tree: Json, owner: Owner) -> Ownership:
         """Of a new object."""
@@ -168,7 +190,13 @@ class Book:
         known_spec = self.shape_of(scope, tree)
         if known_spec:
             shape.append(known_spec)
-            signature(scope.node, {name: value for name, value in tree.items() if name != "spec"}, shape, marks, scope.without)
+            signature(
+                scope.node,
+                {name: value for name, value in tree.items() if name != "spec"},
+                shape,
+                marks,
+                scope.without,
+            )
         else:
             signature(scope.node, tree, shape, marks, scope.without)
         key = (scope.node, scope.version, scope.without, owner, tuple(shape))
@@ -183,14 +211,23 @@ class Book:
     def shape_of(self, scope: Scope, tree: Json) -> int:
         """The number of the shape of a new object's spec; 0 where there is none."""
         spec = tree.get("spec")
-        return self._spec_shape(scope.node, spec) if type(spec) is dict and "spec" not in scope.without else 0
+        return (
+            self._spec_shape(scope.node, spec)
+            if type(spec) is dict and "spec" not in scope.without
+            else 0
+        )
 
-    def created_alike(self, scope: Scope, metadata: Json, spec: int, owner: Owner) -> Ownership | None:
-        """Of a new object of metadata and a spec of a known shape; None where no such object was booked before."""
+    def created_alike(
+        self, scope: Scope, metadata: Json, spec: int, owner: Owner
+    ) -> Ownership | None:
+        """Of a new object of metadata and a spec of a known shape; None where no such object was
+        booked before."""
         marks = Marks([])
         shape: list[Any] = [spec]
         signature(scope.node, {"metadata": metadata}, shape, marks, scope.without)
-        known = self._created.get((scope.node, scope.version, scope.without, owner, tuple(shape)), self)
+        known = self._created.get(
+            (scope.node, scope.version, scope.without, owner, tuple(shape)), self
+        )
         if known is self:
             return None
         return self._stamped(known, marks.values)
@@ -203,13 +240,20 @@ class Book:
         return known, (stamp + "\0".join(values).encode() if values else stamp)
 
     def _spec_shape(self, node: Node, spec: Json) -> int:
-        """A number for the signature of a spec; 0 where it has keys that differ from object to object.
+        """A number for the signature of a spec; 0 where it has keys that differ from object to
+        object.
 
-        Specs of one template are the same bytes but for a few scalars, of which a signature knows no more than that they are there."""
+        Specs of one template are the same bytes but for a few scalars, of which a signature knows
+        no more than that they are there.
+        """
         child = node.open().get("spec")
         if child is None or child.kind is not MAP:
             return 0
-        nested = {name: value for name, value in spec.items() if type(value) is dict or type(value) is list}
+        nested = {
+            name: value
+            for name, value in spec.items()
+            if type(value) is dict or type(value) is list
+        }
         key = (child, _encode([list(spec), nested]))
         number = self._specs.get(key)
         if number is None:
@@ -226,10 +270,25 @@ class Book:
 
     def _create(self, scope: Scope, tree: Json, owner: Owner, marks: Marks) -> Owners | None:
         difference = merging.compare(scope.node, {}, tree, marks, scope.without)
-        fields = fieldsets.difference(fieldsets.from_paths((*difference.added, *difference.modified)), ownership.SERVER_SET)
-        return self._shared((self._head(owner, scope.version, fieldsets.text(fields)),)) if fields else None
+        fields = fieldsets.difference(
+            fieldsets.from_paths((*difference.added, *difference.modified)), ownership.SERVER_SET
+        )
+        return (
+            self._shared((self._head(owner, scope.version, fieldsets.text(fields)),))
+            if fields
+            else None
+        )
 
-    def updated(self, scope: Scope, old: Json, new: Json, held: Ownership, owner: Owner, *, timed: bool = True) -> Ownership:
+    def updated(
+        self,
+        scope: Scope,
+        old: Json,
+        new: Json,
+        held: Ownership,
+        owner: Owner,
+        *,
+        timed: bool = True,
+    ) -> Ownership:
         """Of a changed object."""
         owners, stamps = held
         if owners is None:
@@ -240,8 +299,12 @@ class Book:
         if not (difference.added or difference.modified or difference.removed):
             return held
         now = self.now() if timed else 0
-        if len(owners.heads) > ownership.MOST_UPDATERS or any(head.version != scope.version for head in owners.heads):
-            return self.compact(ownership.updated(scope, old, new, owners.shares(stamps), owner, now))
+        if len(owners.heads) > ownership.MOST_UPDATERS or any(
+            head.version != scope.version for head in owners.heads
+        ):
+            return self.compact(
+                ownership.updated(scope, old, new, owners.shares(stamps), owner, now)
+            )
         key = (owners, owner, difference, known_values)
         outcome = self._updated.get(key)
         if outcome is None:
@@ -259,12 +322,19 @@ class Book:
     def _update(
         self, scope: Scope, owners: Owners, owner: Owner, difference: merging.Difference
     ) -> tuple[tuple[Head, ...], tuple[int, ...], tuple[int, ...]]:
-        """New heads, for each where its time comes from (the last is now), and which values they name."""
-        shares = {head.owner: Share(head.version, fieldsets.decode(head.fields), number) for number, head in enumerate(owners.heads)}
+        """New heads, for each where its time comes from (the last is now), and which values they
+        name."""
+        shares = {
+            head.owner: Share(head.version, fieldsets.decode(head.fields), number)
+            for number, head in enumerate(owners.heads)
+        }
         after = ownership.updated_by(scope, {}, {}, shares, owner, len(owners.heads), difference)
         texts = [(found, share, fieldsets.text(share.fields)) for found, share in after.items()]
         wanted: dict[int, int] = {}
-        heads = tuple(self._head(found, share.version, renumbered(text, wanted)) for found, share, text in texts)
+        heads = tuple(
+            self._head(found, share.version, renumbered(text, wanted))
+            for found, share, text in texts
+        )
         return heads, tuple(share.time for _, share, _ in texts), tuple(wanted)
 
     def compact(self, shares: Shares) -> Ownership:
@@ -288,7 +358,7 @@ class Book:
         shares = ownership.from_wire(entries)
         return None if shares is None else self.compact(shares)
 
-    # --- sharing --------------------------------------------------------------------------------------------------------
+    # --- sharing ----------------------------------------------------------------------------------
 
     def _head(self, owner: Owner, version: str, text: bytes) -> Head:
         key = (owner, version, text)
@@ -307,7 +377,8 @@ class Book:
         return self._clock.now()[0]
 
     def packed(self, entries: list[tuple[Head, int]], values: list[str]) -> Ownership:
-        """(entry, when it changed last) of each owner, and the keys that the entries name by number, as a row holds them."""
+        """(entry, when it changed last) of each owner, and the keys that the entries name by
+        number, as a row holds them."""
         if len(entries) > 1:
             entries.sort(key=_order)
         owners = self._shared(tuple([head for head, _ in entries]))
@@ -321,7 +392,8 @@ def _order(entry: tuple[Head, int]) -> tuple[str, int, str, str, str]:
 
 
 def renumbered(text: bytes, wanted: dict[int, int]) -> bytes:
-    """The set with its marks numbered as they are met; `wanted` gathers the new numbers of the old, in order."""
+    """The set with its marks numbered as they are met; `wanted` gathers the new numbers of the old,
+    in order."""
     if b"\\u0001" not in text:
         return text
 
@@ -332,13 +404,18 @@ def renumbered(text: bytes, wanted: dict[int, int]) -> bytes:
     return _MARKED.sub(number, text)
 
 
-# --- shapes --------------------------------------------------------------------------------------------------------------
+# --- shapes ---------------------------------------------------------------------------------------
 
 
-def signature(node: Node, tree: Json, found: list[Any], marks: Marks, without: frozenset[str] = frozenset()) -> None:
-    """All of an object that its set of fields depends on, and nothing else: names of fields, keys of list elements.
+def signature(
+    node: Node, tree: Json, found: list[Any], marks: Marks, without: frozenset[str] = frozenset()
+) -> None:
+    """All of an object that its set of fields depends on, and nothing else: names of fields, keys
+    of list elements.
 
-    What differs between objects of one template goes to `marks` and is a number in the signature, as in the set."""
+    What differs between objects of one template goes to `marks` and is a number in the signature,
+    as in the set.
+    """
     found.append(tuple(tree))
     fields = node.fields
     if fields is None:

@@ -1,7 +1,8 @@
-"""State as it was stored before rows had checksums: read once, by the first start of a newer API server, and stored anew.
+"""State as it was stored before rows had checksums: read once, by the first start of a newer API
+server, and stored anew.
 
-The database had one table and no digest; its row 0 had the highest resourceVersion.  A frame of a log was the length of its rows, their
-CRC-32, and the rows.  Logs were not linked to each other.
+The database had one table and no digest; its row 0 had the highest resourceVersion.  A frame of a
+log was the length of its rows, their CRC-32, and the rows.  Logs were not linked to each other.
 """
 
 from __future__ import annotations
@@ -17,7 +18,17 @@ import msgspec
 
 from hekla.local.apiserver.storage import database
 from hekla.local.apiserver.storage.database import DATABASE, Digest
-from hekla.local.apiserver.storage.logfile import BEGINNING, COUNTER, MAGIC, Damaged, Heading, Record, begin, logs, number
+from hekla.local.apiserver.storage.logfile import (
+    BEGINNING,
+    COUNTER,
+    MAGIC,
+    Damaged,
+    Heading,
+    Record,
+    begin,
+    logs,
+    number,
+)
 
 COLUMNS = ("id", "collection", "key", "version", "data")
 HEADER = struct.Struct(">II")
@@ -32,15 +43,21 @@ def is_previous(path: Path) -> bool:
 
 
 def migrate(directory: Path) -> tuple[Path, int] | None:
-    """Stores state of the previous format anew; where the newest log had a torn write at its end, gives that log and how many bytes.
+    """Stores state of the previous format anew; where the newest log had a torn write at its end,
+    gives that log and how many bytes.
 
-    A kill at any point leaves the one format or the other.  Raises Damaged, sqlite3.Error, OSError."""
+    A kill at any point leaves the one format or the other.  Raises Damaged, sqlite3.Error, OSError.
+    """
     path = directory / DATABASE
     with closing(database.writable(path)) as previous:
         database.sound(previous, path)
-        found = previous.execute("SELECT id, collection, key, version, data FROM objects ORDER BY id")
+        found = previous.execute(
+            "SELECT id, collection, key, version, data FROM objects ORDER BY id"
+        )
         rows = {row[0]: Record(*row) for row in found}
-        database.checkpoint(previous)  # nothing of it may lie in a write-ahead file when another takes its name
+        database.checkpoint(
+            previous
+        )  # nothing of it may lie in a write-ahead file when another takes its name
     counter = rows.pop(COUNTER, None)
     settled = version = counter.version if counter is not None else 1
     newest, torn = 0, None
@@ -48,7 +65,9 @@ def migrate(directory: Path) -> tuple[Path, int] | None:
     for log in left:
         if _is_new(log):
             if log.stat().st_size > BEGINNING or log != left[-1]:
-                raise Damaged(path, f"{log} has what was written since, but the database is an older one")
+                raise Damaged(
+                    path, f"{log} has what was written since, but the database is an older one"
+                )
             break
         newest = number(log)
         reading = _Log(log, newest=log == left[-1] or _is_new(left[-1]))
@@ -70,7 +89,8 @@ def _is_new(log: Path) -> bool:
 
 
 class _Log:
-    """The transactions of a log; one at the end of the newest that was not written whole was answered to nobody, and is left out."""
+    """The transactions of a log; one at the end of the newest that was not written whole was
+    answered to nobody, and is left out."""
 
     def __init__(self, path: Path, *, newest: bool) -> None:
         self.path = path
@@ -81,7 +101,9 @@ class _Log:
         content = self.path.read_bytes()
         at = 0
         while at < len(content):
-            length, checksum = HEADER.unpack(content[at : at + HEADER.size].ljust(HEADER.size, b"\0"))
+            length, checksum = HEADER.unpack(
+                content[at : at + HEADER.size].ljust(HEADER.size, b"\0")
+            )
             end = at + HEADER.size + length
             rows = content[at + HEADER.size : end]
             if not rows or end > len(content) or zlib.crc32(rows) != checksum:

@@ -1,8 +1,10 @@
-"""What a start does with the state that it finds: all of it is checked, and then it is served or not.
+"""What a start does with the state that it finds: all of it is checked, and then it is served or
+not.
 
-The files name each other: the database says which log was settled last and how its rows ended; the next log goes on from there, and each
-log from the one before; one that is not the newest ends with a frame that says that another follows.  A newest log is always there.  So
-whichever file is missing, cut, changed or older than the others, another one knows better.
+The files name each other: the database says which log was settled last and how its rows ended; the
+next log goes on from there, and each log from the one before; one that is not the newest ends with
+a frame that says that another follows.  A newest log is always there.  So whichever file is
+missing, cut, changed or older than the others, another one knows better.
 """
 
 from __future__ import annotations
@@ -58,7 +60,8 @@ class State:
 
 
 def recover(directory: Path) -> State:
-    """The state of a directory, made where there is none.  Raises StorageError, and then nothing has been changed."""
+    """The state of a directory, made where there is none.  Raises StorageError, and then nothing
+    has been changed."""
     try:
         return _recover(directory)
     except (Damaged, Missing) as error:
@@ -67,16 +70,29 @@ def recover(directory: Path) -> State:
         path = directory / DATABASE
         if fulldisk.is_full(error, directory):
             raise StorageError(f"{directory}: {fulldisk.WORDS}") from error
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            raise StorageError(f"the database {path} is in use by another program ({error}); end that, and start again") from error
-        raise StorageError(f"{path} is damaged and is not served: {error}; {advice(directory)}") from error
-    except UnicodeDecodeError as error:  # SQLite tells of damage in words that are themselves of the file
-        raise StorageError(f"{directory / DATABASE} is damaged and is not served: {error}; {advice(directory)}") from error
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in (
+            sqlite3.SQLITE_BUSY,
+            sqlite3.SQLITE_LOCKED,
+        ):
+            raise StorageError(
+                f"the database {path} is in use by another program ({error}); end that, and start again"
+            ) from error
+        raise StorageError(
+            f"{path} is damaged and is not served: {error}; {advice(directory)}"
+        ) from error
+    except (
+        UnicodeDecodeError
+    ) as error:  # SQLite tells of damage in words that are themselves of the file
+        raise StorageError(
+            f"{directory / DATABASE} is damaged and is not served: {error}; {advice(directory)}"
+        ) from error
     except OSError as error:
         if fulldisk.is_full(error, directory):
             raise StorageError(f"{directory}: {fulldisk.WORDS}") from error
         named = error.filename or directory
-        raise StorageError(f"the data directory {directory} cannot be used: {named}: {error.strerror or error}") from error
+        raise StorageError(
+            f"the data directory {directory} cannot be used: {named}: {error.strerror or error}"
+        ) from error
 
 
 def advice(directory: Path) -> str:
@@ -130,7 +146,8 @@ def _look_at(path: Path) -> None:
 
 
 def _read_logs(directory: Path, digest: Digest, rows: dict[int, Record]) -> State:
-    """Reads what has not been settled.  The end of the newest log may be torn; that is cut off when all the rest is right."""
+    """Reads what has not been settled.  The end of the newest log may be torn; that is cut off when
+    all the rest is right."""
     left = [path for path in logs(directory) if number(path) > digest.log]
     _all_there(directory, digest, left)
     mark = committed(directory)
@@ -139,17 +156,26 @@ def _read_logs(directory: Path, digest: Digest, rows: dict[int, Record]) -> Stat
     for path in left:
         # Between the beginning of a log and the end of the one before lies a moment.
         newest = path == left[-1] or (path == left[-2] and left[-1].stat().st_size == BEGINNING)
-        reader = LogReader(path, newest=newest, committed=mark[1] if mark is not None and mark[0] == number(path) else None)
+        reader = LogReader(
+            path,
+            newest=newest,
+            committed=mark[1] if mark is not None and mark[0] == number(path) else None,
+        )
         reader.follows(readers[-1].path if readers else directory / DATABASE, chain, version)
         for transaction in reader:
             rows.update((row.id, row) for row in transaction if row.id != COUNTER)
         if not (reader.sealed or newest):
-            raise Damaged(path, f"it has no end, and {left[len(readers) + 1]}, which follows, is not one that was just begun")
+            raise Damaged(
+                path,
+                f"it has no end, and {left[len(readers) + 1]}, which follows, is not one that was just begun",
+            )
         chain, version = reader.chain, reader.version
         readers.append(reader)
     last = readers[-1]
     if last.sealed:
-        raise Missing(path_of(directory, last.heading.number + 1), f"{last.path} says that it follows")
+        raise Missing(
+            path_of(directory, last.heading.number + 1), f"{last.path} says that it follows"
+        )
     _cut_off(readers)
     return State(rows, version, last.heading.number, last.size, last.chain)
 
@@ -158,7 +184,10 @@ def _all_there(directory: Path, digest: Digest, left: list[Path]) -> None:
     wanted = path_of(directory, digest.log + 1)
     for path in left:
         if path != wanted:
-            raise Missing(wanted, f"{path} came after it, and {directory / DATABASE} has only what came before")
+            raise Missing(
+                wanted,
+                f"{path} came after it, and {directory / DATABASE} has only what came before",
+            )
         wanted = path_of(directory, number(path) + 1)
     if not left:
         raise Missing(wanted, f"{directory / DATABASE} says that it follows what it has")
@@ -181,4 +210,8 @@ def _cut_off(readers: Iterable[LogReader]) -> None:
 
 
 def _say_dropped(path: Path, torn: int) -> None:
-    log.warning("%s: its last %d bytes are dropped: a write that was not finished, and not answered", path, torn)
+    log.warning(
+        "%s: its last %d bytes are dropped: a write that was not finished, and not answered",
+        path,
+        torn,
+    )

@@ -1,4 +1,5 @@
-"""What is served right now: the kinds, where each one's objects lie, and the bytes that every answer of a kind begins with."""
+"""What is served right now: the kinds, where each one's objects lie, and the bytes that every
+answer of a kind begins with."""
 
 from __future__ import annotations
 
@@ -24,7 +25,10 @@ class Resource:
         """Stands in front of stored bytes, whose own opening brace it replaces."""
         self.item_prefix = self.prefix if kind.custom else b"{"
         self.list_prefix = f'{{"kind":{json.dumps(kind.list_kind)},"apiVersion":{json.dumps(kind.api_version)},"metadata":'.encode()
-        self.event_prefix = {type: b'{"type":"' + type.encode() + b'","object":' + self.prefix for type in (ADDED, MODIFIED, DELETED)}
+        self.event_prefix = {
+            type: b'{"type":"' + type.encode() + b'","object":' + self.prefix
+            for type in (ADDED, MODIFIED, DELETED)
+        }
         self.node: Node | None = None
         self.scopes: dict[str, Scope] = {}
         """How its objects merge, by subresource; made by scopes.py when they are first written."""
@@ -36,7 +40,8 @@ class Resource:
         return self.collection.positions[self.storage_field(field)]
 
     def storage_field(self, field: str) -> str:
-        # Two kinds that share a store may name the same place differently (v1 and events.k8s.io events).
+        # Two kinds that share a store may name the same place differently (v1 and events.k8s.io
+        # events).
         path = self.kind.selectable[field]
         for name, other in self.collection.selectable.items():
             if other == path:
@@ -54,7 +59,8 @@ def storage_name(kind: Kind) -> str:
 
 
 def maturity(version: str) -> tuple[int, int, int]:
-    """Orders versions as Kubernetes prefers them: v2, v1, v1beta1, v1alpha2, v1alpha1, then whatever is no version."""
+    """Orders versions as Kubernetes prefers them: v2, v1, v1beta1, v1alpha2, v1alpha1, then
+    whatever is no version."""
     match = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
     if match is None:
         return (0, 0, 0)
@@ -97,7 +103,8 @@ class Registry:
         return self.resources.get((group, version, plural))
 
     def versions(self) -> Mapping[str, list[str]]:
-        """Group -> its versions, in the order of discovery: built-in groups first, preferred version first."""
+        """Group -> its versions, in the order of discovery: built-in groups first, preferred
+        version first."""
         found: dict[str, list[str]] = {}
         for group, version, _ in self.resources:
             versions = found.setdefault(group, [])
@@ -109,7 +116,11 @@ class Registry:
         return found
 
     def of(self, group: str, version: str) -> list[Resource]:
-        return [resource for (g, v, _), resource in self.resources.items() if g == group and v == version]
+        return [
+            resource
+            for (g, v, _), resource in self.resources.items()
+            if g == group and v == version
+        ]
 
     def __getitem__(self, plural: str) -> Resource:
         """A resource of the core group."""

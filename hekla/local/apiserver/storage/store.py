@@ -1,12 +1,14 @@
 """The cluster's state in memory, in front of the journal.
 
-Every write goes one way: it is checked against the newest ACCEPTED state, gets the next resourceVersion, waits for the disk,
-and only then becomes COMMITTED: readable, told to watchers, answered.  So a reader never sees what a power cut could still
-take back, and two writers that race are told apart without waiting for the disk.  What is accepted but not committed lies in a
-small overlay of each collection; when the disk refuses a batch, everything accepted since is refused with it and the overlays are emptied.
+Every write goes one way: it is checked against the newest ACCEPTED state, gets the next
+resourceVersion, waits for the disk, and only then becomes COMMITTED: readable, told to watchers,
+answered.  So a reader never sees what a power cut could still take back, and two writers that race
+are told apart without waiting for the disk.  What is accepted but not committed lies in a small
+overlay of each collection; when the disk refuses a batch, everything accepted since is refused with
+it and the overlays are emptied.
 
-Objects are kept as their JSON bytes without `kind` and `apiVersion` (a version of a kind is then a prefix), with a
-small index beside them.
+Objects are kept as their JSON bytes without `kind` and `apiVersion` (a version of a kind is then a
+prefix), with a small index beside them.
 """
 
 from __future__ import annotations
@@ -40,12 +42,14 @@ SHELF_BYTES = 1024 * 1024 * 1024
 HISTORY_EVENTS = 100_000
 """A collection."""
 SUPERSEDED_EVENTS = 80_000
-"""Events that hold a state of which there is a newer one, over all collections: some 40 MB of rows."""
+"""Events that hold a state of which there is a newer one, over all collections: some 40 MB of rows.
+"""
 
 BUSY = 10
 """Writes in a commit from which on watchers are told in steps."""
 STEP_SECONDS = 0.016
-"""Between two steps.  Telling costs every watching process a wake-up, which under load is more than the reading of an event."""
+"""Between two steps.  Telling costs every watching process a wake-up, which under load is more than
+the reading of an event."""
 
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 METADATA = len(b'{"metadata":{')
@@ -59,7 +63,19 @@ split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 class Row:
     """One object: its bytes and what selectors may ask."""
 
-    __slots__ = ("data", "fields", "id", "key", "labels", "name", "namespace", "owners", "stamps", "uid", "version")
+    __slots__ = (
+        "data",
+        "fields",
+        "id",
+        "key",
+        "labels",
+        "name",
+        "namespace",
+        "owners",
+        "stamps",
+        "uid",
+        "version",
+    )
 
     def __init__(
         self,
@@ -80,7 +96,8 @@ class Row:
         self.uid = uid
         self.version = version
         self.data = data
-        """JSON of the object without kind, apiVersion and managedFields; its metadata comes first."""
+        """JSON of the object without kind, apiVersion and managedFields; its metadata comes first.
+        """
         self.labels = labels
         self.fields = fields
         """Values of the collection's selectable fields, in its order."""
@@ -103,11 +120,16 @@ class Row:
         """The object with managedFields as JSON, behind a prefix that takes the place of its brace."""
         if self.owners is None:
             return prefix + self.data[1:]
-        return b'%b"metadata":{"managedFields":%b,%b' % (prefix, self.owners.render(self.stamps), self.data[METADATA:])
+        return b'%b"metadata":{"managedFields":%b,%b' % (
+            prefix,
+            self.owners.render(self.stamps),
+            self.data[METADATA:],
+        )
 
 
 class Event:
-    """One committed change.  `encoded` keeps wire forms while a batch is handed out, and is emptied after."""
+    """One committed change.  `encoded` keeps wire forms while a batch is handed out, and is emptied
+    after."""
 
     __slots__ = ("encoded", "old", "row", "time", "type", "version")
 
@@ -125,7 +147,14 @@ class Write:
 
     __slots__ = ("collection", "done", "old", "row", "type")
 
-    def __init__(self, collection: Collection, type: str, row: Row, old: Row | None, done: asyncio.Future[Row]) -> None:
+    def __init__(
+        self,
+        collection: Collection,
+        type: str,
+        row: Row,
+        old: Row | None,
+        done: asyncio.Future[Row],
+    ) -> None:
         self.collection = collection
         self.type = type
         self.row = row
@@ -163,7 +192,8 @@ class Collection:
         self.watchers: set[Callable[[list[Event]], None]] = set()
         """Clients, told a moment later while much is written."""
         self.measure: Callable[[Json], int] = lambda tree: len(encode(tree))
-        """How large an object is for Kubernetes, which keeps most kinds in a shorter form than JSON."""
+        """How large an object is for Kubernetes, which keeps most kinds in a shorter form than
+        JSON."""
         self.account: Callable[[Collection, str, Json, Row | None, Row], None] | None = None
         """Who keeps books of what is accepted here; told in the very step."""
         self._order: list[str] = []
@@ -174,7 +204,9 @@ class Collection:
     def _plan(self) -> None:
         """Where selectable fields stand, in the order of `Row.fields`; most are two steps deep."""
         self.positions = {field: position for position, field in enumerate(self.selectable)}
-        self._paths = [(path[0], path[1] if len(path) == 2 else "", path) for path in self.selectable.values()]
+        self._paths = [
+            (path[0], path[1] if len(path) == 2 else "", path) for path in self.selectable.values()
+        ]
 
     def newest(self, key: str) -> Row | None:
         """The accepted state, which writes are checked against."""
@@ -204,7 +236,11 @@ class Collection:
         if self._new:
             # A key that was deleted and made again may stand in both lists.
             fresh = set(self._new)
-            self._order = [key for key in self._order if key not in fresh] if len(fresh) < len(self._order) else sorted(self.rows)
+            self._order = (
+                [key for key in self._order if key not in fresh]
+                if len(fresh) < len(self._order)
+                else sorted(self.rows)
+            )
             if len(self._order) != len(self.rows):
                 self._order.extend(key for key in fresh if key in self.rows)
                 self._order.sort()
@@ -227,8 +263,11 @@ class Collection:
             known = self._labels[shape] = dict(labels)
         return known
 
-    def fields_of(self, tree: Json, kept: Mapping[str, Any] = NO_LABELS, before: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """Values of the selectable fields; those below fields that are kept as they were are as they were before."""
+    def fields_of(
+        self, tree: Json, kept: Mapping[str, Any] = NO_LABELS, before: tuple[str, ...] = ()
+    ) -> tuple[str, ...]:
+        """Values of the selectable fields; those below fields that are kept as they were are as
+        they were before."""
         if not self._paths:
             return ()
         found: list[str] = []
@@ -239,7 +278,9 @@ class Collection:
             value = tree.get(first)
             if leaf and type(value) is dict:
                 value = value.get(leaf)
-                found.append(value if type(value) is str else "" if value is None else field_text(tree, path))
+                found.append(
+                    value if type(value) is str else "" if value is None else field_text(tree, path)
+                )
             else:
                 found.append(field_text(tree, path) if value is not None else "")
         return tuple(found)
@@ -254,12 +295,14 @@ class Collection:
         for row in [*self.rows.values(), *(write.row for write in self.overlay.values())]:
             row.fields = self.fields_of(row.tree())
 
-    # --- writing --------------------------------------------------------------------------------------------------------
+    # --- writing ----------------------------------------------------------------------------------
 
     def create(self, tree: Json, held: Ownership = NOBODY, rest: bytes = b"") -> Write:
-        """Accepts a new object (the caller has looked that the name is free) and sets its resourceVersion.
+        """Accepts a new object (the caller has looked that the name is free) and sets its
+        resourceVersion.
 
-        `rest` are its bytes behind metadata, where the caller has them."""
+        `rest` are its bytes behind metadata, where the caller has them.
+        """
         return self._accept(ADDED, tree, None, held, rest=rest)
 
     def update(
@@ -273,17 +316,30 @@ class Collection:
         counts: bool = True,
         bounded: bool = True,
     ) -> Write:
-        """Accepts a new state of `old`, which must be the newest; its fields keep their owners where nothing else is said.
+        """Accepts a new state of `old`, which must be the newest; its fields keep their owners
+        where nothing else is said.
 
         Raises TooLarge where it is `bounded`, which all is but what an object needs to go.
 
-        `kept` are the fields at the top in their order, metadata first, as the bytes that they are; those that the tree has are
-        the tree's.  Metadata that only `kept` has says its version in one place.  `fields` are the selectable ones, where the caller
-        knows them.  What does not count is of no interest to those who keep books."""
-        return self._accept(MODIFIED, tree, old, old.held if held is None else held, kept, fields, counts, bounded=bounded)
+        `kept` are the fields at the top in their order, metadata first, as the bytes that they are;
+        those that the tree has are the tree's.  Metadata that only `kept` has says its version in
+        one place.  `fields` are the selectable ones, where the caller knows them.  What does not
+        count is of no interest to those who keep books.
+        """
+        return self._accept(
+            MODIFIED,
+            tree,
+            old,
+            old.held if held is None else held,
+            kept,
+            fields,
+            counts,
+            bounded=bounded,
+        )
 
     def delete(self, tree: Json, old: Row, held: Ownership | None = None) -> Write:
-        """Accepts the removal of `old`; `tree` is its last state, whose fields keep their owners where nothing else is said."""
+        """Accepts the removal of `old`; `tree` is its last state, whose fields keep their owners
+        where nothing else is said."""
         return self._accept(DELETED, tree, old, old.held if held is None else held)
 
     def _accept(
@@ -303,7 +359,10 @@ class Collection:
         metadata = tree.get("metadata")
         if metadata is None:
             assert old is not None
-            kept, labels = {**kept, "metadata": renumbered(kept["metadata"], old.version, version)}, old.labels
+            kept, labels = (
+                {**kept, "metadata": renumbered(kept["metadata"], old.version, version)},
+                old.labels,
+            )
         else:
             metadata["resourceVersion"] = str(version)
             labels = self.labels_of(metadata)
@@ -312,14 +371,24 @@ class Collection:
         elif kept:
             data = encode({**kept, **tree})
         else:
-            data = encode(tree if next(iter(tree)) == "metadata" else {"metadata": metadata, **tree})
+            data = encode(
+                tree if next(iter(tree)) == "metadata" else {"metadata": metadata, **tree}
+            )
         if len(data) > LARGEST_OBJECT // 8 and bounded and type is not DELETED:
             self._check_size(data, held, old)
         if fields is None:
-            fields = self.fields_of(tree, kept, old.fields) if old is not None and kept else self.fields_of(tree)
+            fields = (
+                self.fields_of(tree, kept, old.fields)
+                if old is not None and kept
+                else self.fields_of(tree)
+            )
         if old is None:
             metadata = tree["metadata"]
-            number, namespace, name = store.number(), store.intern(metadata.get("namespace", "")), metadata["name"]
+            number, namespace, name = (
+                store.number(),
+                store.intern(metadata.get("namespace", "")),
+                metadata["name"],
+            )
             uid = metadata.get("uid", "")
         else:
             number, namespace, name, uid = old.id, old.namespace, old.name, old.uid
@@ -347,9 +416,11 @@ class Collection:
             size += self.measure(decode(data)) - len(data)
         if size > LARGEST_OBJECT and (old is None or len(data) > len(old.data)):
             self.store.version -= 1  # which nobody has
-            raise TooLarge(f"etcdserver: request is too large: the object would have {size} bytes, and may have {LARGEST_OBJECT}")
+            raise TooLarge(
+                f"etcdserver: request is too large: the object would have {size} bytes, and may have {LARGEST_OBJECT}"
+            )
 
-    # --- what the store calls -------------------------------------------------------------------------------------------
+    # --- what the store calls ---------------------------------------------------------------------
 
     def apply(self, write: Write, now: float) -> Event:
         """Makes a write part of the committed state."""
@@ -380,7 +451,17 @@ class Collection:
         metadata = tree["metadata"]
         namespace = self.store.intern(metadata.get("namespace", ""))
         uid, labels = metadata.get("uid", ""), self.labels_of(metadata)
-        row = Row(record.id, namespace, metadata["name"], uid, record.version, data, labels, self.fields_of(tree), held)
+        row = Row(
+            record.id,
+            namespace,
+            metadata["name"],
+            uid,
+            record.version,
+            data,
+            labels,
+            self.fields_of(tree),
+            held,
+        )
         self.rows[row.key] = row
         self._new.append(row.key)
 
@@ -406,7 +487,9 @@ class Collection:
         return events
 
 
-def hand_out(collection: Collection, listeners: Iterable[Callable[[list[Event]], None]], events: list[Event]) -> None:
+def hand_out(
+    collection: Collection, listeners: Iterable[Callable[[list[Event]], None]], events: list[Event]
+) -> None:
     for listener in list(listeners):
         try:
             listener(events)
@@ -422,7 +505,9 @@ def forget_encoded(events: list[Event]) -> None:
 
 def renumbered(metadata: msgspec.Raw, old: int, new: int) -> msgspec.Raw:
     """Metadata of another version; the only place that says the old one is where it stands."""
-    return msgspec.Raw(bytes(metadata).replace(b'"resourceVersion":"%d"' % old, b'"resourceVersion":"%d"' % new))
+    return msgspec.Raw(
+        bytes(metadata).replace(b'"resourceVersion":"%d"' % old, b'"resourceVersion":"%d"' % new)
+    )
 
 
 def field_text(tree: Any, path: tuple[str, ...]) -> str:
@@ -475,7 +560,8 @@ class Store:
         self._tick: asyncio.TimerHandle | None = None
         self._versions_seen: list[asyncio.Future[None]] = []
         self.compacted = 0
-        """Lists of a version below this one cannot be served; watches of a collection that is not written to can."""
+        """Lists of a version below this one cannot be served; watches of a collection that is not
+        written to can."""
         self._versions: deque[tuple[float, int]] = deque()
         """What was committed, and when: a mark each sweep."""
         self.on_loss: Callable[[], None] | None = None
@@ -524,7 +610,9 @@ class Store:
                     collection.load(record)
                 except (msgspec.DecodeError, KeyError, TypeError) as error:
                     what = f"{record.collection} {record.key!r} cannot be read ({error})"
-                    raise StorageError(f"the database {self.journal.path} is damaged and is not served: {what}") from error
+                    raise StorageError(
+                        f"the database {self.journal.path} is damaged and is not served: {what}"
+                    ) from error
             if self.on_collection is not None:
                 self.on_collection(collection)
         else:
@@ -551,7 +639,7 @@ class Store:
             await asyncio.wait([seen], timeout=left)
         return True
 
-    # --- commits --------------------------------------------------------------------------------------------------------
+    # --- commits ----------------------------------------------------------------------------------
 
     def _written(self, batch: list[Write], error: Exception | None) -> None:
         if error is None:
@@ -626,7 +714,7 @@ class Store:
                 write.done.set_exception(reason)
             write.done.exception()
 
-    # --- history --------------------------------------------------------------------------------------------------------
+    # --- history ----------------------------------------------------------------------------------
 
     def supersede(self, row: Row) -> None:
         """A newer state of an object is committed; this one belongs to the history."""
@@ -644,7 +732,10 @@ class Store:
         try:
             places = self.shelf.put([row.data for row in rows])
         except OSError as error:
-            log.warning("the history cannot be kept on the disk (%s); watches that come back late list again", error)
+            log.warning(
+                "the history cannot be kept on the disk (%s); watches that come back late list again",
+                error,
+            )
             self._forget_all(time.monotonic())
             return
         keep, kind = self._data.__set__, self._shelved
@@ -653,7 +744,8 @@ class Store:
             row.__class__ = kind
 
     def compact(self, now: float) -> None:
-        """Ends the time of lists of old versions, also of what nobody writes to: clients wait for it (a continue token that expires)."""
+        """Ends the time of lists of old versions, also of what nobody writes to: clients wait for
+        it (a continue token that expires)."""
         self._versions.append((now, self.committed))
         while self._versions[0][0] < now - HISTORY_SECONDS:
             self.compacted = self._versions.popleft()[1]
@@ -675,7 +767,25 @@ class Store:
 
     def _shorten(self) -> None:
         """Too many past states: the oldest events go first, whatever collection they are of."""
-        for age in (240.0, 180.0, 150.0, 120.0, 100.0, 90.0, 80.0, 75.0, 60.0, 45.0, 30.0, 20.0, 10.0, 5.0, 2.0, 1.0, 0.0):
+        for age in (
+            240.0,
+            180.0,
+            150.0,
+            120.0,
+            100.0,
+            90.0,
+            80.0,
+            75.0,
+            60.0,
+            45.0,
+            30.0,
+            20.0,
+            10.0,
+            5.0,
+            2.0,
+            1.0,
+            0.0,
+        ):
             self._forget_all(time.monotonic() - age)
             if self.past <= SUPERSEDED_EVENTS * 9 // 10:
                 return

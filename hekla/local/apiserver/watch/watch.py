@@ -24,12 +24,25 @@ from hekla.local.apiserver.request.forms import (
     not_acceptable_as,
     wanted,
 )
-from hekla.local.apiserver.request.reading import check_numbers, number_option, selected, version_option
+from hekla.local.apiserver.request.reading import (
+    check_numbers,
+    number_option,
+    selected,
+    version_option,
+)
 from hekla.local.apiserver.request.route import Route
 from hekla.local.apiserver.request.selection import Selection, select
 from hekla.local.apiserver.request.status import Refusal, expired, invalid_option
 from hekla.local.apiserver.storage.registry import Resource
-from hekla.local.apiserver.storage.store import ADDED, DELETED, MODIFIED, Collection, Event, Row, Store
+from hekla.local.apiserver.storage.store import (
+    ADDED,
+    DELETED,
+    MODIFIED,
+    Collection,
+    Event,
+    Row,
+    Store,
+)
 from hekla.local.apiserver.watch import watchsocket
 
 BUFFER = 32 * 1024 * 1024
@@ -46,14 +59,24 @@ def check_watch_options(request: Request) -> None:
     errors: list[FieldError] = []
     says = "sendInitialEvents" in request.options
     if says and match != "NotOlderThan":
-        errors.append(forbidden("resourceVersionMatch", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
+        errors.append(
+            forbidden(
+                "resourceVersionMatch",
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            )
+        )
     if match and not says:
         why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
         errors.append(forbidden("resourceVersionMatch", why))
     if match and match != "NotOlderThan":
         errors.append(not_supported("resourceVersionMatch", match, ("NotOlderThan",)))
     if match and request.option("continue"):
-        errors.append(forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"))
+        errors.append(
+            forbidden(
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden when continue is provided",
+            )
+        )
     if errors:
         raise invalid_option("ListOptions", errors)
 
@@ -88,7 +111,13 @@ def watch(store: Store, request: Request, route: Route) -> Stream | Upgrade:
         raise not_acceptable_as(ONLY_STREAMS)
     if isinstance(form, MetadataListForm):
         form = PLAIN  # an event shows an object, which is no list
-    selection = select(route.resource, route.namespace, route.name, request.option("labelSelector"), request.option("fieldSelector"))
+    selection = select(
+        route.resource,
+        route.namespace,
+        route.name,
+        request.option("labelSelector"),
+        request.option("fieldSelector"),
+    )
     watcher = Watcher(store, route.resource, selection, form)
     watcher.version = version_option(request)
     watcher.initial = request.flag("sendInitialEvents") or watcher.version == 0
@@ -137,11 +166,19 @@ class Watcher:
         self._over = self.store.loop.create_future()
         collection = self.resource.collection
         ending = self.store.loop.call_later(self.seconds, self.end)
-        # From here to the registration nothing may wait: what is read now and what is told later must meet without a gap.
+        # From here to the registration nothing may wait: what is read now and what is told later
+        # must meet without a gap.
         if self.initial:
             wanted = self.version
-            if wanted > self.store.committed and not await self.store.reached(wanted, min(self.seconds, 3.0)):
-                self._tell_error(Refusal(504, f"Timeout: Too large resource version: {wanted}, current: {self.store.committed}"))
+            if wanted > self.store.committed and not await self.store.reached(
+                wanted, min(self.seconds, 3.0)
+            ):
+                self._tell_error(
+                    Refusal(
+                        504,
+                        f"Timeout: Too large resource version: {wanted}, current: {self.store.committed}",
+                    )
+                )
                 return
             rows, backlog = selected(collection, self.selection), []
             self.version = self.store.committed
@@ -151,7 +188,9 @@ class Watcher:
                 self.version = self.store.committed
             found = collection.since(self.version) if self.version <= self.store.committed else []
             if found is None:
-                self._tell_error(expired(f"too old resource version: {self.version} ({collection.floor})"))
+                self._tell_error(
+                    expired(f"too old resource version: {self.version} ({collection.floor})")
+                )
                 ending.cancel()
                 return
             backlog = found
@@ -198,7 +237,9 @@ class Watcher:
                 await self._body.drain()
                 continue
             self._came = self.store.loop.create_future()
-            await asyncio.wait([self._came, self._over], timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                [self._came, self._over], timeout=1.0, return_when=asyncio.FIRST_COMPLETED
+            )
             if self.bookmarks and self.store.loop.time() > bookmark:
                 bookmark = self.store.loop.time() + BOOKMARK_SECONDS
                 self._body.write(self.form.bookmark(self.resource, self.version, False))
@@ -221,7 +262,8 @@ class Watcher:
         return told
 
     async def _tell_converted(self, told: list[tuple[str, Row]]) -> bool:
-        """Whether the webhook has done its part; if not, the client is told so and the watch is over."""
+        """Whether the webhook has done its part; if not, the client is told so and the watch is
+        over."""
         conversion = self.resource.kind.conversion
         assert conversion is not None
         try:
@@ -266,7 +308,8 @@ class Watcher:
         """The history, then what came while it was told."""
         for event in backlog:
             self._tell([event])
-            event.encoded = {}  # nobody else is being told the past right now, and the history outlives this watch
+            # nobody else is being told the past right now, and the history outlives this watch
+            event.encoded = {}
             if self._body.buffered > PIECE:
                 await self._body.drain()
         while self._waiting:
@@ -280,7 +323,7 @@ class Watcher:
         first, self._first = self._first, False
         return self.form.event(self.resource, type, row, first)
 
-    # --- live -----------------------------------------------------------------------------------------------------------
+    # --- live -------------------------------------------------------------------------------------
 
     def on_events(self, events: list[Event]) -> None:
         if not self._live:
@@ -299,14 +342,21 @@ class Watcher:
 
     def _cut(self) -> None:
         """The client does not read: it is told 410, should it ever get there, and closed."""
-        self._tell_error(expired(f"too old resource version: {self.version} ({self.store.committed})"))
+        self._tell_error(
+            expired(f"too old resource version: {self.version} ({self.store.committed})")
+        )
         self.resource.collection.watchers.discard(self.on_events)
         self._body.abort()
         self.end()
 
     def _tell(self, events: list[Event]) -> None:
         selection = self.selection
-        if selection.everything and self.version < events[0].version and (self.form is PLAIN or self.form is LEAN) and self._body.chunked:
+        if (
+            selection.everything
+            and self.version < events[0].version
+            and (self.form is PLAIN or self.form is LEAN)
+            and self._body.chunked
+        ):
             self._body.write_framed(self._shared(events))
             self.version = events[-1].version
             return

@@ -1,4 +1,5 @@
-"""A watch as a WebSocket: browsers and Java clients ask for it first.  One event is one text message, as Kubernetes sends it."""
+"""A watch as a WebSocket: browsers and Java clients ask for it first.  One event is one text
+message, as Kubernetes sends it."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ def asked(request: Request) -> bool:
 def upgrade(request: Request, watcher: Watcher) -> Upgrade:
     """The answer 101; raises Refusal for a handshake that is none."""
     headers = request.headers
-    protocols = [name for name in websocket.offered(headers) if not name.startswith(websocket.TOKEN_PROTOCOL)]
+    protocols = [
+        name for name in websocket.offered(headers) if not name.startswith(websocket.TOKEN_PROTOCOL)
+    ]
     if headers.get("sec-websocket-version", "") != VERSION:
         refusal = Refusal(400, "missing or bad WebSocket Version", details={})
         refusal.headers = {"Sec-WebSocket-Version": VERSION}
@@ -44,7 +47,8 @@ def upgrade(request: Request, watcher: Watcher) -> Upgrade:
 
 
 class WatchSocket(asyncio.Protocol):
-    """The connection of one watch: to the watcher a body that it writes to, to the client a WebSocket."""
+    """The connection of one watch: to the watcher a body that it writes to, to the client a
+    WebSocket."""
 
     chunked = False
 
@@ -76,7 +80,7 @@ class WatchSocket(asyncio.Protocol):
             self._flush()
             asyncio.get_running_loop().call_later(FAREWELL, self.transport.close)
 
-    # --- what a watcher writes to -----------------------------------------------------------------------------------------
+    # --- what a watcher writes to -----------------------------------------------------------------
 
     @property
     def buffered(self) -> int:
@@ -101,7 +105,7 @@ class WatchSocket(asyncio.Protocol):
         self.closed = True
         self.transport.abort()
 
-    # --- the connection ---------------------------------------------------------------------------------------------------
+    # --- the connection ---------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         try:

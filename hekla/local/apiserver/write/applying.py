@@ -1,4 +1,5 @@
-"""Server-side apply: a client says what it wants of an object, and the server keeps book of who wants what (local-cluster 2.7)."""
+"""Server-side apply: a client says what it wants of an object, and the server keeps book of who
+wants what (local-cluster 2.7)."""
 
 from __future__ import annotations
 
@@ -14,7 +15,13 @@ from hekla.local.apiserver.objects.kind import FieldError
 from hekla.local.apiserver.objects.merging import fieldsets, merging, ownership
 from hekla.local.apiserver.objects.merging.ownership import Conflicts, Owner, Scope, Shares
 from hekla.local.apiserver.request.call import Call, read_again
-from hekla.local.apiserver.request.status import Refusal, bad_request, conflict, invalid_option, not_found
+from hekla.local.apiserver.request.status import (
+    Refusal,
+    bad_request,
+    conflict,
+    invalid_option,
+    not_found,
+)
 from hekla.local.apiserver.request.subresources import Subresources, at, put_at
 from hekla.local.apiserver.storage.managed_fields import Ownership
 from hekla.local.apiserver.write.scopes import scope_of
@@ -23,7 +30,9 @@ from hekla.local.apiserver.write.writing import Writer, seconds_now
 
 async def apply_patch(writer: Writer, subresources: Subresources, call: Call) -> Response:
     if not call.field_manager:
-        required = FieldError("fieldManager", "FieldValueRequired", "Required value: is required for apply patch")
+        required = FieldError(
+            "fieldManager", "FieldValueRequired", "Required value: is required for apply patch"
+        )
         raise invalid_option("PatchOptions", [required])
     configuration = read_configuration(call)
     return await Application(writer, subresources, call, configuration).run()
@@ -39,7 +48,9 @@ def read_configuration(call: Call) -> Json:
     tree: Any = document.tree
     if not isinstance(tree, dict):
         what = f"json: cannot unmarshal {type_name(tree)} into Go value of type map[string]interface {{}}"
-        raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {what}")
+        raise bad_request(
+            f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {what}"
+        )
     if document.duplicates and call.field_validation != "Ignore":
         text = "yaml: unmarshal errors:\n  " + "\n  ".join(document.duplicates)
         if call.field_validation == "Strict":
@@ -51,7 +62,9 @@ def read_configuration(call: Call) -> Json:
 class Application:
     """One apply request on its way."""
 
-    def __init__(self, writer: Writer, subresources: Subresources, call: Call, configuration: Json) -> None:
+    def __init__(
+        self, writer: Writer, subresources: Subresources, call: Call, configuration: Json
+    ) -> None:
         self.writer = writer
         self.subresources = subresources
         self.call = call
@@ -72,7 +85,13 @@ class Application:
             return await self._create()
         version = (self.configuration.get("metadata") or {}).get("resourceVersion")
         row, tree = await self.writer.change(
-            call, call.resource, route.key, None, retry=not version, subresource=route.subresource, merge=self.merge
+            call,
+            call.resource,
+            route.key,
+            None,
+            retry=not version,
+            subresource=route.subresource,
+            merge=self.merge,
         )
         if self.scale:
             return self.subresources.scale_answer(call, row, tree)
@@ -81,8 +100,17 @@ class Application:
     def _check(self) -> None:
         """Refuses what is no configuration of this kind."""
         tree, kind = self.configuration, self.kind
-        group_kind = _described(kind.api_version, kind.kind) if not self.scale else "autoscaling/v1, Kind=Scale"
-        found = _described(*(said if isinstance(said := tree.get(name), str) else "" for name in ("apiVersion", "kind")))
+        group_kind = (
+            _described(kind.api_version, kind.kind)
+            if not self.scale
+            else "autoscaling/v1, Kind=Scale"
+        )
+        found = _described(
+            *(
+                said if isinstance(said := tree.get(name), str) else ""
+                for name in ("apiVersion", "kind")
+            )
+        )
         if found != group_kind:
             raise bad_request(f"invalid object type: {found}")
         metadata = tree.get("metadata") or {}
@@ -92,7 +120,11 @@ class Application:
             self._read_scale(metadata)
         errors = merging.check(self.scope.node, self.configuration)
         if errors:
-            raise self._untyped(errors[0] if len(errors) == 1 else "\n".join(["errors:", *(f"  {text}" for text in errors)]))
+            raise self._untyped(
+                errors[0]
+                if len(errors) == 1
+                else "\n".join(["errors:", *(f"  {text}" for text in errors)])
+            )
 
     def _read_scale(self, metadata: Json) -> None:
         """A Scale says the same as a configuration of its object that names the replicas alone."""
@@ -102,8 +134,16 @@ class Application:
         replicas = spec.get("replicas") if isinstance(spec, dict) else None
         if replicas is not None and (not isinstance(replicas, int) or isinstance(replicas, bool)):
             raise self._untyped(f".spec.replicas: expected numeric (int or float), got {replicas}")
-        kept = {name: metadata[name] for name in ("name", "namespace", "resourceVersion", "uid") if name in metadata}
-        inner: Json = {"apiVersion": self.kind.api_version, "kind": self.kind.kind, "metadata": kept}
+        kept = {
+            name: metadata[name]
+            for name in ("name", "namespace", "resourceVersion", "uid")
+            if name in metadata
+        }
+        inner: Json = {
+            "apiVersion": self.kind.api_version,
+            "kind": self.kind.kind,
+            "metadata": kept,
+        }
         if replicas is not None:
             put_at(inner, self.kind.scale.spec_replicas, replicas)
         self.configuration = inner
@@ -112,11 +152,19 @@ class Application:
         metadata = self.configuration.get("metadata") or {}
         if not isinstance(metadata, dict):
             metadata = {}
-        name, namespace = (said if isinstance(said := metadata.get(place), str) else "" for place in ("name", "namespace"))
+        name, namespace = (
+            said if isinstance(said := metadata.get(place), str) else ""
+            for place in ("name", "namespace")
+        )
         shown = _described(self.kind.api_version, self.kind.kind)
-        return Refusal(500, f"failed to create typed patch object ({namespace}/{name}; {shown}): {why}", reason="", details=None)
+        return Refusal(
+            500,
+            f"failed to create typed patch object ({namespace}/{name}; {shown}): {why}",
+            reason="",
+            details=None,
+        )
 
-    # --- the two ways ---------------------------------------------------------------------------------------------------
+    # --- the two ways -----------------------------------------------------------------------------
 
     def merge(self, old: Json, held: Ownership) -> tuple[Json, Shares]:
         """What the live object and its owners become."""
@@ -125,13 +173,20 @@ class Application:
         live = {"apiVersion": kind.api_version, "kind": kind.kind, **old}
         try:
             new, shares = ownership.applied(
-                self.scope, live, self.configuration, {} if owners is None else owners.shares(stamps), self.owner,
-                0 if self.scale else seconds_now(), force=self.force,
-            )  # fmt: skip
+                self.scope,
+                live,
+                self.configuration,
+                {} if owners is None else owners.shares(stamps),
+                self.owner,
+                0 if self.scale else seconds_now(),
+                force=self.force,
+            )
         except Conflicts as conflicts:
             raise conflicting(conflicts) from None
         except merging.Unmergeable as error:
-            raise Refusal(500, f"failed to merge config: {error}", reason="", details=None) from None
+            raise Refusal(
+                500, f"failed to merge config: {error}", reason="", details=None
+            ) from None
         if "name" in (self.configuration.get("metadata") or {}):
             self._check_name()
         if self.scale and at(new, kind.scale.spec_replicas) is None:
@@ -142,9 +197,13 @@ class Application:
         """Refuses a configuration of another object than the one that it was sent to."""
         name, wanted = (self.configuration.get("metadata") or {}).get("name"), self.call.route.name
         if not name:
-            raise bad_request(f"the name of the object ({wanted} based on URL) was undeterminable: name must be provided")
+            raise bad_request(
+                f"the name of the object ({wanted} based on URL) was undeterminable: name must be provided"
+            )
         if name != wanted:
-            raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({wanted})")
+            raise bad_request(
+                f"the name of the object ({name}) does not match the name on the URL ({wanted})"
+            )
 
     async def _create(self) -> Response:
         call, route, kind = self.call, self.call.route, self.kind
@@ -155,7 +214,9 @@ class Application:
         self._check_name()
         tree, shares = self.merge({"metadata": {}}, (None, b""))
         tree["metadata"].pop("resourceVersion", None)
-        row, tree = await self.writer.add(call, call.resource, route.namespace, tree, claimed=shares)
+        row, tree = await self.writer.add(
+            call, call.resource, route.namespace, tree, claimed=shares
+        )
         return await self.writer.shown(call, 201, row, tree)
 
 

@@ -1,9 +1,12 @@
-"""The short way of creates whose like was made a moment ago: of their bodies, metadata alone is read.
+"""The short way of creates whose like was made a moment ago: of their bodies, metadata alone is
+read.
 
-Most objects of a busy cluster come from a few templates: the jobs of a sweep, their groups, their pods.  What becomes of such a spec
-(defaults, admission, checks, its bytes in the store) follows from its own bytes and from a few collections that hardly ever change,
-so it is remembered by these.  What depends on the name, on other metadata, on who asks, on quotas or on policies is decided for each
-object, as ever.  The short way either comes to what the long way would have come to, or it is not gone.  Decision 0249.
+Most objects of a busy cluster come from a few templates: the jobs of a sweep, their groups, their
+pods.  What becomes of such a spec (defaults, admission, checks, its bytes in the store) follows
+from its own bytes and from a few collections that hardly ever change, so it is remembered by these.
+What depends on the name, on other metadata, on who asks, on quotas or on policies is decided for
+each object, as ever.  The short way either comes to what the long way would have come to, or it is
+not gone.  Decision 0249.
 """
 
 from __future__ import annotations
@@ -34,7 +37,9 @@ LARGEST = 16 * 1024
 """Bytes of a body that goes this way."""
 FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec"})
 AROUND = len('{"apiVersion":,"kind":,"metadata":,"spec":}')
-METADATA = frozenset({"name", "namespace", "generateName", "labels", "annotations", "ownerReferences", "finalizers"})
+METADATA = frozenset(
+    {"name", "namespace", "generateName", "labels", "annotations", "ownerReferences", "finalizers"}
+)
 """What may stand in metadata; all else is rare, or the server's own."""
 EVERYWHERE = ("namespaces", "mutatingwebhookconfigurations.admissionregistration.k8s.io")
 """Collections on which it depends what becomes of any object."""
@@ -52,9 +57,20 @@ class Body(NamedTuple):
 
 
 class CreateRecord:
-    """What the long way of a create shows of its spec.  It is begun for a body that comes the second time."""
+    """What the long way of a create shows of its spec.  It is begun for a body that comes the
+    second time."""
 
-    __slots__ = ("_annotations", "_before", "_hooks", "_metadata", "_notes", "_shape", "again", "key", "said")
+    __slots__ = (
+        "_annotations",
+        "_before",
+        "_hooks",
+        "_metadata",
+        "_notes",
+        "_shape",
+        "again",
+        "key",
+        "said",
+    )
 
     def __init__(self, key: Key, said: bytes) -> None:
         self.key = key
@@ -71,14 +87,18 @@ class CreateRecord:
         self._shape, self._metadata, self._before = shape, metadata, encode(metadata)
 
     def asked(self, hooks: tuple[Hook, ...] | None) -> None:
-        """The webhooks that are about to be asked; None where what they say may depend on other things."""
+        """The webhooks that are about to be asked; None where what they say may depend on other
+        things."""
         self._hooks = hooks
 
     def mutated(self, call: Call, tree: Json) -> None:
         """What admission made of it."""
         before, after = decode(self._before), tree["metadata"]
         if after != before:
-            if "annotations" in before or {**before, "annotations": after.get("annotations")} != after:
+            if (
+                "annotations" in before
+                or {**before, "annotations": after.get("annotations")} != after
+            ):
                 self._shape = 0
             self._annotations = after.get("annotations") or {}
         self.again = after is not self._metadata
@@ -86,7 +106,12 @@ class CreateRecord:
 
     def learned(self, call: Call, stored: Json) -> CachedCreate | None:
         """The mould; None where another object of this spec may come out otherwise."""
-        if not self._shape or self._hooks is None or call.warnings or not stored.keys() <= {"metadata", "spec", "status"}:
+        if (
+            not self._shape
+            or self._hooks is None
+            or call.warnings
+            or not stored.keys() <= {"metadata", "spec", "status"}
+        ):
             return None
         if "conditions" in (stored.get("status") or {}):
             return None  # they say when
@@ -95,7 +120,9 @@ class CreateRecord:
         if name and TOKEN.encode() in self.said:
             return None
         pieces = tuple(rest.split(name.encode())) if name else (rest,)
-        return CachedCreate(pieces, self._shape, self.again, self._hooks, self._notes, set(), {}, self._annotations)
+        return CachedCreate(
+            pieces, self._shape, self.again, self._hooks, self._notes, set(), {}, self._annotations
+        )
 
 
 def token_volume(spec: Any) -> str:
@@ -121,10 +148,16 @@ class CreateCache:
         self._generation = -1
 
     def find(self, call: Call) -> Body | CreateRecord | None:
-        """A body with its mould, or what is to be learned from it; None where the short way is not for it."""
+        """A body with its mould, or what is to be learned from it; None where the short way is not
+        for it."""
         request, resource = call.request, call.resource
         body = request.body
-        if resource.kind.strategy.moulded is None or request.query or len(body) > LARGEST or call.user.node is not None:
+        if (
+            resource.kind.strategy.moulded is None
+            or request.query
+            or len(body) > LARGEST
+            or call.user.node is not None
+        ):
             return None
         if request.headers.get("content-type") != "application/json":
             return None
@@ -152,7 +185,9 @@ class CreateCache:
         if mould is not None:
             return Body(found, pieces["metadata"], mould)
         if hash(found) in self._seen:
-            return CreateRecord(found, spec) if read_metadata(pieces["metadata"]) is not None else None
+            return (
+                CreateRecord(found, spec) if read_metadata(pieces["metadata"]) is not None else None
+            )
         if len(self._seen) >= KNOWN:
             self._seen.clear()
         self._seen.add(hash(found))
@@ -178,19 +213,30 @@ class CreateCache:
     def _found(self, resource: Resource) -> tuple[Collection, ...] | None:
         kind, name = resource.kind, resource.collection.name
         moulded = kind.strategy.moulded
-        if moulded is None or not moulded.may() or kind.conversion is not None or kind.keep is not None or kind.present is not None:
+        if (
+            moulded is None
+            or not moulded.may()
+            or kind.conversion is not None
+            or kind.keep is not None
+            or kind.present is not None
+        ):
             return None
         own = self.admission.looks.get(name)
         if own is None and (name, "CREATE") in self.admission.plugins:
             return None
         queues = self.registry.get(*QUEUES)
-        found = [self.store.collections[other] for other in (*EVERYWHERE, *(own or ())) if other in self.store.collections]
+        found = [
+            self.store.collections[other]
+            for other in (*EVERYWHERE, *(own or ()))
+            if other in self.store.collections
+        ]
         return (*found, queues.collection) if queues is not None else tuple(found)
 
-    # --- webhooks -------------------------------------------------------------------------------------------------------
+    # --- webhooks ---------------------------------------------------------------------------------
 
     def asked(self, attributes: Attributes) -> tuple[Hook, ...] | None:
-        """The webhooks that see a new object and may change it; None where their answers may depend on more than its mould."""
+        """The webhooks that see a new object and may change it; None where their answers may depend
+        on more than its mould."""
         webhooks = self.admission.webhooks
         if webhooks is None:
             return ()
@@ -201,14 +247,22 @@ class CreateCache:
             return None
         for hook, matched in found:
             reviewer = webhooks.reviewer(hook)
-            if reviewer is None or matched is not attributes.resource or hook.reinvoke or not reviewer.settled(attributes.object or {}):
+            if (
+                reviewer is None
+                or matched is not attributes.resource
+                or hook.reinvoke
+                or not reviewer.settled(attributes.object or {})
+            ):
                 return None
         return tuple(hook for hook, _ in found)
 
     def settled(self, mould: CachedCreate, tree: Json) -> bool:
-        """Whether the webhooks that were asked about the mould would say the same of this object, whatever stands in its metadata."""
+        """Whether the webhooks that were asked about the mould would say the same of this object,
+        whatever stands in its metadata."""
         webhooks = self.admission.webhooks
-        reviewers = [webhooks.reviewer(hook) for hook in mould.hooks] if webhooks is not None else []
+        reviewers = (
+            [webhooks.reviewer(hook) for hook in mould.hooks] if webhooks is not None else []
+        )
         return all(reviewer is not None and reviewer.settled(tree) for reviewer in reviewers)
 
 
@@ -234,7 +288,9 @@ def read_metadata(raw: msgspec.Raw) -> Json | None:
         shaped = _reader()(said)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    if documents.has_duplicates(said, shaped) and documents.has_duplicates(said, documents.json_tree(said)):
+    if documents.has_duplicates(said, shaped) and documents.has_duplicates(
+        said, documents.json_tree(said)
+    ):
         return None
     found: Json = msgspec.to_builtins(shaped)
     return found if found.keys() <= METADATA else None
@@ -242,5 +298,7 @@ def read_metadata(raw: msgspec.Raw) -> Json | None:
 
 def in_order(metadata: Json) -> Json:
     """Metadata with its fields in the order in which they are read."""
-    found: Json = msgspec.to_builtins(msgspec.convert(metadata, shapes.shape("meta.v1", "ObjectMeta")))
+    found: Json = msgspec.to_builtins(
+        msgspec.convert(metadata, shapes.shape("meta.v1", "ObjectMeta"))
+    )
     return found

@@ -1,4 +1,5 @@
-"""delete and deletecollection: grace periods, finalizers and what becomes of dependents (local-cluster 2.4)."""
+"""delete and deletecollection: grace periods, finalizers and what becomes of dependents
+(local-cluster 2.4)."""
 
 from __future__ import annotations
 
@@ -65,9 +66,13 @@ def read_options(call: Call) -> DeleteOptions:
         try:
             grace = int(request.option("gracePeriodSeconds"))
         except ValueError as error:
-            raise bad_request(f'strconv.ParseInt: parsing "{request.option("gracePeriodSeconds")}": invalid syntax') from error
+            raise bad_request(
+                f'strconv.ParseInt: parsing "{request.option("gracePeriodSeconds")}": invalid syntax'
+            ) from error
     if grace is not None and (not isinstance(grace, int) or isinstance(grace, bool)):
-        raise bad_request("json: cannot unmarshal string into Go struct field DeleteOptions.gracePeriodSeconds of type int64")
+        raise bad_request(
+            "json: cannot unmarshal string into Go struct field DeleteOptions.gracePeriodSeconds of type int64"
+        )
     propagation: Any = body.get("propagationPolicy") or request.option("propagationPolicy")
     orphan: Any = body.get("orphanDependents")
     if orphan is None and request.option("orphanDependents"):
@@ -83,26 +88,39 @@ def read_options(call: Call) -> DeleteOptions:
     if dry_run:
         if dry_run != ["All"]:
             shown = msgspec.json.encode(dry_run).decode()
-            errors.append(FieldError("dryRun", "FieldValueNotSupported", f'Unsupported value: {shown}: supported values: "All"'))
+            errors.append(
+                FieldError(
+                    "dryRun",
+                    "FieldValueNotSupported",
+                    f'Unsupported value: {shown}: supported values: "All"',
+                )
+            )
         call.dry_run = True
     if errors:
         raise invalid_option("DeleteOptions", errors)
     if orphan is not None:
         propagation = "Orphan" if orphan else "Background"
     wanted = body.get("preconditions") or {}
-    return DeleteOptions(grace, propagation or "", wanted.get("uid") or "", wanted.get("resourceVersion") or "")
+    return DeleteOptions(
+        grace, propagation or "", wanted.get("uid") or "", wanted.get("resourceVersion") or ""
+    )
 
 
 UNRECOGNIZED = "the object provided is unrecognized (must be of type DeleteOptions): "
 
 
 def _unread(text: str) -> str:
-    """Options are not read as objects are: what is said of them names no kind that they should have been of."""
+    """Options are not read as objects are: what is said of them names no kind that they should have
+    been of."""
     if text.startswith(UNRECOGNIZED):
         return text.removeprefix(UNRECOGNIZED).rpartition(" (")[0]
     why = text.rpartition("cannot be handled as a DeleteOptions: ")[2]
     other = re.match(r"converting \((\w+)\.(\w+)\) to ", why)
-    return f'no kind "{other[2]}" is registered for version "{other[1]}" in scheme "pkg/runtime/scheme.go:111"' if other else why
+    return (
+        f'no kind "{other[2]}" is registered for version "{other[1]}" in scheme "pkg/runtime/scheme.go:111"'
+        if other
+        else why
+    )
 
 
 def decode_options(call: Call) -> Json:
@@ -111,7 +129,9 @@ def decode_options(call: Call) -> Json:
     except Refusal as refusal:
         raise Refusal(refusal.code, _unread(str(refusal))) from refusal
     if not isinstance(tree.get("preconditions") or {}, dict):
-        raise bad_request("json: cannot unmarshal array into Go struct field DeleteOptions.preconditions of type v1.Preconditions")
+        raise bad_request(
+            "json: cannot unmarshal array into Go struct field DeleteOptions.preconditions of type v1.Preconditions"
+        )
     return tree
 
 
@@ -141,7 +161,13 @@ class Deleter:
             raise method_not_allowed()
         options = read_options(call)
         request = call.request
-        selection = select(call.resource, call.route.namespace, "", request.option("labelSelector"), request.option("fieldSelector"))
+        selection = select(
+            call.resource,
+            call.route.namespace,
+            "",
+            request.option("labelSelector"),
+            request.option("fieldSelector"),
+        )
         found = selected(call.resource.collection, selection)
         await self.remove_all(call, call.resource, found, options)
         if call.route.kind.conversion is not None:
@@ -149,16 +175,26 @@ class Deleter:
         metadata = {"resourceVersion": str(self.writer.store.committed)}
         return call.respond(200, wanted(call.request.headers).list(call.resource, found, metadata))
 
-    async def remove_all(self, call: Call, resource: Resource, rows: list[Row], options: DeleteOptions) -> None:
+    async def remove_all(
+        self, call: Call, resource: Resource, rows: list[Row], options: DeleteOptions
+    ) -> None:
         """Deletes rows, many to a transaction; what is gone already is no error."""
         for start in range(0, len(rows), TOGETHER):
-            removals = [self.remove(call, resource, row.key, options) for row in rows[start : start + TOGETHER]]
+            removals = [
+                self.remove(call, resource, row.key, options)
+                for row in rows[start : start + TOGETHER]
+            ]
             for result in await asyncio.gather(*removals, return_exceptions=True):
-                if isinstance(result, BaseException) and not (isinstance(result, Refusal) and result.code == 404):
+                if isinstance(result, BaseException) and not (
+                    isinstance(result, Refusal) and result.code == 404
+                ):
                     raise result
 
-    async def remove(self, call: Call, resource: Resource, key: str, options: DeleteOptions) -> tuple[Row, bool]:
-        """Deletes, or marks what cannot go yet; gives the last state and whether the object is gone."""
+    async def remove(
+        self, call: Call, resource: Resource, key: str, options: DeleteOptions
+    ) -> tuple[Row, bool]:
+        """Deletes, or marks what cannot go yet; gives the last state and whether the object is
+        gone."""
         kind, collection = resource.kind, resource.collection
         name = key.rpartition("/")[2]
         for attempt in range(RETRIES):
@@ -186,13 +222,18 @@ class Deleter:
             return await self._remove(call, resource, row, old, options)
         raise AssertionError("the loop above ends by return or raise")
 
-    async def _remove(self, call: Call, resource: Resource, row: Row, tree: Json, options: DeleteOptions) -> tuple[Row, bool]:
+    async def _remove(
+        self, call: Call, resource: Resource, row: Row, tree: Json, options: DeleteOptions
+    ) -> tuple[Row, bool]:
         collection, kind = resource.collection, resource.kind
         before = encode(tree)
         metadata = tree["metadata"]
         if collection.name == "namespaces":
             self._terminate_namespace(tree)
-        if "deletionTimestamp" not in metadata and (begin := self.beginnings.get(collection.name)) is not None:
+        if (
+            "deletionTimestamp" not in metadata
+            and (begin := self.beginnings.get(collection.name)) is not None
+        ):
             begin(tree)
         finalizers = finalizers_after(metadata.get("finalizers") or [], options, kind)
         if finalizers:
@@ -200,7 +241,9 @@ class Deleter:
         else:
             metadata.pop("finalizers", None)
         grace = grace_of(kind, collection.name, tree, options)
-        contents = collection.name == "namespaces" and bool((tree.get("spec") or {}).get("finalizers"))
+        contents = collection.name == "namespaces" and bool(
+            (tree.get("spec") or {}).get("finalizers")
+        )
         waits = bool(finalizers) or contents or grace > 0
         if not waits:
             if collection.name == "pods":
@@ -224,7 +267,17 @@ class Deleter:
 
 def would_be(row: Row, tree: Json) -> Row:
     """What a dry run shows."""
-    return Row(row.id, row.namespace, row.name, row.uid, row.version, encode(tree), row.labels, row.fields, row.held)
+    return Row(
+        row.id,
+        row.namespace,
+        row.name,
+        row.uid,
+        row.version,
+        encode(tree),
+        row.labels,
+        row.fields,
+        row.held,
+    )
 
 
 def delete_options_tree(call: Call, options: DeleteOptions) -> Json:

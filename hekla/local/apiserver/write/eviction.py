@@ -36,13 +36,19 @@ class Evictions:
         row = pods.collection.newest(call.route.key)
         if row is None:
             raise not_found(pods.kind, call.route.name)
-        attributes = Attributes(call, pods, "CREATE", row.namespace, row.name, tree, None, "eviction")
+        attributes = Attributes(
+            call, pods, "CREATE", row.namespace, row.name, tree, None, "eviction"
+        )
         admission = self.writer.admission
         admission.restrict_node(attributes)
         if admission.validating_webhooks(attributes):
             await admission.call_validating(attributes)
         pod = row.tree()
-        if (pod.get("status") or {}).get("phase") not in ("Pending", "Succeeded", "Failed") and "deletionTimestamp" not in pod["metadata"]:
+        if (pod.get("status") or {}).get("phase") not in (
+            "Pending",
+            "Succeeded",
+            "Failed",
+        ) and "deletionTimestamp" not in pod["metadata"]:
             await self._ask_budgets(call, row, pod)
             if not call.dry_run:
                 await self._mark(call)
@@ -51,11 +57,19 @@ class Evictions:
 
     async def _mark(self, call: Call) -> None:
         def change(pod: Json) -> Json:
-            set_condition(pod.setdefault("status", {}), "DisruptionTarget", "True", "EvictionByEvictionAPI", "Eviction API: evicting")
+            set_condition(
+                pod.setdefault("status", {}),
+                "DisruptionTarget",
+                "True",
+                "EvictionByEvictionAPI",
+                "Eviction API: evicting",
+            )
             return pod
 
         pods = self.writer.registry["pods"]
-        await self.writer.change(call, pods, call.route.key, change, retry=True, subresource="status", admit=False)
+        await self.writer.change(
+            call, pods, call.route.key, change, retry=True, subresource="status", admit=False
+        )
 
     async def _ask_budgets(self, call: Call, row: Row, pod: Json) -> None:
         resource = self.writer.registry.get("policy", "v1", "poddisruptionbudgets")
@@ -75,16 +89,27 @@ class Evictions:
             raise Refusal(500, message, details={})
         budget, tree = matching[0]
         spec, status = tree.get("spec") or {}, tree.get("status") or {}
-        ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in (pod.get("status") or {}).get("conditions") or [])
+        ready = any(
+            c.get("type") == "Ready" and c.get("status") == "True"
+            for c in (pod.get("status") or {}).get("conditions") or []
+        )
         if not ready and spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
             return
         healthy, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
-        if not ready and healthy >= desired > 0 and status.get("observedGeneration", 0) >= tree["metadata"].get("generation", 0):
+        if (
+            not ready
+            and healthy >= desired > 0
+            and status.get("observedGeneration", 0) >= tree["metadata"].get("generation", 0)
+        ):
             return
         if status.get("observedGeneration", 0) < tree["metadata"].get("generation", 0):
-            raise blocked(f"The disruption budget {budget.name} is still being processed by the server.", 10)
+            raise blocked(
+                f"The disruption budget {budget.name} is still being processed by the server.", 10
+            )
         if status.get("disruptionsAllowed", 0) <= 0:
-            raise blocked(f"The disruption budget {budget.name} needs {desired} healthy pods and has {healthy} currently")
+            raise blocked(
+                f"The disruption budget {budget.name} needs {desired} healthy pods and has {healthy} currently"
+            )
         if call.dry_run:
             return
         status["disruptionsAllowed"] = status["disruptionsAllowed"] - 1
@@ -95,11 +120,19 @@ class Evictions:
 
 
 def blocked(why: str, retry_after: int | None = None) -> Refusal:
-    return Refusal(429, BLOCKED, details={"causes": [{"reason": "DisruptionBudget", "message": why}]}, retry_after=retry_after)
+    return Refusal(
+        429,
+        BLOCKED,
+        details={"causes": [{"reason": "DisruptionBudget", "message": why}]},
+        retry_after=retry_after,
+    )
 
 
 def options_of(tree: Json) -> DeleteOptions:
     wanted = tree.get("preconditions") or {}
     return DeleteOptions(
-        tree.get("gracePeriodSeconds"), tree.get("propagationPolicy") or "", wanted.get("uid") or "", wanted.get("resourceVersion") or ""
+        tree.get("gracePeriodSeconds"),
+        tree.get("propagationPolicy") or "",
+        wanted.get("uid") or "",
+        wanted.get("resourceVersion") or "",
     )

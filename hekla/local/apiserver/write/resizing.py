@@ -1,4 +1,5 @@
-"""`pods/resize`: more or less cpu and memory for containers that run, and nothing else (local-cluster 1.7, 5.2)."""
+"""`pods/resize`: more or less cpu and memory for containers that run, and nothing else
+(local-cluster 1.7, 5.2)."""
 
 from __future__ import annotations
 
@@ -16,7 +17,10 @@ PARTS = ("resources", "resizePolicy")
 def resize(new: Json, old: Json) -> list[FieldError]:
     """Takes the containers' sizes from the new pod and all the rest from the old one."""
     asked = new.get("spec") or {}
-    wanted = {field: {c.get("name"): c for c in asked.get(field) or []} for field in ("containers", "initContainers")}
+    wanted = {
+        field: {c.get("name"): c for c in asked.get(field) or []}
+        for field in ("containers", "initContainers")
+    }
     metadata, spec = new["metadata"], decode(encode(old["spec"]))
     for field in ("labels", "annotations", "finalizers", "ownerReferences"):
         metadata.pop(field, None)
@@ -30,11 +34,16 @@ def resize(new: Json, old: Json) -> list[FieldError]:
     for field, given in wanted.items():
         containers = spec.get(field) or []
         if given.keys() != {container["name"] for container in containers}:
-            errors.append(forbidden(f"spec.{field}", "containers may not be added or removed on resize"))
+            errors.append(
+                forbidden(f"spec.{field}", "containers may not be added or removed on resize")
+            )
             continue
         for position, container in enumerate(containers):
             path = f"spec.{field}[{position}].resources"
-            before, after = container.get("resources") or {}, given[container["name"]].get("resources") or {}
+            before, after = (
+                container.get("resources") or {},
+                given[container["name"]].get("resources") or {},
+            )
             if after != before:
                 of_container(after, claims, path, errors)
                 errors += removals(before, after, path)
@@ -49,7 +58,9 @@ def resize(new: Json, old: Json) -> list[FieldError]:
         return errors
     if not errors and qos_class(spec) != qos_class(old["spec"]):
         known = (old.get("status") or {}).get("qosClass") or qos_class(old["spec"])
-        errors.append(invalid("spec", known, "Pod QOS Class may not change as a result of resizing"))
+        errors.append(
+            invalid("spec", known, "Pod QOS Class may not change as a result of resizing")
+        )
     if not supported(old):
         errors.append(forbidden("spec", "Pod running on node without support for resize"))
     return errors
@@ -58,23 +69,31 @@ def resize(new: Json, old: Json) -> list[FieldError]:
 def removals(before: Json, after: Json, path: str) -> list[FieldError]:
     """What was asked for or limited may become more or less, and does not vanish."""
     return [
-        forbidden(f"{path}.{kind}", f"resource {kind} cannot be removed") for kind in ("requests", "limits")
-        if any(name in (before.get(kind) or {}) and name not in (after.get(kind) or {}) for name in RESIZABLE)
-    ]  # fmt: skip
+        forbidden(f"{path}.{kind}", f"resource {kind} cannot be removed")
+        for kind in ("requests", "limits")
+        if any(
+            name in (before.get(kind) or {}) and name not in (after.get(kind) or {})
+            for name in RESIZABLE
+        )
+    ]
 
 
 def only_resizable(before: Json, after: Json) -> bool:
     """Whether nothing but cpu and memory differs."""
 
     def rest(resources: Json) -> Json:
-        kept = {kind: {k: v for k, v in (resources.get(kind) or {}).items() if k not in RESIZABLE} for kind in ("requests", "limits")}
+        kept = {
+            kind: {k: v for k, v in (resources.get(kind) or {}).items() if k not in RESIZABLE}
+            for kind in ("requests", "limits")
+        }
         return {**kept, "claims": resources.get("claims") or []}
 
     return rest(before) == rest(after)
 
 
 def supported(pod: Json) -> bool:
-    """Whether the pod's node tells what its containers have: one that does not could not give them more either."""
+    """Whether the pod's node tells what its containers have: one that does not could not give them
+    more either."""
     for status in (pod.get("status") or {}).get("containerStatuses") or []:
         if (status.get("state") or {}).get("running") is not None:
             return "resources" in status

@@ -11,14 +11,21 @@ def differs_outside(new: Json, old: Json) -> bool:
     for key, value in new.items():
         if key != "metadata" and key != "status" and value != old.get(key):
             return True
-    return any(key not in new and key != "metadata" and key != "status" and value is not None for key, value in old.items())
+    return any(
+        key not in new and key != "metadata" and key != "status" and value is not None
+        for key, value in old.items()
+    )
 
 
 def new_finalizers(metadata: Json, before: Json) -> list[FieldError]:
     """While an object is being deleted, finalizers may only go."""
     if "deletionTimestamp" not in before:
         return []
-    added = [name for name in metadata.get("finalizers") or [] if name not in (before.get("finalizers") or [])]
+    added = [
+        name
+        for name in metadata.get("finalizers") or []
+        if name not in (before.get("finalizers") or [])
+    ]
     if not added:
         return []
     shown = ", ".join(f'"{name}"' for name in added)

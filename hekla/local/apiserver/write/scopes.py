@@ -1,4 +1,5 @@
-"""Where a write of a kind comes in: how its objects merge, and which parts an endpoint leaves alone (local-cluster 2.3, 2.7)."""
+"""Where a write of a kind comes in: how its objects merge, and which parts an endpoint leaves alone
+(local-cluster 2.3, 2.7)."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ RESET = {
     ("prioritylevelconfigurations", "status"): SPEC | {"metadata"},
     ("validatingadmissionpolicies", "status"): SPEC | {"metadata"},
 }
-"""(plural, subresource) -> fields whose changes there are not kept, where that is not the common rule."""
+"""(plural, subresource) -> fields whose changes there are not kept, where that is not the common
+rule."""
 
 
 RESET_METADATA = {("deployments", "status"): ("labels",), ("pods", "status"): ("ownerReferences",)}
@@ -34,13 +36,21 @@ def scope_of(registry: Registry, resource: Resource, subresource: str) -> Scope:
         kind = resource.kind
         without = RESET.get((kind.plural, subresource))
         if without is None:
-            without = SPEC if subresource == "status" else STATUS if "status" in kind.subresources else frozenset()
+            without = (
+                SPEC
+                if subresource == "status"
+                else STATUS
+                if "status" in kind.subresources
+                else frozenset()
+            )
 
         def convert(version: str, tree: Json) -> tuple[Node, Json] | None:
             return in_version(registry, resource, version, tree)
 
         kept = RESET_METADATA.get((kind.plural, subresource), ())
-        scope = resource.scopes[subresource] = Scope(node_of(resource), kind.api_version, frozenset(without), convert, kept)
+        scope = resource.scopes[subresource] = Scope(
+            node_of(resource), kind.api_version, frozenset(without), convert, kept
+        )
     return scope
 
 
@@ -49,18 +59,28 @@ def node_of(resource: Resource) -> Node:
     if node is None:
         kind = resource.kind
         if kind.custom:
-            node = topology.of_schema(kind.schema or {"x-kubernetes-preserve-unknown-fields": True}, root=True)
+            node = topology.of_schema(
+                kind.schema or {"x-kubernetes-preserve-unknown-fields": True}, root=True
+            )
         else:
             described = fields.root(kind.group, kind.version, kind.kind)
-            node = topology.of_kind(described.section, described.name) if described is not None else topology.GUESSED
+            node = (
+                topology.of_kind(described.section, described.name)
+                if described is not None
+                else topology.GUESSED
+            )
         resource.node = node
     return node
 
 
-def in_version(registry: Registry, resource: Resource, version: str, tree: Json) -> tuple[Node, Json] | None:
+def in_version(
+    registry: Registry, resource: Resource, version: str, tree: Json
+) -> tuple[Node, Json] | None:
     """An object of the resource as another served version shows it."""
     if resource.kind.conversion is not None:
-        return node_of(resource), tree  # a webhook is not asked for names of fields; most versions share them
+        return node_of(
+            resource
+        ), tree  # a webhook is not asked for names of fields; most versions share them
     keep = resource.kind.keep
     for other in registry.resources.values():
         if other.collection is resource.collection and other.kind.api_version == version:

@@ -1,10 +1,12 @@
-"""Statuses that are said again and again: of a patch whose like was seen a moment ago, what it makes is known.
+"""Statuses that are said again and again: of a patch whose like was seen a moment ago, what it
+makes is known.
 
-Thousands of pods begin to run with the same status but for times, addresses and names, and are told so by patches that differ
-in no more.  Such texts are cut out of the stored status and of the patch.  What is left, with which of the texts are equal, decides
-what the patch makes of the status, and who owns what then; it is remembered by that, and the texts are put in.  A kind says by its
-`Parts.texts` which fields hold texts that decide about nothing.  All else (whose status it is, deletion, webhooks, policies, who may)
-is looked at for each patch, as ever.
+Thousands of pods begin to run with the same status but for times, addresses and names, and are told
+so by patches that differ in no more.  Such texts are cut out of the stored status and of the patch.
+What is left, with which of the texts are equal, decides what the patch makes of the status, and who
+owns what then; it is remembered by that, and the texts are put in.  A kind says by its
+`Parts.texts` which fields hold texts that decide about nothing.  All else (whose status it is,
+deletion, webhooks, policies, who may) is looked at for each patch, as ever.
 """
 
 from __future__ import annotations
@@ -58,12 +60,15 @@ class CachedStatusPatch:
 
     __slots__ = ("key", "pieces", "row", "texts")
 
-    def __init__(self, row: Row, pieces: dict[str, msgspec.Raw], key: Key, texts: list[bytes]) -> None:
+    def __init__(
+        self, row: Row, pieces: dict[str, msgspec.Raw], key: Key, texts: list[bytes]
+    ) -> None:
         self.row = row
         self.pieces = pieces
         self.key = key
         self.texts = texts
-        """All that were cut out, each once; a number is a place here.  First come the keys that the object's owners name."""
+        """All that were cut out, each once; a number is a place here.  First come the keys that the
+        object's owners name."""
 
 
 class StatusPatchCache:
@@ -80,16 +85,26 @@ class StatusPatchCache:
         """A patch that says a status and no more; None where the short way is not for it."""
         request, kind = call.request, call.route.kind
         described = kind.strategy.parts
-        if described is None or request.query or len(request.body) > LARGEST or call.route.subresource not in ("", "status"):
+        if (
+            described is None
+            or request.query
+            or len(request.body) > LARGEST
+            or call.route.subresource not in ("", "status")
+        ):
             return None
         texts, row = described.texts(), call.resource.collection.newest(call.route.key)
         if texts is None or row is None or row.owners is None:
             return None
         try:
             said = documents.json_tree(request.body)
-            if type(said) is not dict or type(said.get("status")) is not dict or not said.keys() <= SAID:
+            if (
+                type(said) is not dict
+                or type(said.get("status")) is not dict
+                or not said.keys() <= SAID
+            ):
                 return None
-            # Written again, so that equal texts are found in both: a client may put blanks, and escapes, where the store has none.
+            # Written again, so that equal texts are found in both: a client may put blanks, and
+            # escapes, where the store has none.
             status = encode(said["status"])
         except (BadBody, msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
             return None
@@ -104,7 +119,16 @@ class StatusPatchCache:
         for text in row.owners.values(row.stamps):
             numbers.setdefault(text.encode(), len(numbers))
         old, new = cut(texts, before, numbers), cut(texts, status, numbers)
-        key = (call.resource, call.route.subresource, media, call.manager, row.owners, tuple(kept), old, new)
+        key = (
+            call.resource,
+            call.route.subresource,
+            media,
+            call.manager,
+            row.owners,
+            tuple(kept),
+            old,
+            new,
+        )
         return CachedStatusPatch(row, pieces, key, list(numbers))
 
     def write(self, call: Call, statement: CachedStatusPatch) -> Write | None:
@@ -117,20 +141,27 @@ class StatusPatchCache:
         row, pieces, texts = statement.row, statement.pieces, statement.texts
         if outcome is None or not parts.may_stand(bytes(pieces["metadata"]), row.version):
             return None
-        operation = Attributes(call, call.resource, "UPDATE", row.namespace, row.name, {}, {}, call.route.subresource)
+        operation = Attributes(
+            call, call.resource, "UPDATE", row.namespace, row.name, {}, {}, call.route.subresource
+        )
         admission = self.writer.admission
         if admission.concerned(operation) or admission.asked(operation):
             return None
         assert row.owners is not None
         book = self.writer.store.book
         times = (*row.owners.times.unpack_from(row.stamps), book.now())
-        held = book.packed([(head, times[source]) for head, source in outcome.heads], [texts[number].decode() for number in outcome.keys])
+        held = book.packed(
+            [(head, times[source]) for head, source in outcome.heads],
+            [texts[number].decode() for number in outcome.keys],
+        )
         fields = [
             before if said is None else texts[said].decode() if type(said) is int else said
             for said, before in zip(outcome.fields, row.fields, strict=True)
         ]
         kept = {**pieces, "status": msgspec.Raw(filled(outcome.status, texts))}
-        return call.resource.collection.update({}, row, held, kept=kept, fields=tuple(fields), counts=outcome.counts)
+        return call.resource.collection.update(
+            {}, row, held, kept=kept, fields=tuple(fields), counts=outcome.counts
+        )
 
     def learn(self, call: Call, statement: CachedStatusPatch, new: Row) -> None:
         """Remembers what came of a statement that comes the second time."""
@@ -160,9 +191,12 @@ class StatusPatchCache:
         heads = booked(old.owners, old.stamps, new.owners, new.stamps, self._owner(call))
         if len(numbers) != len(statement.texts) or heads is None or -1 in keys:
             return None  # something of it is the server's own word
-        # The same with the numbers in the place of the texts shows which of them can be selected by.
+        # The same with the numbers in the place of the texts shows which of them can be selected
+        # by.
         marks = [f"\\u0001{number}\\u0001".encode() for number in range(len(numbers))]
-        before, after = ({"status": decode(filled(part, marks))} for part in (statement.key[-2], status))
+        before, after = (
+            {"status": decode(filled(part, marks))} for part in (statement.key[-2], status)
+        )
         marked = {decode(b'"%b"' % mark): number for number, mark in enumerate(marks)}
         shown = resource.collection.fields_of(after, statement.pieces, old.fields)
         fields = tuple(
@@ -189,8 +223,11 @@ def filled(status: Cut, texts: Sequence[bytes]) -> bytes:
     return b"".join(pieces)
 
 
-def booked(old: Owners, before: bytes, new: Owners, after: bytes, owner: Owner) -> tuple[tuple[Head, int], ...] | None:
-    """The new entries, and from which of the old ones each has its time; None where that cannot be told."""
+def booked(
+    old: Owners, before: bytes, new: Owners, after: bytes, owner: Owner
+) -> tuple[tuple[Head, int], ...] | None:
+    """The new entries, and from which of the old ones each has its time; None where that cannot be
+    told."""
     known = {head.owner: number for number, head in enumerate(old.heads)}
     times = old.times.unpack_from(before)
     found = []

@@ -1,5 +1,6 @@
-"""Subresources with a rule of their own for what they change: `ephemeralcontainers` of pods and `finalize` of namespaces here,
-`resize` in resizing.py."""
+"""Subresources with a rule of their own for what they change: `ephemeralcontainers` of pods and
+`finalize` of namespaces here, `resize` in resizing.py.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from hekla.podrules.profiles import STATIC
 
 
 def ephemeral_containers(new: Json, old: Json) -> list[FieldError]:
-    """Containers that are added to a running pod, for looking into it.  They never change and never go."""
+    """Containers that are added to a running pod, for looking into it.  They never change and never
+    go."""
     wanted = (new.get("spec") or {}).get("ephemeralContainers") or []
     before = (old.get("spec") or {}).get("ephemeralContainers") or []
     keep_all_but_metadata(new, old)
@@ -50,10 +52,15 @@ def keep_all_but_metadata(new: Json, old: Json) -> None:
 def finalize(new: Json, old: Json) -> list[FieldError]:
     """A namespace's finalizers, and all else that an update may change; its status stays."""
     keep_status(new, old)
-    return metadata(new) + finalizer_names((new.get("spec") or {}).get("finalizers") or (), "spec.finalizers")
+    return metadata(new) + finalizer_names(
+        (new.get("spec") or {}).get("finalizers") or (), "spec.finalizers"
+    )
 
 
 NARROW: dict[str, Callable[[Json, Json], list[FieldError]]] = {
-    "ephemeralcontainers": ephemeral_containers, "finalize": finalize, "resize": resize,
-}  # fmt: skip
-"""By the name of the subresource: (new, old); restores what it may not change, and says what is wrong."""
+    "ephemeralcontainers": ephemeral_containers,
+    "finalize": finalize,
+    "resize": resize,
+}
+"""By the name of the subresource: (new, old); restores what it may not change, and says what is
+wrong."""

@@ -1,9 +1,10 @@
 """create, update and patch: one way through for every kind.
 
-    decode -> default -> mutate (built in, then webhooks) -> default -> strategy -> validate -> validating webhooks -> accept -> disk
+    decode -> default -> mutate (built in, then webhooks) -> default -> strategy -> validate ->
+    validating webhooks -> accept -> disk
 
-Everything up to `accept` may be thrown away and done again; what is accepted goes to the disk.  Between the last look at the
-newest state and `accept` there is no await, so that look holds.
+Everything up to `accept` may be thrown away and done again; what is accepted goes to the disk.
+Between the last look at the newest state and `accept` there is no await, so that look holds.
 """
 
 from __future__ import annotations
@@ -39,13 +40,22 @@ from hekla.local.apiserver.storage.managed_fields import NOBODY, Ownership
 from hekla.local.apiserver.storage.registry import Registry, Resource
 from hekla.local.apiserver.storage.store import Row, Store, Write, WriteLost, decode, encode
 from hekla.local.apiserver.write import partial_update as parts
-from hekla.local.apiserver.write.create_cache import Body, CreateCache, CreateRecord, in_order, note, read_metadata
+from hekla.local.apiserver.write.create_cache import (
+    Body,
+    CreateCache,
+    CreateRecord,
+    in_order,
+    note,
+    read_metadata,
+)
 from hekla.local.apiserver.write.restrictions import differs_outside, new_finalizers
 from hekla.local.apiserver.write.scopes import scope_of
 from hekla.local.apiserver.write.status_patch_cache import StatusPatchCache
 from hekla.local.apiserver.write.subresource_scopes import NARROW
 
-NAMELESS = FieldError("metadata.name", "FieldValueRequired", "Required value: name or generateName is required")
+NAMELESS = FieldError(
+    "metadata.name", "FieldValueRequired", "Required value: name or generateName is required"
+)
 UNSENT = ("managedFields", "deletionTimestamp", "deletionGracePeriodSeconds")
 """Metadata that nobody sends with a new object."""
 SERVER_METADATA = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -71,7 +81,7 @@ class Writer:
         self.moulds = CreateCache(store, registry, admission)
         self.statements = StatusPatchCache(self)
 
-    # --- create ---------------------------------------------------------------------------------------------------------
+    # --- create -----------------------------------------------------------------------------------
 
     async def create(self, call: Call) -> Response:
         route = call.route
@@ -88,7 +98,14 @@ class Writer:
         tree = read_body(call)
         return await self.create_tree(call, call.resource, route.namespace, tree, lesson)
 
-    async def create_tree(self, call: Call, resource: Resource, namespace: str, tree: Json, lesson: CreateRecord | None = None) -> Response:
+    async def create_tree(
+        self,
+        call: Call,
+        resource: Resource,
+        namespace: str,
+        tree: Json,
+        lesson: CreateRecord | None = None,
+    ) -> Response:
         row, tree = await self.add(call, resource, namespace, tree, read=True, lesson=lesson)
         return await self.shown(call, 201, row, tree)
 
@@ -104,16 +121,22 @@ class Writer:
         named = "namespace" in metadata
         self._place(kind, metadata, namespace)
         scope = scope_of(self.registry, resource, "")
-        held = self.store.book.created_alike(scope, metadata, mould.shape, Owner(call.manager, ownership.UPDATE, "", scope.version))
+        held = self.store.book.created_alike(
+            scope, metadata, mould.shape, Owner(call.manager, ownership.UPDATE, "", scope.version)
+        )
         if held is None:
             return None
         if mould.annotations:
-            metadata["annotations"] = dict(mould.annotations)  # owned by nobody, as all that admission adds
+            metadata["annotations"] = dict(
+                mould.annotations
+            )  # owned by nobody, as all that admission adds
         if mould.again and (mould.annotations or not named):
             metadata = in_order(metadata)
         rest = mould.rest()
         tree: Json = {"metadata": metadata, **decode(b"{" + rest)}
-        attributes = Attributes(call, resource, "CREATE", namespace, metadata.get("name") or "", tree, None)
+        attributes = Attributes(
+            call, resource, "CREATE", namespace, metadata.get("name") or "", tree, None
+        )
         admission.namespace_lifecycle(attributes)
         if admission.webhooks is not None:
             if admission.policies.mutating.wanted(attributes):
@@ -142,12 +165,19 @@ class Writer:
         read: bool = False,
         lesson: CreateRecord | None = None,
     ) -> tuple[Row | None, Json]:
-        """Creates; the row is None under dry run.  `claimed` says who owns the fields where an apply creates; `read` says that the
-        tree was decoded a moment ago, so that it holds no fields that the kind does not know."""
+        """Creates; the row is None under dry run.  `claimed` says who owns the fields where an
+        apply creates; `read` says that the tree was decoded a moment ago, so that it holds no
+        fields that the kind does not know.
+        """
         kind, strategy = resource.kind, resource.kind.strategy
         metadata = tree["metadata"]
         if metadata.get("resourceVersion"):
-            raise Refusal(500, "resourceVersion should not be set on objects to be created", reason="", details=None)
+            raise Refusal(
+                500,
+                "resourceVersion should not be set on objects to be created",
+                reason="",
+                details=None,
+            )
         self._place(kind, metadata, namespace)
         for name in UNSENT:
             metadata.pop(name, None)
@@ -155,12 +185,18 @@ class Writer:
         # What admission adds from here on is owned by nobody.
         if claimed is None:
             scope = scope_of(self.registry, resource, "")
-            held = self.store.book.created(scope, tree, Owner(call.manager, ownership.UPDATE, "", scope.version))
+            held = self.store.book.created(
+                scope, tree, Owner(call.manager, ownership.UPDATE, "", scope.version)
+            )
         else:
             held = self.store.book.compact(claimed)
         if lesson is not None:
-            lesson.begin(self.store.book.shape_of(scope_of(self.registry, resource, ""), tree), metadata)
-        attributes = Attributes(call, resource, "CREATE", namespace, metadata.get("name") or "", tree, None)
+            lesson.begin(
+                self.store.book.shape_of(scope_of(self.registry, resource, ""), tree), metadata
+            )
+        attributes = Attributes(
+            call, resource, "CREATE", namespace, metadata.get("name") or "", tree, None
+        )
         tree = self.admission.mutate(attributes)
         if lesson is not None:
             lesson.asked(self.moulds.asked(attributes))
@@ -182,7 +218,8 @@ class Writer:
         mould: CachedCreate | None = None,
         rest: bytes = b"",
     ) -> tuple[Row | None, Json]:
-        """Creates what admission has made; of what comes from a mould the spec is known to be right."""
+        """Creates what admission has made; of what comes from a mould the spec is known to be
+        right."""
         resource, namespace = attributes.resource, attributes.namespace
         kind, strategy = resource.kind, resource.kind.strategy
         missing, generated = self._name(kind, tree["metadata"])
@@ -191,7 +228,13 @@ class Writer:
         attributes.name = metadata["name"]
         metadata["uid"] = new_uid()
         metadata["creationTimestamp"] = now()
-        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields", "resourceVersion"):
+        for name in (
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "selfLink",
+            "managedFields",
+            "resourceVersion",
+        ):
             metadata.pop(name, None)
         if strategy.generation:
             metadata["generation"] = 1
@@ -205,7 +248,14 @@ class Writer:
         if missing:
             errors = [NAMELESS, *(error for error in errors if error.field != "metadata.name")]
         elif why is not None and not any(error.field == "metadata.name" for error in errors):
-            errors.insert(0, FieldError("metadata.name", "FieldValueInvalid", f"Invalid value: {quoted(metadata['name'])}: {why}"))
+            errors.insert(
+                0,
+                FieldError(
+                    "metadata.name",
+                    "FieldValueInvalid",
+                    f"Invalid value: {quoted(metadata['name'])}: {why}",
+                ),
+            )
         if errors:
             raise invalid(kind, metadata["name"], errors)
         if strategy.warnings is not None:
@@ -223,7 +273,9 @@ class Writer:
         while (there := collection.newest(key)) is not None:
             attempts -= 1
             if not generated or attempts == 0:
-                raise already_exists(kind, metadata["name"], going=b'"deletionTimestamp":' in there.data)
+                raise already_exists(
+                    kind, metadata["name"], going=b'"deletionTimestamp":' in there.data
+                )
             metadata["name"] = stored["metadata"]["name"] = generated_name(metadata["generateName"])
             key = f"{namespace}/{metadata['name']}" if namespace else metadata["name"]
         self.admission.last_look(attributes)
@@ -240,7 +292,9 @@ class Writer:
         """Fills the namespace from the URL."""
         found = metadata.get("namespace") or ""
         if found and found != namespace:
-            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+            raise bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
         if namespace:
             metadata["namespace"] = namespace
         else:
@@ -264,7 +318,7 @@ class Writer:
         except WriteLost as lost:
             raise internal(str(lost)) from lost
 
-    # --- update and patch -----------------------------------------------------------------------------------------------
+    # --- update and patch -------------------------------------------------------------------------
 
     async def update(self, call: Call) -> Response:
         """PUT on an object or its status."""
@@ -272,19 +326,35 @@ class Writer:
         tree = read_body(call)
         metadata = tree["metadata"]
         if not metadata.get("name"):
-            raise bad_request(f"the name of the object ({route.name} based on URL) was undeterminable: name must be provided")
+            raise bad_request(
+                f"the name of the object ({route.name} based on URL) was undeterminable: name must be provided"
+            )
         if metadata["name"] != route.name:
-            raise bad_request(f"the name of the object ({metadata['name']}) does not match the name on the URL ({route.name})")
+            raise bad_request(
+                f"the name of the object ({metadata['name']}) does not match the name on the URL ({route.name})"
+            )
         self._place(route.kind, metadata, route.namespace)
-        if route.resource.collection.newest(route.key) is None and route.kind.strategy.create_on_update and not route.subresource:
+        if (
+            route.resource.collection.newest(route.key) is None
+            and route.kind.strategy.create_on_update
+            and not route.subresource
+        ):
             if metadata.get("uid"):
-                raise conflict(route.kind, route.name, f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: ")
+                raise conflict(
+                    route.kind,
+                    route.name,
+                    f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: ",
+                )
             metadata.pop("resourceVersion", None)
             return await self.create_tree(call, call.resource, route.namespace, tree)
         if not metadata.get("resourceVersion") and not route.kind.strategy.unconditional_update:
             if route.resource.collection.newest(route.key) is None:
                 raise not_found(route.kind, route.name)
-            error = FieldError("metadata.resourceVersion", "FieldValueInvalid", "Invalid value: 0: must be specified for an update")
+            error = FieldError(
+                "metadata.resourceVersion",
+                "FieldValueInvalid",
+                "Invalid value: 0: must be specified for an update",
+            )
             # The one message of its form that names the resource, not the kind.
             raise invalid(replace(route.kind, kind=route.kind.plural), route.name, [error])
         if route.subresource == "status":
@@ -295,10 +365,19 @@ class Writer:
                 return self.answer(call, 200, row, {})
             tree = read_body(call)  # which the attempt has changed
             self._place(route.kind, tree["metadata"], route.namespace)
-        return await self.modify(call, lambda old: tree_copy(tree), retry=not metadata.get("resourceVersion"))
+        return await self.modify(
+            call, lambda old: tree_copy(tree), retry=not metadata.get("resourceVersion")
+        )
 
     async def modify(self, call: Call, change: Change, *, retry: bool) -> Response:
-        row, tree = await self.change(call, call.resource, call.route.key, change, retry=retry, subresource=call.route.subresource)
+        row, tree = await self.change(
+            call,
+            call.resource,
+            call.route.key,
+            change,
+            retry=retry,
+            subresource=call.route.subresource,
+        )
         return await self.shown(call, 200, row, tree)
 
     async def shown(self, call: Call, status: int, row: Row | None, tree: Json) -> Response:
@@ -319,9 +398,11 @@ class Writer:
         admit: bool = True,
         merge: Merge | None = None,
     ) -> tuple[Row | None, Json]:
-        """Applies a change to the newest state, again when another write came between; the row is None under dry run.
+        """Applies a change to the newest state, again when another write came between; the row is
+        None under dry run.
 
-        An apply comes as `merge` in the place of a change, and says itself who owns what."""
+        An apply comes as `merge` in the place of a change, and says itself who owns what.
+        """
         kind = resource.kind
         collection = resource.collection
         name = key.rpartition("/")[2]
@@ -342,13 +423,17 @@ class Writer:
             old = row.tree()
             if kind.present is not None:
                 old = kind.present(old)
-            new, held = await self._changed(call, resource, row, old, new, subresource, admit, claimed)
+            new, held = await self._changed(
+                call, resource, row, old, new, subresource, admit, claimed
+            )
             kept = new if kind.conversion is None else await kind.conversion.kept(new)
             if collection.newest(key) is not row:
                 if attempt == RETRIES - 1 or not retry:
                     raise conflict(kind, name)
                 continue
-            if new == old and (held == row.held or (claimed is not None and same_but_times(claimed, row.held))):
+            if new == old and (
+                held == row.held or (claimed is not None and same_but_times(claimed, row.held))
+            ):
                 pending = collection.overlay.get(key)
                 if pending is not None:
                     await self.stored(pending)
@@ -358,15 +443,20 @@ class Writer:
             if kind.keep is not None:
                 kept = kind.keep(new)
             metadata = kept["metadata"]
-            if "deletionTimestamp" in metadata and not metadata.get("finalizers") and self._may_go(collection.name, kept):
+            if (
+                "deletionTimestamp" in metadata
+                and not metadata.get("finalizers")
+                and self._may_go(collection.name, kept)
+            ):
                 return await self.stored(collection.delete(kept, row, held)), new
             return await self.stored(collection.update(kept, row, held)), new
         raise AssertionError("the loop above ends by return or raise")
 
     @staticmethod
     def _may_go(collection: str, tree: Json) -> bool:
-        """The last finalizer is gone; a pod in its grace period stays until its node agent deletes it, a namespace until its
-        controller has emptied it."""
+        """The last finalizer is gone; a pod in its grace period stays until its node agent deletes
+        it, a namespace until its controller has emptied it.
+        """
         if collection == "namespaces" and (tree.get("spec") or {}).get("finalizers"):
             return False
         return not tree["metadata"].get("deletionGracePeriodSeconds")
@@ -392,7 +482,9 @@ class Writer:
             held = self.owned(call, resource, row, old, new, given, subresource)
         else:
             held = row.held
-        operation = Attributes(call, resource, "UPDATE", row.namespace, row.name, new, old, subresource)
+        operation = Attributes(
+            call, resource, "UPDATE", row.namespace, row.name, new, old, subresource
+        )
         if admit:
             new = self.admission.mutate(operation)
             if self.admission.mutating_webhooks(operation):
@@ -426,8 +518,18 @@ class Writer:
         self.admission.last_look(operation)
         return new, held
 
-    def owned(self, call: Call, resource: Resource, row: Row, old: Json, new: Json, given: Any, subresource: str) -> Ownership:
-        """Who owns what after a change that is no apply; `given` are the managedFields that the client sent."""
+    def owned(
+        self,
+        call: Call,
+        resource: Resource,
+        row: Row,
+        old: Json,
+        new: Json,
+        given: Any,
+        subresource: str,
+    ) -> Ownership:
+        """Who owns what after a change that is no apply; `given` are the managedFields that the
+        client sent."""
         book, held = self.store.book, row.held
         endpoint = call.route.subresource or ("status" if subresource == "server" else "")
         if given is not None and not endpoint:
@@ -439,10 +541,20 @@ class Writer:
                     held = read
         scope = scope_of(self.registry, resource, endpoint)
         if scope.metadata:
-            new = {**new, "metadata": with_fields_of(new["metadata"], old["metadata"], scope.metadata)}
+            new = {
+                **new,
+                "metadata": with_fields_of(new["metadata"], old["metadata"], scope.metadata),
+            }
         # What comes in through scale has no time.
         timed = endpoint != "scale"
-        return book.updated(scope, old, new, held, Owner(call.manager, ownership.UPDATE, endpoint, scope.version), timed=timed)
+        return book.updated(
+            scope,
+            old,
+            new,
+            held,
+            Owner(call.manager, ownership.UPDATE, endpoint, scope.version),
+            timed=timed,
+        )
 
     def keep_identity(self, kind: Kind, row: Row, old: Json, new: Json, method: str) -> None:
         """Restores what the server owns, and checks what the client believes it changes."""
@@ -450,14 +562,24 @@ class Writer:
         if not isinstance(metadata, dict):
             raise bad_request("metadata must be an object")
         if (metadata.get("name") or row.name) != row.name:
-            raise bad_request(f"the name of the object ({metadata['name']}) does not match the name on the URL ({row.name})")
+            raise bad_request(
+                f"the name of the object ({metadata['name']}) does not match the name on the URL ({row.name})"
+            )
         if (metadata.get("namespace") or row.namespace) != row.namespace:
-            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+            raise bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
         uid = metadata.get("uid")
         if uid and uid != row.uid:
             if method == "PUT":
-                raise conflict(kind, row.name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {row.uid}")
-            error = FieldError("metadata.uid", "FieldValueInvalid", f'Invalid value: "{uid}": field is immutable')
+                raise conflict(
+                    kind,
+                    row.name,
+                    f"Precondition failed: UID in precondition: {uid}, UID in object meta: {row.uid}",
+                )
+            error = FieldError(
+                "metadata.uid", "FieldValueInvalid", f'Invalid value: "{uid}": field is immutable'
+            )
             raise invalid(kind, row.name, [error])
         version = metadata.get("resourceVersion")
         if version and str(version) != str(row.version):
@@ -487,23 +609,30 @@ def with_owners(tree: Json, held: Ownership) -> Json:
     owners, stamps = held
     if owners is None:
         return tree
-    return {**tree, "metadata": {**tree["metadata"], "managedFields": decode(owners.render(stamps))}}
+    return {
+        **tree,
+        "metadata": {**tree["metadata"], "managedFields": decode(owners.render(stamps))},
+    }
 
 
 def same_but_times(claimed: Shares, held: Ownership) -> bool:
-    """Whether an apply leaves all owners what they had; when they last changed something does not count."""
+    """Whether an apply leaves all owners what they had; when they last changed something does not
+    count."""
     owners, stamps = held
     if owners is None:
         return not claimed
     before = owners.shares(stamps)
     return before.keys() == claimed.keys() and all(
-        (share.version, share.fields) == (before[owner].version, before[owner].fields) for owner, share in claimed.items()
+        (share.version, share.fields) == (before[owner].version, before[owner].fields)
+        for owner, share in claimed.items()
     )
 
 
 def with_fields_of(tree: Json, other: Json, names: Sequence[str]) -> Json:
     """A tree with some of its fields as another one has them."""
-    return {name: value for name, value in tree.items() if name not in names} | {name: other[name] for name in names if name in other}
+    return {name: value for name, value in tree.items() if name not in names} | {
+        name: other[name] for name in names if name in other
+    }
 
 
 def tree_copy(tree: Any) -> Any:

@@ -1,4 +1,5 @@
-"""Taints on devices with the effect NoExecute end the pods that have the device, at once or after as long as their claim tolerates.
+"""Taints on devices with the effect NoExecute end the pods that have the device, at once or after
+as long as their claim tolerates.
 
 Reference: Kubernetes, dynamic resource allocation, device taints and tolerations.
 """
@@ -31,9 +32,14 @@ class DeviceTaintController(Controller):
     name = "device-taint-eviction"
 
     def __init__(
-        self, client: Client, slices: Cache[Json], claims: Cache[Json], pods: Cache[Pod], recorder: Recorder,
+        self,
+        client: Client,
+        slices: Cache[Json],
+        claims: Cache[Json],
+        pods: Cache[Pod],
+        recorder: Recorder,
         clock: Callable[[], float] = time.time,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(slices, claims, pods)
         self.client = client
         self.slices = slices
@@ -49,11 +55,18 @@ class DeviceTaintController(Controller):
     def take_slice(self, old: Json | None, new: Json | None) -> None:
         """Claims hear when the taints of a device change."""
         concerned = {key for piece in (old, new) if piece is not None for key in devices_of(piece)}
-        said = {key: taints for key, taints in (devices_of(new) if new is not None else {}).items() if taints}
+        said = {
+            key: taints
+            for key, taints in (devices_of(new) if new is not None else {}).items()
+            if taints
+        }
         changed = set()
         for key in concerned:
             before = dict(self.tainted.get(key, ()))
-            now = [(taint, before.get(taint, instant(taint.time_added) or self.clock())) for taint in said.get(key, ())]
+            now = [
+                (taint, before.get(taint, instant(taint.time_added) or self.clock()))
+                for taint in said.get(key, ())
+            ]
             if now != self.tainted.get(key, []):
                 changed.add(key)
             if now:
@@ -78,8 +91,17 @@ class DeviceTaintController(Controller):
         if left > 0:
             return left
         for user in (claim.get("status") or {}).get("reservedFor") or ():
-            pod = self.pods.get(f"{claim['metadata']['namespace']}/{user.get('name')}") if user.get("resource") == "pods" else None
-            if pod is not None and pod.metadata.uid == user.get("uid") and not pod.deleting and not pod.finished:
+            pod = (
+                self.pods.get(f"{claim['metadata']['namespace']}/{user.get('name')}")
+                if user.get("resource") == "pods"
+                else None
+            )
+            if (
+                pod is not None
+                and pod.metadata.uid == user.get("uid")
+                and not pod.deleting
+                and not pod.finished
+            ):
                 await evict(self.client, self.recorder, pod, "Device Taint manager", self.clock())
         return None
 
@@ -89,7 +111,9 @@ class DeviceTaintController(Controller):
         for device, tolerations in given(claim):
             for taint, since in self.tainted.get(device, ()):
                 covering = [one for one in tolerations if tolerates(one, taint)]
-                limited = [one.toleration_seconds for one in covering if one.toleration_seconds is not None]
+                limited = [
+                    one.toleration_seconds for one in covering if one.toleration_seconds is not None
+                ]
                 if not covering:
                     times.append(since)
                 elif limited:
@@ -107,17 +131,23 @@ def devices_of(piece: Json) -> dict[Device, list[Taint]]:
     return {
         (spec["driver"], spec["pool"]["name"], device["name"]): [
             msgspec.convert({**taint, "value": taint.get("value") or ""}, Taint)
-            for taint in device.get("taints") or () if taint.get("effect") == "NoExecute"
+            for taint in device.get("taints") or ()
+            if taint.get("effect") == "NoExecute"
         ]
         for device in spec.get("devices") or ()
-    }  # fmt: skip
+    }
 
 
 def given(claim: Json) -> Iterator[tuple[Device, list[Toleration]]]:
     """The devices that a claim has, and what it tolerates of each."""
-    results: list[dict[str, Any]] = (((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}).get("results") or []
+    results: list[dict[str, Any]] = (
+        ((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}
+    ).get("results") or []
     for one in results:
         yield (
             (one["driver"], one["pool"], one["device"]),
-            [msgspec.convert(toleration, Toleration) for toleration in one.get("tolerations") or ()],
+            [
+                msgspec.convert(toleration, Toleration)
+                for toleration in one.get("tolerations") or ()
+            ],
         )

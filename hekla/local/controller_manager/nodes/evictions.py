@@ -1,4 +1,5 @@
-"""Taints with the effect NoExecute send pods away, at once or after as long as they tolerate.  Reference: local-cluster 10.7."""
+"""Taints with the effect NoExecute send pods away, at once or after as long as they tolerate.
+Reference: local-cluster 10.7."""
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ def stays(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> float |
         covering = [one for one in tolerations if tolerates(one, taint)]
         if not covering:
             return 0.0
-        seconds += [max(0, one.toleration_seconds) for one in covering if one.toleration_seconds is not None]
+        seconds += [
+            max(0, one.toleration_seconds) for one in covering if one.toleration_seconds is not None
+        ]
     return float(min(seconds)) if seconds else None
 
 
@@ -119,7 +122,11 @@ async def evict(client: Client, recorder: Recorder, pod: Pod, manager: str, now:
     """Deletes a pod for a taint, and says on whose behalf: "Taint manager" or the like."""
     meta = pod.metadata
     who = manager.title().replace(" ", "")
-    target = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}}
+    target = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
+    }
     recorder.event(target, "Normal", f"{who}Eviction", f"Marking for deletion Pod {pod.key}")
     condition = {
         "type": "DisruptionTarget",
@@ -136,7 +143,9 @@ async def disrupt(client: Client, pod: Pod, status: Json, grace: int | None = No
     meta = pod.metadata
     try:
         patch = {"metadata": {"uid": meta.uid}, "status": status}
-        await client.patch(POD.untyped, meta.name, patch, meta.namespace, type="strategic", subresource="status")
+        await client.patch(
+            POD.untyped, meta.name, patch, meta.namespace, type="strategic", subresource="status"
+        )
         await client.delete(POD, meta.name, meta.namespace, grace=grace, uid=meta.uid)
     except (NotFound, Conflict):
         return

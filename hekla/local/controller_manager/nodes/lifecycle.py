@@ -1,7 +1,9 @@
-"""The health of nodes: whether they are heard of, and the taints that say how they are.  Reference: local-cluster 10.7.
+"""The health of nodes: whether they are heard of, and the taints that say how they are.  Reference:
+local-cluster 10.7.
 
-A node is heard of when its lease or the heartbeat of its Ready condition changes, by this process's own clock: those of nodes
-may differ.  Leases change all the time and are asked for as one list a period, which costs a fraction of watching them.
+A node is heard of when its lease or the heartbeat of its Ready condition changes, by this process's
+own clock: those of nodes may differ.  Leases change all the time and are asked for as one list a
+period, which costs a fraction of watching them.
 """
 
 from __future__ import annotations
@@ -43,23 +45,37 @@ NO_SCHEDULE = {*(PREFIX + name for name in BY_CONDITION.values()), PREFIX + "uns
 NO_EXECUTE = {PREFIX + "not-ready", PREFIX + "unreachable"}
 JUDGED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 MANY = 0.55
-"""The share of nodes that are lost at once from which on the fault is taken to be elsewhere, and no pod is evicted for it."""
+"""The share of nodes that are lost at once from which on the fault is taken to be elsewhere, and no
+pod is evicted for it."""
 
 
 def is_ours(taint: Taint) -> bool:
-    return taint.key in (NO_SCHEDULE if taint.effect == "NoSchedule" else NO_EXECUTE if taint.effect == "NoExecute" else ())
+    return taint.key in (
+        NO_SCHEDULE
+        if taint.effect == "NoSchedule"
+        else NO_EXECUTE
+        if taint.effect == "NoExecute"
+        else ()
+    )
 
 
 def wanted_taints(node: Node, *, evict: bool) -> list[tuple[str, str]]:
-    """(key, effect) of the taints that follow from how the node is.  A new node that has not said a word keeps not-ready."""
-    keys = [PREFIX + BY_CONDITION[c.type, c.status] for c in node.status.conditions if (c.type, c.status) in BY_CONDITION]
+    """(key, effect) of the taints that follow from how the node is.  A new node that has not said a
+    word keeps not-ready."""
+    keys = [
+        PREFIX + BY_CONDITION[c.type, c.status]
+        for c in node.status.conditions
+        if (c.type, c.status) in BY_CONDITION
+    ]
     if node.ready is None and any(taint.key == PREFIX + "not-ready" for taint in node.spec.taints):
         keys.append(PREFIX + "not-ready")
     found = [(key, "NoSchedule") for key in keys]
     if node.spec.unschedulable:
         found.append((PREFIX + "unschedulable", "NoSchedule"))
     if evict:
-        found += [(key, "NoExecute") for key in keys if key in NO_EXECUTE and node.ready is not None]
+        found += [
+            (key, "NoExecute") for key in keys if key in NO_EXECUTE and node.ready is not None
+        ]
     return found
 
 
@@ -69,10 +85,20 @@ def with_taints(node: Node, *, evict: bool, now: float) -> list[Json] | None:
     there = {(taint.key, taint.effect) for taint in node.spec.taints if is_ours(taint)}
     if there == set(wanted):
         return None
-    kept = tuple(taint for taint in node.spec.taints if not is_ours(taint) or (taint.key, taint.effect) in wanted)
-    # As the reference does, only taints that evict say since when; time is what tolerations count from.
+    kept = tuple(
+        taint
+        for taint in node.spec.taints
+        if not is_ours(taint) or (taint.key, taint.effect) in wanted
+    )
+    # As the reference does, only taints that evict say since when; time is what tolerations count
+    # from.
     added = tuple(
-        Taint(key, "", effect, stamp(now) if effect == "NoExecute" or key == PREFIX + "unschedulable" else "")
+        Taint(
+            key,
+            "",
+            effect,
+            stamp(now) if effect == "NoExecute" or key == PREFIX + "unschedulable" else "",
+        )
         for key, effect in wanted
         if (key, effect) not in there
     )
@@ -103,7 +129,8 @@ class NodeLifecycleController(Controller):
         self.heard: dict[str, float] = {}
         self.renewed: dict[str, str] = {}
         self.judged_at = 0.0
-        """Until when silence is known to be the node's: the last time that the leases could be read."""
+        """Until when silence is known to be the node's: the last time that the leases could be
+        read."""
         self.lost: set[str] = set()
         """Nodes that are not ready by their own word or unknown."""
         self.holding = False
@@ -137,7 +164,7 @@ class NodeLifecycleController(Controller):
         ):
             self.queue.add(new.name)
 
-    # --- hearing ------------------------------------------------------------------------------------------------------------
+    # --- hearing ----------------------------------------------------------------------------------
 
     async def listen(self) -> None:
         """Reads the leases once a period, and queues the nodes that have been silent for too long."""
@@ -146,7 +173,8 @@ class NodeLifecycleController(Controller):
             try:
                 listing = await self.client.list(LEASES, LEASE_NAMESPACE)
             except (ApiError, TransportError):
-                # Nodes cannot renew what this process cannot read: the time does not count against them.
+                # Nodes cannot renew what this process cannot read: the time does not count against
+                # them.
                 lost = self.clock() - self.judged_at if self.judged_at else 0.0
                 self.judged_at = self.clock()
                 self.heard = {name: at + lost for name, at in self.heard.items()}
@@ -197,15 +225,18 @@ class NodeLifecycleController(Controller):
         return None
 
     def weigh(self) -> None:
-        """Whether so many nodes are lost that the fault must be elsewhere; when that changes, all lost ones are looked at."""
+        """Whether so many nodes are lost that the fault must be elsewhere; when that changes, all
+        lost ones are looked at."""
         lost = len(self.lost)
-        holding = bool(lost) and (lost == len(self.nodes) or (lost > 2 and lost >= MANY * len(self.nodes)))
+        holding = bool(lost) and (
+            lost == len(self.nodes) or (lost > 2 and lost >= MANY * len(self.nodes))
+        )
         if holding != self.holding:
             self.holding = holding
             for name in self.lost:
                 self.queue.add(name)
 
-    # --- losing -------------------------------------------------------------------------------------------------------------
+    # --- losing -----------------------------------------------------------------------------------
 
     async def lose(self, node: Node) -> None:
         """Writes that nobody knows how the node is."""
@@ -221,17 +252,26 @@ class NodeLifecycleController(Controller):
                 "status": "Unknown",
                 "lastTransitionTime": now,
                 "reason": "NodeStatusUnknown" if posted else "NodeStatusNeverUpdated",
-                "message": "Kubelet stopped posting node status." if posted else "Kubelet never posted node status.",
+                "message": "Kubelet stopped posting node status."
+                if posted
+                else "Kubelet never posted node status.",
             }
             if not posted:
                 condition["lastHeartbeatTime"] = node.metadata.creation_timestamp or now
             conditions.append(condition)
         patch = {"metadata": {"uid": node.metadata.uid}, "status": {"conditions": conditions}}
         try:
-            await self.client.patch(NODE.untyped, node.name, patch, type="strategic", subresource="status")
+            await self.client.patch(
+                NODE.untyped, node.name, patch, type="strategic", subresource="status"
+            )
         except NotFound:
             return
-        self.recorder.event(node.reference(), "Normal", "NodeNotReady", f"Node {node.name} status is now: NodeNotReady")
+        self.recorder.event(
+            node.reference(),
+            "Normal",
+            "NodeNotReady",
+            f"Node {node.name} status is now: NodeNotReady",
+        )
 
     async def mark_pods(self, node: Node) -> None:
         """The pods of a node that is not ready are not ready either."""
@@ -245,8 +285,19 @@ class NodeLifecycleController(Controller):
         condition = {"type": "Ready", "status": "False", "lastTransitionTime": stamp(time.time())}
         patch = {"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}}
         try:
-            await self.client.patch(POD.untyped, meta.name, patch, meta.namespace, type="strategic", subresource="status")
+            await self.client.patch(
+                POD.untyped,
+                meta.name,
+                patch,
+                meta.namespace,
+                type="strategic",
+                subresource="status",
+            )
         except NotFound:
             return
-        target = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}}
+        target = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
+        }
         self.recorder.event(target, "Warning", "NodeNotReady", "Node is not ready")

@@ -1,4 +1,5 @@
-"""What the built-in controllers need of a node, and no more: one cache of all nodes serves them all.
+"""What the built-in controllers need of a node, and no more: one cache of all nodes serves them
+all.
 
 As with pods, what thousands of nodes have in common is held once.
 """
@@ -21,7 +22,8 @@ TTL = "node.alpha.kubernetes.io/ttl"
 
 
 class Metadata(msgspec.Struct, rename="camel", gc=False):
-    """Of the labels only those that a controller reads, of the annotations only whether the ttl is there."""
+    """Of the labels only those that a controller reads, of the annotations only whether the ttl is
+    there."""
 
     name: str = ""
     uid: str = ""
@@ -35,7 +37,11 @@ class Metadata(msgspec.Struct, rename="camel", gc=False):
     def __post_init__(self) -> None:
         self.has_ttl = TTL in (self.annotations or {})
         self.annotations = None
-        self.labels = {name: self.labels[name] for name in KEPT_LABELS if name in self.labels} or None if self.labels else None
+        self.labels = (
+            {name: self.labels[name] for name in KEPT_LABELS if name in self.labels} or None
+            if self.labels
+            else None
+        )
 
 
 class Taint(msgspec.Struct, rename="camel", gc=False, frozen=True, omit_defaults=True):
@@ -69,8 +75,12 @@ class Status(msgspec.Struct, rename="camel", gc=False):
     """When Ready was last written."""
 
     def __post_init__(self) -> None:
-        self.heartbeat = next((c.last_heartbeat_time or "" for c in self.conditions if c.type == "Ready"), "")
-        self.conditions = shared(tuple(Condition(intern(c.type), intern(c.status)) for c in self.conditions))
+        self.heartbeat = next(
+            (c.last_heartbeat_time or "" for c in self.conditions if c.type == "Ready"), ""
+        )
+        self.conditions = shared(
+            tuple(Condition(intern(c.type), intern(c.status)) for c in self.conditions)
+        )
 
 
 class Node(msgspec.Struct, gc=False):
@@ -98,7 +108,11 @@ class Node(msgspec.Struct, gc=False):
 
     def reference(self) -> Json:
         """The node as events refer to it: by its name in place of its uid, as nodes' own events do."""
-        return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name, "uid": self.metadata.uid}}
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": self.name, "uid": self.metadata.uid},
+        }
 
 
 NODES: Kind[Node] = Kind(NODE.group, NODE.version, NODE.kind, NODE.plural, NODE.namespaced, Node)

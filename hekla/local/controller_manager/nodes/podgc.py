@@ -1,4 +1,5 @@
-"""Pods that nobody else removes: on nodes that are gone, deleted before they had a node, and finished ones beyond a number.
+"""Pods that nobody else removes: on nodes that are gone, deleted before they had a node, and
+finished ones beyond a number.
 
 Reference: local-cluster 10.11.
 """
@@ -27,7 +28,8 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 
 class PodCollector(Controller):
-    """Keys are "node/<name>" (its pods may be orphans), "pod/<namespace>/<name>" (unscheduled and deleting), and "finished"."""
+    """Keys are "node/<name>" (its pods may be orphans), "pod/<namespace>/<name>" (unscheduled and
+    deleting), and "finished"."""
 
     name = "podgc"
 
@@ -68,7 +70,8 @@ class PodCollector(Controller):
             self.queue.add_after(f"node/{name}", self.quarantine)
 
     def take_pod(self, old: Pod | None, new: Pod | None) -> None:
-        """Counts the finished; notes a pod that names a node that is not there, and one that waits to go without ever having had one."""
+        """Counts the finished; notes a pod that names a node that is not there, and one that waits
+        to go without ever having had one."""
         self.finished += (new is not None and new.finished) - (old is not None and old.finished)
         if self.finished > self.most_finished:
             self.queue.add_after("finished", SETTLE)
@@ -89,7 +92,12 @@ class PodCollector(Controller):
             await self.remove_oldest()
         else:
             pod = self.pods.get(name)
-            if pod is not None and pod.deleting and not pod.spec.node_name and not pod.metadata.finalizers:
+            if (
+                pod is not None
+                and pod.deleting
+                and not pod.spec.node_name
+                and not pod.metadata.finalizers
+            ):
                 await self.remove(pod)
         return None
 
@@ -97,7 +105,9 @@ class PodCollector(Controller):
         self.missed.discard(name)
         node = self.nodes.get(name)
         if node is not None:
-            if node.ready != "True" and any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints):
+            if node.ready != "True" and any(
+                taint.key == OUT_OF_SERVICE for taint in node.spec.taints
+            ):
                 for pod in self.pods.by("node", name):
                     if pod.deleting:
                         await self.remove(pod)
@@ -111,12 +121,16 @@ class PodCollector(Controller):
             await self.remove(pod, "PodGC: node no longer exists")
 
     async def remove_oldest(self) -> None:
-        done = sorted((pod for pod in self.pods if pod.finished and not pod.deleting), key=lambda pod: pod.metadata.creation_timestamp)
+        done = sorted(
+            (pod for pod in self.pods if pod.finished and not pod.deleting),
+            key=lambda pod: pod.metadata.creation_timestamp,
+        )
         for pod in done[: max(0, len(done) - self.most_finished)]:
             await self.remove(pod)
 
     async def remove(self, pod: Pod, why: str = "") -> None:
-        """Removes a pod for good; one that was not over is said to have failed first, so that its owner counts it."""
+        """Removes a pod for good; one that was not over is said to have failed first, so that its
+        owner counts it."""
         if pod.finished:
             meta = pod.metadata
             try:

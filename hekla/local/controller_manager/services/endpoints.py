@@ -18,16 +18,24 @@ from hekla.kube.errors import AlreadyExists, Forbidden, NotFound
 from hekla.local.controller_manager.garbage import Owned
 from hekla.local.controller_manager.nodes.nodes import Node
 from hekla.local.controller_manager.pods import Pod
-from hekla.local.controller_manager.services.slices import HEADLESS, MANAGED_BY, SERVICE_NAME, Group, plan
+from hekla.local.controller_manager.services.slices import (
+    HEADLESS,
+    MANAGED_BY,
+    SERVICE_NAME,
+    Group,
+    plan,
+)
 
 MANAGER = "endpointslice-controller.k8s.io"
 MOST_ADDRESSES = 1000
 """In one Endpoints object; what is more is in the slices only."""
 OVER_CAPACITY = "endpoints.kubernetes.io/over-capacity"
 SELECTED = "selected"
-"""The index of services by a label that pods behind them must have: of a thousand services a pod concerns one or two."""
+"""The index of services by a label that pods behind them must have: of a thousand services a pod
+concerns one or two."""
 LONGEST_WAIT = 1.0
-"""Seconds that a change of a pod may wait for others of the same service: 1 ms for each pod beside it."""
+"""Seconds that a change of a pod may wait for others of the same service: 1 ms for each pod beside
+it."""
 
 
 def chosen(service: Json, pods: Iterable[Pod]) -> list[Pod]:
@@ -37,7 +45,9 @@ def chosen(service: Json, pods: Iterable[Pod]) -> list[Pod]:
         (
             pod
             for pod in pods
-            if pod.status.pod_ip and not pod.finished and all(pod.metadata.labels.get(key) == value for key, value in selector.items())
+            if pod.status.pod_ip
+            and not pod.finished
+            and all(pod.metadata.labels.get(key) == value for key, value in selector.items())
         ),
         key=lambda pod: pod.metadata.name,
     )
@@ -48,7 +58,9 @@ def target_port(port: Json, pod: Pod) -> int | None:
     target = port.get("targetPort") or port["port"]
     if isinstance(target, int):
         return target
-    sidecars = (container for container in pod.spec.init_containers if container.restart_policy == "Always")
+    sidecars = (
+        container for container in pod.spec.init_containers if container.restart_policy == "Always"
+    )
     named = (
         p
         for container in (*pod.spec.containers, *sidecars)
@@ -101,7 +113,10 @@ def subsets(service: Json, pods: list[Pod]) -> list[Json]:
         if waiting:
             subset["notReadyAddresses"] = waiting
         if ports:
-            subset["ports"] = [named({"port": number, "protocol": protocol}, name) for name, number, protocol in ports]
+            subset["ports"] = [
+                named({"port": number, "protocol": protocol}, name)
+                for name, number, protocol in ports
+            ]
         result.append(subset)
     return result
 
@@ -113,7 +128,9 @@ def named(port: Json, name: str) -> Json:
 def endpoints(service: Json, pods: list[Pod]) -> Json:
     """The Endpoints object that a service should have."""
     meta = service["metadata"]
-    labels = dict(meta.get("labels", {}), **{"endpoints.kubernetes.io/managed-by": "endpoint-controller"})
+    labels = dict(
+        meta.get("labels", {}), **{"endpoints.kubernetes.io/managed-by": "endpoint-controller"}
+    )
     if service["spec"].get("clusterIP") == "None":
         labels[HEADLESS] = ""
     tree: Json = {
@@ -130,15 +147,24 @@ def endpoints(service: Json, pods: list[Pod]) -> Json:
     return tree
 
 
-def groups_of(service: Json, pods: list[Pod], zone: Callable[[str], str] = lambda node: "") -> list[Group]:
+def groups_of(
+    service: Json, pods: list[Pod], zone: Callable[[str], str] = lambda node: ""
+) -> list[Group]:
     """The endpoints of a service, apart by what their ports are."""
-    protocols = {port.get("name", ""): port["appProtocol"] for port in service["spec"].get("ports", ()) if port.get("appProtocol")}
+    protocols = {
+        port.get("name", ""): port["appProtocol"]
+        for port in service["spec"].get("ports", ())
+        if port.get("appProtocol")
+    }
     found: dict[tuple[tuple[str, int, str], ...], Group] = {}
     for pod in pods:
         ports = ports_of(service, pod)
         group = found.get(ports)
         if group is None:
-            entries: list[Json] = [{"name": name, "port": number, "protocol": protocol} for name, number, protocol in ports]
+            entries: list[Json] = [
+                {"name": name, "port": number, "protocol": protocol}
+                for name, number, protocol in ports
+            ]
             for entry in entries:
                 if entry["name"] in protocols:
                     entry["appProtocol"] = protocols[entry["name"]]
@@ -177,7 +203,11 @@ def endpoint(service: Json, pod: Pod, zone: str = "") -> Json:
     """An entry of a slice."""
     tree: Json = {
         "addresses": [pod.status.pod_ip],
-        "conditions": {"ready": counts_as_ready(service, pod), "serving": pod.ready, "terminating": pod.deleting},
+        "conditions": {
+            "ready": counts_as_ready(service, pod),
+            "serving": pod.ready,
+            "terminating": pod.deleting,
+        },
         "targetRef": reference(pod),
     }
     if pod.spec.node_name:
@@ -191,7 +221,10 @@ def endpoint(service: Json, pod: Pod, zone: str = "") -> Json:
 
 def differs(wanted: Json, there: Json, *fields: str) -> bool:
     """Whether a stored object lacks something that is wanted in these fields or in its labels."""
-    if any(there.get(field) != wanted.get(field) and (there.get(field) or wanted.get(field)) for field in fields):
+    if any(
+        there.get(field) != wanted.get(field) and (there.get(field) or wanted.get(field))
+        for field in fields
+    ):
         return True
     return bool(wanted["metadata"]["labels"] != there["metadata"].get("labels", {}))
 
@@ -224,7 +257,9 @@ class Slices:
 
     async def drop(self, piece: Json) -> None:
         try:
-            await self.client.delete(ENDPOINT_SLICE, piece["metadata"]["name"], piece["metadata"]["namespace"])
+            await self.client.delete(
+                ENDPOINT_SLICE, piece["metadata"]["name"], piece["metadata"]["namespace"]
+            )
         except NotFound:
             return
 
@@ -279,7 +314,10 @@ class EndpointsController(Controller):
             if key in self.written:
                 await self.remove_endpoints(namespace, name)
             return None
-        if not service["spec"].get("selector") or service["metadata"].get("deletionTimestamp") is not None:
+        if (
+            not service["spec"].get("selector")
+            or service["metadata"].get("deletionTimestamp") is not None
+        ):
             return None
         if service["spec"].get("type") == "ExternalName":
             await self.slices.remove(namespace, name)
@@ -287,13 +325,16 @@ class EndpointsController(Controller):
         pods = chosen(service, self.pods.by("namespace", namespace))
         try:
             await self.write_endpoints(endpoints(service, pods), key)
-            await self.slices.write(namespace, name, slice_body(service), groups_of(service, pods, self.zone))
+            await self.slices.write(
+                namespace, name, slice_body(service), groups_of(service, pods, self.zone)
+            )
         except Forbidden:
             return None  # the namespace is on its way out
         return None
 
     async def write_endpoints(self, wanted: Json, key: str) -> None:
-        """Writes the Endpoints where they differ from what was seen last; a cache that was late costs a Conflict and another look."""
+        """Writes the Endpoints where they differ from what was seen last; a cache that was late
+        costs a Conflict and another look."""
         there = self.written.get(key)
         namespace = wanted["metadata"]["namespace"]
         if there is None:
@@ -301,15 +342,26 @@ class EndpointsController(Controller):
                 await self.client.create(ENDPOINTS.untyped, wanted, namespace)
                 return
             except AlreadyExists:
-                there = await self.client.get(ENDPOINTS.untyped, wanted["metadata"]["name"], namespace)
+                there = await self.client.get(
+                    ENDPOINTS.untyped, wanted["metadata"]["name"], namespace
+                )
         if differs(wanted, there, "subsets"):
-            before = {k: v for k, v in (there["metadata"].get("annotations") or {}).items() if k != OVER_CAPACITY}
+            before = {
+                k: v
+                for k, v in (there["metadata"].get("annotations") or {}).items()
+                if k != OVER_CAPACITY
+            }
             annotations = {**before, **wanted["metadata"].get("annotations", {})}
-            wanted["metadata"] = {**there["metadata"], **wanted["metadata"], "annotations": annotations}
+            wanted["metadata"] = {
+                **there["metadata"],
+                **wanted["metadata"],
+                "annotations": annotations,
+            }
             await self.client.update(ENDPOINTS.untyped, wanted)
 
     async def remove_endpoints(self, namespace: str, name: str) -> None:
-        """Endpoints have no owner reference on the wire, so they are removed by name; slices are the collector's."""
+        """Endpoints have no owner reference on the wire, so they are removed by name; slices are
+        the collector's."""
         try:
             await self.client.delete(ENDPOINTS, name, namespace)
         except NotFound:
@@ -318,9 +370,12 @@ class EndpointsController(Controller):
     def queue_services(self, old: Pod | None, new: Pod | None) -> None:
         """Queues the services whose endpoints a change of a pod touches.
 
-        Many pods of one service start together: waiting a little, longer for larger services, makes one write of many.
+        Many pods of one service start together: waiting a little, longer for larger services, makes
+        one write of many.
         """
-        if not self.services.values(SELECTED) or (old is not None and new is not None and seen(old) == seen(new)):
+        if not self.services.values(SELECTED) or (
+            old is not None and new is not None and seen(old) == seen(new)
+        ):
             return
         for pod in (old, new):
             if pod is None or not pod.status.pod_ip:
@@ -330,11 +385,15 @@ class EndpointsController(Controller):
                 for service in self.services.by(SELECTED, place(namespace, name, value)):
                     if service["spec"]["selector"].items() <= labels.items():
                         crowd = self.pods.count("namespace", namespace)
-                        self.queue.add_after(f"{namespace}/{service['metadata']['name']}", min(LONGEST_WAIT, crowd / 1000))
+                        self.queue.add_after(
+                            f"{namespace}/{service['metadata']['name']}",
+                            min(LONGEST_WAIT, crowd / 1000),
+                        )
 
 
 def selected(service: Json) -> tuple[str, ...]:
-    """The index function of SELECTED.  Of several labels one that few pods have: not the namespace again, a long value."""
+    """The index function of SELECTED.  Of several labels one that few pods have: not the namespace
+    again, a long value."""
     selector = service["spec"].get("selector")
     if not selector:
         return ()
@@ -349,4 +408,11 @@ def place(namespace: str, label: str, value: str) -> str:
 
 def seen(pod: Pod) -> tuple[Any, ...]:
     """What endpoints show of a pod."""
-    return (pod.metadata.labels, pod.status.pod_ip, pod.ready, pod.finished, pod.deleting, pod.spec.node_name)
+    return (
+        pod.metadata.labels,
+        pod.status.pod_ip,
+        pod.ready,
+        pod.finished,
+        pod.deleting,
+        pod.spec.node_name,
+    )

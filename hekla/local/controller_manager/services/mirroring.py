@@ -1,4 +1,5 @@
-"""EndpointSlices of Endpoints that users write themselves, for services without a selector.  Reference: local-cluster 10.8."""
+"""EndpointSlices of Endpoints that users write themselves, for services without a selector.
+Reference: local-cluster 10.8."""
 
 from __future__ import annotations
 
@@ -23,18 +24,25 @@ def is_mirrored(endpoints: Json | None, service: Json | None) -> bool:
     if endpoints is None or service is None or service["spec"].get("selector"):
         return False
     meta = endpoints["metadata"]
-    return (meta.get("labels") or {}).get(SKIP) != "true" and LEADER not in (meta.get("annotations") or {})
+    return (meta.get("labels") or {}).get(SKIP) != "true" and LEADER not in (
+        meta.get("annotations") or {}
+    )
 
 
 def groups_of(endpoints: Json) -> list[Group]:
     """The subsets, apart by ports and family of addresses."""
     found: dict[tuple[str, str], Group] = {}
     for subset in endpoints.get("subsets") or ():
-        ports = [{"name": p.get("name", ""), **{k: v for k, v in p.items() if k != "name"}} for p in subset.get("ports") or ()]
+        ports = [
+            {"name": p.get("name", ""), **{k: v for k, v in p.items() if k != "name"}}
+            for p in subset.get("ports") or ()
+        ]
         for field, ready in (("addresses", True), ("notReadyAddresses", False)):
             for address in subset.get(field) or ():
                 family = f"IPv{ip_address(address['ip']).version}"
-                group = found.setdefault((family, str(sorted(map(str, ports)))), Group(family, ports, {}))
+                group = found.setdefault(
+                    (family, str(sorted(map(str, ports)))), Group(family, ports, {})
+                )
                 endpoint: Json = {"addresses": [address["ip"]], "conditions": {"ready": ready}}
                 for name in ("hostname", "nodeName", "targetRef"):
                     if address.get(name):
@@ -48,7 +56,9 @@ class MirroringController(Controller):
 
     name = "endpointslice-mirroring"
 
-    def __init__(self, client: Client, services: Cache[Json], endpoints: Cache[Json], pieces: Cache[Owned]) -> None:
+    def __init__(
+        self, client: Client, services: Cache[Json], endpoints: Cache[Json], pieces: Cache[Owned]
+    ) -> None:
         super().__init__(services, endpoints, pieces)
         self.slices = Slices(client, MANAGER)
         self.services = services
@@ -61,7 +71,11 @@ class MirroringController(Controller):
         """A selector that comes or goes decides whose the Endpoints are."""
         either = new if new is not None else old
         assert either is not None
-        if old is None or new is None or bool(old["spec"].get("selector")) != bool(new["spec"].get("selector")):
+        if (
+            old is None
+            or new is None
+            or bool(old["spec"].get("selector")) != bool(new["spec"].get("selector"))
+        ):
             self.queue.add(f"{either['metadata']['namespace']}/{either['metadata']['name']}")
 
     def take_slice(self, old: Owned | None, new: Owned | None) -> None:

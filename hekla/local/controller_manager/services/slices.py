@@ -1,7 +1,9 @@
-"""EndpointSlices: how the endpoints of one owner are spread over slices, with as few writes as their changes need.
+"""EndpointSlices: how the endpoints of one owner are spread over slices, with as few writes as
+their changes need.
 
-Pure functions.  An endpoint stays in the slice in which it is; what is new goes where there is room, the fullest slice first,
-so that one pod more or less of a thousand is the write of one small object.  Reference: local-cluster 10.8.
+Pure functions.  An endpoint stays in the slice in which it is; what is new goes where there is
+room, the fullest slice first, so that one pod more or less of a thousand is the write of one small
+object.  Reference: local-cluster 10.8.
 """
 
 from __future__ import annotations
@@ -44,7 +46,15 @@ def identity(endpoint: Json) -> str:
 def port_key(ports: Iterable[Json] | None) -> tuple[tuple[object, ...], ...]:
     return tuple(
         sorted(
-            ((p.get("name") or "", p.get("port") or 0, p.get("protocol") or "TCP", p.get("appProtocol") or "") for p in ports or ()),
+            (
+                (
+                    p.get("name") or "",
+                    p.get("port") or 0,
+                    p.get("protocol") or "TCP",
+                    p.get("appProtocol") or "",
+                )
+                for p in ports or ()
+            ),
         )
     )
 
@@ -52,14 +62,18 @@ def port_key(ports: Iterable[Json] | None) -> tuple[tuple[object, ...], ...]:
 def plan(body: Json, there: list[Json], groups: list[Group]) -> Changes:
     """The changes that bring the slices `there` to the groups.
 
-    `body` holds the metadata of a new slice (generateName, namespace, labels, ownerReferences).  One slice always stays, to show
-    that somebody looked after the owner.
+    `body` holds the metadata of a new slice (generateName, namespace, labels, ownerReferences).
+    One slice always stays, to show that somebody looked after the owner.
     """
     changes = Changes([], [], [])
     left = list(there)
     for group in groups:
         kind = group.address_type, port_key(group.ports)
-        mine = [piece for piece in left if (piece.get("addressType"), port_key(piece.get("ports"))) == kind]
+        mine = [
+            piece
+            for piece in left
+            if (piece.get("addressType"), port_key(piece.get("ports"))) == kind
+        ]
         left = [piece for piece in left if piece not in mine]
         spread(body, mine, group, changes)
     if not groups and left:
@@ -96,10 +110,14 @@ def spread(body: Json, mine: list[Json], group: Group, changes: Changes) -> None
         else:
             changes.delete.append(piece)
     for at in range(0, len(rest), LARGEST):
-        changes.create.append(new_slice(body, group.address_type, rest[at : at + LARGEST], group.ports))
+        changes.create.append(
+            new_slice(body, group.address_type, rest[at : at + LARGEST], group.ports)
+        )
 
 
-def write(piece: Json, body: Json, endpoints: list[Json], ports: list[Json], changes: Changes) -> None:
+def write(
+    piece: Json, body: Json, endpoints: list[Json], ports: list[Json], changes: Changes
+) -> None:
     """Notes the update of a slice where it says something else."""
     labels = body["metadata"]["labels"]
     same = (

@@ -1,4 +1,5 @@
-"""Which volume suits a claim: the rules of binding as functions of the two objects.  Reference: local-cluster 10.12."""
+"""Which volume suits a claim: the rules of binding as functions of the two objects.  Reference:
+local-cluster 10.12."""
 
 from __future__ import annotations
 
@@ -12,7 +13,10 @@ BOUND_BY_US = "pv.kubernetes.io/bound-by-controller"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
-PROVISIONERS = ("volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner")
+PROVISIONERS = (
+    "volume.kubernetes.io/storage-provisioner",
+    "volume.beta.kubernetes.io/storage-provisioner",
+)
 OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
@@ -40,10 +44,13 @@ def without_class(claim: Json) -> bool:
 
 
 def default_class(classes: Iterable[Json]) -> Json | None:
-    """The class that fills the gap: the youngest of those that are marked, by name where they are equally old."""
+    """The class that fills the gap: the youngest of those that are marked, by name where they are
+    equally old."""
     marked = [one for one in classes if notes(one).get(DEFAULT_CLASS) == "true"]
     by_name = sorted(marked, key=lambda one: str(one["metadata"]["name"]))
-    return max(by_name, key=lambda one: str(one["metadata"].get("creationTimestamp", "")), default=None)
+    return max(
+        by_name, key=lambda one: str(one["metadata"].get("creationTimestamp", "")), default=None
+    )
 
 
 def wanted(claim: Json) -> int:
@@ -76,7 +83,10 @@ def reserved_for(volume: Json) -> str:
 
 def is_for(volume: Json, claim: Json) -> bool:
     """Whether the volume names this very claim, or one of its name without saying which."""
-    return reserved_for(volume) == key(claim) and reference(volume).get("uid", "") in ("", claim["metadata"]["uid"])
+    return reserved_for(volume) == key(claim) and reference(volume).get("uid", "") in (
+        "",
+        claim["metadata"]["uid"],
+    )
 
 
 def mismatch(volume: Json, claim: Json) -> str:
@@ -87,7 +97,9 @@ def mismatch(volume: Json, claim: Json) -> str:
         return "storageClassName does not match"
     if mode(volume) != mode(claim):
         return "incompatible volumeMode"
-    if not set(claim["spec"].get("accessModes") or ()) <= set(volume["spec"].get("accessModes") or ()):
+    if not set(claim["spec"].get("accessModes") or ()) <= set(
+        volume["spec"].get("accessModes") or ()
+    ):
         return "incompatible accessMode"
     return ""
 
@@ -103,7 +115,8 @@ def suits(volume: Json, claim: Json) -> bool:
         not mismatch(volume, claim)
         and (volume.get("status") or {}).get("phase", "Available") in ("Available", "Pending")
         and volume["metadata"].get("deletionTimestamp") is None
-        and (volume["spec"].get("volumeAttributesClassName") or "") == (claim["spec"].get("volumeAttributesClassName") or "")
+        and (volume["spec"].get("volumeAttributesClassName") or "")
+        == (claim["spec"].get("volumeAttributesClassName") or "")
         and (selector is None or matches(selector, volume["metadata"].get("labels") or {}))
     )
 

@@ -1,7 +1,8 @@
-"""Claims that are made for pods: of devices from ResourceClaimTemplates, of volumes from `ephemeral` volumes.
+"""Claims that are made for pods: of devices from ResourceClaimTemplates, of volumes from
+`ephemeral` volumes.
 
-Both kinds of claim belong to their pod.  A claim of devices is also given back here: when no pod is left that it is reserved
-for, its allocation goes.  Reference: local-cluster 8.8, 10.13.
+Both kinds of claim belong to their pod.  A claim of devices is also given back here: when no pod is
+left that it is reserved for, its allocation goes.  Reference: local-cluster 8.8, 10.13.
 """
 
 from __future__ import annotations
@@ -25,13 +26,22 @@ PROTECTION = "resource.kubernetes.io/delete-protection"
 def owner_of(pod: Pod) -> Json:
     meta = pod.metadata
     return {
-        "apiVersion": "v1", "kind": "Pod", "name": meta.name, "uid": meta.uid, "controller": True, "blockOwnerDeletion": True,
-    }  # fmt: skip
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": meta.name,
+        "uid": meta.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
 
 
 def target(pod: Pod) -> Json:
     meta = pod.metadata
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
+    }
 
 
 class EphemeralVolumeController(Controller):
@@ -39,7 +49,9 @@ class EphemeralVolumeController(Controller):
 
     name = "ephemeral-volume"
 
-    def __init__(self, client: Client, pods: Cache[Pod], claims: Cache[Json], recorder: Recorder) -> None:
+    def __init__(
+        self, client: Client, pods: Cache[Pod], claims: Cache[Json], recorder: Recorder
+    ) -> None:
         super().__init__(pods, claims)
         self.client = client
         self.pods = pods
@@ -49,13 +61,19 @@ class EphemeralVolumeController(Controller):
         claims.on_change(self.take_claim)
 
     def take_pod(self, old: Pod | None, new: Pod | None) -> None:
-        if new is not None and not new.deleting and any(volume.ephemeral is not None for volume in new.spec.volumes):
+        if (
+            new is not None
+            and not new.deleting
+            and any(volume.ephemeral is not None for volume in new.spec.volumes)
+        ):
             self.queue.add(new.key)
 
     def take_claim(self, old: Json | None, new: Json | None) -> None:
         """A claim that went is made again, if its pod is still there."""
         if new is None and old is not None:
-            for pod in self.pods.by("claim", f"{old['metadata']['namespace']}/{old['metadata']['name']}"):
+            for pod in self.pods.by(
+                "claim", f"{old['metadata']['namespace']}/{old['metadata']['name']}"
+            ):
                 self.take_pod(None, pod)
 
     async def reconcile(self, key: str) -> float | None:
@@ -71,9 +89,18 @@ class EphemeralVolumeController(Controller):
             there = self.claims.get(f"{meta.namespace}/{name}")
             if there is None:
                 await self.make(pod, volume.name, name)
-            elif not any(one["uid"] == meta.uid for one in there["metadata"].get("ownerReferences") or ()):
-                message = f"PVC {meta.namespace}/{name} was not created for pod {key} (pod is not owner)"
-                self.recorder.event(target(pod), "Warning", "EphemeralVolumeFailed", f"ephemeral volume {volume.name}: {message}")
+            elif not any(
+                one["uid"] == meta.uid for one in there["metadata"].get("ownerReferences") or ()
+            ):
+                message = (
+                    f"PVC {meta.namespace}/{name} was not created for pod {key} (pod is not owner)"
+                )
+                self.recorder.event(
+                    target(pod),
+                    "Warning",
+                    "EphemeralVolumeFailed",
+                    f"ephemeral volume {volume.name}: {message}",
+                )
         return None
 
     async def make(self, pod: Pod, volume: str, name: str) -> None:
@@ -84,7 +111,11 @@ class EphemeralVolumeController(Controller):
             return
         if full["metadata"]["uid"] != meta.uid:
             return
-        template = next(one["ephemeral"]["volumeClaimTemplate"] for one in full["spec"]["volumes"] if one["name"] == volume)
+        template = next(
+            one["ephemeral"]["volumeClaimTemplate"]
+            for one in full["spec"]["volumes"]
+            if one["name"] == volume
+        )
         given = template.get("metadata") or {}
         body = {
             "apiVersion": "v1",
@@ -108,7 +139,14 @@ class ResourceClaimController(Controller):
 
     name = "resource-claim"
 
-    def __init__(self, client: Client, pods: Cache[Pod], claims: Cache[Json], templates: Cache[Json], recorder: Recorder) -> None:
+    def __init__(
+        self,
+        client: Client,
+        pods: Cache[Pod],
+        claims: Cache[Json],
+        templates: Cache[Json],
+        recorder: Recorder,
+    ) -> None:
         super().__init__(pods, claims, templates)
         self.client = client
         self.pods = pods
@@ -118,7 +156,10 @@ class ResourceClaimController(Controller):
         self.waiting: dict[str, set[str]] = {}
         """Template -> pods that came before it."""
         pods.on_change_of(concerns, [DEVICES], self.take_pod)
-        self.enqueue(claims, lambda claim: f"claim/{claim['metadata']['namespace']}/{claim['metadata']['name']}")
+        self.enqueue(
+            claims,
+            lambda claim: f"claim/{claim['metadata']['namespace']}/{claim['metadata']['name']}",
+        )
         claims.on_change(self.take_claim)
         templates.on_change(self.take_template)
 
@@ -141,7 +182,9 @@ class ResourceClaimController(Controller):
 
     def take_template(self, old: Json | None, new: Json | None) -> None:
         if new is not None:
-            for key in self.waiting.pop(f"{new['metadata']['namespace']}/{new['metadata']['name']}", ()):
+            for key in self.waiting.pop(
+                f"{new['metadata']['namespace']}/{new['metadata']['name']}", ()
+            ):
                 self.queue.add(f"pod/{key}")
 
     async def reconcile(self, key: str) -> float | None:
@@ -157,10 +200,11 @@ class ResourceClaimController(Controller):
                 await self.look_at_claim(claim)
         return None
 
-    # --- making -------------------------------------------------------------------------------------------------------------
+    # --- making -----------------------------------------------------------------------------------
 
     async def make_claims(self, pod: Pod) -> None:
-        """Makes a claim for each template that the pod names, and writes into the pod's status which."""
+        """Makes a claim for each template that the pod names, and writes into the pod's status
+        which."""
         meta = pod.metadata
         known = {one.name: one.resource_claim_name for one in pod.status.resource_claim_statuses}
         made: dict[str, str] = {}
@@ -170,7 +214,9 @@ class ResourceClaimController(Controller):
             name = known.get(wanted.name)
             if name and f"{meta.namespace}/{name}" in self.claims:
                 continue
-            found = self.generated(pod, wanted.name) or await self.make(pod, wanted.name, wanted.resource_claim_template_name)
+            found = self.generated(pod, wanted.name) or await self.make(
+                pod, wanted.name, wanted.resource_claim_template_name
+            )
             if found and found != name:
                 made[wanted.name] = found
         if not made:
@@ -178,15 +224,25 @@ class ResourceClaimController(Controller):
         statuses = [{"name": name, "resourceClaimName": claim} for name, claim in made.items()]
         patch = {"metadata": {"uid": meta.uid}, "status": {"resourceClaimStatuses": statuses}}
         try:
-            await self.client.patch(POD.untyped, meta.name, patch, meta.namespace, type="strategic", subresource="status")
+            await self.client.patch(
+                POD.untyped,
+                meta.name,
+                patch,
+                meta.namespace,
+                type="strategic",
+                subresource="status",
+            )
         except NotFound:
             return
 
     def generated(self, pod: Pod, name: str) -> str:
-        """A claim that was made for the pod before, by an instance of this controller that did not live to write it down."""
+        """A claim that was made for the pod before, by an instance of this controller that did not
+        live to write it down."""
         for claim in self.claims.by("owner", pod.metadata.uid):
             meta = claim["metadata"]
-            if (meta.get("annotations") or {}).get(POD_CLAIM_NAME) == name and meta.get("deletionTimestamp") is None:
+            if (meta.get("annotations") or {}).get(POD_CLAIM_NAME) == name and meta.get(
+                "deletionTimestamp"
+            ) is None:
                 found: str = meta["name"]
                 return found
         return ""
@@ -221,7 +277,7 @@ class ResourceClaimController(Controller):
         found: str = made["metadata"]["name"]
         return found
 
-    # --- giving back --------------------------------------------------------------------------------------------------------
+    # --- giving back ------------------------------------------------------------------------------
 
     async def look_at_claim(self, claim: Json) -> None:
         """Takes pods that are over off the list, and the allocation with the last of them."""
@@ -233,25 +289,50 @@ class ResourceClaimController(Controller):
         allocated = status.get("allocation") is not None
         annotations = meta.get("annotations") or {}
         generated = POD_CLAIM_NAME in annotations or EXTENDED in annotations
-        # One that users made keeps its devices for the pods to come; unless nobody can come any more.
-        frees = allocated and not reserved and (bool(before) or meta.get("deletionTimestamp") is not None)
+        # One that users made keeps its devices for the pods to come; unless nobody can come any
+        # more.
+        frees = (
+            allocated
+            and not reserved
+            and (bool(before) or meta.get("deletionTimestamp") is not None)
+        )
         try:
             if len(reserved) != len(before) or frees:
-                new = {name: value for name, value in status.items() if name not in ("reservedFor", "allocation", "devices")}
+                new = {
+                    name: value
+                    for name, value in status.items()
+                    if name not in ("reservedFor", "allocation", "devices")
+                }
                 if reserved:
                     new["reservedFor"] = reserved
                 if allocated and not frees:
                     new["allocation"] = status["allocation"]
                     if status.get("devices"):
                         new["devices"] = status["devices"]
-                claim = await self.client.update_status(RESOURCE_CLAIM.untyped, {**with_kind(claim), "status": new})
+                claim = await self.client.update_status(
+                    RESOURCE_CLAIM.untyped, {**with_kind(claim), "status": new}
+                )
                 allocated = allocated and not frees
             if not allocated and PROTECTION in finalizers:
                 kept = [one for one in finalizers if one != PROTECTION]
-                patch = {"metadata": {"resourceVersion": claim["metadata"]["resourceVersion"], "finalizers": kept or None}}
-                claim = await self.client.patch(RESOURCE_CLAIM.untyped, meta["name"], patch, meta["namespace"])
-            if generated and not reserved and meta.get("deletionTimestamp") is None and self.owner_is_over(claim):
-                await self.client.delete(RESOURCE_CLAIM.untyped, meta["name"], meta["namespace"], uid=meta["uid"])
+                patch = {
+                    "metadata": {
+                        "resourceVersion": claim["metadata"]["resourceVersion"],
+                        "finalizers": kept or None,
+                    }
+                }
+                claim = await self.client.patch(
+                    RESOURCE_CLAIM.untyped, meta["name"], patch, meta["namespace"]
+                )
+            if (
+                generated
+                and not reserved
+                and meta.get("deletionTimestamp") is None
+                and self.owner_is_over(claim)
+            ):
+                await self.client.delete(
+                    RESOURCE_CLAIM.untyped, meta["name"], meta["namespace"], uid=meta["uid"]
+                )
         except NotFound:
             return
 
@@ -260,11 +341,18 @@ class ResourceClaimController(Controller):
         if consumer.get("resource") != "pods" or consumer.get("apiGroup"):
             return False
         pod = self.pods.get(f"{claim['metadata']['namespace']}/{consumer['name']}")
-        return pod is None or pod.metadata.uid != consumer["uid"] or pod.finished or (pod.deleting and not pod.spec.node_name)
+        return (
+            pod is None
+            or pod.metadata.uid != consumer["uid"]
+            or pod.finished
+            or (pod.deleting and not pod.spec.node_name)
+        )
 
     def owner_is_over(self, claim: Json) -> bool:
         meta = claim["metadata"]
-        owner = next((one for one in meta.get("ownerReferences") or () if one["kind"] == "Pod"), None)
+        owner = next(
+            (one for one in meta.get("ownerReferences") or () if one["kind"] == "Pod"), None
+        )
         if owner is None:
             return False
         pod = self.pods.get(f"{meta['namespace']}/{owner['name']}")
@@ -277,7 +365,11 @@ def names_of(pod: Pod) -> list[str]:
     extended = pod.status.extended_resource_claim_status
     if extended is not None and extended.resource_claim_name:
         own.append(extended.resource_claim_name)
-    return own + [one.resource_claim_name for one in pod.status.resource_claim_statuses if one.resource_claim_name]
+    return own + [
+        one.resource_claim_name
+        for one in pod.status.resource_claim_statuses
+        if one.resource_claim_name
+    ]
 
 
 def owners(claim: Json) -> list[str]:

@@ -1,4 +1,5 @@
-"""Claims that pods use and volumes that claims use are not deleted under them.  Reference: local-cluster 5.9, 10.12."""
+"""Claims that pods use and volumes that claims use are not deleted under them.  Reference:
+local-cluster 5.9, 10.12."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ class ProtectionController(Controller):
 
     name = "storage-protection"
 
-    def __init__(self, client: Client, volumes: Cache[Json], found: Cache[Json], pods: Cache[Pod]) -> None:
+    def __init__(
+        self, client: Client, volumes: Cache[Json], found: Cache[Json], pods: Cache[Pod]
+    ) -> None:
         super().__init__(volumes, found, pods)
         self.client = client
         self.volumes = volumes
@@ -50,16 +53,28 @@ class ProtectionController(Controller):
             if finalizer not in finalizers:
                 await self.write(obj, [*finalizers, finalizer])
         elif finalizer in finalizers:
-            # A pod without a node has nothing mounted, and no node will mount a claim that is being deleted.
-            used = phase(obj) == "Bound" if what == "volume" else any(pod.spec.node_name for pod in self.pods.by("claim", name))
+            # A pod without a node has nothing mounted, and no node will mount a claim that is being
+            # deleted.
+            used = (
+                phase(obj) == "Bound"
+                if what == "volume"
+                else any(pod.spec.node_name for pod in self.pods.by("claim", name))
+            )
             if not used:
                 await self.write(obj, [one for one in finalizers if one != finalizer])
         return None
 
     async def write(self, obj: Json, finalizers: list[str]) -> None:
         meta = obj["metadata"]
-        patch = {"metadata": {"resourceVersion": meta["resourceVersion"], "finalizers": finalizers or None}}
-        kind = PERSISTENT_VOLUME_CLAIM.untyped if meta.get("namespace") else PERSISTENT_VOLUME.untyped
+        patch = {
+            "metadata": {
+                "resourceVersion": meta["resourceVersion"],
+                "finalizers": finalizers or None,
+            }
+        }
+        kind = (
+            PERSISTENT_VOLUME_CLAIM.untyped if meta.get("namespace") else PERSISTENT_VOLUME.untyped
+        )
         try:
             await self.client.patch(kind, meta["name"], patch, meta.get("namespace"))
         except NotFound:

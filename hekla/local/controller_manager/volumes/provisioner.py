@@ -1,8 +1,10 @@
-"""The cluster's own storage: a directory for each claim, below the cluster's state.  Reference: local-cluster 10.12.
+"""The cluster's own storage: a directory for each claim, below the cluster's state.  Reference:
+local-cluster 10.12.
 
-It goes by the name `rancher.io/local-path` and its class by `standard`, as on the small clusters that people know, so that
-their manifests work.  All nodes of a local cluster are this machine: a volume for one reader is tied to the node of its first
-pod, as it would be elsewhere; one that many nodes may write (ReadWriteMany) is reached from all of them.
+It goes by the name `rancher.io/local-path` and its class by `standard`, as on the small clusters
+that people know, so that their manifests work.  All nodes of a local cluster are this machine: a
+volume for one reader is tied to the node of its first pod, as it would be elsewhere; one that many
+nodes may write (ReadWriteMany) is reached from all of them.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ CLASS = "standard"
 MADE = ".class-made"
 """Marks that the class was made once; a user who deletes it means it."""
 OPEN = 0o777
-"""Pods run as whatever user their image names; who reaches the directory at all is settled by the directories above."""
+"""Pods run as whatever user their image names; who reaches the directory at all is settled by the
+directories above."""
 
 
 class Provisioner(Controller):
@@ -62,13 +65,16 @@ class Provisioner(Controller):
             self.queue.add(f"claim/{claims.key(claim)}")
 
     async def start(self) -> None:
-        """Makes the default class of a new cluster, and clears away directories whose volume was never made."""
+        """Makes the default class of a new cluster, and clears away directories whose volume was
+        never made."""
         self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         marker = self.root / MADE
         if not marker.exists():
             await self.make_class()
             marker.touch(mode=0o600)
-        known = {f"pvc-{claim['metadata']['uid']}" for claim in self.claims.all()} | set(self.volumes.keys())
+        known = {f"pvc-{claim['metadata']['uid']}" for claim in self.claims.all()} | set(
+            self.volumes.keys()
+        )
         for directory in self.root.glob("pvc-*"):
             if directory.name.partition("_")[0] not in known:
                 try:
@@ -96,7 +102,12 @@ class Provisioner(Controller):
         what, _, name = key.partition("/")
         if what == "volume":
             volume = self.volumes.get(name)
-            if volume is not None and is_ours(volume) and phase(volume) in ("Released", "Failed") and policy(volume) == "Delete":
+            if (
+                volume is not None
+                and is_ours(volume)
+                and phase(volume) in ("Released", "Failed")
+                and policy(volume) == "Delete"
+            ):
                 await self.remove(volume)
             return None
         claim = self.claims.get(name)
@@ -111,7 +122,7 @@ class Provisioner(Controller):
             await self.provide(claim, made)
         return None
 
-    # --- making -------------------------------------------------------------------------------------------------------------
+    # --- making -----------------------------------------------------------------------------------
 
     async def provide(self, claim: Json, made: Json) -> None:
         """Makes directory and volume for a claim whose time has come."""
@@ -129,14 +140,21 @@ class Provisioner(Controller):
             self.refuse(claim, made, "claim.Spec.Selector is not supported")
             return
         path = self.root / f"{name}_{meta['namespace']}_{meta['name']}"
-        self.tell(claim, "Normal", "Provisioning", f'External provisioner is provisioning volume for claim "{claims.key(claim)}"')
+        self.tell(
+            claim,
+            "Normal",
+            "Provisioning",
+            f'External provisioner is provisioning volume for claim "{claims.key(claim)}"',
+        )
         path.mkdir(exist_ok=True)
         os.chmod(path, OPEN)
         try:
             await self.client.create(PERSISTENT_VOLUME.untyped, volume_of(claim, made, path, node))
         except AlreadyExists:
             return
-        self.tell(claim, "Normal", "ProvisioningSucceeded", f"Successfully provisioned volume {name}")
+        self.tell(
+            claim, "Normal", "ProvisioningSucceeded", f"Successfully provisioned volume {name}"
+        )
 
     async def grow(self, claim: Json, made: Json) -> None:
         """A claim that asks for more has it: sizes of directories are words."""
@@ -144,7 +162,9 @@ class Provisioner(Controller):
         if status.get("phase") != "Bound" or not made.get("allowVolumeExpansion"):
             return
         asked = claim["spec"]["resources"]["requests"]["storage"]
-        if claims.wanted(claim) <= claims.wanted({"spec": {"resources": {"requests": status.get("capacity") or {}}}}):
+        if claims.wanted(claim) <= claims.wanted(
+            {"spec": {"resources": {"requests": status.get("capacity") or {}}}}
+        ):
             return
         volume = self.volumes.get(claim["spec"]["volumeName"])
         if volume is None or not is_ours(volume):
@@ -152,34 +172,55 @@ class Provisioner(Controller):
         meta = claim["metadata"]
         try:
             if claims.size(volume) < claims.wanted(claim):
-                await self.client.patch(PERSISTENT_VOLUME, volume["metadata"]["name"], {"spec": {"capacity": {"storage": asked}}})
+                await self.client.patch(
+                    PERSISTENT_VOLUME,
+                    volume["metadata"]["name"],
+                    {"spec": {"capacity": {"storage": asked}}},
+                )
             patch = {"metadata": {"uid": meta["uid"]}, "status": {"capacity": {"storage": asked}}}
-            await self.client.patch(PERSISTENT_VOLUME_CLAIM, meta["name"], patch, meta["namespace"], subresource="status")
+            await self.client.patch(
+                PERSISTENT_VOLUME_CLAIM,
+                meta["name"],
+                patch,
+                meta["namespace"],
+                subresource="status",
+            )
         except (NotFound, Conflict):
             return
-        self.tell(claim, "Normal", "VolumeResizeSuccessful", f"Resize volume {volume['metadata']['name']} succeeded")
+        self.tell(
+            claim,
+            "Normal",
+            "VolumeResizeSuccessful",
+            f"Resize volume {volume['metadata']['name']} succeeded",
+        )
 
     def tell(self, claim: Json, severity: Severity, reason: str, message: str) -> None:
         self.recorder.event(with_kind(PERSISTENT_VOLUME_CLAIM, claim), severity, reason, message)
 
     def refuse(self, claim: Json, made: Json, why: str) -> None:
-        message = f'failed to provision volume with StorageClass "{made["metadata"]["name"]}": {why}'
+        message = (
+            f'failed to provision volume with StorageClass "{made["metadata"]["name"]}": {why}'
+        )
         self.tell(claim, "Warning", "ProvisioningFailed", message)
 
-    # --- removing -----------------------------------------------------------------------------------------------------------
+    # --- removing ---------------------------------------------------------------------------------
 
     async def remove(self, volume: Json) -> None:
         """Takes a released volume away with what is in it."""
         name = volume["metadata"]["name"]
         path = Path((volume["spec"].get("hostPath") or {}).get("path", ""))
-        if path.parent == self.root and path.name.startswith(f"{name}_"):  # never a place that somebody wrote into the object
+        if path.parent == self.root and path.name.startswith(
+            f"{name}_"
+        ):  # never a place that somebody wrote into the object
             try:
                 await asyncio.to_thread(shutil.rmtree, path)
             except FileNotFoundError:
                 pass
             except OSError as error:
                 there = with_kind(PERSISTENT_VOLUME, volume)
-                self.recorder.event(there, "Warning", "VolumeFailedDelete", f"{error.filename}: {error.strerror}")
+                self.recorder.event(
+                    there, "Warning", "VolumeFailedDelete", f"{error.filename}: {error.strerror}"
+                )
                 raise
         try:
             await self.client.delete(PERSISTENT_VOLUME, name, uid=volume["metadata"]["uid"])
@@ -197,7 +238,10 @@ def volume_of(claim: Json, made: Json, path: Path, node: str) -> Json:
     body: Json = {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
-        "metadata": {"name": f"pvc-{meta['uid']}", "annotations": {claims.PROVISIONED_BY: PROVISIONER}},
+        "metadata": {
+            "name": f"pvc-{meta['uid']}",
+            "annotations": {claims.PROVISIONED_BY: PROVISIONER},
+        },
         "spec": {
             "capacity": {"storage": spec["resources"]["requests"]["storage"]},
             "accessModes": spec.get("accessModes"),
@@ -211,6 +255,10 @@ def volume_of(claim: Json, made: Json, path: Path, node: str) -> Json:
     if made.get("mountOptions"):
         body["spec"]["mountOptions"] = made["mountOptions"]
     if node and "ReadWriteMany" not in spec.get("accessModes", ()):
-        term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}
+        term = {
+            "matchExpressions": [
+                {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+            ]
+        }
         body["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
     return body

@@ -1,7 +1,8 @@
-"""CronJobs of Kubernetes' own group: a Job when its time has come, and a history that stays short.  Reference: local-cluster 10.6.
+"""CronJobs of Kubernetes' own group: a Job when its time has come, and a history that stays short.
+Reference: local-cluster 10.6.
 
-The schedules' grammar and the arithmetic of missed runs are shared with the batch system's own kind (`hekla.kube.schedule`,
-`hekla.kube.runs`).
+The schedules' grammar and the arithmetic of missed runs are shared with the batch system's own kind
+(`hekla.kube.schedule`, `hekla.kube.runs`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from hekla.local.controller_manager.workloads.job.plan import COMPLETE, conditio
 
 KIND, JOBS = CRON_JOB.untyped, JOB.untyped
 SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
-TOO_MANY = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
+TOO_MANY = (
+    "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
+)
 
 
 def job_name(cron: Json, run: float) -> str:
@@ -36,38 +39,65 @@ def job_name(cron: Json, run: float) -> str:
 def job_body(cron: Json, run: float) -> Json:
     template, zone = cron["spec"]["jobTemplate"], cron["spec"].get("timeZone")
     meta = template.get("metadata") or {}
-    at = datetime.fromtimestamp(run, zone_named(zone) if zone else UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    at = (
+        datetime.fromtimestamp(run, zone_named(zone) if zone else UTC)
+        .isoformat(timespec="seconds")
+        .replace("+00:00", "Z")
+    )
     return {
         "metadata": {
-            "name": job_name(cron, run), "namespace": cron["metadata"]["namespace"], "labels": dict(meta.get("labels") or {}),
-            "annotations": {**(meta.get("annotations") or {}), SCHEDULED: at}, "ownerReferences": [reference(CRON_JOB, cron)],
+            "name": job_name(cron, run),
+            "namespace": cron["metadata"]["namespace"],
+            "labels": dict(meta.get("labels") or {}),
+            "annotations": {**(meta.get("annotations") or {}), SCHEDULED: at},
+            "ownerReferences": [reference(CRON_JOB, cron)],
         },
         "spec": template["spec"],
-    }  # fmt: skip
+    }
 
 
 def job_reference(job: Json) -> Json:
     meta = job["metadata"]
-    names = {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+    names = {
+        "name": meta["name"],
+        "namespace": meta["namespace"],
+        "uid": meta["uid"],
+        "resourceVersion": meta["resourceVersion"],
+    }
     return {"apiVersion": "batch/v1", "kind": "Job", **names}
 
 
 def surplus(cron: Json, jobs: list[Json]) -> list[Json]:
     """Finished Jobs beyond the two limits of the history, oldest first."""
     gone: list[Json] = []
-    for complete, field in ((True, "successfulJobsHistoryLimit"), (False, "failedJobsHistoryLimit")):
+    for complete, field in (
+        (True, "successfulJobsHistoryLimit"),
+        (False, "failedJobsHistoryLimit"),
+    ):
         limit = cron["spec"].get(field)
         if limit is None:
             continue
-        ended = [job for job in jobs if finished(job) is not None and (condition(job, COMPLETE) is not None) == complete]
-        ended.sort(key=lambda job: (instant(job.get("status", {}).get("startTime")), job["metadata"]["name"]))
+        ended = [
+            job
+            for job in jobs
+            if finished(job) is not None and (condition(job, COMPLETE) is not None) == complete
+        ]
+        ended.sort(
+            key=lambda job: (
+                instant(job.get("status", {}).get("startTime")),
+                job["metadata"]["name"],
+            )
+        )
         gone += ended[: max(0, len(ended) - limit)]
     return gone
 
 
 def since(cron: Json, now: float | None = None) -> float:
-    """From when on runs are looked for; with `now`, not earlier than the deadline for starting allows."""
-    earliest = instant(cron.get("status", {}).get("lastScheduleTime")) or instant(cron["metadata"]["creationTimestamp"])
+    """From when on runs are looked for; with `now`, not earlier than the deadline for starting
+    allows."""
+    earliest = instant(cron.get("status", {}).get("lastScheduleTime")) or instant(
+        cron["metadata"]["creationTimestamp"]
+    )
     deadline = cron["spec"].get("startingDeadlineSeconds")
     return max(earliest, now - deadline) if now is not None and deadline is not None else earliest
 
@@ -78,8 +108,13 @@ class CronJobController(Controller):
     name = "cronjob"
 
     def __init__(
-        self, client: Client, crons: Cache[Json], jobs: Cache[Json], recorder: Recorder, clock: Callable[[], float] = time.time,
-    ) -> None:  # fmt: skip
+        self,
+        client: Client,
+        crons: Cache[Json],
+        jobs: Cache[Json],
+        recorder: Recorder,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         super().__init__(crons, jobs)
         self.client = client
         self.crons = crons
@@ -108,7 +143,8 @@ class CronJobController(Controller):
         return again
 
     async def bookkeep(self, cron: Json, owned: list[Json]) -> Json:
-        """The status as the Jobs there are have it: which are active, and when the last one succeeded."""
+        """The status as the Jobs there are have it: which are active, and when the last one
+        succeeded."""
         status: Json = dict(cron.get("status") or {})
         active = list(status.get("active") or ())
         listed = {entry["uid"] for entry in active}
@@ -117,22 +153,37 @@ class CronJobController(Controller):
             name, ended = job["metadata"]["name"], finished(job)
             if ended is None:
                 if uid not in listed:
-                    if name.startswith(f"{cron['metadata']['name']}-") and SCHEDULED in (job["metadata"].get("annotations") or {}):
-                        active.append(job_reference(job))  # made by us, before the status could be written
+                    if name.startswith(f"{cron['metadata']['name']}-") and SCHEDULED in (
+                        job["metadata"].get("annotations") or {}
+                    ):
+                        active.append(
+                            job_reference(job)
+                        )  # made by us, before the status could be written
                     else:
                         why = f"Saw a job that the controller did not create or forgot: {name}"
                         self.recorder.event(cron, "Warning", "UnexpectedJob", why)
                 continue
             if uid in listed:
                 active = [entry for entry in active if entry["uid"] != uid]
-                self.recorder.event(cron, "Normal", "SawCompletedJob", f"Saw completed job: {name}, condition: {ended['type']}")
+                self.recorder.event(
+                    cron,
+                    "Normal",
+                    "SawCompletedJob",
+                    f"Saw completed job: {name}, condition: {ended['type']}",
+                )
             at = job.get("status", {}).get("completionTime")
-            if ended["type"] == COMPLETE and at and instant(at) > instant(status.get("lastSuccessfulTime")):
+            if (
+                ended["type"] == COMPLETE
+                and at
+                and instant(at) > instant(status.get("lastSuccessfulTime"))
+            ):
                 status["lastSuccessfulTime"] = at
         for entry in list(active):
             if entry["uid"] not in by_uid and not await self.exists(cron, entry):
                 active.remove(entry)
-                self.recorder.event(cron, "Normal", "MissingJob", f"Active job went missing: {entry['name']}")
+                self.recorder.event(
+                    cron, "Normal", "MissingJob", f"Active job went missing: {entry['name']}"
+                )
         set_active(status, active)
         return status
 
@@ -160,7 +211,9 @@ class CronJobController(Controller):
         try:
             recent = most_recent(since(cron, now), schedule, now)
         except ValueError as error:
-            self.recorder.event(cron, "Warning", "InvalidSchedule", f"invalid schedule: {spec['schedule']}: {error}")
+            self.recorder.event(
+                cron, "Warning", "InvalidSchedule", f"invalid schedule: {spec['schedule']}: {error}"
+            )
             return None
         if recent.missed is Missed.MANY:
             self.recorder.event(cron, "Warning", "TooManyMissedTimes", TOO_MANY)
@@ -170,7 +223,9 @@ class CronJobController(Controller):
             return following
         name, active = job_name(cron, run), status.get("active") or []
         if any(entry["name"] == name for entry in active):
-            status["lastScheduleTime"] = stamp(run)  # it was made before the status could be written
+            status["lastScheduleTime"] = stamp(
+                run
+            )  # it was made before the status could be written
             return following
         policy = spec.get("concurrencyPolicy", "Allow")
         if policy == "Forbid" and active:
@@ -194,7 +249,10 @@ class CronJobController(Controller):
         try:
             return parse(spec["schedule"], spec.get("timeZone"))
         except ScheduleError as error:
-            reason, why = "UnparseableSchedule", f'unparseable schedule: "{spec["schedule"]}" : {error}'
+            reason, why = (
+                "UnparseableSchedule",
+                f'unparseable schedule: "{spec["schedule"]}" : {error}',
+            )
             if spec.get("timeZone") and "time zone" in str(error):
                 reason, why = "UnknownTimeZone", f'invalid timeZone: "{spec["timeZone"]}" : {error}'
             self.recorder.event(cron, "Warning", reason, why)
@@ -211,14 +269,18 @@ class CronJobController(Controller):
             return found if owner is not None and owner["uid"] == cron["metadata"]["uid"] else None
         except ApiError as error:
             if not error.has_cause("NamespaceTerminating"):
-                self.recorder.event(cron, "Warning", "FailedCreate", f"Error creating job: {error.message}")
+                self.recorder.event(
+                    cron, "Warning", "FailedCreate", f"Error creating job: {error.message}"
+                )
             raise
         self.recorder.event(cron, "Normal", "SuccessfulCreate", f"Created job {name}")
         return made
 
     async def delete(self, cron: Json, name: str, uid: str) -> None:
         try:
-            await self.client.delete(JOB, name, cron["metadata"]["namespace"], uid=uid, propagation="Background")
+            await self.client.delete(
+                JOB, name, cron["metadata"]["namespace"], uid=uid, propagation="Background"
+            )
         except (NotFound, Conflict):
             return
         self.recorder.event(cron, "Normal", "SuccessfulDelete", f"Deleted job {name}")
@@ -234,6 +296,10 @@ def set_active(status: Json, active: list[Json]) -> None:
 def cron_of(job: Json) -> str | None:
     """The key of the CronJob that made a Job."""
     owner = manager(job)
-    if owner is None or owner["kind"] != CRON_JOB.kind or owner["apiVersion"] != CRON_JOB.api_version:
+    if (
+        owner is None
+        or owner["kind"] != CRON_JOB.kind
+        or owner["apiVersion"] != CRON_JOB.api_version
+    ):
         return None
     return f"{job['metadata']['namespace']}/{owner['name']}"

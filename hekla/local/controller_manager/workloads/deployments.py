@@ -1,4 +1,5 @@
-"""Deployments: a ReplicaSet for each revision of the template, and the way from one to the next.  Reference: local-cluster 10.4."""
+"""Deployments: a ReplicaSet for each revision of the template, and the way from one to the next.
+Reference: local-cluster 10.4."""
 
 from __future__ import annotations
 
@@ -14,7 +15,13 @@ from hekla.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from hekla.kube.events import Recorder
 from hekla.local.controller_manager.ownership import claim, deleting, key_of, manager, reference
 from hekla.local.controller_manager.pods import HOLDER, Pod, concerns, managed_by, matches
-from hekla.local.controller_manager.workloads.progress import Conditions, complete, counts, status_of, until_timeout
+from hekla.local.controller_manager.workloads.progress import (
+    Conditions,
+    complete,
+    counts,
+    status_of,
+    until_timeout,
+)
 from hekla.local.controller_manager.workloads.rollout import (
     Share,
     Size,
@@ -31,8 +38,13 @@ HISTORY = "deployment.kubernetes.io/revision-history"
 DESIRED = "deployment.kubernetes.io/desired-replicas"
 MAXIMUM = "deployment.kubernetes.io/max-replicas"
 OWN_ANNOTATIONS = {
-    REVISION, HISTORY, DESIRED, MAXIMUM, "kubectl.kubernetes.io/last-applied-configuration", "deprecated.deployment.rollback.to",
-}  # fmt: skip
+    REVISION,
+    HISTORY,
+    DESIRED,
+    MAXIMUM,
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "deprecated.deployment.rollback.to",
+}
 """Of a deployment's annotations those that its ReplicaSets do not take over."""
 HASH = "pod-template-hash"
 
@@ -63,13 +75,20 @@ def created(replica_set: Json) -> tuple[str, str]:
 def present(deployment: Json, sets: list[Json]) -> Json | None:
     """The ReplicaSet of the template as it is now; of several the oldest."""
     template = deployment["spec"]["template"]
-    return next((s for s in sorted(sets, key=created) if same_template(s["spec"]["template"], template)), None)
+    return next(
+        (s for s in sorted(sets, key=created) if same_template(s["spec"]["template"], template)),
+        None,
+    )
 
 
 def surge_size(deployment: Json) -> int:
     """The most pods that the deployment may have at a time."""
     spec = deployment["spec"]
-    surge = limits(spec).surge if spec.get("strategy", {}).get("type") != "Recreate" and replicas_of(deployment) else 0
+    surge = (
+        limits(spec).surge
+        if spec.get("strategy", {}).get("type") != "Recreate" and replicas_of(deployment)
+        else 0
+    )
     return replicas_of(deployment) + surge
 
 
@@ -86,9 +105,14 @@ class DeploymentController(Controller):
     workers = 5
 
     def __init__(
-        self, client: Client, deployments: Cache[Json], replica_sets: Cache[Json], pods: Cache[Pod], recorder: Recorder,
+        self,
+        client: Client,
+        deployments: Cache[Json],
+        replica_sets: Cache[Json],
+        pods: Cache[Pod],
+        recorder: Recorder,
         clock: Callable[[], float] = time.time,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(deployments, replica_sets, pods)
         self.client = client
         self.deployments = deployments
@@ -98,7 +122,9 @@ class DeploymentController(Controller):
         self.clock = clock
         self.enqueue(deployments)
         self.enqueue(replica_sets, self.keys_of_replica_set)
-        pods.on_change_of(concerns, [managed_by(REPLICA_SET.api_version, REPLICA_SET.kind)], self.queue_recreating)
+        pods.on_change_of(
+            concerns, [managed_by(REPLICA_SET.api_version, REPLICA_SET.kind)], self.queue_recreating
+        )
 
     async def reconcile(self, key: str) -> float | None:
         """One step of the rollout, and the status."""
@@ -130,12 +156,16 @@ class DeploymentController(Controller):
         selector = deployment["spec"].get("selector")
         found = self.replica_sets.by("namespace", deployment["metadata"]["namespace"])
         kinds = DEPLOYMENT.untyped, REPLICA_SET.untyped
-        mine = await claim(self.client, *kinds, deployment, found, lambda labels: matches(selector, labels))
+        mine = await claim(
+            self.client, *kinds, deployment, found, lambda labels: matches(selector, labels)
+        )
         return sorted(mine, key=created)
 
     # the way from one template to the next
 
-    async def roll(self, deployment: Json, new: Json | None, sets: list[Json], conditions: Conditions) -> tuple[Json | None, bool]:
+    async def roll(
+        self, deployment: Json, new: Json | None, sets: list[Json], conditions: Conditions
+    ) -> tuple[Json | None, bool]:
         """One step; gives the new ReplicaSet and whether anything was resized."""
         spec, wanted = deployment["spec"], replicas_of(deployment)
         old = [s for s in sets if new is None or s["metadata"]["uid"] != new["metadata"]["uid"]]
@@ -148,21 +178,28 @@ class DeploymentController(Controller):
             return new, await self.scale(deployment, new, wanted)
         limit, sizes = limits(spec), [size_of(s) for s in old]
         if new is None:
-            return await self.make(deployment, sets, new_size(wanted, Size(0, 0), sizes, limit), conditions), True
+            return await self.make(
+                deployment, sets, new_size(wanted, Size(0, 0), sizes, limit), conditions
+            ), True
         if await self.scale(deployment, new, new_size(wanted, size_of(new), sizes, limit)):
             return new, True
         keep = old_sizes(wanted, size_of(new), sizes, limit)
         moved = [await self.scale(deployment, s, size) for s, size in zip(old, keep, strict=True)]
         return new, any(moved)
 
-    async def make(self, deployment: Json, sets: list[Json], size: int, conditions: Conditions) -> Json | None:
+    async def make(
+        self, deployment: Json, sets: list[Json], size: int, conditions: Conditions
+    ) -> Json | None:
         """Creates the ReplicaSet of the present template."""
         meta, spec = deployment["metadata"], deployment["spec"]
         collisions = deployment.get("status", {}).get("collisionCount", 0)
         digest = template_hash(spec["template"], collisions)
         template = dict(spec["template"])
         template["metadata"] = dict(template.get("metadata") or {})
-        template["metadata"]["labels"] = {**(template["metadata"].get("labels") or {}), HASH: digest}
+        template["metadata"]["labels"] = {
+            **(template["metadata"].get("labels") or {}),
+            HASH: digest,
+        }
         selector = dict(spec["selector"])
         selector["matchLabels"] = {**(selector.get("matchLabels") or {}), HASH: digest}
         revision = max(map(revision_of, sets), default=0) + 1
@@ -173,10 +210,19 @@ class DeploymentController(Controller):
                 "name": f"{meta['name']}-{digest}",
                 "namespace": meta["namespace"],
                 "labels": template["metadata"]["labels"],
-                "annotations": {**self.passed_on(deployment), REVISION: str(revision), **self.sized_for(deployment)},
+                "annotations": {
+                    **self.passed_on(deployment),
+                    REVISION: str(revision),
+                    **self.sized_for(deployment),
+                },
                 "ownerReferences": [reference(DEPLOYMENT, deployment)],
             },
-            "spec": {"replicas": size, "selector": selector, "template": template, "minReadySeconds": spec.get("minReadySeconds", 0)},
+            "spec": {
+                "replicas": size,
+                "selector": selector,
+                "template": template,
+                "minReadySeconds": spec.get("minReadySeconds", 0),
+            },
         }
         name = body["metadata"]["name"]
         try:
@@ -184,24 +230,46 @@ class DeploymentController(Controller):
         except AlreadyExists:
             there = await self.client.get(REPLICA_SET.untyped, name, meta["namespace"])
             owner = manager(there)
-            if owner is not None and owner["uid"] == meta["uid"] and same_template(there["spec"]["template"], spec["template"]):
+            if (
+                owner is not None
+                and owner["uid"] == meta["uid"]
+                and same_template(there["spec"]["template"], spec["template"])
+            ):
                 return there  # the cache is only late
             await self.patch_status(deployment, {"collisionCount": collisions + 1})
             return None
         except ApiError as error:
             if error.has_cause("NamespaceTerminating"):
                 return None
-            conditions.set("Progressing", "False", "ReplicaSetCreateError", f'Failed to create new replica set "{name}": {error.message}')
+            conditions.set(
+                "Progressing",
+                "False",
+                "ReplicaSetCreateError",
+                f'Failed to create new replica set "{name}": {error.message}',
+            )
             await self.write_status(deployment, None, sets, conditions, rolling=False)
             raise
-        conditions.set("Progressing", "True", "NewReplicaSetCreated", f'Created new replica set "{name}"', renew=True)
+        conditions.set(
+            "Progressing",
+            "True",
+            "NewReplicaSetCreated",
+            f'Created new replica set "{name}"',
+            renew=True,
+        )
         await self.note_revision(deployment, revision)
         if size:
-            self.recorder.event(deployment, "Normal", "ScalingReplicaSet", f"Scaled up replica set {name} from 0 to {size}")
+            self.recorder.event(
+                deployment,
+                "Normal",
+                "ScalingReplicaSet",
+                f"Scaled up replica set {name} from 0 to {size}",
+            )
         return made
 
     def has_old_pods(self, old: list[Json]) -> bool:
-        return any(not pod.finished for s in old for pod in self.pods.by(HOLDER, s["metadata"]["uid"]))
+        return any(
+            not pod.finished for s in old for pod in self.pods.by(HOLDER, s["metadata"]["uid"])
+        )
 
     # sizes
 
@@ -213,7 +281,11 @@ class DeploymentController(Controller):
             if only is not None:
                 await self.scale(deployment, only, wanted)
             return
-        if new is not None and size_of(new) == Size(wanted, wanted) and annotations_of(new).get(DESIRED) == str(wanted):
+        if (
+            new is not None
+            and size_of(new) == Size(wanted, wanted)
+            and annotations_of(new).get(DESIRED) == str(wanted)
+        ):
             for replica_set in active:
                 if replica_set["metadata"]["uid"] != new["metadata"]["uid"]:
                     await self.scale(deployment, replica_set, 0)
@@ -224,15 +296,29 @@ class DeploymentController(Controller):
         growing = (wanted + limit.surge if wanted else 0) > sum(map(replicas_of, active))
         active.sort(key=created, reverse=growing)
         active.sort(key=replicas_of, reverse=True)
-        shares = [Share(replicas_of(s), int(text) if (text := annotations_of(s).get(MAXIMUM, "")).isdigit() else 0) for s in active]
+        shares = [
+            Share(
+                replicas_of(s),
+                int(text) if (text := annotations_of(s).get(MAXIMUM, "")).isdigit() else 0,
+            )
+            for s in active
+        ]
         before = deployment.get("status", {}).get("replicas", 0)
-        for replica_set, size in zip(active, proportional_sizes(wanted, limit, before, shares), strict=True):
+        for replica_set, size in zip(
+            active, proportional_sizes(wanted, limit, before, shares), strict=True
+        ):
             await self.scale(deployment, replica_set, size)
 
     async def scale(self, deployment: Json, replica_set: Json, size: int) -> bool:
         """Gives a ReplicaSet its size and notes for which whole that is; whether its size changed."""
-        meta, before, note = replica_set["metadata"], replicas_of(replica_set), self.sized_for(deployment)
-        if size == before and all(annotations_of(replica_set).get(name) == value for name, value in note.items()):
+        meta, before, note = (
+            replica_set["metadata"],
+            replicas_of(replica_set),
+            self.sized_for(deployment),
+        )
+        if size == before and all(
+            annotations_of(replica_set).get(name) == value for name, value in note.items()
+        ):
             return False
         if size == before and not size:
             return False  # what an empty one was sized for is of no interest
@@ -241,7 +327,12 @@ class DeploymentController(Controller):
         if size == before:
             return False
         word = "up" if size > before else "down"
-        self.recorder.event(deployment, "Normal", "ScalingReplicaSet", f"Scaled {word} replica set {meta['name']} from {before} to {size}")
+        self.recorder.event(
+            deployment,
+            "Normal",
+            "ScalingReplicaSet",
+            f"Scaled {word} replica set {meta['name']} from {before} to {size}",
+        )
         return True
 
     # annotations
@@ -250,16 +341,23 @@ class DeploymentController(Controller):
         return {DESIRED: str(replicas_of(deployment)), MAXIMUM: str(surge_size(deployment))}
 
     def passed_on(self, deployment: Json) -> dict[str, str]:
-        return {name: value for name, value in annotations_of(deployment).items() if name not in OWN_ANNOTATIONS}
+        return {
+            name: value
+            for name, value in annotations_of(deployment).items()
+            if name not in OWN_ANNOTATIONS
+        }
 
     async def keep_annotations(self, deployment: Json, new: Json, sets: list[Json]) -> Json:
-        """The present ReplicaSet has the highest revision (also after a roll back) and the deployment's annotations."""
+        """The present ReplicaSet has the highest revision (also after a roll back) and the
+        deployment's annotations."""
         uid = new["metadata"]["uid"]
         highest = max((revision_of(s) for s in sets if s["metadata"]["uid"] != uid), default=0)
         known = revision_of(new)
         revision = known if known > highest else highest + 1
         wanted = {**self.passed_on(deployment), REVISION: str(revision)}
-        if known and known != revision:  # it has served before: its revisions of then are remembered
+        if (
+            known and known != revision
+        ):  # it has served before: its revisions of then are remembered
             earlier = [part for part in annotations_of(new).get(HISTORY, "").split(",") if part]
             wanted[HISTORY] = ",".join([*earlier, str(known)])
         patch: Json = {}
@@ -269,7 +367,9 @@ class DeploymentController(Controller):
             patch["spec"] = {"minReadySeconds": deployment["spec"].get("minReadySeconds", 0)}
         if patch:
             meta = new["metadata"]
-            new = await self.client.patch(REPLICA_SET.untyped, meta["name"], patch, meta["namespace"])
+            new = await self.client.patch(
+                REPLICA_SET.untyped, meta["name"], patch, meta["namespace"]
+            )
         await self.note_revision(deployment, revision)
         return new
 
@@ -288,16 +388,22 @@ class DeploymentController(Controller):
         if limit is None or limit == 2**31 - 1:
             return
         empty = [
-            s for s in sorted(sets, key=lambda s: (revision_of(s), created(s)))
-            if (new is None or s["metadata"]["uid"] != new["metadata"]["uid"]) and not replicas_of(s)
-            and not s.get("status", {}).get("replicas") and not deleting(s)
-            and s.get("status", {}).get("observedGeneration", 0) >= s["metadata"].get("generation", 0)
-        ]  # fmt: skip
+            s
+            for s in sorted(sets, key=lambda s: (revision_of(s), created(s)))
+            if (new is None or s["metadata"]["uid"] != new["metadata"]["uid"])
+            and not replicas_of(s)
+            and not s.get("status", {}).get("replicas")
+            and not deleting(s)
+            and s.get("status", {}).get("observedGeneration", 0)
+            >= s["metadata"].get("generation", 0)
+        ]
         old = len(sets) - (new is not None)
         for replica_set in empty[: max(0, old - limit)]:
             meta = replica_set["metadata"]
             try:
-                await self.client.delete(REPLICA_SET, meta["name"], meta["namespace"], uid=meta["uid"])
+                await self.client.delete(
+                    REPLICA_SET, meta["name"], meta["namespace"], uid=meta["uid"]
+                )
             except (NotFound, Conflict):
                 continue
 
@@ -305,7 +411,10 @@ class DeploymentController(Controller):
 
     def note_pause(self, deployment: Json, conditions: Conditions, paused: bool) -> None:
         """A pause stops the clock of the progress deadline, and going on starts it anew."""
-        if deployment["spec"].get("progressDeadlineSeconds") is None or conditions.reason("Progressing") == "ProgressDeadlineExceeded":
+        if (
+            deployment["spec"].get("progressDeadlineSeconds") is None
+            or conditions.reason("Progressing") == "ProgressDeadlineExceeded"
+        ):
             return
         was = conditions.reason("Progressing") == "DeploymentPaused"
         if paused and not was:
@@ -314,12 +423,29 @@ class DeploymentController(Controller):
             conditions.set("Progressing", "Unknown", "DeploymentResumed", "Deployment is resumed")
 
     async def write_status(
-        self, deployment: Json, new: Json | None, sets: list[Json], conditions: Conditions, *, rolling: bool = True
+        self,
+        deployment: Json,
+        new: Json | None,
+        sets: list[Json],
+        conditions: Conditions,
+        *,
+        rolling: bool = True,
     ) -> float | None:
-        """Writes the status when it changed; gives the seconds until the rollout would be called stuck."""
+        """Writes the status when it changed; gives the seconds until the rollout would be called
+        stuck."""
         now, known = self.clock(), deployment.get("status", {})
-        if rolling and new is not None and conditions.get("Progressing") is None and deployment["spec"].get("progressDeadlineSeconds"):
-            conditions.set("Progressing", "True", "FoundNewReplicaSet", f'Found new replica set "{new["metadata"]["name"]}"')
+        if (
+            rolling
+            and new is not None
+            and conditions.get("Progressing") is None
+            and deployment["spec"].get("progressDeadlineSeconds")
+        ):
+            conditions.set(
+                "Progressing",
+                "True",
+                "FoundNewReplicaSet",
+                f'Found new replica set "{new["metadata"]["name"]}"',
+            )
         status = status_of(deployment, new, sets, conditions, now, rolling=rolling)
         if status != known:
             await self.patch_status(deployment, {**dict.fromkeys(known), **status})
@@ -330,7 +456,9 @@ class DeploymentController(Controller):
         meta = deployment["metadata"]
         try:
             patch = {"metadata": {"uid": meta["uid"]}, "status": status}
-            await self.client.patch(DEPLOYMENT.untyped, meta["name"], patch, meta["namespace"], subresource="status")
+            await self.client.patch(
+                DEPLOYMENT.untyped, meta["name"], patch, meta["namespace"], subresource="status"
+            )
         except (NotFound, Conflict):
             pass
 
@@ -340,7 +468,9 @@ class DeploymentController(Controller):
         """The deployment that a ReplicaSet belongs to; for an orphan those that would take it."""
         owner, meta = manager(replica_set), replica_set["metadata"]
         if owner is not None:
-            return {f"{meta['namespace']}/{owner['name']}"} if owner["kind"] == "Deployment" else set()
+            return (
+                {f"{meta['namespace']}/{owner['name']}"} if owner["kind"] == "Deployment" else set()
+            )
         return {
             key_of(deployment)
             for deployment in self.deployments.by("namespace", meta["namespace"])
@@ -348,7 +478,8 @@ class DeploymentController(Controller):
         }
 
     def queue_recreating(self, old: Pod | None, new: Pod | None) -> None:
-        """A deployment of type Recreate waits for its old pods to be gone altogether, which no ReplicaSet's status shows."""
+        """A deployment of type Recreate waits for its old pods to be gone altogether, which no
+        ReplicaSet's status shows."""
         if old is None or (new is not None and not new.finished):
             return
         owner = old.controller()

@@ -1,7 +1,8 @@
 """The pods of one kind of owner: which they are, how they are made and removed.
 
-ReplicaSets, DaemonSets, StatefulSets and Jobs decide differently how many pods they want, and do the same to get them.  What was
-written and not yet seen is in `expectations`; the caches of pods and owners are the controller's.  Reference: local-cluster 10.1, 10.5.
+ReplicaSets, DaemonSets, StatefulSets and Jobs decide differently how many pods they want, and do
+the same to get them.  What was written and not yet seen is in `expectations`; the caches of pods
+and owners are the controller's.  Reference: local-cluster 10.1, 10.5.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ from hekla.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from hekla.kube.events import Recorder
 from hekla.kube.expectations import Expectations
 from hekla.local.controller_manager.ownership import adopt, key_of, may_adopt, reference, release
-from hekla.local.controller_manager.pods import HOLDER, UNMANAGED, Pod, concerns, managed_by, matches
+from hekla.local.controller_manager.pods import (
+    HOLDER,
+    UNMANAGED,
+    Pod,
+    concerns,
+    managed_by,
+    matches,
+)
 
 NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 LONGEST_PREFIX = 58
@@ -32,9 +40,16 @@ class PodControl:
     """Gives `queue(key)` what pods concern, and an owner's pods to its controller."""
 
     def __init__(
-        self, kind: Kind[Json], client: Client, owners: Cache[Json], pods: Cache[Pod], recorder: Recorder,
-        selector: Selector, queue: Callable[[str], None], finalizers: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+        self,
+        kind: Kind[Json],
+        client: Client,
+        owners: Cache[Json],
+        pods: Cache[Pod],
+        recorder: Recorder,
+        selector: Selector,
+        queue: Callable[[str], None],
+        finalizers: Sequence[str] = (),
+    ) -> None:
         self.kind = kind
         self.client = client
         self.owners = owners
@@ -45,18 +60,25 @@ class PodControl:
         self.finalizers = tuple(finalizers)
         self.expectations = Expectations(self.key_of_owner)
         self._strays: dict[str, set[str]] = {}
-        """By owner: orphans that its selector takes and that have not been adopted yet.  Empty nearly always."""
+        """By owner: orphans that its selector takes and that have not been adopted yet.  Empty
+        nearly always."""
         self._unsearched: set[str] = set()
         """Owners that are new, or whose selector is: orphans of theirs may be there already."""
         owners.on_change(self._owner_changed)
-        pods.on_change_of(concerns, (managed_by(kind.api_version, kind.kind), UNMANAGED), self._pod_changed)
+        pods.on_change_of(
+            concerns, (managed_by(kind.api_version, kind.kind), UNMANAGED), self._pod_changed
+        )
 
     # whose a pod is
 
     def key_of_owner(self, pod: Pod) -> str | None:
         """The owner that manages a pod, if it is of this kind."""
         found = pod.controller()
-        if found is None or found.kind != self.kind.kind or found.api_version != self.kind.api_version:
+        if (
+            found is None
+            or found.kind != self.kind.kind
+            or found.api_version != self.kind.api_version
+        ):
             return None
         return f"{pod.metadata.namespace}/{found.name}"
 
@@ -65,7 +87,8 @@ class PodControl:
         return self.pods.by(HOLDER, owner["metadata"]["uid"])
 
     async def claim(self, owner: Json) -> list[Pod]:
-        """The pods that the owner manages: adopts orphans that its selector takes, releases those that it takes no more."""
+        """The pods that the owner manages: adopts orphans that its selector takes, releases those
+        that it takes no more."""
         key, selector = key_of(owner), self.selector(owner)
         leaving = owner["metadata"].get("deletionTimestamp") is not None
         mine = []
@@ -76,14 +99,20 @@ class PodControl:
                 await self._release(pod, owner["metadata"]["uid"])
         if key in self._unsearched:
             found = self.pods.by("namespace", owner["metadata"]["namespace"])
-            orphans = {pod.key for pod in found if pod.controller() is None and matches(selector, pod.metadata.labels)}
+            orphans = {
+                pod.key
+                for pod in found
+                if pod.controller() is None and matches(selector, pod.metadata.labels)
+            }
             self._strays.setdefault(key, set()).update(orphans)
             self._unsearched.discard(key)
         if key in self._strays:
             mine += await self._adopt_strays(key, owner, selector, leaving)
         return mine
 
-    async def _adopt_strays(self, key: str, owner: Json, selector: Json | None, leaving: bool) -> list[Pod]:
+    async def _adopt_strays(
+        self, key: str, owner: Json, selector: Json | None, leaving: bool
+    ) -> list[Pod]:
         adopted: list[Pod] = []
         found = (self.pods.get(name) for name in sorted(self._strays[key]))
         free = [pod for pod in found if pod is not None and pod.controller() is None and pod.active]
@@ -91,8 +120,21 @@ class PodControl:
         if wanted and not leaving and await may_adopt(self.client, self.kind, owner):
             for pod in wanted:
                 meta = pod.metadata
-                more = {"finalizers": sorted({*meta.finalizers, *self.finalizers})} if self.finalizers else {}
-                if await adopt(self.client, self.kind, core.POD, meta.name, meta.namespace, meta.uid, owner, **more):
+                more = (
+                    {"finalizers": sorted({*meta.finalizers, *self.finalizers})}
+                    if self.finalizers
+                    else {}
+                )
+                if await adopt(
+                    self.client,
+                    self.kind,
+                    core.POD,
+                    meta.name,
+                    meta.namespace,
+                    meta.uid,
+                    owner,
+                    **more,
+                ):
                     adopted.append(pod)
         self._strays.pop(key, None)
         return adopted
@@ -141,9 +183,11 @@ class PodControl:
     # writing
 
     async def create(self, key: str, owner: Json, bodies: Iterable[Json]) -> ApiError | None:
-        """Slow start: 1, 2, 4, ... at once, so that a template that is refused costs one call, not hundreds.
+        """Slow start: 1, 2, 4, ... at once, so that a template that is refused costs one call, not
+        hundreds.
 
-        A body without a name gets one drawn for its generateName.  Gives the first refusal, after which nothing more was tried.
+        A body without a name gets one drawn for its generateName.  Gives the first refusal, after
+        which nothing more was tried.
         """
         left, batch = list(bodies), 1
         while left:
@@ -156,22 +200,32 @@ class PodControl:
         return None
 
     async def create_one(self, key: str, owner: Json, body: Json) -> ApiError | None:
-        """Creates one pod, under a name known before the answer; gives why that failed.  A name that is taken is no failure
-        when it was drawn (another is), and for a fixed name shows in the cache."""
+        """Creates one pod, under a name known before the answer; gives why that failed.  A name
+        that is taken is no failure when it was drawn (another is), and for a fixed name shows in
+        the cache.
+        """
         meta, namespace = body["metadata"], owner["metadata"]["namespace"]
         drawn = "name" not in meta
         while True:
-            name = meta["generateName"][:LONGEST_PREFIX] + "".join(random.choices(NAME_LETTERS, k=5)) if drawn else meta["name"]
+            name = (
+                meta["generateName"][:LONGEST_PREFIX] + "".join(random.choices(NAME_LETTERS, k=5))
+                if drawn
+                else meta["name"]
+            )
             try:
                 with self.expectations.creating(key, f"{namespace}/{name}"):
-                    await self.client.create(core.POD, {**body, "metadata": {**meta, "name": name}}, namespace)
+                    await self.client.create(
+                        core.POD, {**body, "metadata": {**meta, "name": name}}, namespace
+                    )
             except AlreadyExists as error:
                 if drawn:
                     continue
                 return error
             except ApiError as error:
                 if not error.has_cause("NamespaceTerminating"):
-                    self.recorder.event(owner, "Warning", "FailedCreate", f"Error creating: {error.message}")
+                    self.recorder.event(
+                        owner, "Warning", "FailedCreate", f"Error creating: {error.message}"
+                    )
                 return error
             self.recorder.event(owner, "Normal", "SuccessfulCreate", f"Created pod: {name}")
             return None
@@ -192,14 +246,19 @@ class PodControl:
         return True
 
     def body(self, owner: Json, template: Json, **metadata: object) -> Json:
-        """A pod of the template, managed by the owner; `metadata` completes or replaces the template's."""
+        """A pod of the template, managed by the owner; `metadata` completes or replaces the
+        template's."""
         meta = template.get("metadata") or {}
         finalizers = [*meta.get("finalizers", ()), *self.finalizers]
         return {
-            "apiVersion": "v1", "kind": "Pod", "spec": template.get("spec", {}),
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "spec": template.get("spec", {}),
             "metadata": {
                 **{name: meta[name] for name in ("labels", "annotations") if meta.get(name)},
                 **({"finalizers": finalizers} if finalizers else {}),
-                "generateName": f"{owner['metadata']['name']}-", "ownerReferences": [reference(self.kind, owner)], **metadata,
+                "generateName": f"{owner['metadata']['name']}-",
+                "ownerReferences": [reference(self.kind, owner)],
+                **metadata,
             },
-        }  # fmt: skip
+        }

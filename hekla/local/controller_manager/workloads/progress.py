@@ -1,4 +1,5 @@
-"""How far a rollout is: a Deployment's status, a pure function of its ReplicaSets.  Reference: local-cluster 10.4."""
+"""How far a rollout is: a Deployment's status, a pure function of its ReplicaSets.  Reference:
+local-cluster 10.4."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ TIMED_OUT = "ProgressDeadlineExceeded"
 
 
 class Conditions:
-    """The conditions of an object, changed step by step; their times move only with what they stand for."""
+    """The conditions of an object, changed step by step; their times move only with what they stand
+    for."""
 
     def __init__(self, known: list[Json] | None, now: float) -> None:
         self.by_type: dict[str, Json] = {condition["type"]: condition for condition in known or ()}
@@ -27,13 +29,17 @@ class Conditions:
     def reason(self, kind: str) -> str:
         return str(self.by_type.get(kind, {}).get("reason", ""))
 
-    def set(self, kind: str, status: str, reason: str, message: str, *, renew: bool = False) -> None:
+    def set(
+        self, kind: str, status: str, reason: str, message: str, *, renew: bool = False
+    ) -> None:
         """`renew` moves the time of the last update although nothing else changed."""
         old = self.by_type.get(kind)
         same = old is not None and (old["status"], old.get("reason")) == (status, reason)
         if old is not None and same and not renew and old.get("message") == message:
             return
-        since = old["lastTransitionTime"] if old is not None and old["status"] == status else self.now
+        since = (
+            old["lastTransitionTime"] if old is not None and old["status"] == status else self.now
+        )
         self.by_type[kind] = {
             "type": kind,
             "status": status,
@@ -77,23 +83,53 @@ def complete(deployment: Json, status: Json) -> bool:
     """Every pod is of the present template and available, and no other is left."""
     wanted = deployment["spec"].get("replicas", 1)
     return bool(
-        status.get("updatedReplicas", 0) == status.get("replicas", 0) == status.get("availableReplicas", 0) == wanted
+        status.get("updatedReplicas", 0)
+        == status.get("replicas", 0)
+        == status.get("availableReplicas", 0)
+        == wanted
         and status.get("observedGeneration", 0) >= deployment["metadata"].get("generation", 0)
     )
 
 
-def status_of(deployment: Json, new: Json | None, sets: list[Json], conditions: Conditions, now: float, *, rolling: bool = True) -> Json:
+def status_of(
+    deployment: Json,
+    new: Json | None,
+    sets: list[Json],
+    conditions: Conditions,
+    now: float,
+    *,
+    rolling: bool = True,
+) -> Json:
     """The whole status.  Not `rolling` while paused or just resized: then progress is not judged."""
     status = counts(deployment, new, sets)
     wanted = deployment["spec"].get("replicas", 1)
-    spared = limits(deployment["spec"]).unavailable if deployment["spec"].get("strategy", {}).get("type") != "Recreate" else 0
+    spared = (
+        limits(deployment["spec"]).unavailable
+        if deployment["spec"].get("strategy", {}).get("type") != "Recreate"
+        else 0
+    )
     if status.get("availableReplicas", 0) >= wanted - spared:
-        conditions.set("Available", "True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
+        conditions.set(
+            "Available", "True", "MinimumReplicasAvailable", "Deployment has minimum availability."
+        )
     else:
-        conditions.set("Available", "False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
+        conditions.set(
+            "Available",
+            "False",
+            "MinimumReplicasUnavailable",
+            "Deployment does not have minimum availability.",
+        )
     if rolling:
         _judge(deployment, new, status, conditions, now)
-    failure = next((c for s in sets for c in s.get("status", {}).get("conditions") or () if c["type"] == "ReplicaFailure"), None)
+    failure = next(
+        (
+            c
+            for s in sets
+            for c in s.get("status", {}).get("conditions") or ()
+            if c["type"] == "ReplicaFailure"
+        ),
+        None,
+    )
     if failure is None:
         conditions.drop("ReplicaFailure")
     else:
@@ -102,19 +138,31 @@ def status_of(deployment: Json, new: Json | None, sets: list[Json], conditions: 
     return status
 
 
-def _judge(deployment: Json, new: Json | None, status: Json, conditions: Conditions, now: float) -> None:
-    """The Progressing condition: it renews itself with every step and turns false when none came in time."""
+def _judge(
+    deployment: Json, new: Json | None, status: Json, conditions: Conditions, now: float
+) -> None:
+    """The Progressing condition: it renews itself with every step and turns false when none came in
+    time."""
     deadline = deployment["spec"].get("progressDeadlineSeconds")
     if deadline in (None, NO_DEADLINE):
         conditions.drop("Progressing")
         return
-    subject = f'ReplicaSet "{new["metadata"]["name"]}"' if new is not None else f'Deployment "{deployment["metadata"]["name"]}"'
-    if status.get("replicas", 0) == status.get("updatedReplicas", 0) and conditions.reason("Progressing") == COMPLETE:
+    subject = (
+        f'ReplicaSet "{new["metadata"]["name"]}"'
+        if new is not None
+        else f'Deployment "{deployment["metadata"]["name"]}"'
+    )
+    if (
+        status.get("replicas", 0) == status.get("updatedReplicas", 0)
+        and conditions.reason("Progressing") == COMPLETE
+    ):
         return  # it ended; that pods come and go afterwards is no rollout
     if complete(deployment, status):
         conditions.set("Progressing", "True", COMPLETE, f"{subject} has successfully progressed.")
     elif _moved(deployment.get("status", {}), status):
-        conditions.set("Progressing", "True", "ReplicaSetUpdated", f"{subject} is progressing.", renew=True)
+        conditions.set(
+            "Progressing", "True", "ReplicaSetUpdated", f"{subject} is progressing.", renew=True
+        )
     elif until_timeout(deployment, conditions, now) == 0:
         conditions.set("Progressing", "False", TIMED_OUT, f"{subject} has timed out progressing.")
 
@@ -124,7 +172,10 @@ def _moved(before: Json, status: Json) -> bool:
         return int(tree.get(name, 0))
 
     old = [value(tree, "replicas") - value(tree, "updatedReplicas") for tree in (before, status)]
-    grown = any(value(status, name) > value(before, name) for name in ("updatedReplicas", "readyReplicas", "availableReplicas"))
+    grown = any(
+        value(status, name) > value(before, name)
+        for name in ("updatedReplicas", "readyReplicas", "availableReplicas")
+    )
     return grown or old[1] < old[0]
 
 

@@ -1,4 +1,5 @@
-"""ReplicaSets and ReplicationControllers: as many pods of a template as the spec says.  Reference: local-cluster 10.5."""
+"""ReplicaSets and ReplicationControllers: as many pods of a template as the spec says.  Reference:
+local-cluster 10.5."""
 
 from __future__ import annotations
 
@@ -34,9 +35,11 @@ def cost_of(pod: Pod) -> int:
 
 
 def order_of_removal(pods: list[Pod], now: float) -> list[Pod]:
-    """What is least useful first: unassigned, pending, not ready, cheap, crowded on its node, ready or restarted of late, new.
+    """What is least useful first: unassigned, pending, not ready, cheap, crowded on its node, ready
+    or restarted of late, new.
 
-    Ages count in powers of two, so that of pods of about the same age the choice is spread over nodes and not systematic.
+    Ages count in powers of two, so that of pods of about the same age the choice is spread over
+    nodes and not systematic.
     """
     crowd = Counter(pod.spec.node_name for pod in pods)
 
@@ -44,15 +47,23 @@ def order_of_removal(pods: list[Pod], now: float) -> list[Pod]:
         rank = {"Pending": 0, "Unknown": 1, "Running": 2}.get(pod.status.phase, 0)
         ready_for = int(max(0.0, age_of(pod.ready_since, now))).bit_length()
         return (
-            bool(pod.spec.node_name), rank, pod.ready, cost_of(pod), -crowd[pod.spec.node_name], ready_for,
-            -pod.restarts, -instant(pod.metadata.creation_timestamp), pod.metadata.uid,
-        )  # fmt: skip
+            bool(pod.spec.node_name),
+            rank,
+            pod.ready,
+            cost_of(pod),
+            -crowd[pod.spec.node_name],
+            ready_for,
+            -pod.restarts,
+            -instant(pod.metadata.creation_timestamp),
+            pod.metadata.uid,
+        )
 
     return sorted(pods, key=key)
 
 
 def available(pods: Iterable[Pod], minimum: float, now: float) -> tuple[int, float | None]:
-    """How many pods have been ready for `minimum` seconds, and the seconds until the next one will have been."""
+    """How many pods have been ready for `minimum` seconds, and the seconds until the next one will
+    have been."""
     count, wait = 0, None
     for pod in pods:
         since = pod.ready_since
@@ -66,22 +77,32 @@ def available(pods: Iterable[Pod], minimum: float, now: float) -> tuple[int, flo
     return count, wait
 
 
-def status_of(owner: Json, pods: list[Pod], failure: Json | None, now: float) -> tuple[Json, float | None]:
+def status_of(
+    owner: Json, pods: list[Pod], failure: Json | None, now: float
+) -> tuple[Json, float | None]:
     """The status that the pods give, and when it may change by time alone."""
     spec, active = owner["spec"], [pod for pod in pods if pod.active]
     template_labels = (spec.get("template", {}).get("metadata") or {}).get("labels") or {}
     ready_for, wait = available(active, spec.get("minReadySeconds", 0), now)
     status: Json = {
         "replicas": len(active),
-        "fullyLabeledReplicas": sum(template_labels.items() <= pod.metadata.labels.items() for pod in active),
+        "fullyLabeledReplicas": sum(
+            template_labels.items() <= pod.metadata.labels.items() for pod in active
+        ),
         "readyReplicas": sum(pod.ready for pod in active),
         "availableReplicas": ready_for,
         "observedGeneration": owner["metadata"].get("generation", 0),
     }
-    kept = {name: value for name, value in status.items() if value or name in ("replicas", "observedGeneration")}
+    kept = {
+        name: value
+        for name, value in status.items()
+        if value or name in ("replicas", "observedGeneration")
+    }
     if owner.get("kind") != "ReplicationController":
         kept["terminatingReplicas"] = sum(pod.deleting and not pod.finished for pod in pods)
-    conditions = [c for c in owner.get("status", {}).get("conditions") or () if c["type"] != "ReplicaFailure"]
+    conditions = [
+        c for c in owner.get("status", {}).get("conditions") or () if c["type"] != "ReplicaFailure"
+    ]
     if failure is not None:
         conditions.append(failure)
     if conditions:
@@ -91,9 +112,26 @@ def status_of(owner: Json, pods: list[Pod], failure: Json | None, now: float) ->
 
 def failure_of(owner: Json, error: ApiError, reason: str, now: float) -> Json:
     """The ReplicaFailure condition; its time stays while it is the same failure."""
-    known = next((c for c in owner.get("status", {}).get("conditions") or () if c["type"] == "ReplicaFailure"), None)
-    since = known["lastTransitionTime"] if known is not None and known["reason"] == reason else stamp(now)
-    return {"type": "ReplicaFailure", "status": "True", "reason": reason, "message": error.message, "lastTransitionTime": since}
+    known = next(
+        (
+            c
+            for c in owner.get("status", {}).get("conditions") or ()
+            if c["type"] == "ReplicaFailure"
+        ),
+        None,
+    )
+    since = (
+        known["lastTransitionTime"]
+        if known is not None and known["reason"] == reason
+        else stamp(now)
+    )
+    return {
+        "type": "ReplicaFailure",
+        "status": "True",
+        "reason": reason,
+        "message": error.message,
+        "lastTransitionTime": since,
+    }
 
 
 def made_now(replicas: int, active: list[Pod]) -> int:
@@ -102,14 +140,21 @@ def made_now(replicas: int, active: list[Pod]) -> int:
 
 
 class ReplicasController(Controller):
-    """One instance serves ReplicaSets, another ReplicationControllers; only the selector's form differs."""
+    """One instance serves ReplicaSets, another ReplicationControllers; only the selector's form
+    differs."""
 
     workers = 5
 
     def __init__(
-        self, name: str, kind: Kind[Json], client: Client, owners: Cache[Json], pods: Cache[Pod], recorder: Recorder,
+        self,
+        name: str,
+        kind: Kind[Json],
+        client: Client,
+        owners: Cache[Json],
+        pods: Cache[Pod],
+        recorder: Recorder,
         clock: Callable[[], float] = time.time,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         super().__init__(owners, pods)
         self.kind = kind
@@ -120,11 +165,15 @@ class ReplicasController(Controller):
         self.enqueue(owners)
 
     def selector(self, owner: Json) -> Json:
-        """The selector as a LabelSelector: a ReplicationController's is a plain map, by default its template's labels."""
+        """The selector as a LabelSelector: a ReplicationController's is a plain map, by default its
+        template's labels."""
         selector = owner["spec"].get("selector")
         if self.kind.group:
             return selector or {}
-        return {"matchLabels": selector or owner["spec"].get("template", {}).get("metadata", {}).get("labels", {})}
+        return {
+            "matchLabels": selector
+            or owner["spec"].get("template", {}).get("metadata", {}).get("labels", {})
+        }
 
     async def reconcile(self, key: str) -> float | None:
         """Brings the number of pods to the one asked for and writes the status."""
@@ -134,7 +183,9 @@ class ReplicasController(Controller):
             return None
         pods = await self.crew.claim(owner)
         error = None
-        if owner["metadata"].get("deletionTimestamp") is None and self.crew.expectations.satisfied(key):
+        if owner["metadata"].get("deletionTimestamp") is None and self.crew.expectations.satisfied(
+            key
+        ):
             error = await self.scale(key, owner, [pod for pod in pods if pod.active])
         now = self.clock()
         failure = failure_of(owner, error, "FailedCreate", now) if error is not None else None
@@ -151,12 +202,20 @@ class ReplicasController(Controller):
             body = self.crew.body(owner, owner["spec"].get("template") or {})
             return await self.crew.create(key, owner, [body] * made_now(replicas, active))
         if difference < 0:
-            await self.crew.delete(key, owner, order_of_removal(active, self.clock())[: min(-difference, BURST)])
+            await self.crew.delete(
+                key, owner, order_of_removal(active, self.clock())[: min(-difference, BURST)]
+            )
         return None
 
     async def write_status(self, owner: Json, status: Json) -> None:
         meta = owner["metadata"]
-        body = {"apiVersion": self.kind.api_version, "kind": self.kind.kind, "metadata": meta, "spec": owner["spec"], "status": status}
+        body = {
+            "apiVersion": self.kind.api_version,
+            "kind": self.kind.kind,
+            "metadata": meta,
+            "spec": owner["spec"],
+            "status": status,
+        }
         try:
             await self.client.update_status(self.kind, body)
         except (NotFound, Conflict):

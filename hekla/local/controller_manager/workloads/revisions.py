@@ -1,6 +1,8 @@
-"""ControllerRevisions: what a StatefulSet's or DaemonSet's template has been, so that pods know theirs and users can go back.
+"""ControllerRevisions: what a StatefulSet's or DaemonSet's template has been, so that pods know
+theirs and users can go back.
 
-A revision holds the template as the patch that `kubectl rollout undo` applies.  Reference: local-cluster 10.6.
+A revision holds the template as the patch that `kubectl rollout undo` applies.  Reference:
+local-cluster 10.6.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ class Collision(Exception):
 
 
 def data_of(template: Json) -> Json:
-    """The patch that brings a template back.  Other programs compare its bytes, which have their keys in order."""
+    """The patch that brings a template back.  Other programs compare its bytes, which have their
+    keys in order."""
     data: Json = in_order_of_keys({"spec": {"template": {**template, "$patch": "replace"}}})
     return data
 
@@ -55,7 +58,9 @@ def name_of(revision: Json) -> str:
 
 def in_order(revisions: list[Json]) -> list[Json]:
     """Oldest first."""
-    return sorted(revisions, key=lambda r: (number(r), r["metadata"].get("creationTimestamp", ""), name_of(r)))
+    return sorted(
+        revisions, key=lambda r: (number(r), r["metadata"].get("creationTimestamp", ""), name_of(r))
+    )
 
 
 class History:
@@ -70,12 +75,23 @@ class History:
         """The owner's revisions, oldest first, orphans of its selector adopted."""
         selector = owner["spec"].get("selector")
         found = self.revisions.by("namespace", owner["metadata"]["namespace"])
-        return in_order(await claim(self.client, self.kind, REVISIONS, owner, found, lambda labels: matches(selector, labels)))
+        return in_order(
+            await claim(
+                self.client,
+                self.kind,
+                REVISIONS,
+                owner,
+                found,
+                lambda labels: matches(selector, labels),
+            )
+        )
 
     async def present(self, owner: Json, revisions: list[Json], labels: dict[str, str]) -> Json:
-        """The revision of the template as it is now, made or brought to the front where needed.  Raises Collision.
+        """The revision of the template as it is now, made or brought to the front where needed.
+        Raises Collision.
 
-        A new one gets the labels of the template and `labels`, in which "{hash}" stands for its hash.
+        A new one gets the labels of the template and `labels`, in which "{hash}" stands for its
+        hash.
         """
         template = owner["spec"]["template"]
         newest = number(revisions[-1]) if revisions else 0
@@ -89,18 +105,25 @@ class History:
             return await self.client.patch(REVISIONS, meta["name"], patch, meta["namespace"])
         return await self._make(owner, template, newest + 1, labels)
 
-    async def _make(self, owner: Json, template: Json, revision: int, labels: dict[str, str]) -> Json:
+    async def _make(
+        self, owner: Json, template: Json, revision: int, labels: dict[str, str]
+    ) -> Json:
         meta = owner["metadata"]
         digest = template_hash(template, owner.get("status", {}).get("collisionCount", 0))
         own = {key: value.format(hash=digest) for key, value in labels.items()}
         body: Json = {
-            "apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": revision, "data": data_of(template),
+            "apiVersion": "apps/v1",
+            "kind": "ControllerRevision",
+            "revision": revision,
+            "data": data_of(template),
             "metadata": {
-                "name": f"{meta['name'][:LONGEST_PREFIX]}-{digest}", "namespace": meta["namespace"],
+                "name": f"{meta['name'][:LONGEST_PREFIX]}-{digest}",
+                "namespace": meta["namespace"],
                 "labels": {**((template.get("metadata") or {}).get("labels") or {}), **own},
-                "annotations": dict(meta.get("annotations") or {}), "ownerReferences": [reference(self.kind, owner)],
+                "annotations": dict(meta.get("annotations") or {}),
+                "ownerReferences": [reference(self.kind, owner)],
             },
-        }  # fmt: skip
+        }
         try:
             return await self.client.create(REVISIONS, body, meta["namespace"])
         except AlreadyExists:
@@ -112,11 +135,17 @@ class History:
 
     async def trim(self, revisions: list[Json], live: Collection[str], limit: int | None) -> None:
         """Deletes the oldest of those that nothing uses, beyond the number that is kept."""
-        idle = [revision for revision in revisions if name_of(revision) not in live and not deleting(revision)]
+        idle = [
+            revision
+            for revision in revisions
+            if name_of(revision) not in live and not deleting(revision)
+        ]
         for revision in idle[: max(0, len(idle) - (10 if limit is None else limit))]:
             meta = revision["metadata"]
             try:
-                await self.client.delete(REVISIONS, meta["name"], meta["namespace"], uid=meta["uid"])
+                await self.client.delete(
+                    REVISIONS, meta["name"], meta["namespace"], uid=meta["uid"]
+                )
             except (NotFound, Conflict):
                 continue
 

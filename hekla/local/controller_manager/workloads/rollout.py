@@ -1,4 +1,5 @@
-"""The arithmetic of a rolling update: how large the new ReplicaSet and the old ones may be now.  Reference: local-cluster 10.4.
+"""The arithmetic of a rolling update: how large the new ReplicaSet and the old ones may be now.
+Reference: local-cluster 10.4.
 
 Pure functions over counts, apart from the controller that carries them out.
 """
@@ -31,7 +32,8 @@ def share(value: int | str, total: int, *, up: bool) -> int:
 
 
 def limits(spec: Json) -> Limits:
-    """maxSurge rounds up, maxUnavailable down; where both come to nothing, one pod may be unavailable."""
+    """maxSurge rounds up, maxUnavailable down; where both come to nothing, one pod may be
+    unavailable."""
     rolling = spec.get("strategy", {}).get("rollingUpdate") or {}
     replicas = spec.get("replicas", 1)
     surge = share(rolling.get("maxSurge", "25%"), replicas, up=True)
@@ -56,7 +58,8 @@ def new_size(wanted: int, new: Size, old: list[Size], limit: Limits) -> int:
 
 
 def old_sizes(wanted: int, new: Size, old: list[Size], limit: Limits) -> list[int]:
-    """The replicas that each old ReplicaSet may keep now: what is not available goes first, then what can be spared."""
+    """The replicas that each old ReplicaSet may keep now: what is not available goes first, then
+    what can be spared."""
     keep = [size.replicas for size in old]
     floor = wanted - limit.unavailable
     total = new.replicas + sum(keep)
@@ -79,17 +82,22 @@ def old_sizes(wanted: int, new: Size, old: list[Size], limit: Limits) -> list[in
 
 
 class Share(NamedTuple):
-    """Of one ReplicaSet when the whole is resized: its replicas, and for which most replicas of the whole it was sized."""
+    """Of one ReplicaSet when the whole is resized: its replicas, and for which most replicas of the
+    whole it was sized."""
 
     replicas: int
     most: int
 
 
-def proportional_sizes(wanted: int, limit: Limits, most_before: int, shares: list[Share]) -> list[int]:
-    """The replicas of each active ReplicaSet after the deployment was resized in the middle of a rollout.
+def proportional_sizes(
+    wanted: int, limit: Limits, most_before: int, shares: list[Share]
+) -> list[int]:
+    """The replicas of each active ReplicaSet after the deployment was resized in the middle of a
+    rollout.
 
-    Each grows or shrinks as the whole does; what rounding leaves goes to the first.  `shares` come largest first, among equals
-    the newest first when growing and the oldest first when shrinking.  `most_before` stands in where a ReplicaSet does not say.
+    Each grows or shrinks as the whole does; what rounding leaves goes to the first.  `shares` come
+    largest first, among equals the newest first when growing and the oldest first when shrinking.
+    `most_before` stands in where a ReplicaSet does not say.
     """
     allowed = wanted + limit.surge if wanted else 0
     change = allowed - sum(share.replicas for share in shares)
@@ -116,7 +124,8 @@ def _fraction(replicas: int, wanted: int, limit: Limits, most: int) -> int:
 
 
 def template_hash(template: Json, collisions: int) -> str:
-    """Ten characters that stand for a pod template; `collisions` tells apart those that happened to agree."""
+    """Ten characters that stand for a pod template; `collisions` tells apart those that happened to
+    agree."""
     text = json.dumps([template, collisions], sort_keys=True, separators=(",", ":"))
     number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
     letters = []
@@ -133,6 +142,13 @@ def same_template(one: Json, other: Json) -> bool:
 
 def bare(template: Json) -> Json:
     meta = dict(template.get("metadata") or {})
-    labels = {key: value for key, value in (meta.pop("labels", None) or {}).items() if key != "pod-template-hash"}
+    labels = {
+        key: value
+        for key, value in (meta.pop("labels", None) or {}).items()
+        if key != "pod-template-hash"
+    }
     meta.pop("creationTimestamp", None)
-    return {"metadata": {**meta, **({"labels": labels} if labels else {})}, "spec": template.get("spec", {})}
+    return {
+        "metadata": {**meta, **({"labels": labels} if labels else {})},
+        "spec": template.get("spec", {}),
+    }

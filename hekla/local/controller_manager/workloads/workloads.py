@@ -1,4 +1,5 @@
-"""The controllers of workloads, put together: what keeps pods running, and what runs them to their end.
+"""The controllers of workloads, put together: what keeps pods running, and what runs them to their
+end.
 
 They share the caches that are handed in; what only they look at is cached here.
 """
@@ -25,7 +26,9 @@ def in_namespace(obj: Json) -> list[str]:
     return [obj["metadata"]["namespace"]]
 
 
-def workload_controllers(client: Client, pods: Cache[Pod], claims: Cache[Json], recorder: Recorder) -> list[Controller]:
+def workload_controllers(
+    client: Client, pods: Cache[Pod], claims: Cache[Json], recorder: Recorder
+) -> list[Controller]:
     """StatefulSets, DaemonSets, Jobs and CronJobs."""
     by_namespace = {"namespace": in_namespace}
     revisions = Cache(client, CONTROLLER_REVISION.untyped, indexes=by_namespace)

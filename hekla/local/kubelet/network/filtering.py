@@ -1,8 +1,10 @@
-"""The kernel's side of network policies: a table of nftables in the namespace of the bridges, replaced as a whole.
+"""The kernel's side of network policies: a table of nftables in the namespace of the bridges,
+replaced as a whole.
 
-Pods cannot touch it, whatever they may do in their own namespaces.  What crosses a bridge comes by the rules either because the kernel
-shows bridged packets to its rules about IP (bridge-nf-call-iptables), or because it tracks connections on bridges itself; one of the
-two is needed, and both want the kernel's nf_tables, no program.
+Pods cannot touch it, whatever they may do in their own namespaces.  What crosses a bridge comes by
+the rules either because the kernel shows bridged packets to its rules about IP
+(bridge-nf-call-iptables), or because it tracks connections on bridges itself; one of the two is
+needed, and both want the kernel's nf_tables, no program.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ SOURCE, TARGET, PROTOCOL, PORT = 12, 16, 9, 2
 EQUAL, UNEQUAL, LESS_OR_EQUAL, MORE_OR_EQUAL = 0, 1, 3, 5
 ESTABLISHED_OR_RELATED = 2 | 4
 ETHERTYPES = (0x0800, 0x0806)
-"""IPv4 and the search for its addresses: nothing else is passed on between pods where there are policies."""
+"""IPv4 and the search for its addresses: nothing else is passed on between pods where there are
+policies."""
 SHOWN = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
 AT_ONCE = 1000
 """Elements of a set in one message."""
@@ -65,7 +68,12 @@ def compare(operator: int, value: bytes) -> bytes:
 
 def masked(mask: bytes) -> bytes:
     return expression(
-        "bitwise", big(1, 1), big(2, 1), big(3, len(mask)), nest(4, attribute(1, mask)), nest(5, attribute(1, bytes(len(mask))))
+        "bitwise",
+        big(1, 1),
+        big(2, 1),
+        big(3, len(mask)),
+        nest(4, attribute(1, mask)),
+        nest(5, attribute(1, bytes(len(mask)))),
     )
 
 
@@ -92,7 +100,11 @@ def network(offset: int, value: str) -> Expressions:
     found = IPv4Network(value)
     if found.prefixlen == 0:
         return []
-    return [payload(NETWORK, offset, 4), masked(found.netmask.packed), compare(EQUAL, found.network_address.packed)]
+    return [
+        payload(NETWORK, offset, 4),
+        masked(found.netmask.packed),
+        compare(EQUAL, found.network_address.packed),
+    ]
 
 
 def port(protocol: str, first: int, last: int) -> Expressions:
@@ -102,12 +114,18 @@ def port(protocol: str, first: int, last: int) -> Expressions:
     at = payload(TRANSPORT, PORT, 2)
     if first == last:
         return [*found, at, compare(EQUAL, struct.pack(">H", first))]
-    return [*found, at, compare(MORE_OR_EQUAL, struct.pack(">H", first)), compare(LESS_OR_EQUAL, struct.pack(">H", last))]
+    return [
+        *found,
+        at,
+        compare(MORE_OR_EQUAL, struct.pack(">H", first)),
+        compare(LESS_OR_EQUAL, struct.pack(">H", last)),
+    ]
 
 
 class Filter:
-    """The table of one namespace of bridges; made in that namespace.  `machine` and `last` are the machine's address on the pods'
-    network and the last address of it, which all pods hear."""
+    """The table of one namespace of bridges; made in that namespace.  `machine` and `last` are the
+    machine's address on the pods' network and the last address of it, which all pods hear.
+    """
 
     def __init__(self, machine: str, last: str) -> None:
         self.machine = machine
@@ -116,7 +134,8 @@ class Filter:
         self._there = False
 
     def prepare(self) -> str:
-        """Finds out which way the kernel shows bridged packets to rules; why there is none, or nothing."""
+        """Finds out which way the kernel shows bridged packets to rules; why there is none, or
+        nothing."""
         why = ""
         for family in (BRIDGE, IP):
             if family == IP and not shown_to_ip():
@@ -157,7 +176,11 @@ class Filter:
             [*address(SOURCE, self.machine), verdict(ACCEPT)],
             [*address(TARGET, self.machine), verdict(ACCEPT)],
             # What is for all would come to isolated pods too.
-            [payload(NETWORK, TARGET, 4), compare(MORE_OR_EQUAL, socket.inet_aton("224.0.0.0")), verdict(DROP)],
+            [
+                payload(NETWORK, TARGET, 4),
+                compare(MORE_OR_EQUAL, socket.inet_aton("224.0.0.0")),
+                verdict(DROP),
+            ],
             [*address(TARGET, self.last), verdict(DROP)],
         ]
         sets = Sets(head)
@@ -165,20 +188,34 @@ class Filter:
         for number, group in enumerate(groups):
             name = f"{group.direction.lower()}-{number}"
             own, other = (TARGET, SOURCE) if group.direction == INGRESS else (SOURCE, TARGET)
-            forward.append([payload(NETWORK, own, 4), within(sets.named(frozenset(group.pods))), verdict(JUMP, name)])
+            forward.append(
+                [
+                    payload(NETWORK, own, 4),
+                    within(sets.named(frozenset(group.pods))),
+                    verdict(JUMP, name),
+                ]
+            )
             inner.append((CHAIN, CREATE, head + text(1, NAME) + text(3, name)))
             lines = [line for one in group.rules for line in allowing(one, other, sets)]
             inner += [rule(head, name, [*line, verdict(RETURN)]) for line in lines]
             inner.append(rule(head, name, [verdict(DROP)]))
-        # A rule may only name what is there: sets, then the chains of groups, then what leads into them.
+        # A rule may only name what is there: sets, then the chains of groups, then what leads into
+        # them.
         return [*found, *sets.messages, *inner, *(rule(head, "forward", line) for line in forward)]
 
     def _others(self) -> list[Message]:
         """What is no IPv4 stays in its pod."""
         head = struct.pack(">BBH", BRIDGE, 0, 0)
-        kinds: list[Message] = [(TABLE, CREATE, head + text(1, NAME)), chain(head, "kinds", BRIDGE, -10)]
+        kinds: list[Message] = [
+            (TABLE, CREATE, head + text(1, NAME)),
+            chain(head, "kinds", BRIDGE, -10),
+        ]
         meta = expression("meta", big(1, 1), big(2, 1))
-        line = [meta, *(compare(UNEQUAL, struct.pack(">H", kind)) for kind in ETHERTYPES), verdict(DROP)]
+        line = [
+            meta,
+            *(compare(UNEQUAL, struct.pack(">H", kind)) for kind in ETHERTYPES),
+            verdict(DROP),
+        ]
         return [*kinds, rule(head, "kinds", line)]
 
     def _send(self, messages: list[Message]) -> None:
@@ -188,7 +225,14 @@ class Filter:
         try:
             kind, flags, body = messages[-1]
             netfilter.widen(BUFFER)
-            netfilter.send([(BATCH_BEGIN, 0, batch), *messages[:-1], (kind, flags | ACK, body), (BATCH_END, 0, batch)])
+            netfilter.send(
+                [
+                    (BATCH_BEGIN, 0, batch),
+                    *messages[:-1],
+                    (kind, flags | ACK, body),
+                    (BATCH_END, 0, batch),
+                ]
+            )
             netfilter.settle(1)
         finally:
             netfilter.close()
@@ -207,11 +251,26 @@ class Sets:
         if name is None:
             name = self._names[addresses] = f"addresses-{len(self._names)}"
             head = self._head + text(1, NAME)
-            self.messages.append((SET, CREATE, head + text(2, name) + big(3, 0) + big(4, 7) + big(5, 4) + big(10, len(self._names))))
+            self.messages.append(
+                (
+                    SET,
+                    CREATE,
+                    head
+                    + text(2, name)
+                    + big(3, 0)
+                    + big(4, 7)
+                    + big(5, 4)
+                    + big(10, len(self._names)),
+                )
+            )
             packed = [socket.inet_aton(one) for one in sorted(addresses)]
             for at in range(0, len(packed), AT_ONCE):
-                elements = [nest(1, nest(1, attribute(1, one))) for one in packed[at : at + AT_ONCE]]
-                self.messages.append((ELEMENT, CREATE, head_of_elements(self._head, name) + nest(3, *elements)))
+                elements = [
+                    nest(1, nest(1, attribute(1, one))) for one in packed[at : at + AT_ONCE]
+                ]
+                self.messages.append(
+                    (ELEMENT, CREATE, head_of_elements(self._head, name) + nest(3, *elements))
+                )
         return name
 
 
@@ -222,7 +281,11 @@ def head_of_elements(head: bytes, name: str) -> bytes:
 def chain(head: bytes, name: str, family: int, priority: int = 0) -> Message:
     """A chain of what is passed on."""
     hook = nest(4, big(1, FORWARD), big(2, priority))
-    return CHAIN, CREATE, head + text(1, NAME) + text(3, name) + hook + big(5, 1) + text(7, "filter")
+    return (
+        CHAIN,
+        CREATE,
+        head + text(1, NAME) + text(3, name) + hook + big(5, 1) + text(7, "filter"),
+    )
 
 
 def rule(head: bytes, name: str, line: Expressions) -> Message:
@@ -243,7 +306,8 @@ def allowing(one: Rule, offset: int, sets: Sets) -> Iterator[Expressions]:
 
 
 def shown_to_ip() -> bool:
-    """Whether bridged packets of this namespace come by rules about IP; sees to it where that can be."""
+    """Whether bridged packets of this namespace come by rules about IP; sees to it where that can
+    be."""
     try:
         if SHOWN.read_text().strip() == "1":
             return True

@@ -1,4 +1,5 @@
-"""Names of services and pods as a DNS server tells them; other names are asked of this machine's own servers.
+"""Names of services and pods as a DNS server tells them; other names are asked of this machine's
+own servers.
 
 Reference: local-cluster 8.11.  Questions of one name at a time, as every resolver asks them.
 """
@@ -49,7 +50,10 @@ Record = tuple[int, bytes]
 
 
 def label_bytes(name: str) -> bytes:
-    return b"".join(bytes([len(part)]) + part.encode() for part in name.strip(".").split(".") if part) + b"\0"
+    return (
+        b"".join(bytes([len(part)]) + part.encode() for part in name.strip(".").split(".") if part)
+        + b"\0"
+    )
 
 
 class Zone:
@@ -59,7 +63,9 @@ class Zone:
         self._namespaces: dict[str, dict[str, list[Record]]] = {}
         self._addresses: dict[str, dict[str, str]] = {}
 
-    def replace(self, namespace: str, services: Iterable[Service], pods: Iterable[tuple[str, str, str]]) -> None:
+    def replace(
+        self, namespace: str, services: Iterable[Service], pods: Iterable[tuple[str, str, str]]
+    ) -> None:
         """The names of a namespace from now on.  `pods` are (hostname, subdomain, address)."""
         known: dict[str, dict[Record, None]] = {}
         """By name, each record once and in order."""
@@ -88,7 +94,10 @@ class Zone:
                 if hostname:
                     back[address] = own
             for port in service.ports:
-                targets = [f"{hostname or address.replace('.', '-')}.{name}" for address, hostname in service.endpoints] or [name]
+                targets = [
+                    f"{hostname or address.replace('.', '-')}.{name}"
+                    for address, hostname in service.endpoints
+                ] or [name]
                 for target in targets:
                     told = struct.pack(">HHH", 0, 100, port.port) + label_bytes(target)
                     if port.name:
@@ -102,7 +111,8 @@ class Zone:
             self._addresses.pop(namespace, None)
 
     def find(self, name: str, kind: int) -> list[Record] | None:
-        """The records of a name; None for a name of the cluster that does not exist.  Raises LookupError for names of others."""
+        """The records of a name; None for a name of the cluster that does not exist.  Raises
+        LookupError for names of others."""
         name = name.lower().rstrip(".")
         if name.endswith(".in-addr.arpa"):
             address = ".".join(reversed(name.removesuffix(".in-addr.arpa").split(".")))
@@ -124,7 +134,8 @@ class Zone:
 
 
 def question(query: bytes) -> tuple[str, int, bytes]:
-    """(name, type, the question as it stood) of a query.  Raises ValueError for what is no query of one name."""
+    """(name, type, the question as it stood) of a query.  Raises ValueError for what is no query of
+    one name."""
     if len(query) < 17 or query[2] & 0xF8 or struct.unpack_from(">H", query, 4)[0] != 1:
         raise ValueError("not a query")
     parts, at = [], 12
@@ -140,7 +151,9 @@ def question(query: bytes) -> tuple[str, int, bytes]:
     return ".".join(parts), kind, query[12 : at + 5]
 
 
-def answer(query: bytes, asked: bytes, records: list[Record], code: int = 0, limit: int = LARGEST) -> bytes:
+def answer(
+    query: bytes, asked: bytes, records: list[Record], code: int = 0, limit: int = LARGEST
+) -> bytes:
     body, count, cut = b"", 0, 0
     for kind, data in records:
         one = b"\xc0\x0c" + struct.pack(">HHIH", kind, 1, TTL, len(data)) + data
@@ -156,9 +169,12 @@ class Server:
     """Answers questions; `reply` hears each answer, at once or after a while."""
 
     def __init__(
-        self, zone: Zone, namespaces: Namespaces, upstream: Callable[[], list[str]],
+        self,
+        zone: Zone,
+        namespaces: Namespaces,
+        upstream: Callable[[], list[str]],
         may_ask: Callable[[str, str], bool] = lambda source, protocol: True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._zone = zone
         self._namespaces = namespaces
         self._upstream = upstream
@@ -219,7 +235,9 @@ class Datagrams(asyncio.DatagramProtocol):
             self._server.ask(data, lambda told: transport.sendto(told, addr))
 
 
-async def streams(server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def streams(
+    server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
     """The server on TCP, for answers that no datagram holds."""
 
     def reply(told: bytes) -> None:
@@ -244,4 +262,8 @@ def host_servers(path: str = "/etc/resolv.conf") -> list[str]:
             words = [line.split() for line in file]
     except OSError:
         return []
-    return [word[1] for word in words if len(word) > 1 and word[0] == "nameserver" and ":" not in word[1]]
+    return [
+        word[1]
+        for word in words
+        if len(word) > 1 and word[0] == "nameserver" and ":" not in word[1]
+    ]

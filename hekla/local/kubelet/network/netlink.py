@@ -1,7 +1,8 @@
 """Interfaces, addresses and rules by the kernel's own protocol.
 
-Programs such as `ip` and `nft` are not everywhere, and starting one costs more than what it is told to do: a pod's whole network
-is two system calls here.  Only the dozen messages that pods need are spelled out.
+Programs such as `ip` and `nft` are not everywhere, and starting one costs more than what it is told
+to do: a pod's whole network is two system calls here.  Only the dozen messages that pods need are
+spelled out.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def set_namespace(descriptor: int) -> None:
 
 
 def new_namespace() -> int:
-    """Moves this thread into a network namespace of its own; gives a descriptor of it.  Raises OSError."""
+    """Moves this thread into a network namespace of its own; gives a descriptor of it.  Raises
+    OSError."""
     if libc.unshare(CLONE_NEWNET) == -1:
         number = ctypes.get_errno()
         raise OSError(number, f"make a network namespace: {os.strerror(number)}")
@@ -69,7 +71,11 @@ def link(index: int = 0, *, up: bool = False) -> bytes:
 
 
 def bridge(name: str) -> Message:
-    return NEW_LINK, CREATE | EXCLUSIVE, link() + text(LINK_NAME, name) + nest(LINK_INFO, text(INFO_KIND, "bridge"))
+    return (
+        NEW_LINK,
+        CREATE | EXCLUSIVE,
+        link() + text(LINK_NAME, name) + nest(LINK_INFO, text(INFO_KIND, "bridge")),
+    )
 
 
 def pair(name: str, master: int, peer: str, namespace: int, hardware: bytes = b"") -> Message:
@@ -78,11 +84,16 @@ def pair(name: str, master: int, peer: str, namespace: int, hardware: bytes = b"
     if hardware:
         other += attribute(LINK_ADDRESS, hardware)
     info = nest(LINK_INFO, text(INFO_KIND, "veth"), nest(INFO_DATA, nest(VETH_PEER, other)))
-    return NEW_LINK, CREATE | EXCLUSIVE, link(up=True) + text(LINK_NAME, name) + number(LINK_MASTER, master) + info
+    return (
+        NEW_LINK,
+        CREATE | EXCLUSIVE,
+        link(up=True) + text(LINK_NAME, name) + number(LINK_MASTER, master) + info,
+    )
 
 
 def mark(index: int, alias: str) -> Message:
-    """Says for people and programs whose an interface is.  The far end of a new cable cannot be told so as it is made."""
+    """Says for people and programs whose an interface is.  The far end of a new cable cannot be
+    told so as it is made."""
     return NEW_LINK, 0, link(index) + text(LINK_ALIAS, alias)
 
 
@@ -96,7 +107,8 @@ def join(index: int, master: int) -> Message:
 
 
 def hardware(index: int, address: bytes) -> Message:
-    """Gives an interface a hardware address to keep; a bridge that has none takes the lowest of its ports', as they come and go."""
+    """Gives an interface a hardware address to keep; a bridge that has none takes the lowest of its
+    ports', as they come and go."""
     return NEW_LINK, 0, link(index) + attribute(LINK_ADDRESS, address)
 
 
@@ -118,14 +130,20 @@ def default_route(gateway: str) -> Message:
 def local_route(network: str, prefix: int, index: int) -> Message:
     """Makes every address of a network this machine's own, without listing them."""
     body = struct.pack("=BBBBBBBBI", socket.AF_INET, prefix, 0, 0, LOCAL_TABLE, 3, 254, 2, 0)
-    return NEW_ROUTE, CREATE | EXCLUSIVE, body + attribute(1, socket.inet_aton(network)) + number(4, index)
+    return (
+        NEW_ROUTE,
+        CREATE | EXCLUSIVE,
+        body + attribute(1, socket.inet_aton(network)) + number(4, index),
+    )
 
 
 class Netlink:
     """A conversation with the kernel about the namespace that the thread was in when it began."""
 
     def __init__(self, family: int = ROUTE) -> None:
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, family)
+        self._socket = socket.socket(
+            socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, family
+        )
         self._last = 0
 
     def close(self) -> None:
@@ -138,7 +156,8 @@ class Netlink:
                 self._socket.setsockopt(socket.SOL_SOCKET, option, size)
 
     def ask(self, *messages: Message) -> None:
-        """Has all of them done, in order.  Raises OSError for the first that was refused; those behind it are done all the same."""
+        """Has all of them done, in order.  Raises OSError for the first that was refused; those
+        behind it are done all the same."""
         self.send([(kind, flags | ACK, body) for kind, flags, body in messages])
         self.settle(len(messages))
 
@@ -146,7 +165,11 @@ class Netlink:
         data = b""
         for kind, flags, body in messages:
             self._last += 1
-            data += struct.pack("=IHHII", 16 + len(body), kind, flags | REQUEST, self._last, 0) + body + bytes(-len(body) % 4)
+            data += (
+                struct.pack("=IHHII", 16 + len(body), kind, flags | REQUEST, self._last, 0)
+                + body
+                + bytes(-len(body) % 4)
+            )
         self._socket.send(data)
 
     def settle(self, count: int) -> None:
@@ -165,7 +188,7 @@ class Netlink:
             raise OSError(refused, os.strerror(refused))
 
 
-# --- rules --------------------------------------------------------------------------------------------------------------------
+# --- rules ----------------------------------------------------------------------------------------
 
 BATCH_BEGIN, BATCH_END = 0x10, 0x11
 TABLE, CHAIN, RULE = 10 << 8 | 0, 10 << 8 | 3, 10 << 8 | 6
@@ -185,13 +208,21 @@ def outside(network: str, prefix: int) -> list[bytes]:
     mask = struct.pack(">I", (0xFFFFFFFF << (32 - prefix)) & 0xFFFFFFFF)
     return [
         expression("payload", big(1, 1), big(2, 1), big(3, 16), big(4, 4)),
-        expression("bitwise", big(1, 1), big(2, 1), big(3, 4), nest(4, attribute(1, mask)), nest(5, attribute(1, bytes(4)))),
+        expression(
+            "bitwise",
+            big(1, 1),
+            big(2, 1),
+            big(3, 4),
+            nest(4, attribute(1, mask)),
+            nest(5, attribute(1, bytes(4))),
+        ),
         expression("cmp", big(1, 1), big(2, 1), nest(3, attribute(1, socket.inet_aton(network)))),
     ]
 
 
 def redirect(inside: Sequence[tuple[str, int]], port: int) -> None:
-    """Leads TCP connections to anywhere but these networks to a local port, in this namespace.  Raises OSError."""
+    """Leads TCP connections to anywhere but these networks to a local port, in this namespace.
+    Raises OSError."""
     head = struct.pack(">BBH", socket.AF_INET, 0, 0)
     name = "hekla"
     rules = [
@@ -205,13 +236,23 @@ def redirect(inside: Sequence[tuple[str, int]], port: int) -> None:
     batch = struct.pack(">BBH", 0, 0, 10)
     netfilter = Netlink(NETFILTER)
     try:
-        netfilter.send([
-            (BATCH_BEGIN, 0, batch),
-            (TABLE, CREATE | ACK, head + text(1, name)),
-            (CHAIN, CREATE | ACK, head + text(1, name) + text(3, "out") + hook + big(5, 1) + text(7, "nat")),
-            (RULE, CREATE | 0x800 | ACK, head + text(1, name) + text(2, "out") + nest(4, *rules)),
-            (BATCH_END, 0, batch),
-        ])  # fmt: skip
+        netfilter.send(
+            [
+                (BATCH_BEGIN, 0, batch),
+                (TABLE, CREATE | ACK, head + text(1, name)),
+                (
+                    CHAIN,
+                    CREATE | ACK,
+                    head + text(1, name) + text(3, "out") + hook + big(5, 1) + text(7, "nat"),
+                ),
+                (
+                    RULE,
+                    CREATE | 0x800 | ACK,
+                    head + text(1, name) + text(2, "out") + nest(4, *rules),
+                ),
+                (BATCH_END, 0, batch),
+            ]
+        )
         netfilter.settle(3)
     finally:
         netfilter.close()
@@ -219,4 +260,9 @@ def redirect(inside: Sequence[tuple[str, int]], port: int) -> None:
 
 def missing(error: OSError) -> bool:
     """Whether the kernel has no such thing, rather than having refused it."""
-    return error.errno in (errno.EOPNOTSUPP, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.ENOENT)
+    return error.errno in (
+        errno.EOPNOTSUPP,
+        errno.EAFNOSUPPORT,
+        errno.EPROTONOSUPPORT,
+        errno.ENOENT,
+    )

@@ -1,4 +1,5 @@
-"""The agent's side of its pods' network: starts the keeper when the first pod wants it, and finds it again after a restart of either.
+"""The agent's side of its pods' network: starts the keeper when the first pod wants it, and finds
+it again after a restart of either.
 
 A cluster whose pods are all fake never has a keeper.
 """
@@ -36,7 +37,9 @@ def connect(root: Path) -> socket.socket:
     directory = os.open(root, os.O_PATH | os.O_DIRECTORY)
     made = socket.socket(socket.AF_UNIX)
     try:
-        made.connect(f"/proc/self/fd/{directory}/network.sock")  # short, however long the path of the directory is
+        made.connect(
+            f"/proc/self/fd/{directory}/network.sock"
+        )  # short, however long the path of the directory is
     except OSError:
         made.close()
         raise
@@ -46,7 +49,8 @@ def connect(root: Path) -> socket.socket:
 
 
 def end(root: Path) -> None:
-    """Ends the keeper of a directory, if there is one, and with it everything that it has made in the kernel."""
+    """Ends the keeper of a directory, if there is one, and with it everything that it has made in
+    the kernel."""
     try:
         with connect(root) as connection:
             connection.settimeout(2.0)
@@ -81,7 +85,8 @@ def ask(connection: socket.socket, message: Json) -> Json:
 
 
 class Network:
-    """The network of an agent's pods.  `recall` is called when a new keeper has taken the place of one that died."""
+    """The network of an agent's pods.  `recall` is called when a new keeper has taken the place of
+    one that died."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -90,7 +95,8 @@ class Network:
         self.way_out = ""
         self.recall: Callable[[], Any] | None = None
         self.first: Callable[[], Awaitable[None]] | None = None
-        """Asked whenever there is a network that may know of nothing, before any pod is connected to it."""
+        """Asked whenever there is a network that may know of nothing, before any pod is connected
+        to it."""
         self.up = False
         """There is a network, and what its keeper says of it is known."""
         self._reader: asyncio.StreamReader | None = None
@@ -117,9 +123,13 @@ class Network:
             try:
                 connection = await asyncio.to_thread(self._launch)
             except OSError as error:  # no room for another process or its log
-                raise NetworkError(f"the network of the pods did not start: {error.strerror}") from error
+                raise NetworkError(
+                    f"the network of the pods did not start: {error.strerror}"
+                ) from error
         connection.setblocking(False)
-        self._reader, self._writer = await asyncio.open_unix_connection(sock=connection, limit=1 << 24)
+        self._reader, self._writer = await asyncio.open_unix_connection(
+            sock=connection, limit=1 << 24
+        )
         self._listening = asyncio.create_task(self._listen(), name="network answers")
         hello = await self.ask({"do": "hello"})
         self.base, self.prefix = hello["base"], hello["prefix"]
@@ -131,11 +141,22 @@ class Network:
             log.warning("pods reach each other but nothing beyond this machine: %s", self.way_out)
 
     def _launch(self) -> socket.socket:
-        command = [sys.executable, "-m", "hekla.local.kubelet.network.network_daemon", str(self.root)]
-        descriptor = os.open(self.root / "network.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        command = [
+            sys.executable,
+            "-m",
+            "hekla.local.kubelet.network.network_daemon",
+            str(self.root),
+        ]
+        descriptor = os.open(
+            self.root / "network.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
+        )
         try:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=descriptor, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=descriptor,
+                start_new_session=True,
             )
         finally:
             os.close(descriptor)
@@ -148,7 +169,9 @@ class Network:
                 return connect(self.root)
             except OSError as error:
                 if time.monotonic() > deadline or self._process.poll() not in (None, 3):
-                    raise NetworkError(f"the network of the pods did not start: see {self.root / 'network.log'}") from error
+                    raise NetworkError(
+                        f"the network of the pods did not start: see {self.root / 'network.log'}"
+                    ) from error
             time.sleep(0.02)
 
     async def _listen(self) -> None:
@@ -199,10 +222,18 @@ class Network:
         if self._writer is not None:
             self._writer.write(json.dumps(message).encode() + b"\n")
 
-    async def attach(self, uid: str, address: str, pids: list[int], host_ports: list[list[Any]]) -> str:
+    async def attach(
+        self, uid: str, address: str, pids: list[int], host_ports: list[list[Any]]
+    ) -> str:
         """The path of the pod's namespace.  Raises NetworkError."""
         await self.ready()
-        message = {"do": "attach", "uid": uid, "address": address, "pids": pids, "hostPorts": host_ports}
+        message = {
+            "do": "attach",
+            "uid": uid,
+            "address": address,
+            "pids": pids,
+            "hostPorts": host_ports,
+        }
         return str((await self.ask(message))["path"])
 
     async def close(self) -> None:

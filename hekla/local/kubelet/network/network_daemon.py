@@ -1,11 +1,13 @@
-"""The process that is a cluster's network: it holds the namespaces of the pods and the bridge between them.
+"""The process that is a cluster's network: it holds the namespaces of the pods and the bridge
+between them.
 
-It stands beside the agent, because the agent may be killed at any moment and connections between pods must not notice.  All that
-it has made in the kernel goes with it: when the last descriptor of a namespace is closed, its interfaces vanish, the machine's end of
-the cable among them.  It ends when it is told to, or when neither an agent nor a container of its directory is left.
+It stands beside the agent, because the agent may be killed at any moment and connections between
+pods must not notice.  All that it has made in the kernel goes with it: when the last descriptor of
+a namespace is closed, its interfaces vanish, the machine's end of the cable among them.  It ends
+when it is told to, or when neither an agent nor a container of its directory is left.
 
-The agent speaks to it over a Unix socket in its directory, a JSON object a line: `{"id": 1, "do": "attach", "uid": "...", ...}`,
-answered by `{"id": 1, ...}` or `{"id": 1, "error": "..."}`.
+The agent speaks to it over a Unix socket in its directory, a JSON object a line: `{"id": 1, "do":
+"attach", "uid": "...", ...}`, answered by `{"id": 1, ...}` or `{"id": 1, "error": "..."}`.
 """
 
 from __future__ import annotations
@@ -32,7 +34,14 @@ from hekla.local.kubelet.network.filtering import Filter
 from hekla.local.kubelet.network.names import Port, Service, Zone
 from hekla.local.kubelet.network.netlink import Netlink
 from hekla.local.kubelet.network.policies import Verdicts, group_of
-from hekla.local.kubelet.network.relay import Choice, Exchange, Listener, Namespaces, Target, original
+from hekla.local.kubelet.network.relay import (
+    Choice,
+    Exchange,
+    Listener,
+    Namespaces,
+    Target,
+    original,
+)
 
 log = logging.getLogger("network")
 
@@ -45,7 +54,8 @@ LOOK_EVERY = 15.0
 PORTS = 1000
 """Pods on one bridge: the kernel allows 1,024 ports.  More bridges are hung below the first."""
 WAY_OUT = 15001
-"""Port at which connections that leave the cluster are taken over; in a namespace where nobody else listens."""
+"""Port at which connections that leave the cluster are taken over; in a namespace where nobody else
+listens."""
 
 
 def dotted(number: int) -> str:
@@ -57,7 +67,8 @@ def numeric(address: str) -> int:
 
 
 def hardware(address: str) -> bytes:
-    """The hardware address of who has this address: it follows from it, so that a neighbour's memory of it stays true."""
+    """The hardware address of who has this address: it follows from it, so that a neighbour's
+    memory of it stays true."""
     return bytes([0x0A, 0x58]) + socket.inet_aton(address)
 
 
@@ -72,12 +83,15 @@ def routed(lines: Iterable[str]) -> list[tuple[int, int]]:
     for line in lines:
         words = line.split()
         if len(words) > 7 and words[1] != "Destination" and int(words[7], 16):
-            found.append(tuple(int.from_bytes(bytes.fromhex(words[at])[::-1], "big") for at in (1, 7)))
+            found.append(
+                tuple(int.from_bytes(bytes.fromhex(words[at])[::-1], "big") for at in (1, 7))
+            )
     return [(network, mask) for network, mask in found]
 
 
 def asked(servers: Iterable[str]) -> list[tuple[int, int]]:
-    """(address, mask) of the servers that the machine asks for names: behind its default gateway, no other route tells of them."""
+    """(address, mask) of the servers that the machine asks for names: behind its default gateway,
+    no other route tells of them."""
     found = []
     for server in servers:
         with contextlib.suppress(OSError):  # it is no address
@@ -108,7 +122,8 @@ def label(root: Path) -> str:
 
 
 def abandoned(owner: str, own: Path) -> bool:
-    """Whether the keeper that an interface is marked for has died.  `own` is the directory of this one, which has its lock."""
+    """Whether the keeper that an interface is marked for has died.  `own` is the directory of this
+    one, which has its lock."""
     if owner == label(own):
         return True
     if not owner.startswith("/"):  # not marked yet, or too long a path
@@ -130,7 +145,8 @@ MOST_LISTENERS = 16_384
 
 
 def room_for_listeners() -> int:
-    """How many ports of services are listened at: each is an open file, and half of those are for the pods and their connections."""
+    """How many ports of services are listened at: each is an open file, and half of those are for
+    the pods and their connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -139,7 +155,8 @@ def room_for_listeners() -> int:
 
 
 class NetworkDaemon:
-    """The network of one agent's directory.  The process must be in the machine's namespace when this is made."""
+    """The network of one agent's directory.  The process must be in the machine's namespace when
+    this is made."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -172,7 +189,7 @@ class NetworkDaemon:
         """Why network policies are not enforced; empty when they are."""
         self.verdicts = Verdicts(())
 
-    # --- what the kernel holds --------------------------------------------------------------------------------------------
+    # --- what the kernel holds --------------------------------------------------------------------
 
     def _build(self) -> int:
         route = self.route
@@ -181,7 +198,10 @@ class NetworkDaemon:
         index = self._plug()
         base = subnet(index)
         gateway = dotted(base + 1)
-        route.ask(netlink.hardware(self.bridges[0], hardware(gateway)), netlink.address(self.bridges[0], gateway, PREFIX))
+        route.ask(
+            netlink.hardware(self.bridges[0], hardware(gateway)),
+            netlink.address(self.bridges[0], gateway, PREFIX),
+        )
         try:
             netlink.redirect([(dotted(base), PREFIX), SERVICES], WAY_OUT)
         except OSError as error:
@@ -201,7 +221,8 @@ class NetworkDaemon:
         return number
 
     def _plug(self) -> int:
-        """Lays the cable to the machine; gives the number of the subnet.  Its interface's name is the claim on the subnet."""
+        """Lays the cable to the machine; gives the number of the subnet.  Its interface's name is
+        the claim on the subnet."""
         netlink.set_namespace(self.machine)
         try:
             self._clear()
@@ -224,16 +245,24 @@ class NetworkDaemon:
             try:
                 outer = Netlink()
                 end = socket.if_nametoindex(name)
-                outer.ask(netlink.mark(end, label(self.root)), netlink.up(end), netlink.address(end, dotted(subnet(index) + 2), PREFIX))
+                outer.ask(
+                    netlink.mark(end, label(self.root)),
+                    netlink.up(end),
+                    netlink.address(end, dotted(subnet(index) + 2), PREFIX),
+                )
                 outer.close()
             finally:
                 netlink.set_namespace(self.hub)
             return index
-        raise OSError(0, f"all {SUBNETS} subnets from 10.244.0.0 to 10.255.240.0 are taken on this machine")
+        raise OSError(
+            0, f"all {SUBNETS} subnets from 10.244.0.0 to 10.255.240.0 are taken on this machine"
+        )
 
     def _clear(self) -> None:
-        """Takes away the cables of keepers that have died.  The kernel does that too, but in its own time; until then the subnet of
-        this directory would count as taken, and its pods would get a network in which their addresses are not."""
+        """Takes away the cables of keepers that have died.  The kernel does that too, but in its
+        own time; until then the subnet of this directory would count as taken, and its pods would
+        get a network in which their addresses are not.
+        """
         machine = Netlink()
         try:
             for file in Path("/sys/class/net").glob("hekla*/ifalias"):
@@ -244,7 +273,8 @@ class NetworkDaemon:
             machine.close()
 
     def _before(self) -> int:
-        """The subnet that the directory's pods had before, else one that other directories hardly choose."""
+        """The subnet that the directory's pods had before, else one that other directories hardly
+        choose."""
         try:
             base = numeric(json.loads((self.root / "network.json").read_text())["base"])
             return ((base >> 16 & 0xFF) - 244) * 16 + (base >> 12 & 15)
@@ -252,7 +282,8 @@ class NetworkDaemon:
             return hashlib.sha256(os.fsencode(self.root)).digest()[0] % SUBNETS
 
     def attach(self, uid: str, address: str, pids: list[int], host_ports: list[list[Any]]) -> str:
-        """The namespace of a pod as a path, made where it is missing.  `pids` may still live in one that an earlier keeper made."""
+        """The namespace of a pod as a path, made where it is missing.  `pids` may still live in one
+        that an earlier keeper made."""
         if uid not in self.pods:
             number = next((n for n in range(len(self.bridges)) if self.load[n] < PORTS), None)
             if number is None:
@@ -263,7 +294,8 @@ class NetworkDaemon:
         return f"/proc/{os.getpid()}/fd/{self.pods[uid][0]}"
 
     def _left(self, pids: list[int]) -> int | None:
-        """A namespace that one of the processes still lives in; never the machine's, which is not ours to put a cable into."""
+        """A namespace that one of the processes still lives in; never the machine's, which is not
+        ours to put a cable into."""
         machine = os.fstat(self.machine)
         for pid in pids:
             try:
@@ -283,11 +315,18 @@ class NetworkDaemon:
             else:
                 netlink.set_namespace(namespace)
                 _unplug()
-            self.route.ask(netlink.pair(f"pod{self._numbers}", bridge, "eth0", namespace, hardware(address)))
+            self.route.ask(
+                netlink.pair(f"pod{self._numbers}", bridge, "eth0", namespace, hardware(address))
+            )
             inner = Netlink()
             try:
                 own = socket.if_nametoindex("eth0")
-                inner.ask(netlink.up(1), netlink.up(own), netlink.address(own, address, PREFIX), netlink.default_route(self.gateway))
+                inner.ask(
+                    netlink.up(1),
+                    netlink.up(own),
+                    netlink.address(own, address, PREFIX),
+                    netlink.default_route(self.gateway),
+                )
             finally:
                 inner.close()
         finally:
@@ -302,23 +341,33 @@ class NetworkDaemon:
         for listener in self.ports.pop(uid, ()):
             listener.close()
 
-    # --- services ---------------------------------------------------------------------------------------------------------
+    # --- services ---------------------------------------------------------------------------------
 
     def inside(self, address: str) -> bool:
-        """Whether an address is a pod's: such are reached in the hub, all others in the machine's namespace."""
+        """Whether an address is a pod's: such are reached in the hub, all others in the machine's
+        namespace."""
         return self.base <= numeric(address) < self.base + (1 << (32 - PREFIX))
 
-    def permitted(self, source: str, targets: list[Target], protocol: str, door: Target | None = None) -> list[Target]:
-        """Where a connection may go on to, by the network policies.  `door` is the address that it was for, where that is another's:
-        what is beyond the pods is also known by it.  The machine itself may reach every pod, as a node may."""
+    def permitted(
+        self, source: str, targets: list[Target], protocol: str, door: Target | None = None
+    ) -> list[Target]:
+        """Where a connection may go on to, by the network policies.  `door` is the address that it
+        was for, where that is another's: what is beyond the pods is also known by it.  The machine
+        itself may reach every pod, as a node may.
+        """
         if not self.inside(source) or source == self.host:
             return targets
         allow = self.verdicts.allow
         return [
-            target for target in targets
+            target
+            for target in targets
             if allow(source, *target_of(target, protocol))
-            or (door is not None and not self.inside(target[0]) and allow(source, *target_of(door, protocol)))
-        ]  # fmt: skip
+            or (
+                door is not None
+                and not self.inside(target[0])
+                and allow(source, *target_of(door, protocol))
+            )
+        ]
 
     def _host_ports(self, uid: str, address: str, wanted: list[list[Any]]) -> None:
         for host_ip, host_port, port in wanted:
@@ -328,7 +377,9 @@ class NetworkDaemon:
             except OSError as error:
                 log.warning("host port %s of pod %s: %s", host_port, uid, error.strerror)
                 continue
-            self.ports.setdefault(uid, []).append(Listener(self.namespaces, listening, always([(address, int(port))]), self.inside))
+            self.ports.setdefault(uid, []).append(
+                Listener(self.namespaces, listening, always([(address, int(port))]), self.inside)
+            )
 
     def _bound(self, kind: int, address: str, port: int, *, machine: bool) -> socket.socket:
         made = self.namespaces.socket(kind, machine=machine)
@@ -347,15 +398,28 @@ class NetworkDaemon:
         for service in services:
             address = service.get("address", "")
             ports = service.get("ports", [])
-            known.append(Service(
-                service["name"], address, service.get("external", ""), [Port(p["name"], p["port"], p["protocol"]) for p in ports],
-                [] if address else [(ip, hostname) for ip, hostname in service.get("endpoints", [])],
-            ))  # fmt: skip
+            known.append(
+                Service(
+                    service["name"],
+                    address,
+                    service.get("external", ""),
+                    [Port(p["name"], p["port"], p["protocol"]) for p in ports],
+                    []
+                    if address
+                    else [(ip, hostname) for ip, hostname in service.get("endpoints", [])],
+                )
+            )
             for port in ports if address else ():
                 targets = [(ip, int(number)) for ip, number in port["targets"]]
-                wanted[port["protocol"], address, port["port"]] = (targets, bool(service.get("sticky")))
+                wanted[port["protocol"], address, port["port"]] = (
+                    targets,
+                    bool(service.get("sticky")),
+                )
                 if port.get("nodePort"):
-                    wanted[port["protocol"], "127.0.0.1", port["nodePort"]] = (targets, bool(service.get("sticky")))
+                    wanted[port["protocol"], "127.0.0.1", port["nodePort"]] = (
+                        targets,
+                        bool(service.get("sticky")),
+                    )
         self.zone.replace(namespace, known, [(a, b, c) for a, b, c in pods])
         for key in self.of_namespace.get(namespace, set()) - set(wanted):
             self.listeners.pop(key)[1]()
@@ -367,12 +431,20 @@ class NetworkDaemon:
             elif self._may_serve(namespace) and await self._serve(key, Choice(targets, sticky)):
                 self.of_namespace[namespace].add(key)
         if len(self.of_namespace[namespace]) < len(wanted):
-            log.warning("%d of %d ports of services in %s are not served", len(wanted) - len(self.of_namespace[namespace]), len(wanted),
-                        namespace)  # fmt: skip
+            log.warning(
+                "%d of %d ports of services in %s are not served",
+                len(wanted) - len(self.of_namespace[namespace]),
+                len(wanted),
+                namespace,
+            )
 
     def _may_serve(self, namespace: str) -> bool:
-        """Whether one more listener leaves files enough for the pods, and for the services of other namespaces."""
-        return len(self.listeners) < self.most_listeners and len(self.of_namespace[namespace]) < self.most_listeners // 4
+        """Whether one more listener leaves files enough for the pods, and for the services of other
+        namespaces."""
+        return (
+            len(self.listeners) < self.most_listeners
+            and len(self.of_namespace[namespace]) < self.most_listeners // 4
+        )
 
     async def _serve(self, key: tuple[str, str, int], choice: Choice) -> bool:
         protocol, address, port = key
@@ -388,11 +460,14 @@ class NetworkDaemon:
 
         if protocol == "UDP":
             transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
-                lambda: Exchange(self.namespaces, lambda peer: onward(peer[0]), self.inside), sock=bound
+                lambda: Exchange(self.namespaces, lambda peer: onward(peer[0]), self.inside),
+                sock=bound,
             )
             self.listeners[key] = (choice, transport.close)
         else:
-            listener = Listener(self.namespaces, bound, lambda peer, _: onward(peer[0]), self.inside)
+            listener = Listener(
+                self.namespaces, bound, lambda peer, _: onward(peer[0]), self.inside
+            )
             self.listeners[key] = (choice, listener.close)
         return True
 
@@ -403,10 +478,13 @@ class NetworkDaemon:
         server = names.Server(self.zone, self.namespaces, names.host_servers, may_ask)
         loop = asyncio.get_running_loop()
         await loop.create_datagram_endpoint(
-            lambda: names.Datagrams(server), sock=self._bound(socket.SOCK_DGRAM, self.gateway, 53, machine=False)
+            lambda: names.Datagrams(server),
+            sock=self._bound(socket.SOCK_DGRAM, self.gateway, 53, machine=False),
         )
         stream = self._bound(socket.SOCK_STREAM, self.gateway, 53, machine=False)
-        self._names = await asyncio.start_server(lambda r, w: names.streams(server, r, w), sock=stream)
+        self._names = await asyncio.start_server(
+            lambda r, w: names.streams(server, r, w), sock=stream
+        )
 
     def open_way_out(self) -> None:
         if not self.way_out:
@@ -414,11 +492,15 @@ class NetworkDaemon:
 
             def onward(peer: Target, connection: socket.socket) -> list[Target]:
                 target = original(connection)
-                return [] if target is None or target == (self.gateway, WAY_OUT) else self.permitted(peer[0], [target], "TCP")
+                return (
+                    []
+                    if target is None or target == (self.gateway, WAY_OUT)
+                    else self.permitted(peer[0], [target], "TCP")
+                )
 
             self._way_out = Listener(self.namespaces, bound, onward, lambda _: False)
 
-    # --- the agent --------------------------------------------------------------------------------------------------------
+    # --- the agent --------------------------------------------------------------------------------
 
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.agents += 1
@@ -439,7 +521,14 @@ class NetworkDaemon:
     async def obey(self, message: Json) -> Json:
         match message["do"]:
             case "attach":
-                return {"path": self.attach(message["uid"], message["address"], message.get("pids", []), message.get("hostPorts", []))}
+                return {
+                    "path": self.attach(
+                        message["uid"],
+                        message["address"],
+                        message.get("pids", []),
+                        message.get("hostPorts", []),
+                    )
+                }
             case "detach":
                 self.detach(message["uid"])
             case "keep":
@@ -454,8 +543,14 @@ class NetworkDaemon:
                 self.filter.replace(groups)
                 self.verdicts = Verdicts(groups)
             case "hello":
-                return {"base": dotted(self.base), "prefix": PREFIX, "gateway": self.gateway, "host": self.host,
-                        "wayOut": self.way_out, "pid": os.getpid()}  # fmt: skip
+                return {
+                    "base": dotted(self.base),
+                    "prefix": PREFIX,
+                    "gateway": self.gateway,
+                    "host": self.host,
+                    "wayOut": self.way_out,
+                    "pid": os.getpid(),
+                }
             case "end":
                 self.ended.set()
         return {}
@@ -470,7 +565,8 @@ class NetworkDaemon:
 
 
 def _unplug() -> None:
-    """Takes the cable of a dead keeper out of this thread's namespace, if the kernel has not done so yet."""
+    """Takes the cable of a dead keeper out of this thread's namespace, if the kernel has not done
+    so yet."""
     inner = Netlink()
     try:
         inner.ask(netlink.delete(socket.if_nametoindex("eth0")))
@@ -489,7 +585,10 @@ def any_container(root: Path) -> bool:
                 fields = file.read().rpartition(b") ")[2].split()
         except (OSError, ValueError):
             continue
-        if fields[19].decode() == start.partition("@")[0] and not (claim.parent / "exit").read_bytes().strip():
+        if (
+            fields[19].decode() == start.partition("@")[0]
+            and not (claim.parent / "exit").read_bytes().strip()
+        ):
             return True
     return False
 
@@ -507,11 +606,15 @@ async def run(root: Path) -> None:
     os.replace(temporary, root / "network.json")
     (root / "network.sock").unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX)
-    listening.bind("network.sock")  # relative, because a path to it may be longer than a socket's may be
+    listening.bind(
+        "network.sock"
+    )  # relative, because a path to it may be longer than a socket's may be
     os.chmod("network.sock", 0o600)
     server = await asyncio.start_unix_server(keeper.converse, sock=listening, limit=1 << 24)
     watch = loop.create_task(keeper.watch())
-    with contextlib.suppress(BrokenPipeError):  # who started this may have been killed meanwhile; the next one finds it
+    with contextlib.suppress(
+        BrokenPipeError
+    ):  # who started this may have been killed meanwhile; the next one finds it
         os.write(1, b"ready\n")
     os.dup2(os.open("/dev/null", os.O_WRONLY), 1)
     await keeper.ended.wait()

@@ -1,17 +1,24 @@
-"""What the network policies of a cluster let pods do, as rules about addresses.  Pure: objects in, rules out.
+"""What the network policies of a cluster let pods do, as rules about addresses.  Pure: objects in,
+rules out.
 
-A pod that a policy selects is isolated in the policy's directions: only what a rule of one of its policies allows may come in, or go
-out.  Pods with equal rules are one group, so that a job of a thousand pods is one chain and one set of addresses in the kernel.
+A pod that a policy selects is isolated in the policy's directions: only what a rule of one of its
+policies allows may come in, or go out.  Pods with equal rules are one group, so that a job of a
+thousand pods is one chain and one set of addresses in the kernel.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from hekla.api import meta, selectors
-from hekla.api.kubernetes.networking import IPBlock, NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort
+from hekla.api.kubernetes.networking import (
+    IPBlock,
+    NetworkPolicy,
+    NetworkPolicyPeer,
+    NetworkPolicyPort,
+)
 from hekla.api.trees import Json
 
 INGRESS, EGRESS = "Ingress", "Egress"
@@ -40,7 +47,12 @@ class Rule(NamedTuple):
     ports: Ports
 
     def tree(self) -> Json:
-        return {"everybody": self.everybody, "addresses": sorted(self.addresses), "networks": self.networks, "ports": self.ports}
+        return {
+            "everybody": self.everybody,
+            "addresses": sorted(self.addresses),
+            "networks": self.networks,
+            "ports": self.ports,
+        }
 
 
 class Group(NamedTuple):
@@ -52,18 +64,24 @@ class Group(NamedTuple):
     rules: tuple[Rule, ...]
 
     def tree(self) -> Json:
-        return {"direction": self.direction, "pods": self.pods, "rules": [rule.tree() for rule in self.rules]}
+        return {
+            "direction": self.direction,
+            "pods": self.pods,
+            "rules": [rule.tree() for rule in self.rules],
+        }
 
 
 def group_of(tree: Json) -> Group:
     """A group as its tree was sent."""
     rules = (
         Rule(
-            rule["everybody"], frozenset(rule["addresses"]), tuple(rule["networks"]),
+            rule["everybody"],
+            frozenset(rule["addresses"]),
+            tuple(rule["networks"]),
             tuple((protocol, first, last) for protocol, first, last in rule["ports"]),
         )
         for rule in tree["rules"]
-    )  # fmt: skip
+    )
     return Group(tree["direction"], tuple(tree["pods"]), tuple(rules))
 
 
@@ -73,14 +91,17 @@ def compiled(
     pods: Iterable[Endpoint],
     others: Iterable[Endpoint] = (),
 ) -> list[Group]:
-    """The groups of all isolated pods.  `namespaces` are the labels of each; `others` may be peers and are never isolated."""
+    """The groups of all isolated pods.  `namespaces` are the labels of each; `others` may be peers
+    and are never isolated."""
     own = list(pods)
     isolated = {pod.address for pod in own}
     around = Around(namespaces, [*own, *others])
     allowed: dict[str, dict[str, set[Rule]]] = {INGRESS: {}, EGRESS: {}}
     for policy in policies:
         spec, namespace = policy.spec, policy.metadata.namespace
-        members = [pod for pod in around.chosen(namespace, spec.pod_selector) if pod.address in isolated]
+        members = [
+            pod for pod in around.chosen(namespace, spec.pod_selector) if pod.address in isolated
+        ]
         if not members:
             continue
         directions = spec.policy_types or [INGRESS, *([EGRESS] if spec.egress else [])]
@@ -95,7 +116,11 @@ def compiled(
                             known[position, numbers] = peers.rule(numbers)
                         held.add(known[position, numbers])
         if EGRESS in directions:
-            rules = {made for rule in spec.egress for made in _outgoing(around.peers(rule.to, namespace), rule.ports)}
+            rules = {
+                made
+                for rule in spec.egress
+                for made in _outgoing(around.peers(rule.to, namespace), rule.ports)
+            }
             for pod in members:
                 allowed[EGRESS].setdefault(pod.address, set()).update(rules)
     return [group for direction, found in allowed.items() for group in _groups(direction, found)]
@@ -105,8 +130,14 @@ def _groups(direction: str, found: Mapping[str, set[Rule]]) -> list[Group]:
     alike: dict[frozenset[Rule], list[str]] = {}
     for address, rules in found.items():
         alike.setdefault(frozenset(rules), []).append(address)
-    order: Callable[[Rule], Any] = lambda rule: (not rule.everybody, rule.ports, rule.networks, sorted(rule.addresses))  # noqa: E731
-    return [Group(direction, tuple(sorted(pods)), tuple(sorted(rules, key=order))) for rules, pods in alike.items()]
+    return [
+        Group(direction, tuple(sorted(pods)), tuple(sorted(rules, key=_order)))
+        for rules, pods in alike.items()
+    ]
+
+
+def _order(rule: Rule) -> Any:
+    return not rule.everybody, rule.ports, rule.networks, sorted(rule.addresses)
 
 
 class Peers(NamedTuple):
@@ -117,7 +148,9 @@ class Peers(NamedTuple):
     networks: tuple[str, ...]
 
     def rule(self, ports: Ports) -> Rule:
-        return Rule(self.everybody, frozenset(pod.address for pod in self.pods), self.networks, ports)
+        return Rule(
+            self.everybody, frozenset(pod.address for pod in self.pods), self.networks, ports
+        )
 
 
 class Around:
@@ -128,7 +161,8 @@ class Around:
         self._pods = pods
         self._within: dict[str, list[Endpoint]] = {}
         self._labelled: dict[tuple[str, str, str], list[Endpoint]] = {}
-        """By namespace, label and value: nearly every selector names a label, and asks of few pods then."""
+        """By namespace, label and value: nearly every selector names a label, and asks of few pods
+        then."""
         for pod in pods:
             self._within.setdefault(pod.namespace, []).append(pod)
             for key, value in pod.labels.items():
@@ -138,7 +172,10 @@ class Around:
         """The pods of a namespace that a selector selects; none is for all."""
         if selector is None:
             return self._within.get(namespace, [])
-        named = [self._labelled.get((namespace, key, value), []) for key, value in selector.match_labels.items()]
+        named = [
+            self._labelled.get((namespace, key, value), [])
+            for key, value in selector.match_labels.items()
+        ]
         found = min(named, key=len) if named else self._within.get(namespace, [])
         asked = selectors.of_object(selector)
         return [pod for pod in found if asked.matches(pod.labels)]
@@ -155,25 +192,35 @@ class Around:
             where = {namespace}
             if peer.namespace_selector is not None:
                 selector = selectors.of_object(peer.namespace_selector)
-                where = {name for name, labels in self._namespaces.items() if selector.matches(labels)}
+                where = {
+                    name for name, labels in self._namespaces.items() if selector.matches(labels)
+                }
             elif peer.pod_selector is None:
                 continue
-            pods |= {pod.address: pod for name in where for pod in self.chosen(name, peer.pod_selector)}
+            pods |= {
+                pod.address: pod for name in where for pod in self.chosen(name, peer.pod_selector)
+            }
         return Peers(False, tuple(pods.values()), tuple(dict.fromkeys(networks)))
 
 
 def _doors(ports: list[NetworkPolicyPort], pod: Endpoint) -> Ports | None:
-    """The ports of one pod, whose own containers say what a named one is; None where it has none of them."""
+    """The ports of one pod, whose own containers say what a named one is; None where it has none of
+    them."""
     if not ports:
         return ()
-    return tuple(sorted({number for port in ports if (number := numbered(port, pod)) is not None})) or None
+    return (
+        tuple(sorted({number for port in ports if (number := numbered(port, pod)) is not None}))
+        or None
+    )
 
 
 def _outgoing(peers: Peers, ports: list[NetworkPolicyPort]) -> list[Rule]:
     """A rule as rules: what a named port is, each pod at the other end says for itself."""
     if not ports:
         return [peers.rule(())]
-    plain = tuple(sorted({number for port in ports if (number := numbered(port, None)) is not None}))
+    plain = tuple(
+        sorted({number for port in ports if (number := numbered(port, None)) is not None})
+    )
     found = [peers.rule(plain)] if plain else []
     there: dict[tuple[str, int, int], list[Endpoint]] = {}
     for port in ports:
@@ -196,7 +243,8 @@ def numbered(port: NetworkPolicyPort, pod: Endpoint | None) -> tuple[str, int, i
 
 
 def without(block: IPBlock) -> list[str]:
-    """The networks of a block, those left out that it excepts; none of IPv6, which pods here do not speak."""
+    """The networks of a block, those left out that it excepts; none of IPv6, which pods here do not
+    speak."""
     try:
         left = [ipaddress.ip_network(block.cidr, strict=False)]
         excepted = [ipaddress.ip_network(text, strict=False) for text in block.except_]
@@ -207,7 +255,9 @@ def without(block: IPBlock) -> list[str]:
     for hole in excepted:
         rest: list[ipaddress.IPv4Network] = []
         for network in left:
-            if not isinstance(hole, ipaddress.IPv4Network) or not isinstance(network, ipaddress.IPv4Network):
+            if not isinstance(hole, ipaddress.IPv4Network) or not isinstance(
+                network, ipaddress.IPv4Network
+            ):
                 continue
             if hole.subnet_of(network):
                 rest += network.address_exclude(hole) if hole != network else ()
@@ -218,7 +268,8 @@ def without(block: IPBlock) -> list[str]:
 
 
 class Verdicts:
-    """What a set of groups lets through, asked about one connection; for those that are carried and never meet the kernel's rules."""
+    """What a set of groups lets through, asked about one connection; for those that are carried and
+    never meet the kernel's rules."""
 
     def __init__(self, groups: Iterable[Group]) -> None:
         self._rules: dict[tuple[str, str], tuple[Rule, ...]] = {
@@ -228,7 +279,8 @@ class Verdicts:
     def allow(self, source: str, target: str, protocol: str, port: int) -> bool:
         """Whether a connection may be.  A pod always reaches itself."""
         return source == target or (
-            self._lets(EGRESS, source, target, protocol, port) and self._lets(INGRESS, target, source, protocol, port)
+            self._lets(EGRESS, source, target, protocol, port)
+            and self._lets(INGRESS, target, source, protocol, port)
         )
 
     def lets_out(self, source: str, target: str, protocol: str, port: int) -> bool:
@@ -241,8 +293,12 @@ class Verdicts:
 
 
 def lets(rule: Rule, other: str, protocol: str, port: int) -> bool:
-    if rule.ports and not any(protocol == known and first <= port <= last for known, first, last in rule.ports):
+    if rule.ports and not any(
+        protocol == known and first <= port <= last for known, first, last in rule.ports
+    ):
         return False
     if rule.everybody or other in rule.addresses:
         return True
-    return any(ipaddress.ip_address(other) in ipaddress.ip_network(network) for network in rule.networks)
+    return any(
+        ipaddress.ip_address(other) in ipaddress.ip_network(network) for network in rule.networks
+    )

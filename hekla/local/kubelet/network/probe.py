@@ -1,4 +1,5 @@
-"""Tries whether this machine lets pods have a network of their own, and whether policies can be enforced in it.
+"""Tries whether this machine lets pods have a network of their own, and whether policies can be
+enforced in it.
 
 Prints a line for each: why not, or nothing.  Leaves nothing behind.
 """

@@ -1,8 +1,9 @@
 """Carries connections from where a pod believes it is going to where that really is.
 
-Cluster addresses, host ports and the machine's network beyond the pods all end at listeners of the network's keeper; each
-connection is taken over by a second one, made in the namespace that reaches the target.  That makes nothing of the machine's own:
-no forwarding, no rules, no addresses beside one interface.
+Cluster addresses, host ports and the machine's network beyond the pods all end at listeners of the
+network's keeper; each connection is taken over by a second one, made in the namespace that reaches
+the target.  That makes nothing of the machine's own: no forwarding, no rules, no addresses beside
+one interface.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ Target = tuple[str, int]
 
 
 class Namespaces:
-    """The two namespaces in which sockets are made: the hub's, where pods are neighbours, and the machine's."""
+    """The two namespaces in which sockets are made: the hub's, where pods are neighbours, and the
+    machine's."""
 
     def __init__(self, hub: int, machine: int) -> None:
         self.hub = hub
@@ -96,7 +98,11 @@ class Half(asyncio.Protocol):
             self.other.transport.pause_reading()
 
     def resume_writing(self) -> None:
-        if self.other is not None and self.other.transport is not None and not self.other.transport.is_closing():
+        if (
+            self.other is not None
+            and self.other.transport is not None
+            and not self.other.transport.is_closing()
+        ):
             self.other.transport.resume_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -119,12 +125,16 @@ def original(connection: socket.socket) -> Target | None:
 
 
 class Listener:
-    """A place where connections are taken over.  `targets` says where to, in the order in which they are tried."""
+    """A place where connections are taken over.  `targets` says where to, in the order in which
+    they are tried."""
 
     def __init__(
-        self, namespaces: Namespaces, listening: socket.socket, targets: Callable[[Target, socket.socket], Sequence[Target]],
+        self,
+        namespaces: Namespaces,
+        listening: socket.socket,
+        targets: Callable[[Target, socket.socket], Sequence[Target]],
         inside: Callable[[str], bool],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._namespaces = namespaces
         self._targets = targets
         self._inside = inside
@@ -145,7 +155,9 @@ class Listener:
             except OSError:
                 return
             connection.setblocking(False)
-            task = asyncio.get_running_loop().create_task(self._carry(connection, (peer[0], peer[1])))
+            task = asyncio.get_running_loop().create_task(
+                self._carry(connection, (peer[0], peer[1]))
+            )
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -174,7 +186,12 @@ class Listener:
 class Exchange(asyncio.DatagramProtocol):
     """Datagrams to one port, each sender's answered over a socket of its own."""
 
-    def __init__(self, namespaces: Namespaces, targets: Callable[[Target], Sequence[Target]], inside: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        namespaces: Namespaces,
+        targets: Callable[[Target], Sequence[Target]],
+        inside: Callable[[str], bool],
+    ) -> None:
         self._namespaces = namespaces
         self._targets = targets
         self._inside = inside
@@ -191,7 +208,9 @@ class Exchange(asyncio.DatagramProtocol):
             targets = self._targets(addr)
             if not targets:
                 return
-            onward = self._namespaces.socket(socket.SOCK_DGRAM, machine=not self._inside(targets[0][0]))
+            onward = self._namespaces.socket(
+                socket.SOCK_DGRAM, machine=not self._inside(targets[0][0])
+            )
             loop.add_reader(onward.fileno(), self._answer, addr, onward)
             known = (onward, targets[0], loop.call_later(IDLE, self._forget, addr))
         else:

@@ -1,8 +1,10 @@
-"""Fake nodes in KWOK's manner: Node objects with nothing behind them, and pods that only pretend to run.
+"""Fake nodes in KWOK's manner: Node objects with nothing behind them, and pods that only pretend to
+run.
 
-Every node annotated `kwok.x-k8s.io/node: fake` is looked after, whoever made it; `--fake-nodes` makes some.  All of it is one
-cache over bound pods that keeps a few fields of each, one heap of timers, and a pipeline of status patches.  What a pod is due
-for follows from its object alone, so an agent that was killed goes on where it was.  Reference: local-cluster 9.2, 9.3.
+Every node annotated `kwok.x-k8s.io/node: fake` is looked after, whoever made it; `--fake-nodes`
+makes some.  All of it is one cache over bound pods that keeps a few fields of each, one heap of
+timers, and a pipeline of status patches.  What a pod is due for follows from its object alone, so
+an agent that was killed goes on where it was.  Reference: local-cluster 9.2, 9.3.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ ANNOTATION = "kwok.x-k8s.io/node"
 KWOK_NAMESPACE, KWOK = "kube-system", "kwok-controller"
 SENDERS = 24
 FEW = 8
-"""Senders while the server is busy: nodes that start their pods for real report later than they are bound, too."""
+"""Senders while the server is busy: nodes that start their pods for real report later than they are
+bound, too."""
 RETRY = 0.5
 LEASE_SECONDS = 40
 RENEW_EVERY = 25.0
@@ -57,7 +60,7 @@ ADDRESS_BASE = 10 << 24 | 128 << 16
 ADDRESSES = (1 << 23) - 2
 
 
-# --- what is kept of a pod ------------------------------------------------------------------------------------------------
+# --- what is kept of a pod ------------------------------------------------------------------------
 
 
 class Meta(Struct):
@@ -111,7 +114,8 @@ class FakeStatus(Struct):
 
 
 class FakePod(Struct):
-    """A pod, reduced to what pretending takes: some hundred bytes where the whole object takes thousands."""
+    """A pod, reduced to what pretending takes: some hundred bytes where the whole object takes
+    thousands."""
 
     metadata: Meta = msgspec.field(default_factory=Meta)
     spec: FakeSpec = msgspec.field(default_factory=FakeSpec)
@@ -152,7 +156,7 @@ class Size:
     taint: bool = False
 
 
-# --- bodies ---------------------------------------------------------------------------------------------------------------
+# --- bodies ---------------------------------------------------------------------------------------
 
 
 def node_body(size: Size, number: int, now: str) -> Json:
@@ -162,24 +166,40 @@ def node_body(size: Size, number: int, now: str) -> Json:
     if size.gpus:
         amounts[names.NVIDIA_GPU] = str(size.gpus)
     labels = {
-        names.HOSTNAME: name, names.OS: "linux", names.ARCH: "amd64", "beta.kubernetes.io/os": "linux",
-        "beta.kubernetes.io/arch": "amd64", "kubernetes.io/role": "agent", "node-role.kubernetes.io/agent": "", "type": "kwok",
+        names.HOSTNAME: name,
+        names.OS: "linux",
+        names.ARCH: "amd64",
+        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": "amd64",
+        "kubernetes.io/role": "agent",
+        "node-role.kubernetes.io/agent": "",
+        "type": "kwok",
         **size.labels,
-    }  # fmt: skip
+    }
     taints = [{"key": ANNOTATION, "value": "fake", "effect": "NoSchedule"}] if size.taint else []
     return {
-        "apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": name, "labels": labels, "annotations": {ANNOTATION: "fake", "node.alpha.kubernetes.io/ttl": "0"}},
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": labels,
+            "annotations": {ANNOTATION: "fake", "node.alpha.kubernetes.io/ttl": "0"},
+        },
         "spec": {"taints": taints} if taints else {},
         "status": {"capacity": amounts, "allocatable": amounts, **node_ready(name, now)},
-    }  # fmt: skip
+    }
 
 
 def node_ready(name: str, now: str) -> Json:
     """Conditions, addresses and the rest of a node that is well."""
     healthy = (
         ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-        ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+        (
+            "MemoryPressure",
+            "False",
+            "KubeletHasSufficientMemory",
+            "kubelet has sufficient memory available",
+        ),
         ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
         ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
         ("NetworkUnavailable", "False", "RouteCreated", "RouteController created a route"),
@@ -187,21 +207,42 @@ def node_ready(name: str, now: str) -> Json:
     return {
         "phase": "Running",
         "conditions": [
-            {"type": kind, "status": status, "reason": reason, "message": message, "lastHeartbeatTime": now,
-             "lastTransitionTime": now} for kind, status, reason, message in healthy
+            {
+                "type": kind,
+                "status": status,
+                "reason": reason,
+                "message": message,
+                "lastHeartbeatTime": now,
+                "lastTransitionTime": now,
+            }
+            for kind, status, reason, message in healthy
         ],
-        "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "Hostname", "address": name}],
+        "addresses": [
+            {"type": "InternalIP", "address": "10.0.0.1"},
+            {"type": "Hostname", "address": name},
+        ],
         "nodeInfo": {
-            "machineID": "", "systemUUID": "", "bootID": "", "kernelVersion": "", "osImage": "", "containerRuntimeVersion": "",
-            "kubeletVersion": f"kwok-{machine.KUBELET_VERSION}", "kubeProxyVersion": "", "operatingSystem": "linux",
+            "machineID": "",
+            "systemUUID": "",
+            "bootID": "",
+            "kernelVersion": "",
+            "osImage": "",
+            "containerRuntimeVersion": "",
+            "kubeletVersion": f"kwok-{machine.KUBELET_VERSION}",
+            "kubeProxyVersion": "",
+            "operatingSystem": "linux",
             "architecture": "amd64",
         },
-    }  # fmt: skip
+    }
 
 
 def conditions(pod: FakePod, ready: bool, reason: str, now: str) -> list[Json]:
     """The pod's conditions, all alike but Initialized."""
-    state: Json = {"status": "True" if ready else "False", "lastProbeTime": None, "lastTransitionTime": now}
+    state: Json = {
+        "status": "True" if ready else "False",
+        "lastProbeTime": None,
+        "lastTransitionTime": now,
+    }
     if reason or started_before(pod):
         state["reason"] = reason or None
     found: list[Json] = [{**state, "type": kind} for kind in ("Ready", "ContainersReady")]
@@ -218,11 +259,26 @@ def started_before(pod: FakePod) -> bool:
     return bool(pod.status.container_statuses)
 
 
-def container_status(container: FakeContainer, uid: str, state: Json, *, ready: bool, count: int, last: Json | None = None) -> Json:
+def container_status(
+    container: FakeContainer,
+    uid: str,
+    state: Json,
+    *,
+    ready: bool,
+    count: int,
+    last: Json | None = None,
+) -> Json:
     return {
-        "name": container.name, "image": container.image, "imageID": "", "ready": ready, "started": ready, "restartCount": count,
-        "state": state, "lastState": last or {}, "containerID": f"kwok://{uid}/{container.name}",
-    }  # fmt: skip
+        "name": container.name,
+        "image": container.image,
+        "imageID": "",
+        "ready": ready,
+        "started": ready,
+        "restartCount": count,
+        "state": state,
+        "lastState": last or {},
+        "containerID": f"kwok://{uid}/{container.name}",
+    }
 
 
 def running_status(pod: FakePod, address: str, count: int, last: Json | None, now: str) -> Json:
@@ -230,16 +286,31 @@ def running_status(pod: FakePod, address: str, count: int, last: Json | None, no
     uid = pod.metadata.uid
     running = {"running": {"startedAt": now}}
     status: Json = {
-        "phase": "Running", "hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.1"}], "podIP": address, "podIPs": [{"ip": address}],
-        "startTime": pod.status.start_time or now, "conditions": conditions(pod, True, "", now),
+        "phase": "Running",
+        "hostIP": "10.0.0.1",
+        "hostIPs": [{"ip": "10.0.0.1"}],
+        "podIP": address,
+        "podIPs": [{"ip": address}],
+        "startTime": pod.status.start_time or now,
+        "conditions": conditions(pod, True, "", now),
         "containerStatuses": [
-            container_status(c, uid, running, ready=True, count=count, last=last) for c in pod.spec.containers
+            container_status(c, uid, running, ready=True, count=count, last=last)
+            for c in pod.spec.containers
         ],
-    }  # fmt: skip
+    }
     if pod.spec.init_containers:
-        done = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now}}
+        done = {
+            "terminated": {
+                "exitCode": 0,
+                "reason": "Completed",
+                "startedAt": now,
+                "finishedAt": now,
+            }
+        }
         status["initContainerStatuses"] = [
-            container_status(c, uid, running if c.restart_policy == "Always" else done, ready=True, count=0)
+            container_status(
+                c, uid, running if c.restart_policy == "Always" else done, ready=True, count=0
+            )
             for c in pod.spec.init_containers
         ]
     return status
@@ -257,15 +328,23 @@ def ended_status(pod: FakePod, life: Plan, count: int, now: str) -> Json:
     """What the stage pod-complete reports, or its failing counterpart."""
     state = terminated(life, started_at(pod) or now, now)
     named = any(c.name == life.container for c in pod.spec.containers)
-    other = terminated(Plan(code=143), started_at(pod) or now, now) if named else state  # ended with the one that failed
+    other = (
+        terminated(Plan(code=143), started_at(pod) or now, now) if named else state
+    )  # ended with the one that failed
     return {
         "phase": "Failed" if life.code else "Succeeded",
         "conditions": conditions(pod, False, "PodFailed" if life.code else "PodCompleted", now),
         "containerStatuses": [
-            container_status(c, pod.metadata.uid, state if c.name == life.container else other, ready=False, count=count)
+            container_status(
+                c,
+                pod.metadata.uid,
+                state if c.name == life.container else other,
+                ready=False,
+                count=count,
+            )
             for c in pod.spec.containers
         ],
-    }  # fmt: skip
+    }
 
 
 def started_at(pod: FakePod) -> str:
@@ -276,7 +355,7 @@ def started_at(pod: FakePod) -> str:
     return ""
 
 
-# --- the pretenders -------------------------------------------------------------------------------------------------------
+# --- the pretenders -------------------------------------------------------------------------------
 
 
 class FakeNodes:
@@ -300,13 +379,17 @@ class FakeNodes:
         self._senders = 0
         self._tasks: list[asyncio.Task[None]] = []
         self.others: Cache[dict[str, Any]] = Cache(
-            client, apps.DEPLOYMENT.untyped, namespace=KWOK_NAMESPACE, fields=f"metadata.name={KWOK}"
+            client,
+            apps.DEPLOYMENT.untyped,
+            namespace=KWOK_NAMESPACE,
+            fields=f"metadata.name={KWOK}",
         )
         """KWOK's own controller, where somebody has installed it."""
         self.standing_back = False
         self._last_address = 0
         self._restarts: dict[str, tuple[int, float, Json]] = {}
-        """By uid, of pods that back off: (restarts so far, when the next one is due, last state)."""
+        """By uid, of pods that back off: (restarts so far, when the next one is due, last state).
+        """
         self._delayed: dict[str, float] = {}
         """By uid, of pods that are to start late: when."""
         self._going: dict[str, float] = {}
@@ -343,16 +426,23 @@ class FakeNodes:
         if back == self.standing_back:
             return
         self.standing_back = back
-        log.info("%s has %s: fake nodes are %s", KWOK, "come" if back else "gone", "left to it" if back else "looked after again")
+        log.info(
+            "%s has %s: fake nodes are %s",
+            KWOK,
+            "come" if back else "gone",
+            "left to it" if back else "looked after again",
+        )
         if not back:
             for pod in self.pods.all() if self.pods is not None else ():
                 if pod.spec.node_name in self._managed:
                     self._look(pod)
 
-    # --- nodes ------------------------------------------------------------------------------------------------------------
+    # --- nodes ------------------------------------------------------------------------------------
 
     async def _make_nodes(self) -> None:
-        missing = deque(n for n in range(self._size.count) if f"{self._size.name}-{n}" not in self.nodes)
+        missing = deque(
+            n for n in range(self._size.count) if f"{self._size.name}-{n}" not in self.nodes
+        )
         now = stamp(self._clock())
 
         async def make() -> None:
@@ -387,17 +477,24 @@ class FakeNodes:
     def _background(self, work: Any, name: str) -> None:
         task = asyncio.create_task(work, name=name)
         self._tasks.append(task)
-        task.add_done_callback(lambda done: self._tasks.remove(done) if done in self._tasks else None)
+        task.add_done_callback(
+            lambda done: self._tasks.remove(done) if done in self._tasks else None
+        )
 
     async def _make_ready(self, node: FakeNode) -> None:
         """The stage node-initialize: a node that somebody else made, or whose heartbeat was missed."""
         name = node.metadata.name
         status = node_ready(name, stamp(self._clock()))
         if not node.status.allocatable:
-            status |= {part: {"cpu": "1k", "memory": "1Ti", "pods": "1M"} for part in ("allocatable", "capacity")}
+            status |= {
+                part: {"cpu": "1k", "memory": "1Ti", "pods": "1M"}
+                for part in ("allocatable", "capacity")
+            }
         try:
             await self._renew(name, node.metadata.uid)
-            await self._client.patch(core.NODE.untyped, name, {"status": status}, type="strategic", subresource="status")
+            await self._client.patch(
+                core.NODE.untyped, name, {"status": status}, type="strategic", subresource="status"
+            )
         except (ApiError, TransportError) as error:
             log.info("fake node %s: %s", name, error)
 
@@ -421,14 +518,19 @@ class FakeNodes:
     async def _renew(self, name: str, uid: str) -> None:
         kind = LEASE.untyped
         try:
-            await self._client.patch(kind, name, {"spec": {"holderIdentity": name, "renewTime": micro_time()}}, LEASE_NAMESPACE)
+            await self._client.patch(
+                kind,
+                name,
+                {"spec": {"holderIdentity": name, "renewTime": micro_time()}},
+                LEASE_NAMESPACE,
+            )
         except NotFound:
             try:
                 await self._client.create(kind, lease(name, uid, LEASE_SECONDS))
             except (AlreadyExists, NotFound):
                 return
 
-    # --- pods -------------------------------------------------------------------------------------------------------------
+    # --- pods -------------------------------------------------------------------------------------
 
     async def _watch_pods(self) -> None:
         """Begins to watch bound pods, once there is a fake node to have some."""
@@ -446,7 +548,9 @@ class FakeNodes:
                 self._delayed.pop(old.metadata.uid, None)
                 self._going.pop(old.metadata.uid, None)
             return
-        if new.status.pod_ip.startswith("10.") and (old is None or old.status.pod_ip != new.status.pod_ip):
+        if new.status.pod_ip.startswith("10.") and (
+            old is None or old.status.pod_ip != new.status.pod_ip
+        ):
             self._last_address = max(self._last_address, number_of(new.status.pod_ip))
         if new.spec.node_name in self._managed:
             self._look(new)
@@ -481,7 +585,11 @@ class FakeNodes:
         life = life_of(pod)
         times = []
         if phase != "Running":
-            times.append(self._delayed.setdefault(pod.metadata.uid, self._clock() + life.delay) if life.delay else 0.0)
+            times.append(
+                self._delayed.setdefault(pod.metadata.uid, self._clock() + life.delay)
+                if life.delay
+                else 0.0
+            )
         else:
             backing_off = self._restarts.get(pod.metadata.uid)
             started = started_at(pod)
@@ -489,7 +597,9 @@ class FakeNodes:
                 times.append(backing_off[1])
             elif not started:
                 times.append(0.0)
-            elif life.run_time is not None and not (life.code == 0 and pod.spec.restart_policy == "Always"):
+            elif life.run_time is not None and not (
+                life.code == 0 and pod.spec.restart_policy == "Always"
+            ):
                 times.append(instant(started) + life.run_time)
         if pod.spec.active_deadline_seconds is not None and pod.status.start_time:
             times.append(instant(pod.status.start_time) + pod.spec.active_deadline_seconds)
@@ -524,7 +634,8 @@ class FakeNodes:
             self._send()
 
     def _send(self) -> None:
-        """Begins to serve what is queued, with as many senders as may be: few while the server is busy with what pods wait for."""
+        """Begins to serve what is queued, with as many senders as may be: few while the server is
+        busy with what pods wait for."""
         while self._queue and self._senders < self._room:
             self._senders += 1
             self._background(self._serve(*self._queue.popleft()), "fake pods")
@@ -574,16 +685,25 @@ class FakeNodes:
         status = self._next_status(pod, now)
         if status is not None:
             body = {"metadata": {"uid": meta.uid}, "status": status}
-            await self._client.patch(WRITTEN, meta.name, body, meta.namespace, type="strategic", subresource="status")
+            await self._client.patch(
+                WRITTEN, meta.name, body, meta.namespace, type="strategic", subresource="status"
+            )
 
     def _next_status(self, pod: FakePod, now: float) -> Json | None:
         """The status that follows, None when nothing is due."""
         uid, text = pod.metadata.uid, stamp(now)
         deadline = pod.spec.active_deadline_seconds
-        if deadline is not None and pod.status.start_time and now >= instant(pod.status.start_time) + deadline:
+        if (
+            deadline is not None
+            and pod.status.start_time
+            and now >= instant(pod.status.start_time) + deadline
+        ):
             failed = ended_status(pod, Plan(code=137), 0, text)
-            return {**failed, "reason": "DeadlineExceeded",
-                    "message": "Pod was active on the node longer than the specified deadline"}  # fmt: skip
+            return {
+                **failed,
+                "reason": "DeadlineExceeded",
+                "message": "Pod was active on the node longer than the specified deadline",
+            }
         count, due, last = self._restarts.get(uid, (0, 0.0, {}))
         started = started_at(pod)
         if pod.status.phase != "Running" or (not started and now >= due):
@@ -604,13 +724,21 @@ class FakeNodes:
         delay = min(300.0, 10.0 * 2.0 ** (count - 2)) if count > 1 else 1.0
         last = terminated(life, started_at(pod), stamp(now))
         self._restarts[pod.metadata.uid] = (count, now + delay, last)
-        waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": f"back-off {delay:.0f}s restarting failed container"}}
+        waiting = {
+            "waiting": {
+                "reason": "CrashLoopBackOff",
+                "message": f"back-off {delay:.0f}s restarting failed container",
+            }
+        }
         return {
             "conditions": conditions(pod, False, "ContainersNotReady", stamp(now)),
             "containerStatuses": [
-                container_status(c, pod.metadata.uid, waiting, ready=False, count=count - 1, last=last) for c in pod.spec.containers
+                container_status(
+                    c, pod.metadata.uid, waiting, ready=False, count=count - 1, last=last
+                )
+                for c in pod.spec.containers
             ],
-        }  # fmt: skip
+        }
 
     def _address(self) -> str:
         self._last_address = self._last_address % ADDRESSES + 1
@@ -634,11 +762,19 @@ def is_refused(image: str) -> bool:
 
 def life_of(pod: FakePod) -> Plan:
     if any(is_refused(c.image) for c in pod.spec.containers if c.image):
-        return Plan(delay=NEVER)  # as on a node that pulls it: people roll out such an image to see what waits for it
-    commands = [[*(c.command or ()), *(c.args or ())] if c.command else [] for c in pod.spec.containers]
-    luck = zlib.crc32(pod.metadata.uid.encode()) / 0xFFFFFFFF  # the same after a restart of the agent
+        return Plan(
+            delay=NEVER
+        )  # as on a node that pulls it: people roll out such an image to see what waits for it
+    commands = [
+        [*(c.command or ()), *(c.args or ())] if c.command else [] for c in pod.spec.containers
+    ]
+    luck = (
+        zlib.crc32(pod.metadata.uid.encode()) / 0xFFFFFFFF
+    )  # the same after a restart of the agent
     rests = any(not c.command and RESTING.search(c.image) for c in pod.spec.containers)
-    return plan(pod.metadata.annotations or {}, pod.metadata.labels or {}, commands, luck=luck, rests=rests)
+    return plan(
+        pod.metadata.annotations or {}, pod.metadata.labels or {}, commands, luck=luck, rests=rests
+    )
 
 
 def restart_count(pod: FakePod) -> int:
@@ -648,6 +784,8 @@ def restart_count(pod: FakePod) -> int:
 def number_of(address: str) -> int:
     """The number behind a fake pod's address; 0 for any other."""
     try:
-        return max(0, int.from_bytes(socket.inet_pton(socket.AF_INET, address), "big") - ADDRESS_BASE)
+        return max(
+            0, int.from_bytes(socket.inet_pton(socket.AF_INET, address), "big") - ADDRESS_BASE
+        )
     except OSError:
         return 0

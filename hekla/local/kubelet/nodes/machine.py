@@ -38,13 +38,17 @@ def gpus() -> int:
     if program is None:
         return 0
     try:
-        done = subprocess.run([program, "-L"], capture_output=True, text=True, timeout=10, check=True)
+        done = subprocess.run(
+            [program, "-L"], capture_output=True, text=True, timeout=10, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return 0
     return sum(line.startswith("GPU ") for line in done.stdout.splitlines())
 
 
-def sizes(directory: Path, cpu: str = "", memory: str = "", gpu: int | None = None) -> tuple[Amounts, Amounts]:
+def sizes(
+    directory: Path, cpu: str = "", memory: str = "", gpu: int | None = None
+) -> tuple[Amounts, Amounts]:
     """(capacity, allocatable) of a node: of stated size where it is stated, else the machine's."""
     total = quantity.whole(memory) if memory else psutil.virtual_memory().total
     disk = psutil.disk_usage(str(directory)).total
@@ -86,11 +90,16 @@ def os_image() -> str:
 def info() -> core.NodeSystemInfo:
     """nodeInfo of a node of this machine."""
     return core.NodeSystemInfo(
-        machine_id=read("/etc/machine-id"), system_uuid=read("/sys/class/dmi/id/product_uuid") or read("/etc/machine-id"),
-        boot_id=read("/proc/sys/kernel/random/boot_id"), kernel_version=platform.release(), os_image=os_image(),
-        container_runtime_version=f"hekla://{__version__}", kubelet_version=KUBELET_VERSION, operating_system="linux",
+        machine_id=read("/etc/machine-id"),
+        system_uuid=read("/sys/class/dmi/id/product_uuid") or read("/etc/machine-id"),
+        boot_id=read("/proc/sys/kernel/random/boot_id"),
+        kernel_version=platform.release(),
+        os_image=os_image(),
+        container_runtime_version=f"hekla://{__version__}",
+        kubelet_version=KUBELET_VERSION,
+        operating_system="linux",
         architecture=architecture(),
-    )  # fmt: skip
+    )
 
 
 def name() -> str:

@@ -31,51 +31,87 @@ RETRY = 1.0
 
 ATTACHES = "volumes.kubernetes.io/controller-managed-attach-detach"
 GOES_WITHOUT = "hekla.io/goes-without"
-"""Annotation of a node whose machine does not let the agent keep pods apart in every way: what its pods go without."""
+"""Annotation of a node whose machine does not let the agent keep pods apart in every way: what its
+pods go without."""
 
 HEALTH = (
-    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    (
+        "MemoryPressure",
+        "False",
+        "KubeletHasSufficientMemory",
+        "kubelet has sufficient memory available",
+    ),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
     ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
     ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
 )
 
 PRESSED = {
-    "MemoryPressure": ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available", "NodeHasInsufficientMemory"),
+    "MemoryPressure": (
+        "KubeletHasInsufficientMemory",
+        "kubelet has insufficient memory available",
+        "NodeHasInsufficientMemory",
+    ),
     "DiskPressure": ("KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure"),
-    "PIDPressure": ("KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID"),
+    "PIDPressure": (
+        "KubeletHasInsufficientPID",
+        "kubelet has insufficient PID available",
+        "NodeHasInsufficientPID",
+    ),
 }
 """By condition: its reason and message while the node runs short, and the event."""
-RELIEVED = {"MemoryPressure": "NodeHasSufficientMemory", "DiskPressure": "NodeHasNoDiskPressure", "PIDPressure": "NodeHasSufficientPID"}
+RELIEVED = {
+    "MemoryPressure": "NodeHasSufficientMemory",
+    "DiskPressure": "NodeHasNoDiskPressure",
+    "PIDPressure": "NodeHasSufficientPID",
+}
 
 
 def labels(name: str) -> dict[str, str]:
     """The labels that every node has."""
     arch = machine.architecture()
     return {
-        names.HOSTNAME: name, names.OS: "linux", names.ARCH: arch, "beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": arch,
-    }  # fmt: skip
+        names.HOSTNAME: name,
+        names.OS: "linux",
+        names.ARCH: arch,
+        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": arch,
+    }
 
 
 def lease(name: str, uid: str, seconds: int = LEASE_SECONDS) -> Json:
     """The lease of a node, as it is created."""
     return {
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
         "metadata": {
-            "name": name, "namespace": LEASE_NAMESPACE,
+            "name": name,
+            "namespace": LEASE_NAMESPACE,
             "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}],
         },
-        "spec": {"holderIdentity": name, "leaseDurationSeconds": seconds, "renewTime": micro_time()},
-    }  # fmt: skip
+        "spec": {
+            "holderIdentity": name,
+            "leaseDurationSeconds": seconds,
+            "renewTime": micro_time(),
+        },
+    }
 
 
 class RegisteredNode:
-    """Keeps one node object true.  `node` is it as last seen; extended resources that others patched in stay."""
+    """Keeps one node object true.  `node` is it as last seen; extended resources that others
+    patched in stay."""
 
     def __init__(
-        self, client: Client, recorder: Recorder, name: str, capacity: machine.Amounts, allocatable: machine.Amounts,
-        endpoint_port: int, images: list[str], without: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        client: Client,
+        recorder: Recorder,
+        name: str,
+        capacity: machine.Amounts,
+        allocatable: machine.Amounts,
+        endpoint_port: int,
+        images: list[str],
+        without: str = "",
+    ) -> None:
         self._client = client
         self._recorder = recorder
         self.name = name
@@ -101,7 +137,9 @@ class RegisteredNode:
 
     def allocatable(self) -> machine.Amounts:
         """What pods may take, extended resources of others included."""
-        return dict(self.node.status.allocatable) if self.node is not None else dict(self._allocatable)
+        return (
+            dict(self.node.status.allocatable) if self.node is not None else dict(self._allocatable)
+        )
 
     def health(self) -> list[tuple[str, str, str, str]]:
         """(type, status, reason, message) of each condition as it is now."""
@@ -168,9 +206,11 @@ class RegisteredNode:
             self.registered.set()
             self._event("Starting", "Starting kubelet.")
             for condition, reason in (
-                ("NodeHasSufficientMemory", "NodeHasSufficientMemory"), ("NodeHasNoDiskPressure", "NodeHasNoDiskPressure"),
-                ("NodeHasSufficientPID", "NodeHasSufficientPID"), ("NodeReady", "NodeReady"),
-            ):  # fmt: skip
+                ("NodeHasSufficientMemory", "NodeHasSufficientMemory"),
+                ("NodeHasNoDiskPressure", "NodeHasNoDiskPressure"),
+                ("NodeHasSufficientPID", "NodeHasSufficientPID"),
+                ("NodeReady", "NodeReady"),
+            ):
                 self._event(reason, f"Node {self.name} status is now: {condition}")
 
     def _event(self, reason: str, message: str) -> None:
@@ -181,11 +221,16 @@ class RegisteredNode:
 
     async def _register(self) -> None:
         body = {
-            "apiVersion": "v1", "kind": "Node",
-            "metadata": {"name": self.name, "labels": labels(self.name), "annotations": self._annotations},
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {
+                "name": self.name,
+                "labels": labels(self.name),
+                "annotations": self._annotations,
+            },
             "spec": {"providerID": f"hekla://{self.name}"},
             "status": self._status({}, stamp(time.time())),
-        }  # fmt: skip
+        }
         try:
             created = await self._client.create(core.NODE, body)
         except AlreadyExists:
@@ -195,12 +240,16 @@ class RegisteredNode:
         await self._renew(created.metadata.uid)
 
     def _differs(self, node: core.Node) -> bool:
-        """Whether somebody else's write, or an agent before this one, left something that is not true."""
+        """Whether somebody else's write, or an agent before this one, left something that is not
+        true."""
         have = {c.type: c.status for c in node.status.conditions}
         return (
             any(have.get(kind) != status for kind, status, _, _ in self.health())
             or any(node.status.capacity.get(key) != value for key, value in self._capacity.items())
-            or any(node.status.allocatable.get(key) != value for key, value in self._allocatable.items())
+            or any(
+                node.status.allocatable.get(key) != value
+                for key, value in self._allocatable.items()
+            )
             or node.status.daemon_endpoints.kubelet_endpoint.port != self._port
             or node.status.node_info.boot_id != self._info.boot_id
             or bool(self._lacking(node))
@@ -213,7 +262,9 @@ class RegisteredNode:
             ("labels", node.metadata.labels, labels(self.name)),
             ("annotations", node.metadata.annotations, {GOES_WITHOUT: "", **self._annotations}),
         ):
-            wrong = {key: value or None for key, value in wanted.items() if have.get(key, "") != value}
+            wrong = {
+                key: value or None for key, value in wanted.items() if have.get(key, "") != value
+            }
             if wrong:
                 lacking[part] = wrong
         return lacking
@@ -222,38 +273,60 @@ class RegisteredNode:
         lacking = self._lacking(node)
         if lacking:
             await self._client.patch(core.NODE, self.name, {"metadata": lacking})
-        since = {c.type: c.last_transition_time for c in node.status.conditions if (c.type, c.status) in
-                 {(kind, status) for kind, status, _, _ in self.health()}}  # fmt: skip
+        since = {
+            c.type: c.last_transition_time
+            for c in node.status.conditions
+            if (c.type, c.status) in {(kind, status) for kind, status, _, _ in self.health()}
+        }
         now = stamp(time.time())
         before = node.status.node_info.boot_id
         if before and before != self._info.boot_id:
             message = f"Node {self.name} has been rebooted, boot id: {self._info.boot_id}"
             self._recorder.event(node, "Warning", "Rebooted", message)
         patch = {"status": self._status(since, now)}
-        await self._client.patch(core.NODE, self.name, patch, type="strategic", subresource="status")
+        await self._client.patch(
+            core.NODE, self.name, patch, type="strategic", subresource="status"
+        )
         self._written = time.time()
 
     def _status(self, since: dict[str, str], now: str) -> Json:
         conditions = [
-            {"type": kind, "status": status, "reason": reason, "message": message, "lastHeartbeatTime": now,
-             "lastTransitionTime": since.get(kind) or now}
+            {
+                "type": kind,
+                "status": status,
+                "reason": reason,
+                "message": message,
+                "lastHeartbeatTime": now,
+                "lastTransitionTime": since.get(kind) or now,
+            }
             for kind, status, reason, message in self.health()
-        ]  # fmt: skip
+        ]
         info = self._info
         return {
-            "capacity": self._capacity, "allocatable": self._allocatable, "conditions": conditions,
-            "addresses": [{"type": "InternalIP", "address": HOST_ADDRESS}, {"type": "Hostname", "address": self.name}],
+            "capacity": self._capacity,
+            "allocatable": self._allocatable,
+            "conditions": conditions,
+            "addresses": [
+                {"type": "InternalIP", "address": HOST_ADDRESS},
+                {"type": "Hostname", "address": self.name},
+            ],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": self._port}},
             "nodeInfo": {
-                "machineID": info.machine_id, "systemUUID": info.system_uuid, "bootID": info.boot_id,
-                "kernelVersion": info.kernel_version, "osImage": info.os_image,
-                "containerRuntimeVersion": info.container_runtime_version, "kubeletVersion": info.kubelet_version,
-                "kubeProxyVersion": "", "operatingSystem": info.operating_system, "architecture": info.architecture,
+                "machineID": info.machine_id,
+                "systemUUID": info.system_uuid,
+                "bootID": info.boot_id,
+                "kernelVersion": info.kernel_version,
+                "osImage": info.os_image,
+                "containerRuntimeVersion": info.container_runtime_version,
+                "kubeletVersion": info.kubelet_version,
+                "kubeProxyVersion": "",
+                "operatingSystem": info.operating_system,
+                "architecture": info.architecture,
             },
             "images": [{"names": [image], "sizeBytes": 0} for image in self._images],
-        }  # fmt: skip
+        }
 
-    # --- the lease --------------------------------------------------------------------------------------------------------
+    # --- the lease --------------------------------------------------------------------------------
 
     async def _renew_for_ever(self) -> None:
         while True:
@@ -269,7 +342,13 @@ class RegisteredNode:
     async def _renew(self, uid: str) -> None:
         """Renews the lease, making it where it is missing."""
         kind = LEASE.untyped
-        patch = {"spec": {"holderIdentity": self.name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": micro_time()}}
+        patch = {
+            "spec": {
+                "holderIdentity": self.name,
+                "leaseDurationSeconds": LEASE_SECONDS,
+                "renewTime": micro_time(),
+            }
+        }
         try:
             await self._client.patch(kind, self.name, patch, LEASE_NAMESPACE)
         except NotFound:

@@ -1,8 +1,9 @@
 """The nodes that this agent has put into the cluster, by name, in a file of its directory.
 
-An agent that is started with fewer nodes, or under another name, is the only one who knows that the others are gone: their objects
-say Ready until their leases have run out.  So it writes down a name before it registers the node, and removes the nodes that it
-runs no more before anything else.  What becomes of their pods is the business of the cluster's garbage collector, as with any node.
+An agent that is started with fewer nodes, or under another name, is the only one who knows that the
+others are gone: their objects say Ready until their leases have run out.  So it writes down a name
+before it registers the node, and removes the nodes that it runs no more before anything else.  What
+becomes of their pods is the business of the cluster's garbage collector, as with any node.
 """
 
 from __future__ import annotations
@@ -30,7 +31,11 @@ AT_ONCE = 32
 
 def real_names(count: int, base: str = "") -> list[str]:
     """The names of so many nodes of this machine."""
-    return [base or machine.name()] if count == 1 else [f"{base or 'node'}-{number}" for number in range(count)]
+    return (
+        [base or machine.name()]
+        if count == 1
+        else [f"{base or 'node'}-{number}" for number in range(count)]
+    )
 
 
 def fake_names(count: int, base: str = FAKE_NAME) -> list[str]:
@@ -44,7 +49,8 @@ class Roster:
         self.path = root / "nodes.json"
 
     def names(self) -> list[str]:
-        """The nodes that an agent here has registered and not removed; none where nothing readable was left."""
+        """The nodes that an agent here has registered and not removed; none where nothing readable
+        was left."""
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=list[str])
         except (OSError, msgspec.MsgspecError):
@@ -60,9 +66,18 @@ class Roster:
         leaving = self.leaving(wanted)
         self._write([*leaving, *wanted])
         turn = asyncio.Semaphore(AT_ONCE)
-        left = [name for name, gone in zip(leaving, await asyncio.gather(*(self._remove(client, n, turn) for n in leaving))) if not gone]
+        left = [
+            name
+            for name, gone in zip(
+                leaving, await asyncio.gather(*(self._remove(client, n, turn) for n in leaving))
+            )
+            if not gone
+        ]
         if leaving:
-            log.info("nodes that are run no more have left: %s", ", ".join(leaving[:10]) + (" ..." if len(leaving) > 10 else ""))
+            log.info(
+                "nodes that are run no more have left: %s",
+                ", ".join(leaving[:10]) + (" ..." if len(leaving) > 10 else ""),
+            )
             self._write([*left, *wanted])
 
     async def _remove(self, client: Client, name: str, turn: asyncio.Semaphore) -> bool:

@@ -1,7 +1,8 @@
-"""How a fake pod lives: what its annotations say, else what its command plainly says, else for ever; a Job's then ends at once.  Pure.
+"""How a fake pod lives: what its annotations say, else what its command plainly says, else for
+ever; a Job's then ends at once.  Pure.
 
-Reference: local-cluster 9.2.  The command is understood only where a reader needs no shell to understand it: `sleep 5`,
-`sh -c "echo hi; sleep 5 && exit 3"`.
+Reference: local-cluster 9.2.  The command is understood only where a reader needs no shell to
+understand it: `sleep 5`, `sh -c "echo hi; sleep 5 && exit 3"`.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class Plan(NamedTuple):
 
 
 def waited(annotations: Mapping[str, str], delay: str, jitter: str, luck: float) -> float | None:
-    """Seconds by a delay and its upper bound, of which `luck` (0 to 1) picks; None when there is no delay."""
+    """Seconds by a delay and its upper bound, of which `luck` (0 to 1) picks; None when there is no
+    delay."""
     if delay not in annotations and jitter not in annotations:
         return None  # so it is nearly always
     least = duration(annotations.get(delay, ""))
@@ -79,10 +81,15 @@ def duration(text: str) -> float | None:
 
 
 def plan(
-    annotations: Mapping[str, str], labels: Mapping[str, str], commands: Iterable[list[str]], *, luck: float = 0.0,
+    annotations: Mapping[str, str],
+    labels: Mapping[str, str],
+    commands: Iterable[list[str]],
+    *,
+    luck: float = 0.0,
     rests: bool = False,
-) -> Plan:  # fmt: skip
-    """The life of a pod with these containers.  One of a Job ends at once where nothing says how long it runs.
+) -> Plan:
+    """The life of a pod with these containers.  One of a Job ends at once where nothing says how
+    long it runs.
 
     `rests`: an image says that it runs until it is stopped.
     """
@@ -90,9 +97,13 @@ def plan(
     if labels.get(FAILURE) == "true":
         code = annotations.get(EXIT_CODE, "1")
         return Plan(
-            delay, waited(annotations, FAILURE_DELAY, FAILURE_JITTER, luck) or 0.0, int(code) if code.isdigit() else 1,
-            annotations.get(FAILURE_REASON, ""), annotations.get(FAILURE_MESSAGE, ""), annotations.get(FAILURE_CONTAINER, ""),
-        )  # fmt: skip
+            delay,
+            waited(annotations, FAILURE_DELAY, FAILURE_JITTER, luck) or 0.0,
+            int(code) if code.isdigit() else 1,
+            annotations.get(FAILURE_REASON, ""),
+            annotations.get(FAILURE_MESSAGE, ""),
+            annotations.get(FAILURE_CONTAINER, ""),
+        )
     run_time = waited(annotations, RUN_TIME, RUN_JITTER, luck)
     if run_time is not None:
         code = annotations.get(EXIT_CODE, "0")
@@ -155,7 +166,8 @@ def script(text: str) -> tuple[float, int] | None:
 
 
 def statements(text: str) -> Iterable[tuple[list[str], str]]:
-    """(words, how it is joined to the one before: "", ";" or "&&"); "unclear" where a shell would be needed."""
+    """(words, how it is joined to the one before: "", ";" or "&&"); "unclear" where a shell would
+    be needed."""
     lexer = shlex.shlex(text.replace("\n", " ; "), posix=False, punctuation_chars=";&|<>()")
     lexer.whitespace_split = True
     lexer.commenters = ""
@@ -174,7 +186,11 @@ def statements(text: str) -> Iterable[tuple[list[str], str]]:
             joint = token if token == "&&" else ";"
             continue
         quoted = token[:1] == "'" and token[-1:] == "'" and len(token) > 1
-        bare = token[1:-1] if token[:1] in "\"'" and token[-1:] == token[:1] and len(token) > 1 else token
+        bare = (
+            token[1:-1]
+            if token[:1] in "\"'" and token[-1:] == token[:1] and len(token) > 1
+            else token
+        )
         if not quoted and OPAQUE.search(bare):
             return [([], "unclear")]
         words.append(bare)

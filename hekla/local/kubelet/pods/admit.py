@@ -16,7 +16,8 @@ def amount(resource: str, value: str | int | float) -> int:
 
 
 def requests(pod: core.Pod) -> Amounts:
-    """What a pod takes: the sum of its containers and sidecars, or the largest init container where that is more."""
+    """What a pod takes: the sum of its containers and sidecars, or the largest init container where
+    that is more."""
     total: Amounts = {}
     for container in pod.spec.containers:
         add(total, container.resources.requests)
@@ -43,18 +44,23 @@ def add(total: Amounts, values: Mapping[str, str | int | float]) -> None:
 
 
 def refusal(pod: core.Pod, node: core.Node, others: Iterable[core.Pod]) -> tuple[str, str] | None:
-    """(reason, message) of why the node does not take the pod; None when it does.  `others` are its pods that still hold something."""
+    """(reason, message) of why the node does not take the pod; None when it does.  `others` are its
+    pods that still hold something."""
     present = list(others)
     used: Amounts = {}
     for other in present:
         for resource, value in requests(other).items():
             used[resource] = used.get(resource, 0) + value
-    allocatable = {resource: amount(resource, value) for resource, value in node.status.allocatable.items()}
+    allocatable = {
+        resource: amount(resource, value) for resource, value in node.status.allocatable.items()
+    }
     wanted = {"pods": 1, **requests(pod)}
     used["pods"] = len(present)
     for resource in sorted(wanted, key=lambda name: (name != "pods", name)):
         if "/" in resource and resource not in allocatable:
-            continue  # an extended resource that the node knows nothing of comes from elsewhere, such as a device driver
+            # an extended resource that the node knows nothing of comes from elsewhere, such as a
+            # device driver
+            continue
         need, taken, there = wanted[resource], used.get(resource, 0), allocatable.get(resource, 0)
         if need > 0 and taken + need > there:
             return rejection(
@@ -62,12 +68,20 @@ def refusal(pod: core.Pod, node: core.Node, others: Iterable[core.Pod]) -> tuple
                 f"Node didn't have enough resource: {resource}, requested: {need}, used: {taken}, capacity: {there}",
             )
     if not selected(pod, node):
-        return rejection("NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector")
+        return rejection(
+            "NodeAffinity",
+            "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector",
+        )
     if clash := port_clash(pod, present):
         return rejection("NodePorts", f"Predicate NodePorts failed: host port {clash} is taken")
     for taint in node.spec.taints:
-        if taint.effect == "NoExecute" and not any(tolerates(toleration, taint) for toleration in pod.spec.tolerations):
-            return rejection("TaintToleration", f"Predicate TaintToleration failed: untolerated taint {taint.key}")
+        if taint.effect == "NoExecute" and not any(
+            tolerates(toleration, taint) for toleration in pod.spec.tolerations
+        ):
+            return rejection(
+                "TaintToleration",
+                f"Predicate TaintToleration failed: untolerated taint {taint.key}",
+            )
     return None
 
 
@@ -98,8 +112,11 @@ def port_clash(pod: core.Pod, others: Iterable[core.Pod]) -> int:
 
 def host_ports(pod: core.Pod) -> set[tuple[int, str]]:
     return {
-        (port.host_port, port.protocol or "TCP") for container in pod.spec.containers for port in container.ports if port.host_port
-    }  # fmt: skip
+        (port.host_port, port.protocol or "TCP")
+        for container in pod.spec.containers
+        for port in container.ports
+        if port.host_port
+    }
 
 
 def selected(pod: core.Pod, node: core.Node) -> bool:

@@ -1,4 +1,5 @@
-"""One container of a pod through all its instances: starting, ending, backing off, and what is told of it."""
+"""One container of a pod through all its instances: starting, ending, backing off, and what is told
+of it."""
 
 from __future__ import annotations
 
@@ -80,7 +81,9 @@ class Run:
         """Whether it runs again after an end with this code."""
         if self.sidecar or self.resized:
             return True
-        return self.view.again("OnFailure" if self.init and pod_policy == "Always" else pod_policy, code)
+        return self.view.again(
+            "OnFailure" if self.init and pod_policy == "Always" else pod_policy, code
+        )
 
     @property
     def complete(self) -> bool:
@@ -117,7 +120,8 @@ class Run:
             self.ended.set()
 
     def note_end(self, pod: core.Pod, host: Host) -> Ended | None:
-        """Takes the end of the instance into the view, once; plans the next start.  None when there is nothing new."""
+        """Takes the end of the instance into the view, once; plans the next start.  None when there
+        is nothing new."""
         instance = self.instance
         if self.noted or instance is None or instance.exit is None:
             return None
@@ -146,22 +150,36 @@ class Run:
 
 
 def ended(pod: core.Pod, spec: core.Container, instance: Instance) -> Ended:
-    """The end of an instance, with the container's last words: fewer of them in a pod of many containers."""
+    """The end of an instance, with the container's last words: fewer of them in a pod of many
+    containers."""
     assert instance.exit is not None
     slot = instance.slot
-    most = min(LONGEST_MESSAGE, LONGEST_MESSAGES // (len(pod.spec.containers) + len(pod.spec.init_containers) or 1))
+    most = min(
+        LONGEST_MESSAGE,
+        LONGEST_MESSAGES // (len(pod.spec.containers) + len(pod.spec.init_containers) or 1),
+    )
     message = instance.exit.message or termination_message(spec, slot, instance.exit.code, most)
     return Ended(
-        instance.exit.code, instance.started, instance.exit.finished, container_id(pod.metadata.uid, slot.container, slot.attempt),
-        instance.exit.reason, message,
-    )  # fmt: skip
+        instance.exit.code,
+        instance.started,
+        instance.exit.finished,
+        container_id(pod.metadata.uid, slot.container, slot.attempt),
+        instance.exit.reason,
+        message,
+    )
 
 
-def termination_message(spec: core.Container, slot: Slot, code: int, most: int = LONGEST_MESSAGE) -> str:
-    """What the container left in its termination file, or at the end of its log where it asked for that."""
+def termination_message(
+    spec: core.Container, slot: Slot, code: int, most: int = LONGEST_MESSAGE
+) -> str:
+    """What the container left in its termination file, or at the end of its log where it asked for
+    that."""
     try:
-        # Where the container has no view of its own it could have laid a link to somebody else's file here.
-        with os.fdopen(os.open(slot.directory / "message", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        # Where the container has no view of its own it could have laid a link to somebody else's
+        # file here.
+        with os.fdopen(
+            os.open(slot.directory / "message", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb"
+        ) as file:
             text = file.read(most).decode(errors="replace")
     except OSError:
         text = ""
@@ -195,14 +213,21 @@ def runs_of(pod: core.Pod) -> tuple[list[Run], list[Run]]:
             ),
         )
 
-    return [make(spec, True) for spec in pod.spec.init_containers], [make(spec, False) for spec in pod.spec.containers]
+    return [make(spec, True) for spec in pod.spec.init_containers], [
+        make(spec, False) for spec in pod.spec.containers
+    ]
 
 
 def guest_of(spec: core.EphemeralContainer) -> Run:
-    """A container that came to a running pod for looking into it: it starts once, and the pod's end does not wait for it."""
+    """A container that came to a running pod for looking into it: it starts once, and the pod's end
+    does not wait for it."""
     whole = msgspec.convert(msgspec.to_builtins(spec), core.Container)
     first = ("ContainerCreating", "")
-    return Run(whole, False, View(spec.name, spec.image, waiting=first, policy="Never", mounts=spec.volume_mounts))
+    return Run(
+        whole,
+        False,
+        View(spec.name, spec.image, waiting=first, policy="Never", mounts=spec.volume_mounts),
+    )
 
 
 def identity(launch: Launch) -> tuple[int, int, list[int]]:
@@ -214,11 +239,21 @@ def identity(launch: Launch) -> tuple[int, int, list[int]]:
     return user, group, sorted({group, *launch.groups, *inherited})
 
 
-def restore(run: Run, pod: core.Pod, directory: PodDirectory, host: Host, on_end: Callable[[Instance], None]) -> bool:
-    """Finds again what an agent before this one did for a container; False when it never did anything."""
+def restore(
+    run: Run, pod: core.Pod, directory: PodDirectory, host: Host, on_end: Callable[[Instance], None]
+) -> bool:
+    """Finds again what an agent before this one did for a container; False when it never did
+    anything."""
     slots = [slot for slot in directory.slots() if slot.container == run.spec.name]
     uid = pod.metadata.uid
-    reported = next((s for s in [*pod.status.init_container_statuses, *pod.status.container_statuses] if s.name == run.spec.name), None)
+    reported = next(
+        (
+            s
+            for s in [*pod.status.init_container_statuses, *pod.status.container_statuses]
+            if s.name == run.spec.name
+        ),
+        None,
+    )
     if not slots:
         return restore_lost(run, reported)
     newest = slots[-1]
@@ -238,9 +273,13 @@ def restore(run: Run, pod: core.Pod, directory: PodDirectory, host: Host, on_end
     run.begin(instance, uid)
     if instance.exit is None:
         host.clock.follow(newest)
-        if reported is not None and reported.container_id == run.view.id:  # what its probes have found holds until they find otherwise
+        if (
+            reported is not None and reported.container_id == run.view.id
+        ):  # what its probes have found holds until they find otherwise
             run.view.started = run.view.started or bool(reported.started)
-            run.view.ready = run.view.started and (run.spec.readiness_probe is None or reported.ready)
+            run.view.ready = run.view.started and (
+                run.spec.readiness_probe is None or reported.ready
+            )
     return True
 
 
@@ -251,12 +290,18 @@ def restore_lost(run: Run, reported: core.ContainerStatus | None) -> bool:
     done = reported.state.terminated
     now = time.time()
     if done is not None:
-        run.view.ended = Ended(done.exit_code, now, now, done.container_id, done.reason, done.message)
+        run.view.ended = Ended(
+            done.exit_code, now, now, done.container_id, done.reason, done.message
+        )
     else:
         run.view.ended = Ended(
-            UNKNOWN_EXIT, now, now, reported.container_id, "ContainerStatusUnknown",
+            UNKNOWN_EXIT,
+            now,
+            now,
+            reported.container_id,
+            "ContainerStatusUnknown",
             "The container could not be located when the pod was terminated",
-        )  # fmt: skip
+        )
     run.view.id = reported.container_id
     run.view.restarts = reported.restart_count
     run.view.waiting = None

@@ -1,14 +1,16 @@
-"""What an image name means on a machine without images: which command stands in for the one that the image would bring.
+"""What an image name means on a machine without images: which command stands in for the one that
+the image would bring.
 
-A container with a command runs that command on this machine's own programs, whatever its image is called.  Only a container
-without one needs this table.  Rows are matched on the repository, registry and `library/` left out; users add rows in a YAML
-file (`--images FILE`), which are looked at first:
+A container with a command runs that command on this machine's own programs, whatever its image is
+called.  Only a container without one needs this table.  Rows are matched on the repository,
+registry and `library/` left out; users add rows in a YAML file (`--images FILE`), which are looked
+at first:
 
     - image: "example.com/team/server*"      # shell pattern; a tag may follow, `repository:tag`
       entrypoint: [/opt/server/bin/server]   # what args are appended to; may be left out
       command: [--port, "8080"]              # what args replace
-    - image: "tensorflow/*"
-      path: [/home/me/.venvs/tf/bin]         # looked through first for programs: what the image would bring
+    - image: "tensorflow/*" path: [/home/me/.venvs/tf/bin]         # looked through first for
+      programs: what the image would bring
     - image: "*:*-broken"
       refuse: true                           # as a registry that does not have it
 """
@@ -93,15 +95,37 @@ BUILT_IN = [
     Row("nginx*", command=SERVER, port=True),
     Row("*/nginx*", command=SERVER, port=True),
     Row("httpd", command=SERVER, port=True),
-    Row("*/agnhost*", entrypoint=[sys.executable, "-I", "-S", str(STANDINS / "agnhost.py")], command=["pause"]),
+    Row(
+        "*/agnhost*",
+        entrypoint=[sys.executable, "-I", "-S", str(STANDINS / "agnhost.py")],
+        command=["pause"],
+    ),
     Row("pause*", entrypoint=["sh", "-c", PAUSE, "pause"]),
     Row("*/pause*", entrypoint=["sh", "-c", PAUSE, "pause"]),
     *(
         Row(name, command=["true"])
-        for shell in ("busybox", "alpine", "ubuntu", "debian", "fedora", "centos", "rockylinux", "almalinux", "python", "bash", "perl")
+        for shell in (
+            "busybox",
+            "alpine",
+            "ubuntu",
+            "debian",
+            "fedora",
+            "centos",
+            "rockylinux",
+            "almalinux",
+            "python",
+            "bash",
+            "perl",
+        )
         for name in (shell, f"*/{shell}")
     ),
-    Row("hello-world", command=["echo", "Hello from Hekla!  This line came from a stand-in for the image hello-world."]),
+    Row(
+        "hello-world",
+        command=[
+            "echo",
+            "Hello from Hekla!  This line came from a stand-in for the image hello-world.",
+        ],
+    ),
 ]
 
 
@@ -144,7 +168,9 @@ class Images:
         row = self.row(parse(reference))
         return row.path if row is not None else []
 
-    def argv(self, reference: str, command: list[str], args: list[str], port: int | None = None) -> list[str]:
+    def argv(
+        self, reference: str, command: list[str], args: list[str], port: int | None = None
+    ) -> list[str]:
         """What to run for a container.  Raises ImageError where that cannot be known."""
         image = parse(reference)
         row = self.row(image)
@@ -167,6 +193,14 @@ def not_found(reference: str) -> str:
     """A missing image in a registry's words."""
     image = parse(reference)
     first, slash, _ = image.repository.partition("/")
-    registry = "" if slash and ("." in first or ":" in first) else "docker.io/" if slash else "docker.io/library/"
-    full = f"{registry}{image.repository}" + (f"@{image.digest}" if image.digest else f":{image.tag}")
+    registry = (
+        ""
+        if slash and ("." in first or ":" in first)
+        else "docker.io/"
+        if slash
+        else "docker.io/library/"
+    )
+    full = f"{registry}{image.repository}" + (
+        f"@{image.digest}" if image.digest else f":{image.tag}"
+    )
     return f'failed to pull and unpack image "{full}": failed to resolve reference "{full}": {full}: not found'

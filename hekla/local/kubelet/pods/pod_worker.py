@@ -1,8 +1,9 @@
 """The life of one pod on this machine, from bound to gone.  Reference: local-cluster 8.2 to 8.6.
 
-A worker looks at what is (the pod object, the slots on disk, the clock), does the next thing, reports what changed, and sleeps
-until something wakes it: a change of the object or of what it refers to, the end of a container, a timer.  It keeps no truth that
-it could not find again on disk, so that it may die at any line.
+A worker looks at what is (the pod object, the slots on disk, the clock), does the next thing,
+reports what changed, and sleeps until something wakes it: a change of the object or of what it
+refers to, the end of a container, a timer.  It keeps no truth that it could not find again on disk,
+so that it may die at any line.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ SHORTEST_GRACE = 2.0
 RETRY = 5.0
 """Seconds until something that a pod waits for is looked at again, if nothing wakes it before."""
 QUIET = 0.05
-"""Seconds that news of a pod which has not started yet may wait, because better news often follows."""
+"""Seconds that news of a pod which has not started yet may wait, because better news often follows.
+"""
 LONGEST_BACK_OFF = 300.0
 
 
@@ -48,9 +50,13 @@ class Worker:
     """One pod."""
 
     def __init__(
-        self, host: Host, pod: core.Pod, admit: Callable[[core.Pod], tuple[str, str] | None],
-        allocatable: Callable[[], dict[str, str | int | float]], closed: Callable[[Worker], None],
-    ) -> None:  # fmt: skip
+        self,
+        host: Host,
+        pod: core.Pod,
+        admit: Callable[[core.Pod], tuple[str, str] | None],
+        allocatable: Callable[[], dict[str, str | int | float]],
+        closed: Callable[[Worker], None],
+    ) -> None:
         self.host = host
         self.pod = pod
         self.uid = pod.metadata.uid
@@ -63,23 +69,28 @@ class Worker:
         self.inits, self.mains = containers.runs_of(pod)
         self.guests: list[Run] = []
         """Ephemeral containers."""
-        self.view = PodView([run.view for run in self.inits], [run.view for run in self.mains], host_ip=HOST_ADDRESS)
+        self.view = PodView(
+            [run.view for run in self.inits], [run.view for run in self.mains], host_ip=HOST_ADDRESS
+        )
         self.deleted = False
         """The object is gone from the API server."""
         self.admitted = False
         self.vacated = False
-        """Its containers have ended for good: what it asked for is free, though its object is still there."""
+        """Its containers have ended for good: what it asked for is free, though its object is still
+        there."""
         self.restored = False
         """An agent before this one had begun with the pod."""
         self.taken_up = time.time()
         self.final = pod.status.phase in FINAL
-        """Succeeded or Failed was reported, perhaps by an agent that died before the object was deleted: nothing runs, nothing starts."""
+        """Succeeded or Failed was reported, perhaps by an agent that died before the object was
+        deleted: nothing runs, nothing starts."""
         self.evicted = ""
         """Why the node ends the pod; empty while it does not."""
         self.machine_stops = False
         self.scratch_limits = volumes.scratch_limits(pod)
         self.cable: str | None = None
-        """Path of the pod's network namespace; None until it is connected, "" where it shares the machine's."""
+        """Path of the pod's network namespace; None until it is connected, "" where it shares the
+        machine's."""
         self.stop_began: float | None = None
         self.reported: dict[str, Any] | None = None
         self.conditions: dict[str, core.PodCondition] = {}
@@ -108,11 +119,14 @@ class Worker:
             self.view.started = instant(self.pod.status.start_time) or time.time()
         if record is not None and record.address:
             self.place(record.address)
-            ready = any(c.type == "Ready" and c.status == "True" for c in self.pod.status.conditions)
+            ready = any(
+                c.type == "Ready" and c.status == "True" for c in self.pod.status.conditions
+            )
             self.host.note_ready(self.uid, ready and not self.pod.metadata.deletion_timestamp)
-        self.let_in()  # a pod that is on its way out is not advanced, but all that runs in it must end
+        # a pod that is on its way out is not advanced, but all that runs in it must end
+        self.let_in()
 
-    # --- being told -------------------------------------------------------------------------------------------------------
+    # --- being told -------------------------------------------------------------------------------
 
     def wake(self) -> None:
         self._woken.set()
@@ -126,7 +140,9 @@ class Worker:
     @property
     def over(self) -> bool:
         """Nothing of it is to be ended any more, or that is on its way."""
-        return self.final or self.deleted or bool(self.evicted or self.pod.metadata.deletion_timestamp)
+        return (
+            self.final or self.deleted or bool(self.evicted or self.pod.metadata.deletion_timestamp)
+        )
 
     def evict(self, message: str) -> None:
         """The node needs what the pod has, or the pod has taken more than it may."""
@@ -155,7 +171,9 @@ class Worker:
         path = f"spec.containers{{{container}}}" if container else ""
         if any(run.spec.name == container for run in self.inits):
             path = f"spec.initContainers{{{container}}}"
-        self.host.recorder.event(self.pod, "Warning" if kind == "Warning" else "Normal", reason, message, field_path=path)
+        self.host.recorder.event(
+            self.pod, "Warning" if kind == "Warning" else "Normal", reason, message, field_path=path
+        )
 
     def complain(self, reason: str, message: str, container: str = "") -> None:
         """A warning that is said once, however often the worker runs into it."""
@@ -163,7 +181,7 @@ class Worker:
             self._told.add((reason, message))
             self.event("Warning", reason, message, container)
 
-    # --- the loop ---------------------------------------------------------------------------------------------------------
+    # --- the loop ---------------------------------------------------------------------------------
 
     async def _live(self) -> None:
         while True:
@@ -182,7 +200,8 @@ class Worker:
                     await self._woken.wait()
 
     async def step(self) -> float | None:
-        """Does what is next; gives the seconds until it wants to run again, None when the pod is over."""
+        """Does what is next; gives the seconds until it wants to run again, None when the pod is
+        over."""
         self.note_ends()
         if self.deleted or self.pod.metadata.deletion_timestamp:
             await self.terminate()
@@ -197,7 +216,9 @@ class Worker:
             return LONGEST_BACK_OFF
         left = self.time_left()
         if left is not None and left <= 0:
-            await self.fail("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
+            await self.fail(
+                "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
+            )
             return LONGEST_BACK_OFF
         resizing.resize(self)
         if not await self.plug():
@@ -233,16 +254,24 @@ class Worker:
         try:
             if network is not None:
                 await self.host.connect()
-            if not self.view.sandbox or (network is not None and self.host.addresses.taken.get(self.uid) != self.view.pod_ip):
+            if not self.view.sandbox or (
+                network is not None and self.host.addresses.taken.get(self.uid) != self.view.pod_ip
+            ):
                 self.place(self.host.addresses.take(self.uid, self.view.pod_ip))
             if network is None:
                 self.cable = ""
             else:
-                pids = [run.instance.claim.pid for run in self.runs if run.instance is not None and run.instance.exit is None]
+                pids = [
+                    run.instance.claim.pid
+                    for run in self.runs
+                    if run.instance is not None and run.instance.exit is None
+                ]
                 ports = [
                     [port.host_ip, port.host_port, port.container_port]
-                    for run in self.runs for port in run.spec.ports if port.host_port and port.protocol in ("", "TCP")
-                ]  # fmt: skip
+                    for run in self.runs
+                    for port in run.spec.ports
+                    if port.host_port and port.protocol in ("", "TCP")
+                ]
                 await self.host.isolated()
                 self.cable = await network.attach(self.uid, self.view.pod_ip, pids, ports)
         except NetworkError as error:
@@ -268,8 +297,14 @@ class Worker:
         if self.pod.spec.host_network:
             address = HOST_ADDRESS
         meta = self.pod.metadata
-        self.directory.make(PodRecord(meta.namespace, meta.name, self.uid, self.pod.spec.node_name, address))
-        self.view.pod_ip = self.host.addresses.take(self.uid, address) if not self.pod.spec.host_network else address
+        self.directory.make(
+            PodRecord(meta.namespace, meta.name, self.uid, self.pod.spec.node_name, address)
+        )
+        self.view.pod_ip = (
+            self.host.addresses.take(self.uid, address)
+            if not self.pod.spec.host_network
+            else address
+        )
         self.host.name(self.pod, self.view.pod_ip, self.directory)
         self.view.sandbox = True
 
@@ -286,12 +321,16 @@ class Worker:
         try:
             await self.volumes.renew(self.pod, [run.spec for run in self.runs], self.sources)
         except (volumes.MountError, ApiError, TransportError) as error:
-            text = str(error) if isinstance(error, volumes.MountError) else f"MountVolume.SetUp failed: {error}"
+            text = (
+                str(error)
+                if isinstance(error, volumes.MountError)
+                else f"MountVolume.SetUp failed: {error}"
+            )
             self.complain("FailedMount", text)
             return self.volumes.complete
         return True
 
-    # --- containers -------------------------------------------------------------------------------------------------------
+    # --- containers -------------------------------------------------------------------------------
 
     def note_ends(self) -> None:
         for run in self.runs:
@@ -303,9 +342,17 @@ class Worker:
                 meta = self.pod.metadata
                 where = f"container={run.spec.name} pod={meta.name}_{meta.namespace}({self.uid})"
                 seconds = containers.back_off(run.failures)
-                run.view.waiting = ("CrashLoopBackOff", f"back-off {go_seconds(seconds)} restarting failed {where}")
-                self.event("Warning", "BackOff", f"Back-off restarting failed container {run.spec.name} in pod "
-                           f"{meta.name}_{meta.namespace}({self.uid})", run.spec.name)  # fmt: skip
+                run.view.waiting = (
+                    "CrashLoopBackOff",
+                    f"back-off {go_seconds(seconds)} restarting failed {where}",
+                )
+                self.event(
+                    "Warning",
+                    "BackOff",
+                    f"Back-off restarting failed container {run.spec.name} in pod "
+                    f"{meta.name}_{meta.namespace}({self.uid})",
+                    run.spec.name,
+                )
 
     async def advance(self) -> float:
         """Starts what is to run now; gives the seconds until there may be more to start."""
@@ -335,7 +382,8 @@ class Worker:
             containers.restore(run, self.pod, self.directory, self.host, self._on_end)
 
     async def ensure(self, run: Run) -> float:
-        """Starts a container if it should run and does not; gives the seconds until it should be looked at again."""
+        """Starts a container if it should run and does not; gives the seconds until it should be
+        looked at again."""
         if run.running:
             if run.prober is None:  # an agent before this one has started it
                 self.probe(run)
@@ -356,8 +404,15 @@ class Worker:
         slot = self.directory.slot(run.spec.name, attempt)
         try:
             launching = Launching(
-                self.host, self.pod, self.directory, self.volumes.paths, self.sources(), self.view.pod_ip, self.cable, self.complain,
-            )  # fmt: skip
+                self.host,
+                self.pod,
+                self.directory,
+                self.volumes.paths,
+                self.sources(),
+                self.view.pod_ip,
+                self.cable,
+                self.complain,
+            )
             launch = launching.of(run.spec, attempt)
         except ImageError as error:
             return self.cannot_pull(run, error)
@@ -370,7 +425,8 @@ class Worker:
             self.complain("Failed", f"Error: {error}", run.spec.name)
             return RETRY
         run.pull_failures = 0
-        if launch.split:  # the order of its streams is known by the notes alone, so by these from the first line on
+        # the order of its streams is known by the notes alone, so by these from the first line on
+        if launch.split:
             slot.prepare(launch)
             self.host.clock.follow(slot)
         try:
@@ -387,7 +443,12 @@ class Worker:
         self.limit_memory(run)
         self.host.clock.follow(slot)
         self.directory.forget_before(run.spec.name, attempt - 1)
-        self.event("Normal", "Pulled", f'Container image "{run.spec.image}" already present on machine', run.spec.name)
+        self.event(
+            "Normal",
+            "Pulled",
+            f'Container image "{run.spec.image}" already present on machine',
+            run.spec.name,
+        )
         self.event("Normal", "Created", "Container created", run.spec.name)
         if instance.exit is not None and instance.exit.reason == "StartError":
             self.event("Warning", "Failed", f"Error: {instance.exit.message}", run.spec.name)
@@ -400,12 +461,20 @@ class Worker:
     def limit_memory(self, run: Run) -> None:
         """Has the container watched where no control group holds it to its limit."""
         limit = run.spec.resources.limits.get("memory")
-        if limit and self.host.groups is None and run.instance is not None and run.instance.exit is None:
+        if (
+            limit
+            and self.host.groups is None
+            and run.instance is not None
+            and run.instance.exit is None
+        ):
             self.host.ceilings.watch(run.instance, quantity.whole(limit))
 
     def cannot_pull(self, run: Run, error: ImageError) -> float:
         if run.spec.image_pull_policy == "Never" and error.reason == "ErrImagePull":
-            error = ImageError("ErrImageNeverPull", f'Container image "{run.spec.image}" is not present with pull policy of Never')
+            error = ImageError(
+                "ErrImageNeverPull",
+                f'Container image "{run.spec.image}" is not present with pull policy of Never',
+            )
         run.pull_failures += 1
         delay = min(LONGEST_BACK_OFF, containers.FIRST_BACK_OFF * 2.0 ** (run.pull_failures - 1))
         run.start_at = time.time() + delay
@@ -415,11 +484,16 @@ class Worker:
             run.view.waiting = ("ErrImagePull", error.message)
             run.start_at = time.time() + 1.0
         else:
-            run.view.waiting = ("ImagePullBackOff", f'Back-off pulling image "{run.spec.image}": ErrImagePull: {error.message}')
-        self.complain("Failed", f'Failed to pull image "{run.spec.image}": {error.message}', run.spec.name)
+            run.view.waiting = (
+                "ImagePullBackOff",
+                f'Back-off pulling image "{run.spec.image}": ErrImagePull: {error.message}',
+            )
+        self.complain(
+            "Failed", f'Failed to pull image "{run.spec.image}": {error.message}', run.spec.name
+        )
         return run.start_at - time.time()
 
-    # --- probes and hooks -------------------------------------------------------------------------------------------------
+    # --- probes and hooks -------------------------------------------------------------------------
 
     def target(self, run: Run) -> probes.Target:
         assert run.instance is not None
@@ -435,14 +509,23 @@ class Worker:
         if hook is not None:
             outcome = await probes.ask(hook, self.target(run), SHORTEST_GRACE * 60)
             if not outcome.good:
-                self.event("Warning", "FailedPostStartHook", f"PostStartHook failed: {outcome.text}", run.spec.name)
+                self.event(
+                    "Warning",
+                    "FailedPostStartHook",
+                    f"PostStartHook failed: {outcome.text}",
+                    run.spec.name,
+                )
                 await self.stop_one(run, lambda: time.time() + self.grace(), "FailedPostStartHook")
                 return
         self.probe(run)
 
     def probe(self, run: Run) -> None:
         spec = run.spec
-        if spec.startup_probe is None and spec.liveness_probe is None and spec.readiness_probe is None:
+        if (
+            spec.startup_probe is None
+            and spec.liveness_probe is None
+            and spec.readiness_probe is None
+        ):
             return
 
         def on_result(kind: str, good: bool, text: str) -> None:
@@ -452,31 +535,48 @@ class Worker:
             elif kind == "readiness":
                 run.view.ready = good
             elif not good:
-                self.event("Normal", "Killing", f"Container {spec.name} failed {kind} probe, will be restarted", spec.name)
+                self.event(
+                    "Normal",
+                    "Killing",
+                    f"Container {spec.name} failed {kind} probe, will be restarted",
+                    spec.name,
+                )
                 asked = {"startup": spec.startup_probe, "liveness": spec.liveness_probe}[kind]
                 own = asked.termination_grace_period_seconds if asked is not None else None
                 grace = self.grace() if own is None else max(1.0, float(own))
-                run.killing = asyncio.create_task(self.stop_one(run, lambda: time.time() + grace, ""))
+                run.killing = asyncio.create_task(
+                    self.stop_one(run, lambda: time.time() + grace, "")
+                )
             self.wake()
 
         def on_failure(kind: str, text: str) -> None:
-            self.event("Warning", "Unhealthy", f"{kind.capitalize()} probe failed: {text.strip()}", spec.name)
+            self.event(
+                "Warning",
+                "Unhealthy",
+                f"{kind.capitalize()} probe failed: {text.strip()}",
+                spec.name,
+            )
 
         run.prober = probes.Prober(spec, self.target(run), on_result, on_failure)
         run.prober.start(run.view.started)
 
-    # --- stopping ---------------------------------------------------------------------------------------------------------
+    # --- stopping ---------------------------------------------------------------------------------
 
     def grace(self) -> float:
         """Seconds that containers get from now on."""
         meta = self.pod.metadata
-        seconds = meta.deletion_grace_period_seconds if meta.deletion_timestamp else self.pod.spec.termination_grace_period_seconds
+        seconds = (
+            meta.deletion_grace_period_seconds
+            if meta.deletion_timestamp
+            else self.pod.spec.termination_grace_period_seconds
+        )
         if (self.deleted and not meta.deletion_timestamp) or self.evicted:
             seconds = 0
         return max(SHORTEST_GRACE, 30.0 if seconds is None else float(seconds))
 
     def kill_at(self) -> float:
-        """When patience ends, in seconds since the epoch; a second deletion may have brought it nearer."""
+        """When patience ends, in seconds since the epoch; a second deletion may have brought it
+        nearer."""
         assert self.stop_began is not None
         return max(self.stop_began + self.grace(), self.taken_up + SHORTEST_GRACE)
 
@@ -484,14 +584,26 @@ class Worker:
         """Ends every container: the main ones at once, then the sidecars in reverse."""
         if self.stop_began is None:
             self.stop_began = time.time()
-            if self.restored and self.pod.metadata.deletion_timestamp:  # the agent before this one may have begun already
-                self.stop_began = min(self.stop_began, instant(self.pod.metadata.deletion_timestamp) - self.grace())
-        await asyncio.gather(*(self.stop_one(run, self.kill_at) for run in [*self.mains, *self.guests, *self.inits] if not run.sidecar))
+            if (
+                self.restored and self.pod.metadata.deletion_timestamp
+            ):  # the agent before this one may have begun already
+                self.stop_began = min(
+                    self.stop_began, instant(self.pod.metadata.deletion_timestamp) - self.grace()
+                )
+        await asyncio.gather(
+            *(
+                self.stop_one(run, self.kill_at)
+                for run in [*self.mains, *self.guests, *self.inits]
+                if not run.sidecar
+            )
+        )
         for run in reversed(self.inits):
             await self.stop_one(run, lambda: max(self.kill_at(), time.time() + SHORTEST_GRACE))
         self.note_ends()
 
-    async def stop_one(self, run: Run, deadline: Callable[[], float], why: str | None = None) -> None:
+    async def stop_one(
+        self, run: Run, deadline: Callable[[], float], why: str | None = None
+    ) -> None:
         """preStop, SIGTERM, patience, SIGKILL."""
         if not run.running or run.instance is None or run.instance.exit is not None:
             return
@@ -508,7 +620,12 @@ class Worker:
         if hook is not None and why != "FailedPostStartHook":
             outcome = await probes.ask(hook, self.target(run), max(0.1, left()))
             if not outcome.good:
-                self.event("Warning", "FailedPreStopHook", f"PreStopHook failed: {outcome.text}", run.spec.name)
+                self.event(
+                    "Warning",
+                    "FailedPreStopHook",
+                    f"PreStopHook failed: {outcome.text}",
+                    run.spec.name,
+                )
         number = signal.SIGTERM
         if run.spec.lifecycle is not None and run.spec.lifecycle.stop_signal:
             with contextlib.suppress(AttributeError):
@@ -548,17 +665,22 @@ class Worker:
         if self.host.network is not None and self.view.sandbox:
             self.release()
             meta = self.pod.metadata
-            self.directory.make(PodRecord(meta.namespace, meta.name, self.uid, self.pod.spec.node_name, ""))
+            self.directory.make(
+                PodRecord(meta.namespace, meta.name, self.uid, self.pod.spec.node_name, "")
+            )
         self.closed(self)
 
     async def terminate(self) -> None:
-        """The pod is to go: containers first, then the last status, then the object, then the files."""
+        """The pod is to go: containers first, then the last status, then the object, then the
+        files."""
         self.view.terminating = True
         await self.stop()
         while self.host.runtime.instances and any(run.running for run in self.runs):
             await asyncio.sleep(0.05)
             self.note_ends()
-        self.vacated = True  # before anybody is told, because who is told may send the next pod at once
+        self.vacated = (
+            True  # before anybody is told, because who is told may send the next pod at once
+        )
         if not self.deleted:
             if not self.final or self.pod.status.phase not in FINAL:
                 self.report()
@@ -567,9 +689,12 @@ class Worker:
         self.clean()
 
     async def delete(self) -> None:
-        """Removes the object, if it is still this pod; finalizers may keep it, which is not ours to wait for."""
+        """Removes the object, if it is still this pod; finalizers may keep it, which is not ours to
+        wait for."""
         meta = self.pod.metadata
-        while not self.deleted and not await self.host.reporter.delete(self.uid, meta.namespace, meta.name):
+        while not self.deleted and not await self.host.reporter.delete(
+            self.uid, meta.namespace, meta.name
+        ):
             await asyncio.sleep(0.5)
 
     def clean(self) -> None:
@@ -585,7 +710,7 @@ class Worker:
         self.final = True
         self.closed(self)
 
-    # --- reporting --------------------------------------------------------------------------------------------------------
+    # --- reporting --------------------------------------------------------------------------------
 
     def report(self) -> None:
         """Sends the status if it says anything new."""
@@ -598,7 +723,11 @@ class Worker:
         if self._late is not None:
             self._late.cancel()
             self._late = None
-        if status["phase"] == PENDING and not any(run.view.ended or run.running for run in self.runs) and not self._told:
+        if (
+            status["phase"] == PENDING
+            and not any(run.view.ended or run.running for run in self.runs)
+            and not self._told
+        ):
             self._late = asyncio.get_running_loop().call_later(QUIET, self.send, status)
             return
         self.send(status)
@@ -607,19 +736,35 @@ class Worker:
         self._late = None
         self.reported = status
         before = {c.type: c for c in self.pod.status.conditions} | self.conditions
-        patched = [statuses.replacing(condition, before.get(condition["type"])) for condition in status.get("conditions", ())]
-        for kind in resizing.CONDITIONS & before.keys() - {condition["type"] for condition in patched}:
+        patched = [
+            statuses.replacing(condition, before.get(condition["type"]))
+            for condition in status.get("conditions", ())
+        ]
+        for kind in resizing.CONDITIONS & before.keys() - {
+            condition["type"] for condition in patched
+        }:
             patched.append({"$patch": "delete", "type": kind})
             self.conditions.pop(kind, None)
         for condition in status.get("conditions", ()):
             self.conditions[condition["type"]] = core.PodCondition(
-                type=condition["type"], status=condition["status"], last_transition_time=condition["lastTransitionTime"],
-                reason=condition.get("reason", ""), message=condition.get("message", ""),
-            )  # fmt: skip
+                type=condition["type"],
+                status=condition["status"],
+                last_transition_time=condition["lastTransitionTime"],
+                reason=condition.get("reason", ""),
+                message=condition.get("message", ""),
+            )
             if condition["type"] == "Ready":
-                self.host.note_ready(self.uid, condition["status"] == "True" and not self.pod.metadata.deletion_timestamp)
+                self.host.note_ready(
+                    self.uid,
+                    condition["status"] == "True" and not self.pod.metadata.deletion_timestamp,
+                )
         meta = self.pod.metadata
-        self.host.reporter.put(self.uid, meta.namespace, meta.name, {**status, "conditions": patched} if patched else status)
+        self.host.reporter.put(
+            self.uid,
+            meta.namespace,
+            meta.name,
+            {**status, "conditions": patched} if patched else status,
+        )
 
 
 def go_seconds(seconds: float) -> str:

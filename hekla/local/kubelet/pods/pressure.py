@@ -1,6 +1,8 @@
-"""What a node does when it runs short: it says so in its conditions, and ends the pods that use more than they asked for.
+"""What a node does when it runs short: it says so in its conditions, and ends the pods that use
+more than they asked for.
 
-Also holds pods to the sizes of their scratch space, which no kernel limits.  Reference: local-cluster 8.13.
+Also holds pods to the sizes of their scratch space, which no kernel limits.  Reference:
+local-cluster 8.13.
 """
 
 from __future__ import annotations
@@ -55,12 +57,16 @@ def parse(text: str) -> list[Threshold]:
         name, less, amount = part.partition("<")
         signal, _, what = name.partition(".")
         if not less or what != "available" or signal not in CONDITIONS:
-            raise ValueError(f'"{part}" is no threshold; write memory.available<100Mi, nodefs.available<5% or pid.available<200')
+            raise ValueError(
+                f'"{part}" is no threshold; write memory.available<100Mi, nodefs.available<5% or pid.available<200'
+            )
         try:
             share = amount.endswith("%")
             number = float(amount[:-1]) / 100 if share else float(quantity.whole(amount))
         except (ValueError, quantity.QuantityError):
-            raise ValueError(f'"{part}": "{amount}" is neither an amount nor a percentage') from None
+            raise ValueError(
+                f'"{part}": "{amount}" is neither an amount nor a percentage'
+            ) from None
         found.append(Threshold(signal, number, share, amount))
     return found
 
@@ -112,8 +118,13 @@ class Use:
 
     @property
     def rank(self) -> tuple[bool, int, int]:
-        """Lowest is evicted first: above its request, then of low priority, then the furthest above."""
-        return self.used <= self.requested, self.worker.pod.spec.priority or 0, self.requested - self.used
+        """Lowest is evicted first: above its request, then of low priority, then the furthest
+        above."""
+        return (
+            self.used <= self.requested,
+            self.worker.pod.spec.priority or 0,
+            self.requested - self.used,
+        )
 
 
 def use(worker: Worker, signal: str) -> Use:
@@ -125,9 +136,17 @@ def use(worker: Worker, signal: str) -> Use:
         used = 0
         if run.instance is not None and run.instance.exit is None:
             family = ceilings.family(run.instance.claim.pid)
-            used = len(family) if signal == "pid" else sum(map(ceilings.resident, family)) if signal == "memory" else 0
+            used = (
+                len(family)
+                if signal == "pid"
+                else sum(map(ceilings.resident, family))
+                if signal == "memory"
+                else 0
+            )
         if signal == "nodefs":
-            used = size_of(worker.directory.scratch / run.spec.name) + size_of(worker.directory.path / "containers" / run.spec.name)
+            used = size_of(worker.directory.scratch / run.spec.name) + size_of(
+                worker.directory.path / "containers" / run.spec.name
+            )
         if used:
             parts.append((run.spec.name, used, requested))
     more = size_of(worker.directory.volumes) if signal == "nodefs" else 0
@@ -148,10 +167,15 @@ def message(threshold: Threshold, available: int, victim: Use) -> str:
 
 
 class Pressure:
-    """Watches one machine for the nodes on it.  `on_change` hears of each change of the set of conditions."""
+    """Watches one machine for the nodes on it.  `on_change` hears of each change of the set of
+    conditions."""
 
     def __init__(
-        self, root: Path, thresholds: list[Threshold], workers: Callable[[], Iterable[Worker]], on_change: Callable[[set[str]], None]
+        self,
+        root: Path,
+        thresholds: list[Threshold],
+        workers: Callable[[], Iterable[Worker]],
+        on_change: Callable[[set[str]], None],
     ) -> None:
         self._root = root
         self._thresholds = thresholds
@@ -178,7 +202,11 @@ class Pressure:
             if available < threshold.of(total):
                 short.append((threshold, available))
                 self._last[CONDITIONS[threshold.signal]] = now
-        conditions = {condition for condition, seen in self._last.items() if now - seen < CLEARED_AFTER or seen == now}
+        conditions = {
+            condition
+            for condition, seen in self._last.items()
+            if now - seen < CLEARED_AFTER or seen == now
+        }
         if conditions != self.conditions:
             self.conditions = conditions
             self._on_change(conditions)
@@ -187,21 +215,29 @@ class Pressure:
 
     async def evict(self, threshold: Threshold, available: int) -> None:
         candidates = [
-            worker for worker in self._workers()
-            if not worker.over and (worker.pod.spec.priority or 0) < CRITICAL and any(run.running for run in worker.runs)
-        ]  # fmt: skip
+            worker
+            for worker in self._workers()
+            if not worker.over
+            and (worker.pod.spec.priority or 0) < CRITICAL
+            and any(run.running for run in worker.runs)
+        ]
         if not candidates:
             return
-        uses = await asyncio.to_thread(lambda: [use(worker, threshold.signal) for worker in candidates])
+        uses = await asyncio.to_thread(
+            lambda: [use(worker, threshold.signal) for worker in candidates]
+        )
         victim = min(uses, key=lambda one: one.rank)
         if not victim.worker.over:
             victim.worker.evict(message(threshold, available, victim))
 
-    # --- scratch space ----------------------------------------------------------------------------------------------------
+    # --- scratch space ----------------------------------------------------------------------------
 
     async def look_at_scratch(self) -> None:
-        """Ends pods whose emptyDirs or containers hold more than their limits allow.  Costs nothing where nobody set one."""
-        for worker in [worker for worker in self._workers() if worker.scratch_limits and not worker.over]:
+        """Ends pods whose emptyDirs or containers hold more than their limits allow.  Costs nothing
+        where nobody set one."""
+        for worker in [
+            worker for worker in self._workers() if worker.scratch_limits and not worker.over
+        ]:
             why = await asyncio.to_thread(too_much, worker)
             if why and not worker.over:
                 worker.evict(why)
@@ -213,19 +249,27 @@ def too_much(worker: Worker) -> str:
     for volume in worker.pod.spec.volumes:
         if volume.empty_dir is None:
             continue
-        size = size_of(worker.volumes.paths.get(volume.name, worker.directory.volumes / volume.name))
+        size = size_of(
+            worker.volumes.paths.get(volume.name, worker.directory.volumes / volume.name)
+        )
         limit = volume.empty_dir.size_limit
         if limit and size > quantity.whole(limit):
             return f'Usage of EmptyDir volume "{volume.name}" exceeds the limit "{limit}". '
         if volume.empty_dir.medium != "Memory":
             total += size
     for run in worker.runs:
-        size = size_of(worker.directory.scratch / run.spec.name) + size_of(worker.directory.path / "containers" / run.spec.name)
+        size = size_of(worker.directory.scratch / run.spec.name) + size_of(
+            worker.directory.path / "containers" / run.spec.name
+        )
         limit = run.spec.resources.limits.get("ephemeral-storage", "")
         if limit and size > quantity.whole(limit):
-            return f'Container {run.spec.name} exceeded its local ephemeral storage limit "{limit}". '
+            return (
+                f'Container {run.spec.name} exceeded its local ephemeral storage limit "{limit}". '
+            )
         total += size
         allowed += quantity.whole(limit) if limit else 1 << 62
     if total > allowed:
-        return f"Pod ephemeral local storage usage exceeds the total limit of containers {allowed}. "
+        return (
+            f"Pod ephemeral local storage usage exceeds the total limit of containers {allowed}. "
+        )
     return ""

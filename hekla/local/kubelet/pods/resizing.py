@@ -1,7 +1,8 @@
 """Another size for containers that run: whether the node has room for it, and giving it to them.
 
-A pod that asks for more than the node will ever have waits as Infeasible, for more than there is now as Deferred; it is looked at
-again with each turn of its worker.  What `resizePolicy` says needs a restart is restarted.
+A pod that asks for more than the node will ever have waits as Infeasible, for more than there is
+now as Deferred; it is looked at again with each turn of its worker.  What `resizePolicy` says needs
+a restart is restarted.
 """
 
 from __future__ import annotations
@@ -23,11 +24,16 @@ CONDITIONS = frozenset((PENDING, IN_PROGRESS))
 
 
 def resize(worker: Worker) -> None:
-    """Brings the pod's containers to the sizes that it asks for, where they differ and the node has room."""
+    """Brings the pod's containers to the sizes that it asks for, where they differ and the node has
+    room."""
     changed = [
-        (run, spec) for run, spec in zip([*worker.inits, *worker.mains], [*worker.pod.spec.init_containers, *worker.pod.spec.containers])
+        (run, spec)
+        for run, spec in zip(
+            [*worker.inits, *worker.mains],
+            [*worker.pod.spec.init_containers, *worker.pod.spec.containers],
+        )
         if spec.resources is not run.spec.resources and spec.resources != run.spec.resources
-    ]  # fmt: skip
+    ]
     if not changed:
         if worker.view.resize is not None and worker.view.resize[0] == PENDING:
             worker.view.resize = None  # the pod has thought better of it
@@ -45,7 +51,9 @@ def resize(worker: Worker) -> None:
         if needs_restart(spec, before):
             run.view.resources = spec.resources
             run.resized = True
-            run.killing = asyncio.create_task(worker.stop_one(run, lambda: time.time() + worker.grace(), ""))
+            run.killing = asyncio.create_task(
+                worker.stop_one(run, lambda: time.time() + worker.grace(), "")
+            )
             continue
         failure = apply(worker, run, spec)
         if failure:
@@ -61,7 +69,10 @@ def why_not(worker: Worker, refused: tuple[str, str]) -> tuple[str, str]:
     for resource, need in sorted(admit.requests(worker.pod).items()):
         has = admit.amount(resource, there.get(resource, 0))
         if need > has:
-            return "Infeasible", f"Node didn't have enough capacity: {resource}, requested: {need}, capacity: {has}"
+            return (
+                "Infeasible",
+                f"Node didn't have enough capacity: {resource}, requested: {need}, capacity: {has}",
+            )
     return "Deferred", refused[1].removeprefix("Pod was rejected: ")
 
 

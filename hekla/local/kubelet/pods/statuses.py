@@ -1,4 +1,5 @@
-"""The status of a pod from what its containers do: phase, conditions, container statuses.  Pure; the tables of local-cluster 8.3, 8.4."""
+"""The status of a pod from what its containers do: phase, conditions, container statuses.  Pure;
+the tables of local-cluster 8.3, 8.4."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ class Ended:
 
 @dataclass(slots=True)
 class View:
-    """One container as the agent knows it.  Running when `running_since` is set, else ended, else waiting."""
+    """One container as the agent knows it.  Running when `running_since` is set, else ended, else
+    waiting."""
 
     name: str
     image: str
@@ -57,7 +59,11 @@ class View:
         """Whether it runs again after an end with this code, in a pod of this restart policy."""
         for rule in self.rules:
             codes = rule.exit_codes
-            if rule.action == "Restart" and codes is not None and (code in codes.values) == (codes.operator == "In"):
+            if (
+                rule.action == "Restart"
+                and codes is not None
+                and (code in codes.values) == (codes.operator == "In")
+            ):
                 return True
         return restarts(self.policy or pod_policy, code)
 
@@ -105,7 +111,12 @@ def phase(view: PodView, policy: str) -> str:
         elif init.running_since is not None or init.ended is None:
             return stopped_before_start(view)
         elif init.ended.code != 0:
-            return PENDING if not stopping and init.again(policy if policy != "Always" else "OnFailure", init.ended.code) else FAILED
+            return (
+                PENDING
+                if not stopping
+                and init.again(policy if policy != "Always" else "OnFailure", init.ended.code)
+                else FAILED
+            )
     if any(c.running_since is None and c.ended is None and c.last is None for c in view.mains):
         return stopped_before_start(view)
     if any(c.running_since is not None for c in view.mains):
@@ -130,7 +141,9 @@ def state(view: View) -> Json:
         return {"running": {"startedAt": stamp(view.running_since)}}
     if view.waiting is not None:
         reason, message = view.waiting
-        return {"waiting": {"reason": reason, "message": message} if message else {"reason": reason}}
+        return {
+            "waiting": {"reason": reason, "message": message} if message else {"reason": reason}
+        }
     if view.ended is not None:
         return {"terminated": terminated(view.ended)}
     return {"waiting": {"reason": "ContainerCreating"}}
@@ -138,9 +151,12 @@ def state(view: View) -> Json:
 
 def terminated(end: Ended) -> Json:
     found: Json = {
-        "exitCode": end.code, "reason": end.reason or ("Completed" if end.code == 0 else "Error"),
-        "startedAt": stamp(end.started), "finishedAt": stamp(end.finished), "containerID": end.id,
-    }  # fmt: skip
+        "exitCode": end.code,
+        "reason": end.reason or ("Completed" if end.code == 0 else "Error"),
+        "startedAt": stamp(end.started),
+        "finishedAt": stamp(end.finished),
+        "containerID": end.id,
+    }
     if end.message:
         found["message"] = end.message
     return found
@@ -151,17 +167,25 @@ def container_status(view: View) -> Json:
     now = state(view)
     previous = view.last if view.ended is None or "terminated" in now else view.ended
     found: Json = {
-        "name": view.name, "state": now, "lastState": {"terminated": terminated(previous)} if previous else {},
-        "ready": view.ready, "started": view.started and view.running_since is not None, "restartCount": view.restarts,
-        "image": view.image, "imageID": view.image_id,
-    }  # fmt: skip
+        "name": view.name,
+        "state": now,
+        "lastState": {"terminated": terminated(previous)} if previous else {},
+        "ready": view.ready,
+        "started": view.started and view.running_since is not None,
+        "restartCount": view.restarts,
+        "image": view.image,
+        "imageID": view.image_id,
+    }
     if view.id:
         found["containerID"] = view.id
-    if view.resources is not None and (view.resources.limits or view.resources.requests or view.running_since is not None):
+    if view.resources is not None and (
+        view.resources.limits or view.resources.requests or view.running_since is not None
+    ):
         given = view.resources
         found["resources"] = {
-            **({"limits": given.limits} if given.limits else {}), **({"requests": given.requests} if given.requests else {}),
-        }  # fmt: skip
+            **({"limits": given.limits} if given.limits else {}),
+            **({"requests": given.requests} if given.requests else {}),
+        }
         if given.requests:
             found["allocatedResources"] = given.requests
     if view.user is not None:
@@ -173,19 +197,37 @@ def container_status(view: View) -> Json:
 
 
 def mounted(mount: core.VolumeMount) -> Json:
-    """A volume as the container has it.  What is mounted below a read-only one stays as it is (spawner), whatever was asked for."""
+    """A volume as the container has it.  What is mounted below a read-only one stays as it is
+    (spawner), whatever was asked for."""
     found: Json = {"name": mount.name, "mountPath": mount.mount_path}
     if mount.read_only:
         found |= {"readOnly": True, "recursiveReadOnly": "Disabled"}
     return found
 
 
-def condition(kind: str, true: bool, reason: str, message: str, old: dict[str, core.PodCondition], generation: int, now: float) -> Json:
+def condition(
+    kind: str,
+    true: bool,
+    reason: str,
+    message: str,
+    old: dict[str, core.PodCondition],
+    generation: int,
+    now: float,
+) -> Json:
     """A condition whose transition time moves only when its status does."""
     status = "True" if true else "False"
     before = old.get(kind)
-    since = before.last_transition_time if before is not None and before.status == status else stamp(now)
-    found: Json = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": since}
+    since = (
+        before.last_transition_time
+        if before is not None and before.status == status
+        else stamp(now)
+    )
+    found: Json = {
+        "type": kind,
+        "status": status,
+        "lastProbeTime": None,
+        "lastTransitionTime": since,
+    }
     if reason:
         found["reason"] = reason
     if message:
@@ -196,8 +238,13 @@ def condition(kind: str, true: bool, reason: str, message: str, old: dict[str, c
 
 
 def replacing(new: Json, old: core.PodCondition | None) -> Json:
-    """A condition as a strategic merge patch must word it: what the old one had and the new one has not is taken away."""
-    gone = {member: None for member in ("reason", "message") if member not in new and old is not None and getattr(old, member)}
+    """A condition as a strategic merge patch must word it: what the old one had and the new one has
+    not is taken away."""
+    gone = {
+        member: None
+        for member in ("reason", "message")
+        if member not in new and old is not None and getattr(old, member)
+    }
     return {**new, **gone}
 
 
@@ -205,7 +252,9 @@ def names(text: str, views: Iterable[View]) -> str:
     return f"{text}: [{' '.join(view.name for view in views)}]"
 
 
-def conditions(pod: core.Pod, view: PodView, now_phase: str, old: Sequence[core.PodCondition], now: float) -> list[Json]:
+def conditions(
+    pod: core.Pod, view: PodView, now_phase: str, old: Sequence[core.PodCondition], now: float
+) -> list[Json]:
     """The conditions that are the agent's to report."""
     before = {c.type: c for c in old}
     generation = pod.metadata.generation
@@ -215,8 +264,14 @@ def conditions(pod: core.Pod, view: PodView, now_phase: str, old: Sequence[core.
 
     final = {SUCCEEDED: "PodCompleted", FAILED: "PodFailed"}.get(now_phase, "")
     incomplete = [
-        c for c in view.inits if (not c.started if c.sidecar else c.running_since is not None or c.ended is None or c.ended.code != 0)
-    ]  # fmt: skip
+        c
+        for c in view.inits
+        if (
+            not c.started
+            if c.sidecar
+            else c.running_since is not None or c.ended is None or c.ended.code != 0
+        )
+    ]
     watched = [*view.mains, *(c for c in view.inits if c.sidecar)]
     unready = [c for c in watched if not c.ready]
     found = []
@@ -225,7 +280,14 @@ def conditions(pod: core.Pod, view: PodView, now_phase: str, old: Sequence[core.
     if now_phase == SUCCEEDED:
         found.append(make("Initialized", True, "PodCompleted"))
     elif incomplete:
-        found.append(make("Initialized", False, "ContainersNotInitialized", names("containers with incomplete status", incomplete)))
+        found.append(
+            make(
+                "Initialized",
+                False,
+                "ContainersNotInitialized",
+                names("containers with incomplete status", incomplete),
+            )
+        )
     else:
         found.append(make("Initialized", True))
     if final:
@@ -238,13 +300,19 @@ def conditions(pod: core.Pod, view: PodView, now_phase: str, old: Sequence[core.
             found.append(make("ContainersReady", False, *why))
         else:
             missing = [
-                gate.condition_type for gate in pod.spec.readiness_gates
-                if before.get(gate.condition_type) is None or before[gate.condition_type].status != "True"
-            ]  # fmt: skip
+                gate.condition_type
+                for gate in pod.spec.readiness_gates
+                if before.get(gate.condition_type) is None
+                or before[gate.condition_type].status != "True"
+            ]
             if missing:
                 said = [
                     f'corresponding condition of pod readiness gate "{name}" '
-                    + ("does not exist." if name not in before else f'has status "{before[name].status}" instead of "True"')
+                    + (
+                        "does not exist."
+                        if name not in before
+                        else f'has status "{before[name].status}" instead of "True"'
+                    )
                     for name in missing
                 ]
                 found.append(make("Ready", False, "ReadinessGatesNotReady", ", ".join(said)))
@@ -264,10 +332,15 @@ def status(pod: core.Pod, view: PodView, old: Sequence[core.PodCondition], now: 
     """The whole of what the agent reports, as the `status` of a strategic merge patch."""
     now_phase = phase(view, pod.spec.restart_policy)
     found: Json = {
-        "phase": now_phase, "conditions": conditions(pod, view, now_phase, old, now), "hostIP": view.host_ip,
-        "hostIPs": [{"ip": view.host_ip}], "startTime": stamp(view.started),
-        "containerStatuses": [container_status(c) for c in sorted(view.mains, key=lambda c: c.name)],
-    }  # fmt: skip
+        "phase": now_phase,
+        "conditions": conditions(pod, view, now_phase, old, now),
+        "hostIP": view.host_ip,
+        "hostIPs": [{"ip": view.host_ip}],
+        "startTime": stamp(view.started),
+        "containerStatuses": [
+            container_status(c) for c in sorted(view.mains, key=lambda c: c.name)
+        ],
+    }
     if view.inits:
         found["initContainerStatuses"] = [container_status(c) for c in view.inits]
     if view.guests:

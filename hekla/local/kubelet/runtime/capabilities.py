@@ -1,8 +1,9 @@
 """What root may do in a container: the capabilities that stay, as container engines choose them.
 
-A container runs on this machine's own files.  What keeps it away from the cluster's keys and from other pods' secrets is that
-their directories are covered in its view (spawner.py), and that it cannot take a cover away: for that it would need
-CAP_SYS_ADMIN.  `privileged: true` keeps everything, as the word says.
+A container runs on this machine's own files.  What keeps it away from the cluster's keys and from
+other pods' secrets is that their directories are covered in its view (spawner.py), and that it
+cannot take a cover away: for that it would need CAP_SYS_ADMIN.  `privileged: true` keeps
+everything, as the word says.
 """
 
 from __future__ import annotations
@@ -17,11 +18,25 @@ NAMES = (
     "PERFMON", "BPF", "CHECKPOINT_RESTORE",
 )  # fmt: skip
 """In the order of <linux/capability.h>: the position is the number."""
-USUAL = frozenset((
-    "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "NET_RAW", "SETFCAP", "SETGID", "SETPCAP",
-    "SETUID", "SYS_CHROOT",
-))  # fmt: skip
-"""What containers have elsewhere, without MKNOD: nothing here keeps a device that was made from being opened."""
+USUAL = frozenset(
+    (
+        "AUDIT_WRITE",
+        "CHOWN",
+        "DAC_OVERRIDE",
+        "FOWNER",
+        "FSETID",
+        "KILL",
+        "NET_BIND_SERVICE",
+        "NET_RAW",
+        "SETFCAP",
+        "SETGID",
+        "SETPCAP",
+        "SETUID",
+        "SYS_CHROOT",
+    )
+)
+"""What containers have elsewhere, without MKNOD: nothing here keeps a device that was made from
+being opened."""
 
 
 def dropped(security: core.SecurityContext | None) -> list[int]:

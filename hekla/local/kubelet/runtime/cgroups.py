@@ -1,9 +1,10 @@
 """Limits by control groups, of either generation, where this user may make some.
 
-Version 2: the agent moves itself into a leaf of the group that it was started in, so that controllers may be enabled for its
-siblings, and gives each container a group there.  Version 1: a group in each of the hierarchies `memory` and `cpu`, below the
-agent's own.  A container that asks for no limit and no share gets no group.  Where the kernel refuses there are no limits by
-groups, the survey says why, and `ceilings.py` watches memory instead.
+Version 2: the agent moves itself into a leaf of the group that it was started in, so that
+controllers may be enabled for its siblings, and gives each container a group there.  Version 1: a
+group in each of the hierarchies `memory` and `cpu`, below the agent's own.  A container that asks
+for no limit and no share gets no group.  Where the kernel refuses there are no limits by groups,
+the survey says why, and `ceilings.py` watches memory instead.
 """
 
 from __future__ import annotations
@@ -61,12 +62,19 @@ def unified(root: Path, lines: list[str]) -> tuple[Base | None, str]:
     if lacking:
         return None, f"{base} has no controller for {' and '.join(lacking)}"
     if not os.access(base, os.W_OK) or not os.access(base / "cgroup.procs", os.W_OK):
-        return None, f"{base} belongs to another user; `systemd-run --user --scope -p Delegate=yes hekla up` gives one of your own"
+        return (
+            None,
+            f"{base} belongs to another user; `systemd-run --user --scope -p Delegate=yes hekla up` gives one of your own",
+        )
     return Base(2, (base,)), ""
 
 
 def legacy(root: Path, lines: list[str]) -> tuple[Base | None, str]:
-    places = {name: line.split(":", 2)[2].lstrip("/") for line in lines for name in line.split(":", 2)[1].split(",")}
+    places = {
+        name: line.split(":", 2)[2].lstrip("/")
+        for line in lines
+        for name in line.split(":", 2)[1].split(",")
+    }
     found = []
     for name in NEEDED:
         base = root / name / places.get(name, "")
@@ -99,13 +107,16 @@ class Groups:
                 place.mkdir(exist_ok=True)
                 empty(place)
             if base.version == 2:
-                (places[0] / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in NEEDED))
+                (places[0] / "cgroup.subtree_control").write_text(
+                    " ".join(f"+{name}" for name in NEEDED)
+                )
         except OSError:
             return None
         return cls(base.version, places)
 
     def make(self, uid: str, container: core.Container, attempt: int) -> str:
-        """The groups of one container with its limits, joined by ":"; "" when it needs none or the kernel refuses."""
+        """The groups of one container with its limits, joined by ":"; "" when it needs none or the
+        kernel refuses."""
         made = []
         try:
             for directory, values in zip(self.directories, settings(self.version, container)):
@@ -144,12 +155,16 @@ class Groups:
             text = (place / f"{uid}-{container}-{attempt}" / file).read_text()
         except OSError:
             return False
-        return any(line.startswith("oom_kill ") and line.split()[1] != "0" for line in text.splitlines())
+        return any(
+            line.startswith("oom_kill ") and line.split()[1] != "0" for line in text.splitlines()
+        )
 
     def forget(self, uid: str, container: str, attempt: int) -> None:
         """Removes the groups of a container that has ended."""
         for directory in self.directories:
-            with contextlib.suppress(OSError):  # it had none, or something of it lives on: the next start of an agent sweeps
+            with contextlib.suppress(
+                OSError
+            ):  # it had none, or something of it lives on: the next start of an agent sweeps
                 os.rmdir(directory / f"{uid}-{container}-{attempt}")
 
 
@@ -160,7 +175,11 @@ def settings(version: int, container: core.Container) -> Iterator[dict[str, str]
     quota = max(1000, quantity.milli(limits["cpu"]) * PERIOD // 1000) if "cpu" in limits else 0
     memory = quantity.whole(limits["memory"]) if "memory" in limits else 0
     if version == 2:
-        found = {"cpu.weight": str(min(10000, max(1, 1 + (shares - 2) * 9999 // 262142)))} if shares else {}
+        found = (
+            {"cpu.weight": str(min(10000, max(1, 1 + (shares - 2) * 9999 // 262142)))}
+            if shares
+            else {}
+        )
         found |= {"cpu.max": f"{quota} {PERIOD}"} if quota else {}
         yield found | ({"memory.max": str(memory), "memory.oom.group": "1"} if memory else {})
         return

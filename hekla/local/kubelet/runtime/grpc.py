@@ -1,4 +1,5 @@
-"""One question of gRPC's health protocol, as a probe asks it: just enough of HTTP/2 for one call and its answer."""
+"""One question of gRPC's health protocol, as a probe asks it: just enough of HTTP/2 for one call
+and its answer."""
 
 from __future__ import annotations
 
@@ -17,7 +18,12 @@ class HealthError(Exception):
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
+    return (
+        struct.pack(">I", len(payload))[1:]
+        + bytes([kind, flags])
+        + struct.pack(">I", stream)
+        + payload
+    )
 
 
 def header(name: str, value: str) -> bytes:
@@ -26,20 +32,31 @@ def header(name: str, value: str) -> bytes:
 
 
 def question(authority: str, service: str) -> bytes:
-    headers = b"".join(header(name, value) for name, value in (
-        (":method", "POST"), (":scheme", "http"), (":path", "/grpc.health.v1.Health/Check"), (":authority", authority[:120]),
-        ("content-type", "application/grpc"), ("te", "trailers"), ("user-agent", "kube-probe/1.36"),
-    ))  # fmt: skip
+    headers = b"".join(
+        header(name, value)
+        for name, value in (
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":path", "/grpc.health.v1.Health/Check"),
+            (":authority", authority[:120]),
+            ("content-type", "application/grpc"),
+            ("te", "trailers"),
+            ("user-agent", "kube-probe/1.36"),
+        )
+    )
     name = service.encode()
     body = b"\x0a" + bytes([len(name)]) + name if name else b""
     return (
-        PREFACE + frame(SETTINGS, 0, 0) + frame(HEADERS, END_HEADERS, 1, headers)
+        PREFACE
+        + frame(SETTINGS, 0, 0)
+        + frame(HEADERS, END_HEADERS, 1, headers)
         + frame(DATA, END_STREAM, 1, b"\0" + struct.pack(">I", len(body)) + body)
-    )  # fmt: skip
+    )
 
 
 async def health(host: str, port: int, service: str) -> str:
-    """What the server says of a service of its own: SERVING, NOT_SERVING ...  Raises OSError, HealthError."""
+    """What the server says of a service of its own: SERVING, NOT_SERVING ...  Raises OSError,
+    HealthError."""
     reader, writer = await asyncio.open_connection(host, port)
     try:
         writer.write(question(f"{host}:{port}", service[:120]))
@@ -65,6 +82,8 @@ async def health(host: str, port: int, service: str) -> str:
     finally:
         writer.close()
     if len(body) < 5:
-        raise HealthError("the server has no health service, or does not know the service that is asked for")
+        raise HealthError(
+            "the server has no health service, or does not know the service that is asked for"
+        )
     message = body[5:]
     return STATUS.get(message[1] if message[:1] == b"\x08" and len(message) > 1 else 0, "UNKNOWN")

@@ -1,12 +1,14 @@
 """Holds the far end of a container's standard input or terminal, so that both outlive the agent.
 
-Run as a script with nothing but the standard library, one process beside each container that has `stdin` or `tty`:
+Run as a script with nothing but the standard library, one process beside each container that has
+`stdin` or `tty`:
 
     holder.py <listening socket> <go> <log> <held> <tty 0|1> <once 0|1> <socket path>
 
-`go` is a pipe: a byte on it says that the container was really started, its end that it was not.  `held` is the master of a
-terminal, or the writing end of a pipe.  Clients (console.py) send frames: a letter, a length, bytes.  What a terminal shows goes to
-the log and to every client; a client that does not read stops the terminal for a while, then it is dropped, not the output.
+`go` is a pipe: a byte on it says that the container was really started, its end that it was not.
+`held` is the master of a terminal, or the writing end of a pipe.  Clients (console.py) send frames:
+a letter, a length, bytes.  What a terminal shows goes to the log and to every client; a client that
+does not read stops the terminal for a while, then it is dropped, not the output.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ PIECE = 65536
 FRAME = struct.Struct(">cI")
 LONGEST_FRAME = 1 << 20
 FULL = 256 * 1024
-"""Bytes that a client has not taken yet at which the terminal is not read any more, and input waiting at which clients are not."""
+"""Bytes that a client has not taken yet at which the terminal is not read any more, and input
+waiting at which clients are not."""
 PATIENCE = 30.0
 """Seconds for which a client may take nothing."""
 LAST_WORDS = 5.0
@@ -63,7 +66,9 @@ class Holder:
         while self.step():
             pass
         deadline = time.monotonic() + LAST_WORDS
-        while any(client.waiting for client in self.clients.values()) and time.monotonic() < deadline:
+        while (
+            any(client.waiting for client in self.clients.values()) and time.monotonic() < deadline
+        ):
             poll = select.poll()
             for number, client in self.clients.items():
                 if client.waiting:

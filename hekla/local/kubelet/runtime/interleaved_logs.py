@@ -1,9 +1,10 @@
 """One log out of two, where a pod keeps its standard output and standard error apart.
 
-Each stream is whole and in order in a file of its own.  Between the files the notes decide that say when each grew (logbook): what
-was noted earlier comes first, line by line.  Lines that come in turns have a note each; where several lines of one stream come between
-two of the other within a round of notes, a hundredth of a second, they may stand too early.  Without an agent there are no notes, and
-the file that was written to last comes last.
+Each stream is whole and in order in a file of its own.  Between the files the notes decide that say
+when each grew (logbook): what was noted earlier comes first, line by line.  Lines that come in
+turns have a note each; where several lines of one stream come between two of the other within a
+round of notes, a hundredth of a second, they may stand too early.  Without an agent there are no
+notes, and the file that was written to last comes last.
 """
 
 from __future__ import annotations
@@ -15,10 +16,20 @@ from heapq import merge
 
 from hekla.local.kubelet.records import Slot
 from hekla.local.kubelet.runtime import logs as logbook
-from hekla.local.kubelet.runtime.logs import CHUNK, Clock, Dates, Options, line_start, nanoseconds, start_of_log, tail_start
+from hekla.local.kubelet.runtime.logs import (
+    CHUNK,
+    Clock,
+    Dates,
+    Options,
+    line_start,
+    nanoseconds,
+    start_of_log,
+    tail_start,
+)
 
 Line = tuple[int, int, bytes]
-"""(nanoseconds since the epoch, 0 for output and 1 for errors, the line with its newline if it has one)."""
+"""(nanoseconds since the epoch, 0 for output and 1 for errors, the line with its newline if it has
+one)."""
 
 
 class Stream:
@@ -38,7 +49,9 @@ class Stream:
             found = Dates(self.slot).first_since(options.since, size)
             self.position = line_start(self.descriptor, max(first, found), size)
         if options.tail is not None:
-            self.position = max(self.position, tail_start(self.descriptor, size, options.tail, first))
+            self.position = max(
+                self.position, tail_start(self.descriptor, size, options.tail, first)
+            )
 
     def lines(self, *, last: bool) -> Iterator[Line]:
         """The whole lines that are there now; with `last` also what follows the last newline."""
@@ -46,7 +59,9 @@ class Stream:
         held = b""
         while (at := self.position + len(held)) < size:
             data = os.pread(self.descriptor, min(CHUNK, size - at), at)
-            if (first := start_of_log(self.slot)) > self.position:  # too slow a reader: what it wants has gone
+            if (
+                first := start_of_log(self.slot)
+            ) > self.position:  # too slow a reader: what it wants has gone
                 self.position, held = first, b""
                 continue
             *whole, held = (held + data).split(b"\n")
@@ -65,18 +80,25 @@ def lines(streams: list[Stream], *, last: bool) -> Iterator[Line]:
     return merge(*(stream.lines(last=last) for stream in streams), key=lambda line: line[:2])
 
 
-async def read(slot: Slot, options: Options, clock: Clock, running: Callable[[], bool]) -> AsyncIterator[bytes]:
+async def read(
+    slot: Slot, options: Options, clock: Clock, running: Callable[[], bool]
+) -> AsyncIterator[bytes]:
     """What a container wrote, or one stream of it, as a reader wants it."""
     if slot.split and options.stream == "All":
         found = logbook.limited(chunks(slot, options, clock, running), options.limit)
     else:
-        found = logbook.read(slot.errors if options.stream == "Stderr" else slot, options, clock, running)
+        found = logbook.read(
+            slot.errors if options.stream == "Stderr" else slot, options, clock, running
+        )
     async for chunk in found:
         yield chunk
 
 
-async def chunks(slot: Slot, options: Options, clock: Clock, running: Callable[[], bool]) -> AsyncIterator[bytes]:
-    """Both streams as a reader wants them, without a limit; with `follow` until the container has ended and all is read."""
+async def chunks(
+    slot: Slot, options: Options, clock: Clock, running: Callable[[], bool]
+) -> AsyncIterator[bytes]:
+    """Both streams as a reader wants them, without a limit; with `follow` until the container has
+    ended and all is read."""
     with ExitStack() as stack:
         streams = [Stream(number, each) for number, each in enumerate((slot, slot.errors))]
         for stream in streams:
@@ -89,7 +111,9 @@ async def chunks(slot: Slot, options: Options, clock: Clock, running: Callable[[
             for stream, position in zip(streams, begin, strict=True):
                 stream.position = position
         while True:
-            alive = running()  # asked before the read: what was written before the end is then read for certain
+            alive = (
+                running()
+            )  # asked before the read: what was written before the end is then read for certain
             done = not options.follow or not alive
             out, length = [], 0
             for when, _, line in lines(streams, last=done):

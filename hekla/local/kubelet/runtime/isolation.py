@@ -1,7 +1,7 @@
 """What this machine lets the agent do to keep pods apart, found out once at start by trying.
 
-Nothing here is required: each missing thing costs the user something that `survey` names, and the agent does without.
-`hekla doctor` prints the survey.  Reference: local-cluster 8.12.
+Nothing here is required: each missing thing costs the user something that `survey` names, and the
+agent does without. `hekla doctor` prints the survey.  Reference: local-cluster 8.12.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ PROBE_PATIENCE = 20.0
 KINDS = ("mount", "uts", "pid")
 NO_CABLES = "only root can connect network namespaces with this machine"
 USERS = 65536
-"""So many users and groups must be there for containers to choose among: images count on all of them."""
+"""So many users and groups must be there for containers to choose among: images count on all of
+them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that keeps pods apart: whether it is there, why not, and what a user goes without then."""
+    """One thing that keeps pods apart: whether it is there, why not, and what a user goes without
+    then."""
 
     name: str
     available: bool
@@ -49,16 +51,22 @@ class Isolation:
     change_user: bool = False
     cgroup: Base | None = None
     network: bool = False
-    """Each pod may have a network namespace, with an address that the others and this machine reach."""
+    """Each pod may have a network namespace, with an address that the others and this machine
+    reach."""
     policies: bool = False
     """Network policies are enforced between pods that have such namespaces."""
     findings: tuple[Finding, ...] = field(default=(), compare=False)
 
     def without(self, wanted: str = "auto") -> str:
-        """What pods go without here, as the annotation of their node says it.  `wanted` is the agent's flag --isolation."""
+        """What pods go without here, as the annotation of their node says it.  `wanted` is the
+        agent's flag --isolation."""
         missing = [finding.name for finding in self.findings if not finding.available]
         if wanted == "none":
-            missing = [finding.name for finding in self.findings if finding.name not in ("process group and session", "address of its own")]
+            missing = [
+                finding.name
+                for finding in self.findings
+                if finding.name not in ("process group and session", "address of its own")
+            ]
         elif not self.network:
             missing += ["network of its own", "network policies"]
         return ", ".join(dict.fromkeys(missing))
@@ -70,7 +78,10 @@ class Isolation:
             return "pods have no network of their own here"
         if self.policies:
             return ""
-        return next((finding.why_not for finding in self.findings if finding.name == "network policies"), "the kernel does not filter")
+        return next(
+            (finding.why_not for finding in self.findings if finding.name == "network policies"),
+            "the kernel does not filter",
+        )
 
     @property
     def mounts(self) -> bool:
@@ -82,7 +93,12 @@ def try_namespaces() -> dict[str, str]:
     if sys.platform != "linux":
         return dict.fromkeys(("user", *KINDS), f"{sys.platform} has no namespaces")
     try:
-        done = subprocess.run([sys.executable, "-I", "-S", str(SPAWNER), "probe"], capture_output=True, timeout=PROBE_PATIENCE, check=True)
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", str(SPAWNER), "probe"],
+            capture_output=True,
+            timeout=PROBE_PATIENCE,
+            check=True,
+        )
         answer = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         return dict.fromkeys(("user", *KINDS), f"the attempt failed: {error}")
@@ -90,14 +106,19 @@ def try_namespaces() -> dict[str, str]:
 
 
 def network_refused() -> tuple[str, str]:
-    """Why pods cannot have a network of their own, and why nothing enforces policies in it; "" where it can be."""
+    """Why pods cannot have a network of their own, and why nothing enforces policies in it; ""
+    where it can be."""
     if sys.platform != "linux":
         return (f"{sys.platform} has no network namespaces",) * 2
     if os.geteuid():
         return (NO_CABLES,) * 2
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "hekla.local.kubelet.network.probe"], capture_output=True, timeout=PROBE_PATIENCE, check=True, text=True
+            [sys.executable, "-m", "hekla.local.kubelet.network.probe"],
+            capture_output=True,
+            timeout=PROBE_PATIENCE,
+            check=True,
+            text=True,
         )
     except (OSError, subprocess.SubprocessError) as error:
         return (f"the attempt failed: {error}",) * 2
@@ -116,7 +137,8 @@ def private_address_refused() -> str:
 
 
 def change_of_user_refused(maps: Path = Path("/proc/self")) -> str:
-    """Why containers cannot be other users, "" when they can.  `maps`: where uid_map and gid_map of this process are."""
+    """Why containers cannot be other users, "" when they can.  `maps`: where uid_map and gid_map of
+    this process are."""
     if os.geteuid():
         return "only root can change users"
     for name in ("uid_map", "gid_map"):
@@ -138,44 +160,89 @@ def detect() -> Isolation:
     if root and by_user and refused.get("mount by user", "refused"):
         usable: list[str] = []
     else:
-        usable = [kind for kind in KINDS if not refused.get(kind) or (root and by_user and kind == "mount")]
+        usable = [
+            kind
+            for kind in KINDS
+            if not refused.get(kind) or (root and by_user and kind == "mount")
+        ]
     if "mount" not in usable and usable:
-        for kind in usable:  # a pid namespace needs its own /proc, and a host name alone helps nobody
+        for (
+            kind
+        ) in usable:  # a pid namespace needs its own /proc, and a host name alone helps nobody
             refused[kind] = "of no use without a private view of the files"
         usable = []
     namespaces = (*base, *usable) if usable else ()
     why = refused.get("mount", "") or NO_CABLES
-    network, policies = network_refused() if "mount" in usable and "user" not in base else (why, why)
+    network, policies = (
+        network_refused() if "mount" in usable and "user" not in base else (why, why)
+    )
     address = private_address_refused()
     cgroup, cgroup_refused = cgroups.find()
     users = change_of_user_refused()
     findings = (
         Finding("process group and session", True),
         Finding(
-            "private view of the files", "mount" in usable, refused.get("mount", ""),
+            "private view of the files",
+            "mount" in usable,
+            refused.get("mount", ""),
             "volumes lie under the pod's directory: their paths are rewritten in the container's command, arguments and environment, "
             "but not inside scripts and programs; names of other pods resolve in "
-            + ("programs that are linked dynamically" if compiler() else "Python programs only (with a C compiler: in most)"),
+            + (
+                "programs that are linked dynamically"
+                if compiler()
+                else "Python programs only (with a C compiler: in most)"
+            ),
         ),
-        Finding("host name of its own", "uts" in usable, refused.get("uts", ""),
-                "`hostname` gives this machine's name; $HOSTNAME is right, and so is gethostname() in Python programs"),
-        Finding("process tree of its own", "pid" in usable, refused.get("pid", ""),
-                "a container sees this machine's processes, and one that leaves its session outlives the container"),
-        Finding("address of its own", not address, address,
-                "all pods share 127.0.0.1: two of them cannot listen on one port"),
-        Finding("user and groups of its choice", not users, users,
-                "runAsUser, runAsGroup and fsGroup are ignored: everything runs as you"),
-        Finding("cpu and memory limits", cgroup is not None, cgroup_refused,
-                "limits of cpu are not enforced; memory is looked at twice a second, and a container above its limit is killed"),
-        Finding("network of its own", not network, network,
-                "pods share this machine's ports; a program that listens on every address (0.0.0.0) listens on its pod's, "
-                "unless it is linked statically" if compiler() else
-                "a pod that listens on every address (0.0.0.0) takes the port from all others; listen on the pod's name instead, "
-                "or install a C compiler"),
-        Finding("network policies", not policies, policies,
-                "nothing enforces a NetworkPolicy: every pod reaches every other, and an event on the policy says so"),
-    )  # fmt: skip
-    return Isolation(namespaces, not address, not users, cgroup, not network, not policies, findings)
+        Finding(
+            "host name of its own",
+            "uts" in usable,
+            refused.get("uts", ""),
+            "`hostname` gives this machine's name; $HOSTNAME is right, and so is gethostname() in Python programs",
+        ),
+        Finding(
+            "process tree of its own",
+            "pid" in usable,
+            refused.get("pid", ""),
+            "a container sees this machine's processes, and one that leaves its session outlives the container",
+        ),
+        Finding(
+            "address of its own",
+            not address,
+            address,
+            "all pods share 127.0.0.1: two of them cannot listen on one port",
+        ),
+        Finding(
+            "user and groups of its choice",
+            not users,
+            users,
+            "runAsUser, runAsGroup and fsGroup are ignored: everything runs as you",
+        ),
+        Finding(
+            "cpu and memory limits",
+            cgroup is not None,
+            cgroup_refused,
+            "limits of cpu are not enforced; memory is looked at twice a second, and a container above its limit is killed",
+        ),
+        Finding(
+            "network of its own",
+            not network,
+            network,
+            "pods share this machine's ports; a program that listens on every address (0.0.0.0) listens on its pod's, "
+            "unless it is linked statically"
+            if compiler()
+            else "a pod that listens on every address (0.0.0.0) takes the port from all others; listen on the pod's name instead, "
+            "or install a C compiler",
+        ),
+        Finding(
+            "network policies",
+            not policies,
+            policies,
+            "nothing enforces a NetworkPolicy: every pod reaches every other, and an event on the policy says so",
+        ),
+    )
+    return Isolation(
+        namespaces, not address, not users, cgroup, not network, not policies, findings
+    )
 
 
 def survey() -> list[Finding]:
@@ -183,19 +250,24 @@ def survey() -> list[Finding]:
     return list(detect().findings)
 
 
-# --- doing without a private view of the files ----------------------------------------------------------------------------
+# --- doing without a private view of the files ----------------------------------------------------
 
 
 class Paths:
     """Mount paths replaced by the directories that stand for them, in what a container is told.
 
-    Only whole path prefixes are replaced: with a volume at /data, `cat /data/x` is, `cat /database` and `my/data` are not.
+    Only whole path prefixes are replaced: with a volume at /data, `cat /data/x` is, `cat /database`
+    and `my/data` are not.
     """
 
     def __init__(self, mounts: Iterable[tuple[str, str, bool]]) -> None:
         self.targets = {target: source for source, target, _ in mounts if target != "/"}
         longest = sorted(self.targets, key=len, reverse=True)
-        self.pattern = re.compile(rf"(?<![\w./~-])({'|'.join(map(re.escape, longest))})(?![\w-]|\.\w)") if longest else None
+        self.pattern = (
+            re.compile(rf"(?<![\w./~-])({'|'.join(map(re.escape, longest))})(?![\w-]|\.\w)")
+            if longest
+            else None
+        )
 
     def rewrite(self, text: str) -> str:
         if self.pattern is None:
@@ -207,8 +279,11 @@ class Paths:
 
 
 def hints(variables: Mapping[str, str], hosts: Path, paths: Paths) -> dict[str, str]:
-    """Variables for programs that cannot have files in their places: rewritten values, and where the names are."""
-    found = {name: value if name == "PATH" else paths.rewrite(value) for name, value in variables.items()}
+    """Variables for programs that cannot have files in their places: rewritten values, and where
+    the names are."""
+    found = {
+        name: value if name == "PATH" else paths.rewrite(value) for name, value in variables.items()
+    }
     found["HEKLA_HOSTS"] = str(hosts)
     python = found.get("PYTHONPATH")
     found["PYTHONPATH"] = f"{NAMES_FOR_PYTHON}:{python}" if python else str(NAMES_FOR_PYTHON)

@@ -1,4 +1,5 @@
-"""What a container is started with: program, environment, user, mounts and limits.  Reference: local-cluster 8.6 to 8.8, 8.12."""
+"""What a container is started with: program, environment, user, mounts and limits.  Reference:
+local-cluster 8.6 to 8.8, 8.12."""
 
 from __future__ import annotations
 
@@ -44,11 +45,17 @@ class Launching:
         if programs := host.images.path(spec.image):
             image["PATH"] = ":".join((*programs, image["PATH"]))
         if not spec.command:
-            image["HEKLA_POD_IP"] = self.address if host.isolation.private_addresses and not self.cable else ""
+            image["HEKLA_POD_IP"] = (
+                self.address if host.isolation.private_addresses and not self.cable else ""
+            )
         built = environment.build(pod, spec, self.sources, image)
         if built.skipped:
             names = ", ".join(built.skipped)
-            self.complain("InvalidEnvironmentVariableNames", f"Keys [{names}] were skipped: they are no names of variables", spec.name)
+            self.complain(
+                "InvalidEnvironmentVariableNames",
+                f"Keys [{names}] were skipped: they are no names of variables",
+                spec.name,
+            )
         known = built.variables
         command = [environment.expand(word, known) for word in spec.command]
         args = [environment.expand(word, known) for word in spec.args]
@@ -57,8 +64,13 @@ class Launching:
         user, group, groups = user_of(pod, spec)
         security = spec.security_context or core.SecurityContext()
         whole = pod.spec.security_context or core.PodSecurityContext()
-        refuses_root = whole.run_as_non_root if security.run_as_non_root is None else security.run_as_non_root
-        if refuses_root and (user if user is not None and host.isolation.change_user else os.geteuid()) == 0:
+        refuses_root = (
+            whole.run_as_non_root if security.run_as_non_root is None else security.run_as_non_root
+        )
+        if (
+            refuses_root
+            and (user if user is not None and host.isolation.change_user else os.geteuid()) == 0
+        ):
             raise environment.ConfigError("container has runAsNonRoot and image will run as root")
         slot = self.directory.slot(spec.name, attempt)
         slot.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -70,7 +82,9 @@ class Launching:
         mounts.append((str(containers.message_file(slot)), message, False))
         cwd = environment.expand(spec.working_dir, known)
         if host.isolation.mounts:
-            if not pod.spec.host_network or not any(target == "/etc/hosts" for _, target, _ in mounts):
+            if not pod.spec.host_network or not any(
+                target == "/etc/hosts" for _, target, _ in mounts
+            ):
                 mounts.append((str(self.directory.hosts), "/etc/hosts", False))
             taken = {target for _, target, _ in mounts}
             if self.cable or pod.spec.dns_policy == "None" or pod.spec.dns_config is not None:
@@ -79,8 +93,14 @@ class Launching:
                     mounts.append((switch, "/etc/nsswitch.conf", True))
             if os.path.exists("/etc/hostname"):
                 mounts.append((str(self.directory.path / "hostname"), "/etc/hostname", False))
-            mounts = [entry for at, entry in enumerate(mounts) if at < len(taken) or entry[1] not in taken]
-            if cwd and not os.path.isdir(cwd) and not any((cwd + "/").startswith(t.rstrip("/") + "/") for _, t, _ in mounts):
+            mounts = [
+                entry for at, entry in enumerate(mounts) if at < len(taken) or entry[1] not in taken
+            ]
+            if (
+                cwd
+                and not os.path.isdir(cwd)
+                and not any((cwd + "/").startswith(t.rstrip("/") + "/") for _, t, _ in mounts)
+            ):
                 mounts.append((str(scratch), cwd, False))
         else:
             paths = isolation.Paths(mounts)
@@ -93,20 +113,36 @@ class Launching:
         if library := self.preloaded(user, mounts):
             own_name = "" if "uts" in host.isolation.namespaces else kernel_hostname(pod)
             known = preload.variables(known, library, self.address, own_name)
-        cgroup = host.groups.make(pod.metadata.uid, spec, attempt) if host.groups is not None else ""
+        cgroup = (
+            host.groups.make(pod.metadata.uid, spec, attempt) if host.groups is not None else ""
+        )
         return Launch(
-            argv=argv, env=known, cwd=cwd or str(scratch), mounts=mounts, hostname=kernel_hostname(pod), cgroup=cgroup,
-            user=user if host.isolation.change_user else None, group=group if host.isolation.change_user else None,
-            groups=groups if host.isolation.change_user else [], beneath=beneath,
-            namespaces=[kind for kind in host.isolation.namespaces if kind != "pid" or not pod.spec.host_pid],
+            argv=argv,
+            env=known,
+            cwd=cwd or str(scratch),
+            mounts=mounts,
+            hostname=kernel_hostname(pod),
+            cgroup=cgroup,
+            user=user if host.isolation.change_user else None,
+            group=group if host.isolation.change_user else None,
+            groups=groups if host.isolation.change_user else [],
+            beneath=beneath,
+            namespaces=[
+                kind for kind in host.isolation.namespaces if kind != "pid" or not pod.spec.host_pid
+            ],
             read_only=bool(security.read_only_root_filesystem),
-            closed=host.closed, shown=host.shown(scratch), fixed=self.fixed(security), machine=self.reaches_machine(security),
+            closed=host.closed,
+            shown=host.shown(scratch),
+            fixed=self.fixed(security),
+            machine=self.reaches_machine(security),
             dropped=powers.dropped(security) if host.isolation.mounts else [],
             no_new_privileges=security.allow_privilege_escalation is False,
-            stdin=spec.stdin, stdin_once=spec.stdin_once, tty=spec.tty,
+            stdin=spec.stdin,
+            stdin_once=spec.stdin_once,
+            tty=spec.tty,
             split=not spec.tty and (pod.metadata.annotations or {}).get(SPLIT) == "true",
             network=self.cable or "",
-        )  # fmt: skip
+        )
 
     def fixed(self, security: core.SecurityContext) -> list[str]:
         """What the container may not change of what it sees; who is privileged could open it again."""
@@ -115,18 +151,29 @@ class Launching:
         return [*self.host.programs, str(self.host.root / "bin")]
 
     def reaches_machine(self, security: core.SecurityContext) -> bool:
-        """Whether the container is to find the machine's own namespaces at /proc/1: as on Kubernetes, where the cluster is root's."""
-        return bool(security.privileged and self.pod.spec.host_pid and self.host.isolation.mounts and os.geteuid() == 0)
+        """Whether the container is to find the machine's own namespaces at /proc/1: as on
+        Kubernetes, where the cluster is root's."""
+        return bool(
+            security.privileged
+            and self.pod.spec.host_pid
+            and self.host.isolation.mounts
+            and os.geteuid() == 0
+        )
 
     def preloaded(self, user: int | None, mounts: list[tuple[str, str, bool]]) -> str:
-        """Where the container finds the library that keeps its ports and names apart; "" where it goes without."""
+        """Where the container finds the library that keeps its ports and names apart; "" where it
+        goes without."""
         host = self.host
         if not host.preload or self.cable or self.pod.spec.host_network:
             return ""
-        if host.isolation.mounts:  # at a place of its own: a volume may lie over the agent's directory
+        if (
+            host.isolation.mounts
+        ):  # at a place of its own: a volume may lie over the agent's directory
             mounts.append((host.preload, preload.PLACE, True))
             return preload.PLACE
-        return host.preload if user is None or not host.isolation.change_user else ""  # others may not go where it lies
+        return (
+            host.preload if user is None or not host.isolation.change_user else ""
+        )  # others may not go where it lies
 
 
 def user_of(pod: core.Pod, spec: core.Container) -> tuple[int | None, int | None, list[int]]:

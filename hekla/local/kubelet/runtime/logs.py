@@ -1,12 +1,13 @@
 """Logs of containers: reading them, and knowing when each line came.
 
-Containers write straight to their files, so nothing is lost or reordered whoever is killed, and no process stands in between.
-The price is that lines carry no time.  `Clock` therefore notes, each time that it sees a file grow, how long it was then; a
-line is dated by the first note behind it.  What was written while no agent ran gets the file's last change as its time.
+Containers write straight to their files, so nothing is lost or reordered whoever is killed, and no
+process stands in between. The price is that lines carry no time.  `Clock` therefore notes, each
+time that it sees a file grow, how long it was then; a line is dated by the first note behind it.
+What was written while no agent ran gets the file's last change as its time.
 
-A log that has grown too long is not rotated, as its writer holds it open: its oldest part is given back to the file system
-where it lies (a hole), behind a note of where the log now begins.  Offsets stay what they were, so whoever follows it does not
-notice.
+A log that has grown too long is not rotated, as its writer holds it open: its oldest part is given
+back to the file system where it lies (a hole), behind a note of where the log now begins.  Offsets
+stay what they were, so whoever follows it does not notice.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ log = logging.getLogger("agent.logs")
 NOTE = struct.Struct("<QQ")
 """(length of the log in bytes, nanoseconds since the epoch)."""
 PAUSE = 0.01
-"""Seconds between two rounds of notes: a program that writes in single bytes must not make a note of each."""
+"""Seconds between two rounds of notes: a program that writes in single bytes must not make a note
+of each."""
 LOOK_AGAIN = 0.2
 """Seconds between looks where there is no inotify."""
 CHUNK = 65536
@@ -66,7 +68,8 @@ class Clock:
     def __init__(self, max_size: int = MAX_SIZE, max_files: int = MAX_FILES) -> None:
         self.max_size = max_size
         self.max_files = max_files
-        """What a log may hold, as kubelets count it; the oldest of so many sizes goes when the last is full."""
+        """What a log may hold, as kubelets count it; the oldest of so many sizes goes when the last
+        is full."""
         self._starts: dict[str, int] = {}
         self._can_punch = sys.platform == "linux"
         self._slots: dict[int, Slot] = {}
@@ -140,7 +143,8 @@ class Clock:
         self._wake(slot)
 
     async def growth(self, slot: Slot) -> None:
-        """Waits until a log of the slot has grown or its container has ended; looks once a second in any case."""
+        """Waits until a log of the slot has grown or its container has ended; looks once a second
+        in any case."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting = self._waiting.setdefault(str(slot.directory), [])
         waiting.append(future)
@@ -185,8 +189,9 @@ class Clock:
     def _note_turns(self, slots: list[Slot], now: int) -> None:
         """Notes the two logs of one slot, given in the order in which they were written to.
 
-        A log that has as many new lines as it had turns got a line in each, so that each is noted in its place; else the system has
-        made one turn of several writes, and all of them count as written at the first.
+        A log that has as many new lines as it had turns got a line in each, so that each is noted
+        in its place; else the system has made one turn of several writes, and all of them count as
+        written at the first.
         """
         turns: dict[str, list[int]] = {}
         for at, slot in enumerate(slots):
@@ -222,7 +227,9 @@ class Clock:
         if size <= self._sizes.get(path, 0):
             return
         self._sizes[path] = size
-        descriptor = os.open(slot.times, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(
+            slot.times, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
         try:
             os.write(descriptor, NOTE.pack(size, now))
         finally:
@@ -232,7 +239,8 @@ class Clock:
         self._wake(slot)
 
     def _shorten(self, slot: Slot, size: int) -> None:
-        """Gives the oldest part of a log back.  First it is said where the log begins, then the rest may vanish: nobody reads zeros."""
+        """Gives the oldest part of a log back.  First it is said where the log begins, then the
+        rest may vanish: nobody reads zeros."""
         path = str(slot.log)
         descriptor = os.open(slot.log, os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -240,12 +248,21 @@ class Clock:
             write_atomically(slot.log_start, b"%d\n" % start)
             assert self._libc is not None
             offset, length = ctypes.c_int64(0), ctypes.c_int64(start // BLOCK * BLOCK)
-            if self._libc.fallocate(descriptor, FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE, offset, length) != 0:
+            if (
+                self._libc.fallocate(
+                    descriptor, FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE, offset, length
+                )
+                != 0
+            ):
                 number = ctypes.get_errno()
                 if number in (errno.EOPNOTSUPP, errno.ENOSYS):
                     self._can_punch = False
                     slot.log_start.unlink()
-                log.warning("%s grows without limit: its file system cannot give a part of it back: %s", slot.log, os.strerror(number))
+                log.warning(
+                    "%s grows without limit: its file system cannot give a part of it back: %s",
+                    slot.log,
+                    os.strerror(number),
+                )
                 return
             self._starts[path] = start
             kept = [note for note in read_notes(slot) if note[0] > start]
@@ -260,7 +277,8 @@ class Clock:
 
 
 def line_ends(path: str, offset: int) -> list[int]:
-    """Where the lines end that were written from an offset on; none where there is more than one would look at."""
+    """Where the lines end that were written from an offset on; none where there is more than one
+    would look at."""
     with open(path, "rb") as file:
         data = os.pread(file.fileno(), CHUNK, offset)
     return [offset + match.end() for match in re.finditer(b"\n", data)] if len(data) < CHUNK else []
@@ -359,11 +377,16 @@ def nanoseconds(when: int) -> bytes:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z".encode()
 
 
-async def read(slot: Slot, options: Options, clock: Clock, running: Callable[[], bool]) -> AsyncIterator[bytes]:
-    """One log as a reader wants it, in chunks; with `follow` until the container has ended and all is read."""
+async def read(
+    slot: Slot, options: Options, clock: Clock, running: Callable[[], bool]
+) -> AsyncIterator[bytes]:
+    """One log as a reader wants it, in chunks; with `follow` until the container has ended and all
+    is read."""
     descriptor = os.open(slot.log, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        async for chunk in limited(chunks(descriptor, slot, options, clock, running), options.limit):
+        async for chunk in limited(
+            chunks(descriptor, slot, options, clock, running), options.limit
+        ):
             yield chunk
     finally:
         os.close(descriptor)
@@ -381,7 +404,9 @@ async def limited(whole: AsyncIterator[bytes], left: int | None) -> AsyncIterato
             return
 
 
-async def chunks(descriptor: int, slot: Slot, options: Options, clock: Clock, running: Callable[[], bool]) -> AsyncIterator[bytes]:
+async def chunks(
+    descriptor: int, slot: Slot, options: Options, clock: Clock, running: Callable[[], bool]
+) -> AsyncIterator[bytes]:
     """The log without its limit."""
     size = os.fstat(descriptor).st_size
     dates = Dates(slot)
@@ -392,10 +417,14 @@ async def chunks(descriptor: int, slot: Slot, options: Options, clock: Clock, ru
         position = max(position, tail_start(descriptor, size, options.tail, first))
     held = b""
     while True:
-        alive = running()  # asked before the read: what was written before the end is then read for certain
+        alive = (
+            running()
+        )  # asked before the read: what was written before the end is then read for certain
         data = os.pread(descriptor, CHUNK, position)
         if data:
-            if (first := start_of_log(slot)) > position:  # too slow a reader: what it wants has gone
+            if (
+                first := start_of_log(slot)
+            ) > position:  # too slow a reader: what it wants has gone
                 position, held = first, b""
                 continue
             position += len(data)

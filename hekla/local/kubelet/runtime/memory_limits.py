@@ -1,4 +1,5 @@
-"""Holds containers to their memory where no control group does: by looking, twice a second, at those that have a limit.
+"""Holds containers to their memory where no control group does: by looking, twice a second, at
+those that have a limit.
 
 A runaway is noticed a little late, but it does not take the machine down.
 """
@@ -73,7 +74,10 @@ class Ceilings:
             for instance, limit in list(self._limits.items()):
                 if instance.exit is not None:
                     del self._limits[instance]
-                elif used(instance) > limit and sum(map(proportional, family(instance.claim.pid))) > limit:
+                elif (
+                    used(instance) > limit
+                    and sum(map(proportional, family(instance.claim.pid))) > limit
+                ):
                     del self._limits[instance]
                     instance.slot.give_up("OOMKilled", "")
                     await self._runtime.kill(instance)

@@ -1,8 +1,10 @@
-"""Names, ports and a host name of a pod's own, without a network of its own: a small library that its programs load.
+"""Names, ports and a host name of a pod's own, without a network of its own: a small library that
+its programs load.
 
-Pods that share the machine's network would take each other's ports, and without a hosts file of their own only Python programs
-would know the other pods' names.  `standins/addresses.c` changes the few calls where that shows.  It is compiled when the agent
-starts; on a machine without a C compiler pods do without it (decision 0176).
+Pods that share the machine's network would take each other's ports, and without a hosts file of
+their own only Python programs would know the other pods' names.  `standins/addresses.c` changes the
+few calls where that shows.  It is compiled when the agent starts; on a machine without a C compiler
+pods do without it (decision 0176).
 """
 
 from __future__ import annotations
@@ -20,13 +22,18 @@ log = logging.getLogger(__name__)
 
 SOURCE = Path(__file__).parents[1] / "standins" / "addresses.c"
 PLACE = "/dev/.hekla-addresses.so"
-"""Where containers with a view of their own find it: their /dev is a mirror in any case, another directory would cost one."""
+"""Where containers with a view of their own find it: their /dev is a mirror in any case, another
+directory would cost one."""
 PATIENCE = 30.0
 
 
 def compiler() -> str | None:
     """The machine's C compiler."""
-    return (shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")) if sys.platform == "linux" else None
+    return (
+        (shutil.which("cc") or shutil.which("gcc") or shutil.which("clang"))
+        if sys.platform == "linux"
+        else None
+    )
 
 
 def library(directory: Path) -> str:
@@ -40,22 +47,36 @@ def library(directory: Path) -> str:
     half = wanted.with_suffix(".half")
     command = [program, "-O1", "-shared", "-fPIC", "-o", str(half), str(SOURCE), "-ldl"]
     try:
-        subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
+        subprocess.run(
+            command, check=True, capture_output=True, timeout=PATIENCE, stdin=subprocess.DEVNULL
+        )
         os.chmod(half, 0o755)
         half.rename(wanted)
     except (OSError, subprocess.SubprocessError) as error:
         said = getattr(error, "stderr", None) or b""
-        log.warning("%s could not compile %s: %s", program, SOURCE.name, said.decode(errors="replace").strip() or error)
+        log.warning(
+            "%s could not compile %s: %s",
+            program,
+            SOURCE.name,
+            said.decode(errors="replace").strip() or error,
+        )
         return ""
     return str(wanted)
 
 
 def variables(known: Mapping[str, str], path: str, address: str, hostname: str) -> dict[str, str]:
-    """A container's variables with the library in them.  `hostname` is "" where the kernel knows it already."""
+    """A container's variables with the library in them.  `hostname` is "" where the kernel knows it
+    already."""
     given = known.get("LD_PRELOAD")
-    found = {**known, "LD_PRELOAD": f"{path}:{given}" if given else path, "HEKLA_OWN_ADDRESS": address}
+    found = {
+        **known,
+        "LD_PRELOAD": f"{path}:{given}" if given else path,
+        "HEKLA_OWN_ADDRESS": address,
+    }
     if hostname:
         found["HEKLA_HOSTNAME"] = hostname
     if "HEKLA_HOSTS" in found:
-        found.setdefault("GRPC_DNS_RESOLVER", "native")  # gRPC brings a resolver of its own, which reads /etc/hosts past the library
+        found.setdefault(
+            "GRPC_DNS_RESOLVER", "native"
+        )  # gRPC brings a resolver of its own, which reads /etc/hosts past the library
     return found

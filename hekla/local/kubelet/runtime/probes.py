@@ -1,4 +1,5 @@
-"""Probes and hooks: asking a container how it is, and telling it what comes.  Reference: local-cluster 8.6."""
+"""Probes and hooks: asking a container how it is, and telling it what comes.  Reference:
+local-cluster 8.6."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class Target:
     address: str
     ports: dict[str, int]
     rewrite: Callable[[str], str] = str
-    """Turns paths of volumes into those of this machine, where the container has no view of its own."""
+    """Turns paths of volumes into those of this machine, where the container has no view of its
+    own."""
 
 
 def port_number(port: int | str | None, ports: dict[str, int]) -> int:
@@ -62,9 +64,18 @@ async def run_inside(instance: Instance, command: list[str], timeout: float) -> 
     if not pids:
         return Outcome(False, "container not running")
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-I", "-S", str(SPAWNER), "join", str(pids[0]), str(instance.slot.directory), *command,
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
+        sys.executable,
+        "-I",
+        "-S",
+        str(SPAWNER),
+        "join",
+        str(pids[0]),
+        str(instance.slot.directory),
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
     try:
         async with asyncio.timeout(timeout):
             output, _ = await process.communicate()
@@ -72,7 +83,9 @@ async def run_inside(instance: Instance, command: list[str], timeout: float) -> 
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()
-        return Outcome(False, f'command timed out: "{" ".join(command)}" timed out after {timeout:g}s')
+        return Outcome(
+            False, f'command timed out: "{" ".join(command)}" timed out after {timeout:g}s'
+        )
     return Outcome(process.returncode == 0, output[:LONGEST_ANSWER].decode(errors="replace"))
 
 
@@ -106,9 +119,13 @@ async def http_get(action: core.HTTPGetAction, target: Target, timeout: float) -
         async with asyncio.timeout(timeout):
             for _ in range(REDIRECTS):
                 status, location = await fetch(host, port, path, secure, given)
-                following = urlsplit(urljoin(f"{'https' if secure else 'http'}://{host}:{port}{path}", location))
+                following = urlsplit(
+                    urljoin(f"{'https' if secure else 'http'}://{host}:{port}{path}", location)
+                )
                 if not (300 <= status < 400 and location) or following.hostname != host:
-                    return Outcome(200 <= status < 400, f"HTTP probe failed with statuscode: {status}")
+                    return Outcome(
+                        200 <= status < 400, f"HTTP probe failed with statuscode: {status}"
+                    )
                 secure = following.scheme == "https"
                 port = following.port or (443 if secure else 80)
                 path = (following.path or "/") + (f"?{following.query}" if following.query else "")
@@ -119,9 +136,17 @@ async def http_get(action: core.HTTPGetAction, target: Target, timeout: float) -
     return Outcome(False, f'Get "{url}": stopped after {REDIRECTS} redirects')
 
 
-async def fetch(host: str, port: int, path: str, secure: bool, given: Mapping[str, str]) -> tuple[int, str]:
+async def fetch(
+    host: str, port: int, path: str, secure: bool, given: Mapping[str, str]
+) -> tuple[int, str]:
     """(status, Location) of one GET.  Raises OSError, ValueError, IndexError."""
-    headers = {"Host": f"{host}:{port}", "User-Agent": "kube-probe/1.36", "Accept": "*/*", "Connection": "close", **given}
+    headers = {
+        "Host": f"{host}:{port}",
+        "User-Agent": "kube-probe/1.36",
+        "Accept": "*/*",
+        "Connection": "close",
+        **given,
+    }
     request = f"GET {path if path.startswith('/') else '/' + path} HTTP/1.1\r\n"
     request += "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n"
     context = ssl._create_unverified_context() if secure else None
@@ -145,16 +170,24 @@ async def grpc_health(host: str, port: int, service: str, timeout: float) -> Out
         async with asyncio.timeout(timeout):
             said = await health(host, port, service)
     except TimeoutError:
-        return Outcome(False, f'timeout: failed to connect service "{host}:{port}" within {timeout:g}s')
+        return Outcome(
+            False, f'timeout: failed to connect service "{host}:{port}" within {timeout:g}s'
+        )
     except (OSError, HealthError) as error:
         return Outcome(False, f"error: {reason(error, timeout)}")
-    return Outcome(True) if said == "SERVING" else Outcome(False, f'service unhealthy (responded with "{said}")')
+    return (
+        Outcome(True)
+        if said == "SERVING"
+        else Outcome(False, f'service unhealthy (responded with "{said}")')
+    )
 
 
 async def ask(probe: core.Probe | core.LifecycleHandler, target: Target, timeout: float) -> Outcome:
     """One attempt of a probe or hook."""
     if probe.exec is not None:
-        return await run_inside(target.instance, [target.rewrite(word) for word in probe.exec.command], timeout)
+        return await run_inside(
+            target.instance, [target.rewrite(word) for word in probe.exec.command], timeout
+        )
     if probe.http_get is not None:
         return await http_get(probe.http_get, target, timeout)
     if probe.tcp_socket is not None:
@@ -174,8 +207,8 @@ async def ask(probe: core.Probe | core.LifecycleHandler, target: Target, timeout
 class Prober:
     """The probes of one instance of a container, until it is stopped.
 
-    `on_result(kind, good, text)` hears of each change that counts: startup and readiness true or false, liveness false.
-    `on_failure(kind, text)` hears of each attempt that failed.
+    `on_result(kind, good, text)` hears of each change that counts: startup and readiness true or
+    false, liveness false. `on_failure(kind, text)` hears of each attempt that failed.
     """
 
     container: core.Container
@@ -190,9 +223,16 @@ class Prober:
         container = self.container
         if started:
             self.started.set()
-        kinds = (("startup", None if started else container.startup_probe), ("liveness", container.liveness_probe),
-                 ("readiness", container.readiness_probe))  # fmt: skip
-        self.tasks = [asyncio.create_task(self._repeat(kind, probe)) for kind, probe in kinds if probe is not None]
+        kinds = (
+            ("startup", None if started else container.startup_probe),
+            ("liveness", container.liveness_probe),
+            ("readiness", container.readiness_probe),
+        )
+        self.tasks = [
+            asyncio.create_task(self._repeat(kind, probe))
+            for kind, probe in kinds
+            if probe is not None
+        ]
 
     def stop(self) -> None:
         for task in self.tasks:
@@ -202,8 +242,13 @@ class Prober:
     async def _repeat(self, kind: str, probe: core.Probe) -> None:
         if kind != "startup":
             await self.started.wait()
-        await asyncio.sleep(self.target.instance.started + probe.initial_delay_seconds - time.time())
-        good_needed, bad_needed = max(1, probe.success_threshold), max(1, probe.failure_threshold or 3)
+        await asyncio.sleep(
+            self.target.instance.started + probe.initial_delay_seconds - time.time()
+        )
+        good_needed, bad_needed = (
+            max(1, probe.success_threshold),
+            max(1, probe.failure_threshold or 3),
+        )
         run_of, length = True, 0
         told: bool | None = None
         while True:

@@ -1,8 +1,9 @@
-"""Containers as real processes: start each once, hear of its end, adopt it after the agent was killed.
+"""Containers as real processes: start each once, hear of its end, adopt it after the agent was
+killed.
 
-The agent is no ancestor of what it runs (see spawner.py), so it follows keepers by pidfd, which cannot be fooled by a reused
-pid, and where the system has none by looking ten times a second.  What happened is always read from the slot on disk; this
-file holds nothing that a restart would miss.
+The agent is no ancestor of what it runs (see spawner.py), so it follows keepers by pidfd, which
+cannot be fooled by a reused pid, and where the system has none by looking ten times a second.  What
+happened is always read from the slot on disk; this file holds nothing that a restart would miss.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class Runtime:
         self._pidfds = hasattr(os, "pidfd_open")
         self.instances: set[Instance] = set()
 
-    # --- the spawner ------------------------------------------------------------------------------------------------------
+    # --- the spawner ------------------------------------------------------------------------------
 
     def _ensure_spawner(self) -> subprocess.Popen[bytes]:
         if self._spawner is None:
@@ -145,14 +146,17 @@ class Runtime:
                 future.set_result(text)
 
     def _lose_spawner(self) -> None:
-        """The spawner has gone, and with it every child that had not yet become a keeper; the claims say which did."""
+        """The spawner has gone, and with it every child that had not yet become a keeper; the
+        claims say which did."""
         spawner, self._spawner = self._spawner, None
         assert spawner is not None and spawner.stdout is not None and spawner.stdin is not None
         asyncio.get_running_loop().remove_reader(spawner.stdout.fileno())
         spawner.stdout.close()
         spawner.stdin.close()
         spawner.wait()
-        log.warning("the spawner ended with code %s; the next container starts another", spawner.returncode)
+        log.warning(
+            "the spawner ended with code %s; the next container starts another", spawner.returncode
+        )
         waiting, self._answers, self._partial = self._answers, {}, b""
         for future in waiting.values():
             if not future.done():
@@ -173,10 +177,13 @@ class Runtime:
             self._spawner.wait()
             self._spawner = None
 
-    # --- starting and adopting --------------------------------------------------------------------------------------------
+    # --- starting and adopting --------------------------------------------------------------------
 
-    async def start(self, slot: Slot, launch: Launch, on_end: Callable[[Instance], None]) -> Instance:
-        """Starts the container of a slot, or adopts it when it was started before.  Raises CannotStart."""
+    async def start(
+        self, slot: Slot, launch: Launch, on_end: Callable[[Instance], None]
+    ) -> Instance:
+        """Starts the container of a slot, or adopts it when it was started before.  Raises
+        CannotStart."""
         slot.prepare(launch)
         async with self._limit:
             for _ in range(3):
@@ -189,7 +196,9 @@ class Runtime:
                     raise CannotStart(answer[2:])
         known = self.adopt(slot, on_end)
         if known is None:
-            raise CannotStart("the process that starts containers was killed three times while it started this one")
+            raise CannotStart(
+                "the process that starts containers was killed three times while it started this one"
+            )
         return known
 
     async def _ask(self, slot: Slot) -> str:
@@ -221,9 +230,12 @@ class Runtime:
 
     def _last_words(self, instance: Instance) -> Exit:
         """The end of a container whose keeper has gone."""
-        return instance.slot.give_up("ContainerStatusUnknown", "The container could not be located when the pod was terminated")
+        return instance.slot.give_up(
+            "ContainerStatusUnknown",
+            "The container could not be located when the pod was terminated",
+        )
 
-    # --- following --------------------------------------------------------------------------------------------------------
+    # --- following --------------------------------------------------------------------------------
 
     def _watch(self, instance: Instance) -> bool:
         """Follows the keeper; False when it is gone already."""
@@ -237,7 +249,9 @@ class Runtime:
             except OSError:
                 self._pidfds = False
             else:
-                if not instance.claim.alive():  # the pid changed hands between the look and the open
+                if (
+                    not instance.claim.alive()
+                ):  # the pid changed hands between the look and the open
                     os.close(instance.pidfd)
                     instance.pidfd = -1
                     return False
@@ -272,7 +286,7 @@ class Runtime:
         if instance.on_end is not None:
             instance.on_end(instance)
 
-    # --- ending -----------------------------------------------------------------------------------------------------------
+    # --- ending -----------------------------------------------------------------------------------
 
     async def signal(self, instance: Instance, number: int) -> None:
         """Sends a signal to the container's own process, and to no other of it."""
@@ -286,7 +300,8 @@ class Runtime:
             await asyncio.sleep(0.01)  # the keeper has not started the command yet
 
     async def kill(self, instance: Instance) -> None:
-        """Ends the container and everything that it has started.  Its exit code becomes 137 unless it had one."""
+        """Ends the container and everything that it has started.  Its exit code becomes 137 unless
+        it had one."""
         if instance.exit is not None:
             return
         await self.signal(instance, signal.SIGKILL)
@@ -310,7 +325,8 @@ def end_keeper(claim: Claim) -> None:
 def stop_all(root: Path, grace: float = 2.0) -> int:
     """Ends every container that an agent with this directory has left running; gives their number.
 
-    For `hekla down`, when the agent is gone already.  Each has `grace` seconds between SIGTERM and SIGKILL.
+    For `hekla down`, when the agent is gone already.  Each has `grace` seconds between SIGTERM and
+    SIGKILL.
     """
     claims: list[tuple[Slot, Claim]] = []
     for pod in pod_directories(root):

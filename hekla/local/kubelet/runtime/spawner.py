@@ -1,12 +1,14 @@
 """Starts containers: a small process beside the agent that forks cheaply and makes the namespaces.
 
-Run as a script with nothing but the standard library, because what it imports every fork pays for.  It reads lines
-`<id> <slot directory>` and answers `<id> <pid> <start>` or `<id> ! <message>`.  Each container becomes two processes: the
-command, and above it a keeper, a shell that waits for it and writes its exit code into the slot.  So the spawner and the
-agent may both be killed: containers run on, their output goes straight to their files, and their exit codes are kept.
+Run as a script with nothing but the standard library, because what it imports every fork pays for.
+It reads lines `<id> <slot directory>` and answers `<id> <pid> <start>` or `<id> ! <message>`.  Each
+container becomes two processes: the command, and above it a keeper, a shell that waits for it and
+writes its exit code into the slot.  So the spawner and the agent may both be killed: containers run
+on, their output goes straight to their files, and their exit codes are kept.
 
-The order in `begin` matters: everything that can fail comes before the claim, except looking up the command, whose failure is
-the container's own.  Called as `spawner.py probe` it says which namespaces this machine allows, by trying.
+The order in `begin` matters: everything that can fail comes before the claim, except looking up the
+command, whose failure is the container's own.  Called as `spawner.py probe` it says which
+namespaces this machine allows, by trying.
 """
 
 from __future__ import annotations
@@ -29,12 +31,16 @@ if TYPE_CHECKING:  # the real `typing` costs every fork its memory
     from typing import Any, NoReturn
 
 KEEPER = 'exec 4>&2 2>/dev/null; (exec "$@" 2>&4 3>&- 4>&-); echo $? >&3'
-"""Waits for the command.  The shell's own remarks ("Terminated") must not reach the log, hence the detour by descriptor 4, and
-the subshell, because dash would point its own standard error there too while it waits."""
+"""Waits for the command.  The shell's own remarks ("Terminated") must not reach the log, hence the
+detour by descriptor 4, and the subshell, because dash would point its own standard error there too
+while it waits.
+"""
 KEEPER_AT_TERMINAL = "trap : INT QUIT HUP TERM; " + KEEPER
-"""^C at the container's terminal is for the command; the keeper, which is in the same group, goes on waiting."""
+"""^C at the container's terminal is for the command; the keeper, which is in the same group, goes
+on waiting."""
 SWEEP = "; kill -9 0"
-"""Without a pid namespace: ends what the command has left behind in its process group, and the keeper itself."""
+"""Without a pid namespace: ends what the command has left behind in its process group, and the
+keeper itself."""
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWUSER, CLONE_NEWPID = 0x20000, 0x4000000, 0x10000000, 0x20000000
 CLONE_NEWNET = 0x40000000
@@ -46,12 +52,33 @@ PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 MNT_DETACH = 2
 MOUNT_SETATTR, MOUNT_ATTR_RDONLY, AT_RECURSIVE, AT_FDCWD = 442, 1, 0x8000, -100
 
-DEVICES = {"null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm", "mqueue", "fd", "stdin", "stdout", "stderr",
-           "fuse", "kfd", "dri", "infiniband", "kvm"}  # fmt: skip
-"""What a container sees of /dev, and nvidia*: a mirror of all of it would cost a mount for each of two hundred terminals."""
+DEVICES = {
+    "null",
+    "zero",
+    "full",
+    "random",
+    "urandom",
+    "tty",
+    "ptmx",
+    "pts",
+    "shm",
+    "mqueue",
+    "fd",
+    "stdin",
+    "stdout",
+    "stderr",
+    "fuse",
+    "kfd",
+    "dri",
+    "infiniband",
+    "kvm",
+}
+"""What a container sees of /dev, and nvidia*: a mirror of all of it would cost a mount for each of
+two hundred terminals."""
 
 ERRORS = "HEKLA_EXEC_ERRORS"
-"""The descriptor on which `join` says that there is no such command: an error of the request, not output of the command."""
+"""The descriptor on which `join` says that there is no such command: an error of the request, not
+output of the command."""
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -67,14 +94,25 @@ def unshare(flags: int) -> None:
         check(libc.unshare(flags), "unshare")
     except OSError as error:
         if error.errno == errno.ENOSPC:  # which means no disk here
-            raise OSError(error.errno, "unshare: the system's limit of namespaces (user.max_*_namespaces) is reached") from None
+            raise OSError(
+                error.errno,
+                "unshare: the system's limit of namespaces (user.max_*_namespaces) is reached",
+            ) from None
         raise
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
     encode = os.fsencode
-    check(libc.mount(encode(source), encode(target), encode(kind) or None, ctypes.c_ulong(flags), encode(data) or None),
-          f"mount {source} on {target}")  # fmt: skip
+    check(
+        libc.mount(
+            encode(source),
+            encode(target),
+            encode(kind) or None,
+            ctypes.c_ulong(flags),
+            encode(data) or None,
+        ),
+        f"mount {source} on {target}",
+    )
 
 
 def write(path: str, text: str) -> None:
@@ -86,7 +124,8 @@ def write(path: str, text: str) -> None:
 
 
 def enter(namespaces: list[str]) -> None:
-    """Leaves the machine's namespaces for own ones; as an ordinary user by way of a user namespace, keeping the user's id."""
+    """Leaves the machine's namespaces for own ones; as an ordinary user by way of a user namespace,
+    keeping the user's id."""
     uid, gid = os.geteuid(), os.getegid()
     flags = 0
     for name in namespaces:
@@ -108,7 +147,8 @@ def enter_network(path: str) -> None:
 
 
 def open_beneath(source: str, root: str) -> int:
-    """Opens what is to be mounted.  Where it lies in a volume, no link is followed on the way from the volume's directory to it."""
+    """Opens what is to be mounted.  Where it lies in a volume, no link is followed on the way from
+    the volume's directory to it."""
     flags = os.O_PATH | os.O_CLOEXEC
     if not root:
         return os.open(source, flags)
@@ -126,8 +166,17 @@ def open_beneath(source: str, root: str) -> int:
 
 def set_read_only(path: str, closed: bool) -> None:
     """Closes a mount and all below it for writing, or opens them again."""
-    attributes = struct.pack("=QQQQ", MOUNT_ATTR_RDONLY if closed else 0, 0 if closed else MOUNT_ATTR_RDONLY, 0, 0)
-    result = libc.syscall(MOUNT_SETATTR, AT_FDCWD, os.fsencode(path), AT_RECURSIVE, attributes, ctypes.c_size_t(len(attributes)))
+    attributes = struct.pack(
+        "=QQQQ", MOUNT_ATTR_RDONLY if closed else 0, 0 if closed else MOUNT_ATTR_RDONLY, 0, 0
+    )
+    result = libc.syscall(
+        MOUNT_SETATTR,
+        AT_FDCWD,
+        os.fsencode(path),
+        AT_RECURSIVE,
+        attributes,
+        ctypes.c_size_t(len(attributes)),
+    )
     check(result, f"make {path} {'read-only' if closed else 'writable'}")
 
 
@@ -142,7 +191,8 @@ class Tree:
         self.old_root = ""
 
     def build(self, launch: dict[str, Any]) -> None:
-        """Places all mounts, outer ones first.  Sources are held open, because what is placed may cover where they are."""
+        """Places all mounts, outer ones first.  Sources are held open, because what is placed may
+        cover where they are."""
         beneath, read_only = launch.get("beneath", {}), launch.get("read_only", False)
         ordered = sorted(launch.get("mounts", ()), key=lambda entry: entry[1].count("/"))
         held = [open_beneath(source, beneath.get(source, "")) for source, _, _ in ordered]
@@ -166,9 +216,11 @@ class Tree:
                     set_read_only(target, False)
 
     def cover(self, closed: list[str], shown: list[str]) -> None:
-        """Lays an empty directory over each that the container shall not see, and what it may see of them back into its place.
+        """Lays an empty directory over each that the container shall not see, and what it may see
+        of them back into its place.
 
-        Nothing of the container's begins below a cover: from a directory there, `..` would lead around it.
+        Nothing of the container's begins below a cover: from a directory there, `..` would lead
+        around it.
         """
         held = [(os.open(path, os.O_PATH | os.O_CLOEXEC), path) for path in shown]
         for path in closed:
@@ -202,8 +254,10 @@ class Tree:
                 raise  # what is covered, or has gone, cannot be written
 
     def show_machine(self, process: str, targets: list[str]) -> None:
-        """Lets /proc/1 lead to the machine's namespaces, where the kernel keeps this root from those of the first process: it has a
-        right that we lack, as inside of another container.  Then they are those of a process of ours, for as long as that lives."""
+        """Lets /proc/1 lead to the machine's namespaces, where the kernel keeps this root from
+        those of the first process: it has a right that we lack, as inside of another container.
+        Then they are those of a process of ours, for as long as that lives.
+        """
         for root in ("", *targets):
             place = f"{root.rstrip('/')}/proc/1/ns"
             try:
@@ -220,7 +274,8 @@ class Tree:
     def remount_read_only(target: str) -> None:
         flags = MS_BIND | MS_REMOUNT | MS_RDONLY
         kept = os.statvfs(target).f_flag & (os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC)
-        # A user namespace may not drop what the machine's mount has; the numbers of ST_ and MS_ are the same.
+        # A user namespace may not drop what the machine's mount has; the numbers of ST_ and MS_ are
+        # the same.
         mount("none", target, flags=flags | kept)
 
     def make_room(self, target: str, directory: bool) -> None:
@@ -243,7 +298,8 @@ class Tree:
             os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
 
     def mirror(self, path: str) -> None:
-        """Replaces a directory by a copy that shares its entries, so that entries can be added without touching the machine."""
+        """Replaces a directory by a copy that shares its entries, so that entries can be added
+        without touching the machine."""
         try:
             entries = list(os.scandir(path))
         except OSError:
@@ -261,7 +317,9 @@ class Tree:
         entries = list(os.scandir("/"))
         old = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         mount("tmpfs", base, "tmpfs", MS_NOSUID, "mode=755,size=25%")
-        mount("none", base, flags=MS_UNBINDABLE)  # or it would be part of its own copy of the directory that it is in
+        mount(
+            "none", base, flags=MS_UNBINDABLE
+        )  # or it would be part of its own copy of the directory that it is in
         self.fill(base, old, entries, False)
         self.made.add(os.stat(base).st_dev)
         number = PIVOT_ROOT.get(os.uname().machine)
@@ -308,7 +366,8 @@ def whole_path(command: str, cwd: str, path: str) -> str | None:
 
 
 def myself() -> tuple[int, str]:
-    """Own pid and start time as the rest of the machine sees them, also from inside a pid namespace whose /proc is still the outer."""
+    """Own pid and start time as the rest of the machine sees them, also from inside a pid namespace
+    whose /proc is still the outer."""
     try:
         pid = int(os.readlink("/proc/self"))
         with open("/proc/self/stat", "rb") as file:
@@ -320,7 +379,8 @@ def myself() -> tuple[int, str]:
 
 
 def oldest() -> str:
-    """The eldest of the processes above this one that is in the same view of the files and that we may look at."""
+    """The eldest of the processes above this one that is in the same view of the files and that we
+    may look at."""
     here, found, above = os.readlink("/proc/self/ns/mnt"), "self", os.getppid()
     while above:
         try:
@@ -342,10 +402,18 @@ def begin(slot: str, answer: Callable[[str], None]) -> None:
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
     log = os.open(f"{slot}/log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    errors = os.open(f"{slot}/err", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600) if launch.get("split") else log
+    errors = (
+        os.open(f"{slot}/err", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        if launch.get("split")
+        else log
+    )
     directory = os.open(slot, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     tty = launch.get("tty", False)
-    reads, go = leave_holder(slot, launch, log) if tty or launch.get("stdin") else (os.open("/dev/null", os.O_RDONLY), -1)
+    reads, go = (
+        leave_holder(slot, launch, log)
+        if tty or launch.get("stdin")
+        else (os.open("/dev/null", os.O_RDONLY), -1)
+    )
     namespaces = launch.get("namespaces", [])
     for group in launch.get("cgroup", "").split(":") if launch.get("cgroup") else ():
         write(f"{group}/cgroup.procs", "0")
@@ -358,7 +426,9 @@ def begin(slot: str, answer: Callable[[str], None]) -> None:
         tree = Tree(slot)
         tree.build(launch)
         if process:
-            tree.show_machine(process, [target for source, target, _ in launch.get("mounts", ()) if source == "/"])
+            tree.show_machine(
+                process, [target for source, target, _ in launch.get("mounts", ()) if source == "/"]
+            )
     if "uts" in namespaces and launch.get("hostname"):
         hostname = launch["hostname"].encode()
         check(libc.sethostname(hostname, len(hostname)), "sethostname")
@@ -385,27 +455,39 @@ def begin(slot: str, answer: Callable[[str], None]) -> None:
         env.setdefault("TERM", "xterm")
     command = whole_path(argv[0], cwd, env.get("PATH", "/usr/bin:/bin"))
     if command is None:
-        where = "no such file or directory" if "/" in argv[0] else "executable file not found in $PATH"
-        fail(directory, result, f'failed to create containerd task: failed to create shim task: exec: "{argv[0]}": {where}')
+        where = (
+            "no such file or directory" if "/" in argv[0] else "executable file not found in $PATH"
+        )
+        fail(
+            directory,
+            result,
+            f'failed to create containerd task: failed to create shim task: exec: "{argv[0]}": {where}',
+        )
     # Descriptors are moved above the ones that they will take, so that none overwrites another.
     if tty:
         log = errors = reads
-    reads, log, errors, result = (duplicate(descriptor) for descriptor in (reads, log, errors, result))
+    reads, log, errors, result = (
+        duplicate(descriptor) for descriptor in (reads, log, errors, result)
+    )
     for place, descriptor in enumerate((reads, log, errors, result)):
         os.dup2(descriptor, place, inheritable=True)
     if tty:
         own_terminal(launch.get("user"), leader="pid" not in namespaces)
     become(launch)
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # not before: an agent that has died must not take this child with it
+    signal.signal(
+        signal.SIGPIPE, signal.SIG_DFL
+    )  # not before: an agent that has died must not take this child with it
     keeper = KEEPER_AT_TERMINAL if tty else KEEPER
     script = keeper if "pid" in namespaces else keeper + SWEEP
     os.execve("/bin/sh", ["sh", "-c", script, "hekla-keeper", command, *argv[1:]], env)
 
 
 def leave_holder(slot: str, launch: dict[str, Any], log: int) -> tuple[int, int]:
-    """Starts the process that holds the far end of the container's standard input or terminal (holder.py).
+    """Starts the process that holds the far end of the container's standard input or terminal
+    (holder.py).
 
-    Gives what the container reads from, and the pipe on which the holder is told that the container was really started.
+    Gives what the container reads from, and the pipe on which the holder is told that the container
+    was really started.
     """
     os.chdir(slot)  # the path of a socket may have 107 bytes only
     try:
@@ -445,10 +527,13 @@ def leave_holder(slot: str, launch: dict[str, Any], log: int) -> tuple[int, int]
 
 
 def become(launch: dict[str, Any]) -> None:
-    """Gives away the rights that the container is to go without, and takes its user and groups; only root can."""
+    """Gives away the rights that the container is to go without, and takes its user and groups;
+    only root can."""
     user, group, groups = launch.get("user"), launch.get("group"), launch.get("groups", [])
     for number in launch.get("dropped", ()):
-        libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0)  # an older kernel does not know the newest ones, nor an ordinary user any
+        libc.prctl(
+            PR_CAPBSET_DROP, number, 0, 0, 0
+        )  # an older kernel does not know the newest ones, nor an ordinary user any
     if launch.get("no_new_privileges"):
         libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if group is not None:
@@ -466,7 +551,8 @@ def duplicate(descriptor: int) -> int:
 
 
 def take(directory: int, pid: int, start: str) -> bool:
-    """Takes the slot by making its claim; False when it was taken before.  A link appears whole or not at all."""
+    """Takes the slot by making its claim; False when it was taken before.  A link appears whole or
+    not at all."""
     name = f".claim.{pid}"
     descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600, dir_fd=directory)
     os.write(descriptor, f"{pid} {start}\n".encode())
@@ -483,7 +569,9 @@ def take(directory: int, pid: int, start: str) -> bool:
 def fail(directory: int, result: int, message: str) -> NoReturn:
     """The container was claimed but cannot run: that is its end."""
     descriptor = os.open("error", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600, dir_fd=directory)
-    os.write(descriptor, json.dumps({"reason": "StartError", "message": message, "code": 128}).encode())
+    os.write(
+        descriptor, json.dumps({"reason": "StartError", "message": message, "code": 128}).encode()
+    )
     os.close(descriptor)
     os.write(result, b"128\n")
     os._exit(128)
@@ -495,8 +583,8 @@ def serve() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     if sys.platform == "linux":
-        # A keeper in a pid namespace loses its parent at once; it must come to us, where zombies are buried, and not to a
-        # process 1 that may not bury any.
+        # A keeper in a pid namespace loses its parent at once; it must come to us, where zombies
+        # are buried, and not to a process 1 that may not bury any.
         libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     for line in sys.stdin:
         number, _, slot = line.rstrip("\n").partition(" ")
@@ -511,7 +599,9 @@ def serve() -> None:
 
 def become_container(number: str, slot: str) -> None:
     """The child's way, from the fork to the keeper or to an error."""
-    out = duplicate(1)  # descriptor 1 becomes the log; the copy of the agent's pipe closes itself on exec
+    out = duplicate(
+        1
+    )  # descriptor 1 becomes the log; the copy of the agent's pipe closes itself on exec
 
     def answer(text: str) -> None:
         try:
@@ -529,7 +619,8 @@ def become_container(number: str, slot: str) -> None:
 
 
 def probe() -> None:
-    """Tries every combination from the best down and prints, for each kind of namespace, why it is refused ("" when it works)."""
+    """Tries every combination from the best down and prints, for each kind of namespace, why it is
+    refused ("" when it works)."""
     findings = {}
     base = ["user"] if os.geteuid() else []
     for name in ("user", "mount", "uts", "pid"):
@@ -566,7 +657,8 @@ def attempt(namespaces: list[str]) -> str:
 
 
 def join(pid: int, slot: str, argv: list[str], tty: bool = False) -> None:
-    """Runs a command inside a running container, as exec and exec probes do; its exit code becomes this process's."""
+    """Runs a command inside a running container, as exec and exec probes do; its exit code becomes
+    this process's."""
     with open(f"{slot}/launch.json", "rb") as file:
         launch = json.load(file)
     if launch.get("cgroup"):
@@ -574,11 +666,18 @@ def join(pid: int, slot: str, argv: list[str], tty: bool = False) -> None:
             for group in launch["cgroup"].split(":"):
                 write(f"{group}/cgroup.procs", "0")
         except OSError:
-            pass  # the container's limits are a courtesy to the machine; a command in it is no reason to fail
-    kinds = [kind for kind in ("user", "mount", "uts", "pid") if kind in launch.get("namespaces", ())]
+            # the container's limits are a courtesy to the machine; a command in it is no reason to
+            # fail
+            pass
+    kinds = [
+        kind for kind in ("user", "mount", "uts", "pid") if kind in launch.get("namespaces", ())
+    ]
     if launch.get("network"):
         enter_network(f"/proc/{pid}/ns/net")
-    opened = [os.open(f"/proc/{pid}/ns/{'mnt' if kind == 'mount' else kind}", os.O_RDONLY) for kind in kinds]
+    opened = [
+        os.open(f"/proc/{pid}/ns/{'mnt' if kind == 'mount' else kind}", os.O_RDONLY)
+        for kind in kinds
+    ]
     for descriptor, kind in zip(opened, kinds):
         check(libc.setns(descriptor, FLAGS[kind]), f"enter the {kind} namespace")
     child = os.fork()
@@ -595,7 +694,9 @@ def join(pid: int, slot: str, argv: list[str], tty: bool = False) -> None:
     command = whole_path(argv[0], cwd, env.get("PATH", "/usr/bin:/bin"))
     become(launch)
     if command is None:
-        where = "no such file or directory" if "/" in argv[0] else "executable file not found in $PATH"
+        where = (
+            "no such file or directory" if "/" in argv[0] else "executable file not found in $PATH"
+        )
         os.write(errors, f'exec: "{argv[0]}": {where}\n'.encode())
         os._exit(126)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -603,7 +704,8 @@ def join(pid: int, slot: str, argv: list[str], tty: bool = False) -> None:
 
 
 def dial(pid: int, port: int) -> None:
-    """Connects to a port of localhost as a container sees it, and hands the connection to who holds the other end of descriptor 0."""
+    """Connects to a port of localhost as a container sees it, and hands the connection to who holds
+    the other end of descriptor 0."""
     enter_network(f"/proc/{pid}/ns/net")
     failure = ""
     for host in ("127.0.0.1", "::1"):
@@ -618,7 +720,8 @@ def dial(pid: int, port: int) -> None:
 
 
 def own_terminal(user: int | None, leader: bool = False) -> None:
-    """Makes the terminal at descriptor 0 that of this process (which may lead its session already), so that ^C reaches what runs."""
+    """Makes the terminal at descriptor 0 that of this process (which may lead its session already),
+    so that ^C reaches what runs."""
     if not leader:
         os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)

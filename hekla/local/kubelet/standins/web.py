@@ -1,6 +1,8 @@
-"""Stands in for a web server's image: a page at every path, on the given port or 80, until it is told to stop.
+"""Stands in for a web server's image: a page at every path, on the given port or 80, until it is
+told to stop.
 
-Binds the pod's own address, so that many of them share a port.  Where 80 is closed to this user it takes 8080.
+Binds the pod's own address, so that many of them share a port.  Where 80 is closed to this user it
+takes 8080.
 """
 
 import http.server
@@ -33,9 +35,13 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
 
     def server_bind(self) -> None:
-        # Without the reverse look-up of the original, which may wait for a DNS server that is not there.
+        # Without the reverse look-up of the original, which may wait for a DNS server that is not
+        # there.
         socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.server_name, self.server_port = (
+            str(self.server_address[0]),
+            int(self.server_address[1]),
+        )
 
 
 def main() -> None:

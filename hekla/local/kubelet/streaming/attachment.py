@@ -1,4 +1,5 @@
-"""attach: what a running container writes from now on, and what is typed to it where it has an open standard input."""
+"""attach: what a running container writes from now on, and what is typed to it where it has an open
+standard input."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ async def attach(slot: Slot, wish: ExecOptions, terminal: Terminal, clock: Clock
             await held.carry(terminal, wish.stdin)
             await terminal.finish(SUCCESS)
             return
-        # Tasks begin in this order, so the ends of the logs are known before anything is typed that the container may answer at once.
+        # Tasks begin in this order, so the ends of the logs are known before anything is typed that
+        # the container may answer at once.
         tasks = [asyncio.create_task(each) for each in views(slot, wish, terminal, clock)]
         shown = asyncio.gather(*tasks)
         if held is not None and wish.stdin:
@@ -48,8 +50,11 @@ async def attach(slot: Slot, wish: ExecOptions, terminal: Terminal, clock: Clock
         log.debug("%s: the client of an attach has gone", slot.directory)
 
 
-def views(slot: Slot, wish: ExecOptions, terminal: Terminal, clock: Clock) -> list[Coroutine[Any, Any, None]]:
-    """What shows each wanted log from its end on; where both streams share one file (decision 0052) it is shown as standard output."""
+def views(
+    slot: Slot, wish: ExecOptions, terminal: Terminal, clock: Clock
+) -> list[Coroutine[Any, Any, None]]:
+    """What shows each wanted log from its end on; where both streams share one file (decision 0052)
+    it is shown as standard output."""
 
     def running() -> bool:
         claim = slot.claim()

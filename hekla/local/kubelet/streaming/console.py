@@ -1,9 +1,10 @@
 """The way to a container's standard input and terminal, which a process beside the container holds.
 
-Containers outlive the agent, so the other end of their terminal cannot be the agent's.  The spawner leaves a small process,
-the console, with each container that has `stdin` or `tty` (spawner.py, `Console`); it listens on a socket in the slot.  What
-is spoken there: to the console, frames of one letter and a length (`i` input, `e` end of input, `r` rows and columns); from
-it, the bare output of the terminal.
+Containers outlive the agent, so the other end of their terminal cannot be the agent's.  The spawner
+leaves a small process, the console, with each container that has `stdin` or `tty` (spawner.py,
+`Console`); it listens on a socket in the slot.  What is spoken there: to the console, frames of one
+letter and a length (`i` input, `e` end of input, `r` rows and columns); from it, the bare output of
+the terminal.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ SIZE = struct.Struct(">HH")
 class Held:
     """A connection to a container's console."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tty: bool, once: bool) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tty: bool, once: bool
+    ) -> None:
         self.reader = reader
         self.writer = writer
         self.tty = tty
@@ -35,7 +38,8 @@ class Held:
         self.writer.write(FRAME.pack(letter, len(data)) + data)
 
     async def type(self, terminal: Terminal) -> None:
-        """Hands on what is typed; where the container reads one client only, its end is the input's end."""
+        """Hands on what is typed; where the container reads one client only, its end is the input's
+        end."""
         try:
             while data := await terminal.stdin.read():
                 self.send(b"i", data)
@@ -69,7 +73,9 @@ class Held:
 def draining(slot: Slot) -> bool:
     """Whether what the terminal showed last is still on its way to the log."""
     path = slot.directory / "console"
-    return path.exists() and (launch := slot.launch()) is not None and launch.tty and listening(slot)
+    return (
+        path.exists() and (launch := slot.launch()) is not None and launch.tty and listening(slot)
+    )
 
 
 def listening(slot: Slot) -> bool:
@@ -96,7 +102,9 @@ async def connect(slot: Slot) -> Held | None:
         return None
     try:
         # By way of the open directory: the path of a socket may have 107 bytes only.
-        reader, writer = await asyncio.open_unix_connection(f"/proc/self/fd/{directory}/console", limit=PIECE)
+        reader, writer = await asyncio.open_unix_connection(
+            f"/proc/self/fd/{directory}/console", limit=PIECE
+        )
     except OSError:
         return None
     finally:

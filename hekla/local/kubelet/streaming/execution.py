@@ -1,4 +1,5 @@
-"""exec and attach: a command run inside a container, or the container itself, for a terminal somewhere else."""
+"""exec and attach: a command run inside a container, or the container itself, for a terminal
+somewhere else."""
 
 from __future__ import annotations
 
@@ -60,15 +61,28 @@ async def execute(slot: Slot, wish: ExecOptions, terminal: Terminal) -> None:
     except Lost:
         log.debug("%s: the client of an exec has gone", slot.directory)
     except CannotExecute as error:
-        await terminal.finish(failed(f"error executing command in container: failed to exec in container: {error}"))
+        await terminal.finish(
+            failed(f"error executing command in container: failed to exec in container: {error}")
+        )
     except OSError as error:
         log.warning("%s: exec: %s", slot.directory, error)
-        await terminal.finish(failed(f"error executing command in container: {error.strerror or error}"))
+        await terminal.finish(
+            failed(f"error executing command in container: {error.strerror or error}")
+        )
 
 
 def joining(pid: int, slot: Slot, *command: str, tty: bool = False) -> list[str]:
     """The command line that runs a command in a container."""
-    return [sys.executable, "-I", "-S", str(SPAWNER), "join-tty" if tty else "join", str(pid), str(slot.directory), *command]
+    return [
+        sys.executable,
+        "-I",
+        "-S",
+        str(SPAWNER),
+        "join-tty" if tty else "join",
+        str(pid),
+        str(slot.directory),
+        *command,
+    ]
 
 
 async def start(command: list[str], **streams: Any) -> tuple[asyncio.subprocess.Process, int]:
@@ -76,7 +90,11 @@ async def start(command: list[str], **streams: Any) -> tuple[asyncio.subprocess.
     hears, says = os.pipe()
     try:
         process = await asyncio.create_subprocess_exec(
-            *command, start_new_session=True, pass_fds=(says,), env={**os.environ, ERRORS: str(says)}, **streams
+            *command,
+            start_new_session=True,
+            pass_fds=(says,),
+            env={**os.environ, ERRORS: str(says)},
+            **streams,
         )
     except BaseException:
         os.close(hears)
@@ -98,18 +116,27 @@ def never_ran(errors: int) -> str:
 async def with_pipes(pid: int, slot: Slot, wish: ExecOptions, terminal: Terminal) -> int:
     """Without a terminal in the container: up to three pipes.  Gives the exit code.
 
-    Nobody hangs up on a command without a terminal: when its client has gone it is ended, with what it has started.
+    Nobody hangs up on a command without a terminal: when its client has gone it is ended, with what
+    it has started.
     """
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     process, errors = await start(
-        joining(pid, slot, *wish.command), limit=PIECE,
-        stdin=pipe if wish.stdin else nothing, stdout=pipe if wish.stdout else nothing, stderr=pipe if wish.stderr else nothing,
-    )  # fmt: skip
-    typing = asyncio.create_task(type_into(terminal, process.stdin)) if process.stdin is not None else None
+        joining(pid, slot, *wish.command),
+        limit=PIECE,
+        stdin=pipe if wish.stdin else nothing,
+        stdout=pipe if wish.stdout else nothing,
+        stderr=pipe if wish.stderr else nothing,
+    )
+    typing = (
+        asyncio.create_task(type_into(terminal, process.stdin))
+        if process.stdin is not None
+        else None
+    )
     shown = [
         asyncio.create_task(show(reader, role, terminal))
-        for role, reader in (("stdout", process.stdout), ("stderr", process.stderr)) if reader is not None
-    ]  # fmt: skip
+        for role, reader in (("stdout", process.stdout), ("stderr", process.stderr))
+        if reader is not None
+    ]
     try:
         await asyncio.gather(*shown)
         code = await process.wait()
@@ -169,7 +196,9 @@ async def with_terminal(pid: int, slot: Slot, wish: ExecOptions, terminal: Termi
     """With a terminal in the container, whose other end we hold."""
     ours, theirs = pty.openpty()
     try:
-        process, errors = await start(joining(pid, slot, *wish.command, tty=True), stdin=theirs, stdout=theirs, stderr=theirs)
+        process, errors = await start(
+            joining(pid, slot, *wish.command, tty=True), stdin=theirs, stdout=theirs, stderr=theirs
+        )
     except BaseException:
         os.close(ours)
         raise
@@ -206,7 +235,9 @@ async def readable(descriptor: int, or_else: asyncio.Future[Any] | None = None) 
     ready: asyncio.Future[None] = loop.create_future()
     loop.add_reader(descriptor, settle, ready)
     try:
-        await asyncio.wait({ready} if or_else is None else {ready, or_else}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            {ready} if or_else is None else {ready, or_else}, return_when=asyncio.FIRST_COMPLETED
+        )
     finally:
         loop.remove_reader(descriptor)
 
@@ -222,7 +253,8 @@ async def writable(descriptor: int) -> None:
 
 
 async def screen(descriptor: int, ended: asyncio.Future[int]) -> AsyncIterator[bytes]:
-    """What a terminal shows, until all who hold it are gone or the command has ended and nothing is left to read."""
+    """What a terminal shows, until all who hold it are gone or the command has ended and nothing is
+    left to read."""
     while True:
         try:
             data = os.read(descriptor, PIECE)
@@ -239,7 +271,8 @@ async def screen(descriptor: int, ended: asyncio.Future[int]) -> AsyncIterator[b
 
 
 async def type_at(terminal: Terminal, descriptor: int) -> None:
-    """Hands on what is typed at a terminal.  The end of the typing is ^D, as there is no half-closed terminal."""
+    """Hands on what is typed at a terminal.  The end of the typing is ^D, as there is no
+    half-closed terminal."""
     while True:
         data = await terminal.stdin.read()
         left = memoryview(data or b"\x04")

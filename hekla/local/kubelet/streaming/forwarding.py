@@ -57,7 +57,9 @@ class Ports:
         if isinstance(found, socket.socket):
             found.setblocking(False)
             return await asyncio.open_connection(sock=found, limit=PIECE)
-        raise NotListening(f"error forwarding port {port} to pod {self.uid}, uid : dial tcp4 {self.address}:{port}: {why}")
+        raise NotListening(
+            f"error forwarding port {port} to pod {self.uid}, uid : dial tcp4 {self.address}:{port}: {why}"
+        )
 
     def _at_localhost(self, port: int) -> socket.socket | None:
         """A connection to a port of the pod's localhost; None where nobody of the pod listens."""
@@ -75,13 +77,16 @@ class Ports:
 
 
 def listener(keeper: int, port: int) -> str | None:
-    """The address at which a process of a container listens.  Pods that share the machine's localhost must not open it to everybody."""
+    """The address at which a process of a container listens.  Pods that share the machine's
+    localhost must not open it to everybody."""
     with contextlib.suppress(psutil.Error):
         for process in psutil.Process(keeper).children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 for found in process.net_connections("tcp"):
                     if found.status == psutil.CONN_LISTEN and found.laddr.port == port:
-                        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(found.laddr.ip, found.laddr.ip)
+                        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(
+                            found.laddr.ip, found.laddr.ip
+                        )
     return None
 
 
@@ -90,7 +95,10 @@ def dialled(pid: int, port: int) -> socket.socket | None:
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
-            process = subprocess.Popen([sys.executable, "-I", "-S", str(SPAWNER), "dial", str(pid), str(port)], stdin=theirs.fileno())
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(SPAWNER), "dial", str(pid), str(port)],
+                stdin=theirs.fileno(),
+            )
         ours.settimeout(CONNECT_PATIENCE)
         try:
             answer, descriptors, _, _ = socket.recv_fds(ours, 1024, 1)
@@ -103,9 +111,12 @@ def dialled(pid: int, port: int) -> socket.socket | None:
 
 
 async def carry(
-    inlet: Inlet, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, send: Callable[[bytes], Awaitable[None]],
+    inlet: Inlet,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    send: Callable[[bytes], Awaitable[None]],
     ended: Callable[[], Awaitable[None]],
-) -> None:  # fmt: skip
+) -> None:
     """Bytes both ways until both sides have said all, or one of them is gone."""
 
     async def up() -> None:
@@ -128,7 +139,8 @@ async def carry(
         async with asyncio.TaskGroup() as group:
             group.create_task(up())
             await down()
-            # Who has closed for writing may still read for a while; a client that never ends its half must not hold us.
+            # Who has closed for writing may still read for a while; a client that never ends its
+            # half must not hold us.
             inlet.end()
     except* Lost:
         pass
@@ -175,8 +187,11 @@ class SpdyForward(SpdyWire):
         if role not in ("data", "error") or not text.isdecimal() or not 0 < int(text) < 65536:
             self.session.reset(event.stream, 1)
             return
-        # Clients that number nothing open the error stream first, and the data stream, two further, right behind it.
-        number = event.headers.get("requestid") or str(event.stream if role == "error" else event.stream - 2)
+        # Clients that number nothing open the error stream first, and the data stream, two further,
+        # right behind it.
+        number = event.headers.get("requestid") or str(
+            event.stream if role == "error" else event.stream - 2
+        )
         pair = self._pairs.setdefault(number, Pair())
         if getattr(pair, role):
             self.session.reset(event.stream, 1)
@@ -198,7 +213,9 @@ class SpdyForward(SpdyWire):
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         else:
-            pair.timer = asyncio.get_running_loop().call_later(PAIR_PATIENCE, self._give_up, number, pair)
+            pair.timer = asyncio.get_running_loop().call_later(
+                PAIR_PATIENCE, self._give_up, number, pair
+            )
 
     def _give_up(self, number: str, pair: Pair) -> None:
         self._close(number, pair, reset=True)
@@ -225,7 +242,13 @@ class SpdyForward(SpdyWire):
             self.session.send(pair.error, str(error).encode(), end=True)
             self._close(number, pair)
             return
-        await carry(pair.inlet, reader, writer, lambda data: self.write(pair.data, data), lambda: self.write(pair.data, b"", end=True))
+        await carry(
+            pair.inlet,
+            reader,
+            writer,
+            lambda data: self.write(pair.data, data),
+            lambda: self.write(pair.data, b"", end=True),
+        )
         self._close(number, pair)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -235,7 +258,8 @@ class SpdyForward(SpdyWire):
 
 
 class ChannelForward(Wire):
-    """Channels of a WebSocket: two a port, and one connection to each; what the Python client speaks."""
+    """Channels of a WebSocket: two a port, and one connection to each; what the Python client
+    speaks."""
 
     def __init__(self, ports: Ports, protocol: str, wanted: list[int]) -> None:
         super().__init__(WebSocket(server=True))
@@ -252,7 +276,9 @@ class ChannelForward(Wire):
         for index, port in enumerate(self.wanted):
             for channel in (2 * index, 2 * index + 1):
                 self.send(bytes((channel,)) + port.to_bytes(2, "little"))
-        await asyncio.gather(*(self._forward(index, port) for index, port in enumerate(self.wanted)))
+        await asyncio.gather(
+            *(self._forward(index, port) for index, port in enumerate(self.wanted))
+        )
         await self.part()
 
     async def _forward(self, index: int, port: int) -> None:

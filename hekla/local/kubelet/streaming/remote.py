@@ -1,6 +1,8 @@
-"""The terminal at the other end of an exec or attach: what it types, what it is shown, and how it learns the end.
+"""The terminal at the other end of an exec or attach: what it types, what it is shown, and how it
+learns the end.
 
-Two forms, one face: channels of a WebSocket (`v5.channel.k8s.io` and older) and SPDY streams.  Reference: local-cluster 8.10.
+Two forms, one face: channels of a WebSocket (`v5.channel.k8s.io` and older) and SPDY streams.
+Reference: local-cluster 8.10.
 """
 
 from __future__ import annotations
@@ -27,10 +29,21 @@ CLOSE_CHANNEL = 255
 LONGEST_SIZES = 4096
 """Bytes of terminal sizes that are not yet a whole JSON text."""
 WEBSOCKET_PROTOCOLS = (
-    "v5.channel.k8s.io", "v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io",
-    "v4.base64.channel.k8s.io", "base64.channel.k8s.io",
-)  # fmt: skip
-SPDY_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io")
+    "v5.channel.k8s.io",
+    "v4.channel.k8s.io",
+    "v3.channel.k8s.io",
+    "v2.channel.k8s.io",
+    "channel.k8s.io",
+    "v4.base64.channel.k8s.io",
+    "base64.channel.k8s.io",
+)
+SPDY_PROTOCOLS = (
+    "v5.channel.k8s.io",
+    "v4.channel.k8s.io",
+    "v3.channel.k8s.io",
+    "v2.channel.k8s.io",
+    "channel.k8s.io",
+)
 WITH_STATUS = ("v5.", "v4.")
 SUCCESS = {"metadata": {}, "status": "Success"}
 
@@ -52,9 +65,12 @@ class ExecOptions:
 
         tty = request.flag("tty")
         return cls(
-            tuple(request.options.get("command", ())), flag("stdin", "input"), flag("stdout", "output"),
-            flag("stderr", "error") and not tty, tty,
-        )  # fmt: skip
+            tuple(request.options.get("command", ())),
+            flag("stdin", "input"),
+            flag("stdout", "output"),
+            flag("stderr", "error") and not tty,
+            tty,
+        )
 
     @property
     def wants(self) -> bool:
@@ -67,18 +83,25 @@ def exited(code: int) -> dict[str, Any]:
         return SUCCESS
     cause = {"reason": "ExitCode", "message": str(code)}
     return {
-        "metadata": {}, "status": "Failure", "message": f"command terminated with non-zero exit code: exit status {code}",
-        "reason": "NonZeroExitCode", "details": {"causes": [cause]},
-    }  # fmt: skip
+        "metadata": {},
+        "status": "Failure",
+        "message": f"command terminated with non-zero exit code: exit status {code}",
+        "reason": "NonZeroExitCode",
+        "details": {"causes": [cause]},
+    }
 
 
 def failed(message: str) -> dict[str, Any]:
     """The Status of what could not be done at all."""
     text = f"Internal error occurred: {message}"
     return {
-        "metadata": {}, "status": "Failure", "message": text, "reason": "InternalError",
-        "details": {"causes": [{"message": message}]}, "code": 500,
-    }  # fmt: skip
+        "metadata": {},
+        "status": "Failure",
+        "message": text,
+        "reason": "InternalError",
+        "details": {"causes": [{"message": message}]},
+        "code": 500,
+    }
 
 
 class Terminal:
@@ -101,7 +124,12 @@ class Terminal:
     def sized(self, tree: Any) -> None:
         if isinstance(tree, dict):
             width, height = tree.get("Width"), tree.get("Height")
-            if isinstance(width, int) and isinstance(height, int) and 0 < width < 65536 and 0 < height < 65536:
+            if (
+                isinstance(width, int)
+                and isinstance(height, int)
+                and 0 < width < 65536
+                and 0 < height < 65536
+            ):
                 self._size = (width, height)
                 self.resized(width, height)
 
@@ -178,7 +206,9 @@ class Channels(Wire, Terminal):
 class Streams(SpdyWire, Terminal):
     """SPDY streams, each with the header streamType."""
 
-    def __init__(self, protocol: str, wish: ExecOptions, websocket: WebSocket | None = None) -> None:
+    def __init__(
+        self, protocol: str, wish: ExecOptions, websocket: WebSocket | None = None
+    ) -> None:
         SpdyWire.__init__(self, websocket)
         Terminal.__init__(self)
         self.protocol = protocol
@@ -188,7 +218,9 @@ class Streams(SpdyWire, Terminal):
         self._names: dict[int, str] = {}
         self._sizes = ""
         self._complete = asyncio.Event()
-        expected = {"error"} | {role for role in ("stdin", "stdout", "stderr") if getattr(wish, role)}
+        expected = {"error"} | {
+            role for role in ("stdin", "stdout", "stderr") if getattr(wish, role)
+        }
         if wish.tty and protocol.startswith(("v5.", "v4.", "v3.")):
             expected.add("resize")
         self._expected = expected
@@ -232,13 +264,17 @@ class Streams(SpdyWire, Terminal):
         gone = asyncio.ensure_future(self.gone.wait())
         complete = asyncio.ensure_future(self._complete.wait())
         try:
-            await asyncio.wait((gone, complete), timeout=STREAMS_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                (gone, complete), timeout=STREAMS_PATIENCE, return_when=asyncio.FIRST_COMPLETED
+            )
         finally:
             gone.cancel()
             complete.cancel()
         if not self._complete.is_set():
             self.abort()
-            raise Lost(f"the client has not opened {', '.join(sorted(self._expected - self._roles.keys()))}")
+            raise Lost(
+                f"the client has not opened {', '.join(sorted(self._expected - self._roles.keys()))}"
+            )
 
     async def write(self, role: str, data: bytes) -> None:  # type: ignore[override]  # channels have names here, numbers there
         await SpdyWire.write(self, self._roles[role], data)
@@ -247,7 +283,11 @@ class Streams(SpdyWire, Terminal):
         if self.protocol.startswith(WITH_STATUS):
             text = msgspec.json.encode(status)
         else:
-            text = b"" if status.get("status") == "Success" else str(status.get("message", "")).encode()
+            text = (
+                b""
+                if status.get("status") == "Success"
+                else str(status.get("message", "")).encode()
+            )
         for role in ("stdout", "stderr"):
             if role in self._roles:
                 self.session.send(self._roles[role], b"", end=True)

@@ -1,4 +1,5 @@
-"""Where exec, attach and port-forward begin: who may ask, which protocol is spoken, which container is meant."""
+"""Where exec, attach and port-forward begin: who may ask, which protocol is spoken, which container
+is meant."""
 
 from __future__ import annotations
 
@@ -17,8 +18,21 @@ from hekla.local.kubelet.records import PodDirectory, Slot
 from hekla.local.kubelet.runtime.logs import Clock
 from hekla.local.kubelet.streaming.attachment import attach
 from hekla.local.kubelet.streaming.execution import execute
-from hekla.local.kubelet.streaming.forwarding import CHANNEL_PROTOCOLS, SPDY_PROTOCOL, TUNNEL_PROTOCOLS, ChannelForward, Ports, SpdyForward
-from hekla.local.kubelet.streaming.remote import SPDY_PROTOCOLS, WEBSOCKET_PROTOCOLS, Channels, ExecOptions, Streams
+from hekla.local.kubelet.streaming.forwarding import (
+    CHANNEL_PROTOCOLS,
+    SPDY_PROTOCOL,
+    TUNNEL_PROTOCOLS,
+    ChannelForward,
+    Ports,
+    SpdyForward,
+)
+from hekla.local.kubelet.streaming.remote import (
+    SPDY_PROTOCOLS,
+    WEBSOCKET_PROTOCOLS,
+    Channels,
+    ExecOptions,
+    Streams,
+)
 
 log = logging.getLogger("agent.streams")
 
@@ -41,21 +55,34 @@ class Refused(Exception):
 
 
 def check_asker(peer: Peer) -> None:
-    """Commands are run for the API server only, which has asked whether its user may.  Raises Refused."""
+    """Commands are run for the API server only, which has asked whether its user may.  Raises
+    Refused."""
     if peer.common_name == ASKERS or MASTERS in peer.organizations:
         return
     if not peer.common_name:
-        raise Refused(401, "this node's endpoint runs commands only for API servers that show a certificate; start the agent with "
-                           "--client-ca-file")  # fmt: skip
+        raise Refused(
+            401,
+            "this node's endpoint runs commands only for API servers that show a certificate; start the agent with "
+            "--client-ca-file",
+        )
     raise Refused(403, f"{peer.common_name} may not ask this node; ask the API server")
 
 
 def spdy_choice(request: Request, spoken: Sequence[str]) -> str:
     """The protocol of a SPDY request.  Raises Refused."""
     headers = request.headers
-    if "upgrade" not in headers.get("connection", "").lower() or headers.get("upgrade", "").lower() != "spdy/3.1":
-        raise Refused(400, "Upgrade request required: neither a WebSocket nor SPDY/3.1 was asked for")
-    offered = [name.strip() for name in headers.get("x-stream-protocol-version", "").split(",") if name.strip()]
+    if (
+        "upgrade" not in headers.get("connection", "").lower()
+        or headers.get("upgrade", "").lower() != "spdy/3.1"
+    ):
+        raise Refused(
+            400, "Upgrade request required: neither a WebSocket nor SPDY/3.1 was asked for"
+        )
+    offered = [
+        name.strip()
+        for name in headers.get("x-stream-protocol-version", "").split(",")
+        if name.strip()
+    ]
     if not offered and len(spoken) > 1:
         return spoken[-1]  # the first clients named none
     for name in offered:
@@ -73,7 +100,10 @@ def websocket_choice(request: Request, spoken: Sequence[str]) -> str:
     for name in spoken:
         if name in offered:
             return name
-    raise Refused(400, f"none of the WebSocket protocols {', '.join(offered)} is spoken here; {', '.join(spoken)} are")
+    raise Refused(
+        400,
+        f"none of the WebSocket protocols {', '.join(offered)} is spoken here; {', '.join(spoken)} are",
+    )
 
 
 def spdy_answer(protocol: str) -> dict[str, str]:
@@ -92,7 +122,9 @@ class Streaming:
         """Ends the connections; the containers do not notice."""
         await self._errands.cancel()
 
-    def answer(self, what: str, pod: core.Pod, container: str, request: Request) -> Response | Upgrade:
+    def answer(
+        self, what: str, pod: core.Pod, container: str, request: Request
+    ) -> Response | Upgrade:
         try:
             check_asker(request.peer)
             if what == "portForward":
@@ -103,7 +135,11 @@ class Streaming:
 
     def _slot(self, pod: core.Pod, container: str) -> Slot:
         """The running instance of a container.  Raises Refused."""
-        slots = [slot for slot in PodDirectory(self._root, pod.metadata.uid).slots() if slot.container == container]
+        slots = [
+            slot
+            for slot in PodDirectory(self._root, pod.metadata.uid).slots()
+            if slot.container == container
+        ]
         for slot in reversed(slots):
             claim = slot.claim()
             if claim is not None and slot.exit() is None and claim.alive():
@@ -127,11 +163,18 @@ class Streaming:
             protocol = spdy_choice(request, SPDY_PROTOCOLS)
             headers = spdy_answer(protocol)
             terminal = Streams(protocol, wish)
-        work = execute(slot, wish, terminal) if what == "exec" else attach(slot, wish, terminal, self._clock)
+        work = (
+            execute(slot, wish, terminal)
+            if what == "exec"
+            else attach(slot, wish, terminal, self._clock)
+        )
 
         def take(transport: asyncio.Transport, rest: bytes) -> asyncio.BaseProtocol:
             terminal.take(transport, rest)
-            self._errands.start(until_gone(terminal, work), f"{what} in {pod.metadata.namespace}/{pod.metadata.name}")
+            self._errands.start(
+                until_gone(terminal, work),
+                f"{what} in {pod.metadata.namespace}/{pod.metadata.name}",
+            )
             return terminal
 
         return Upgrade(take, headers)

@@ -1,7 +1,8 @@
-"""A connection that has left HTTP: bytes both ways, with back-pressure, bare or inside of WebSocket messages.
+"""A connection that has left HTTP: bytes both ways, with back-pressure, bare or inside of WebSocket
+messages.
 
-What comes is sorted into inlets, one a stream.  An inlet that nobody empties stops the reading of the whole connection: that
-is the only brake which every client understands.
+What comes is sorted into inlets, one a stream.  An inlet that nobody empties stops the reading of
+the whole connection: that is the only brake which every client understands.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ HIGH_WATER = 1 << 20
 """Bytes that wait in inlets before the connection is not read any more."""
 WRITE_HIGH_WATER = 256 * 1024
 PARTING = 10.0
-"""Seconds that the other end has to close after everything was said; closing under its hands would lose what is on the way."""
+"""Seconds that the other end has to close after everything was said; closing under its hands would
+lose what is on the way."""
 
 
 class Lost(ConnectionError):
@@ -80,7 +82,7 @@ class Wire(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
 
-    # --- the connection ---------------------------------------------------------------------------------------------------
+    # --- the connection ---------------------------------------------------------------------------
 
     def take(self, transport: asyncio.Transport, rest: bytes) -> Wire:
         """Takes the connection over from the HTTP server."""
@@ -128,7 +130,7 @@ class Wire(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._writable.set()
 
-    # --- in ---------------------------------------------------------------------------------------------------------------
+    # --- in ---------------------------------------------------------------------------------------
 
     def inlet(self) -> Inlet:
         made = Inlet(self)
@@ -147,7 +149,7 @@ class Wire(asyncio.Protocol):
             self._paused_reading = False
             self.transport.resume_reading()
 
-    # --- out --------------------------------------------------------------------------------------------------------------
+    # --- out --------------------------------------------------------------------------------------
 
     def send(self, data: bytes) -> None:
         """Sends bytes; as one message where messages are spoken."""

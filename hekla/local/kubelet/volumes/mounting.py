@@ -1,4 +1,5 @@
-"""The volumes of one pod on this machine: each brought to a directory, and kept up to date.  Reference: local-cluster 8.8."""
+"""The volumes of one pod on this machine: each brought to a directory, and kept up to date.
+Reference: local-cluster 8.8."""
 
 from __future__ import annotations
 
@@ -29,7 +30,12 @@ class Mounting:
         self.paths: dict[str, Path] = {}
         """By the volume's name."""
 
-    async def renew(self, pod: core.Pod, containers: list[core.Container], sources: Callable[[], environment.Sources]) -> None:
+    async def renew(
+        self,
+        pod: core.Pod,
+        containers: list[core.Container],
+        sources: Callable[[], environment.Sources],
+    ) -> None:
         """Brings the volumes of the pod up to date.  Raises MountError, ApiError, TransportError."""
         self.pod, self.containers = pod, containers
         group = self.pod.spec.security_context.fs_group if self.pod.spec.security_context else None
@@ -43,10 +49,13 @@ class Mounting:
 
     @property
     def complete(self) -> bool:
-        """Whether every volume has been there at least once: a pod that runs already keeps the files that it has."""
+        """Whether every volume has been there at least once: a pod that runs already keeps the
+        files that it has."""
         return all(volume.name in self.paths for volume in self.pod.spec.volumes)
 
-    async def mount(self, volume: core.Volume, sources: environment.Sources, group: int | None) -> Path:
+    async def mount(
+        self, volume: core.Volume, sources: environment.Sources, group: int | None
+    ) -> Path:
         path = self.directory.volumes / volume.name
         files = volumes.payload(self.pod, volume, sources, self.tokens.values)
         if files is not None:
@@ -59,13 +68,19 @@ class Mounting:
         if volume.ephemeral is not None:
             return await self.claimed(volume.name, f"{self.pod.metadata.name}-{volume.name}", group)
         if volume.empty_dir is None and any(
-            getattr(volume, kind) is not None for kind in ("csi", "nfs", "iscsi", "rbd", "cephfs", "image", "fc")
+            getattr(volume, kind) is not None
+            for kind in ("csi", "nfs", "iscsi", "rbd", "cephfs", "image", "fc")
         ):
             if volume.csi is not None:
-                raise volumes.failed(volume.name, f"driver name {volume.csi.driver} not found in the list of registered CSI drivers")
+                raise volumes.failed(
+                    volume.name,
+                    f"driver name {volume.csi.driver} not found in the list of registered CSI drivers",
+                )
             raise volumes.failed(volume.name, "this node has no driver for such volumes")
         if volume.empty_dir is not None and volume.empty_dir.medium == "Memory":
-            found = volumes.memory_directory(self.host.root, self.pod.metadata.uid, volume.name, group)
+            found = volumes.memory_directory(
+                self.host.root, self.pod.metadata.uid, volume.name, group
+            )
             if found is not None:
                 return found
         return volumes.empty_directory(path, group)
@@ -83,7 +98,9 @@ class Mounting:
         """The directory of a bound claim whose volume is one of this machine.  Raises MountError."""
         client: Any = self.host.client
         try:
-            found = await client.get(core.PERSISTENT_VOLUME_CLAIM.untyped, claim, self.pod.metadata.namespace)
+            found = await client.get(
+                core.PERSISTENT_VOLUME_CLAIM.untyped, claim, self.pod.metadata.namespace
+            )
             name = found.get("spec", {}).get("volumeName")
             if not name or found.get("status", {}).get("phase") != "Bound":
                 raise volumes.failed(volume, f'persistentvolumeclaim "{claim}" is not bound')
@@ -92,7 +109,9 @@ class Mounting:
             raise volumes.failed(volume, str(error)) from error
         if "csi" in spec:
             driver = spec["csi"].get("driver", "")
-            raise volumes.failed(volume, f"driver name {driver} not found in the list of registered CSI drivers")
+            raise volumes.failed(
+                volume, f"driver name {driver} not found in the list of registered CSI drivers"
+            )
         path = (spec.get("hostPath") or spec.get("local") or {}).get("path")
         if not path:
             raise volumes.failed(volume, f'persistentvolume "{name}" is neither hostPath nor local')
@@ -100,7 +119,9 @@ class Mounting:
             why = f'MountVolume.NewMounter initialization failed for volume "{name}" : path "{path}" does not exist'
             raise volumes.MountError(why)
         kind = (spec.get("hostPath") or {}).get("type", "DirectoryOrCreate")
-        found = volumes.host_path(volume, core.HostPathVolumeSource(path=path, type=kind or "DirectoryOrCreate"))
+        found = volumes.host_path(
+            volume, core.HostPathVolumeSource(path=path, type=kind or "DirectoryOrCreate")
+        )
         if group is not None and "local" in spec:
             volumes.share(found, group)
         return found
@@ -108,4 +129,7 @@ class Mounting:
 
 def comes_from_objects(volume: core.Volume) -> bool:
     """Whether a volume's files may change while the pod runs; all others are set up once."""
-    return any(kind is not None for kind in (volume.config_map, volume.secret, volume.downward_api, volume.projected))
+    return any(
+        kind is not None
+        for kind in (volume.config_map, volume.secret, volume.downward_api, volume.projected)
+    )

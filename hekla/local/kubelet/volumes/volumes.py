@@ -1,8 +1,9 @@
 """The volumes of a pod as directories on this machine, and which of them a container sees where.
 
-What comes from objects (configMap, secret, downwardAPI, projected) is swapped as a whole: data in a directory of its own, a
-symlink `..data` to it that is replaced in one step, and a symlink for each file, so that a reader never sees half an update and
-watchers of `..data` hear of it.  Reference: local-cluster 8.8.
+What comes from objects (configMap, secret, downwardAPI, projected) is swapped as a whole: data in a
+directory of its own, a symlink `..data` to it that is replaced in one step, and a symlink for each
+file, so that a reader never sees half an update and watchers of `..data` hear of it.  Reference:
+local-cluster 8.8.
 """
 
 from __future__ import annotations
@@ -43,13 +44,19 @@ def failed(volume: str, why: str) -> MountError:
     return MountError(f'MountVolume.SetUp failed for volume "{volume}" : {why}')
 
 
-# --- what the files are -------------------------------------------------------------------------------------------------
+# --- what the files are ---------------------------------------------------------------------------
 
 
 def select(
-    volume: str, what: str, data: Mapping[str, bytes], items: list[core.KeyToPath], mode: int, optional: bool | None
+    volume: str,
+    what: str,
+    data: Mapping[str, bytes],
+    items: list[core.KeyToPath],
+    mode: int,
+    optional: bool | None,
 ) -> dict[str, File]:
-    """The keys of an object as files: all of them, or those that `items` picks.  Raises MountError for a key that is not there."""
+    """The keys of an object as files: all of them, or those that `items` picks.  Raises MountError
+    for a key that is not there."""
     if not items:
         for key in data:
             check_path(volume, key)
@@ -66,13 +73,17 @@ def select(
 
 
 def check_path(volume: str, path: str) -> None:
-    """Raises MountError for a path that is not simply below the volume.  The API server refuses such; this is the second door."""
+    """Raises MountError for a path that is not simply below the volume.  The API server refuses
+    such; this is the second door."""
     if not path or path.startswith(("/", "..")) or ".." in path.split("/"):
         raise failed(volume, f'"{path}" is no path within the volume')
 
 
 def config_map_files(
-    volume: str, source: core.ConfigMapVolumeSource | core.ConfigMapProjection, mode: int, sources: Sources
+    volume: str,
+    source: core.ConfigMapVolumeSource | core.ConfigMapProjection,
+    mode: int,
+    sources: Sources,
 ) -> dict[str, File]:
     found = sources.config_map(source.name)
     if found is None:
@@ -85,7 +96,12 @@ def config_map_files(
 
 
 def secret_files(
-    volume: str, name: str, items: list[core.KeyToPath], optional: bool | None, mode: int, sources: Sources
+    volume: str,
+    name: str,
+    items: list[core.KeyToPath],
+    optional: bool | None,
+    mode: int,
+    sources: Sources,
 ) -> dict[str, File]:
     found = sources.secret(name)
     if found is None:
@@ -96,7 +112,9 @@ def secret_files(
     return select(volume, "secret", data, items, mode, optional)
 
 
-def downward_files(volume: str, pod: core.Pod, items: list[core.DownwardAPIVolumeFile], mode: int, sources: Sources) -> dict[str, File]:
+def downward_files(
+    volume: str, pod: core.Pod, items: list[core.DownwardAPIVolumeFile], mode: int, sources: Sources
+) -> dict[str, File]:
     files = {}
     for item in items:
         check_path(volume, item.path)
@@ -104,7 +122,9 @@ def downward_files(volume: str, pod: core.Pod, items: list[core.DownwardAPIVolum
             if item.field_ref is not None:
                 text = environment.field_value(pod, item.field_ref.field_path, sources)
             elif item.resource_field_ref is not None:
-                text = environment.resource_value(pod, pod.spec.containers[0], item.resource_field_ref, sources)
+                text = environment.resource_value(
+                    pod, pod.spec.containers[0], item.resource_field_ref, sources
+                )
             else:
                 text = ""
         except environment.ConfigError as error:
@@ -113,16 +133,34 @@ def downward_files(volume: str, pod: core.Pod, items: list[core.DownwardAPIVolum
     return files
 
 
-def payload(pod: core.Pod, volume: core.Volume, sources: Sources, tokens: Mapping[str, str]) -> Payload | None:
-    """The files of a volume that comes from objects, None for any other.  `tokens` is by audience.  Raises MountError."""
+def payload(
+    pod: core.Pod, volume: core.Volume, sources: Sources, tokens: Mapping[str, str]
+) -> Payload | None:
+    """The files of a volume that comes from objects, None for any other.  `tokens` is by audience.
+    Raises MountError."""
     name = volume.name
     if volume.config_map is not None:
-        return config_map_files(name, volume.config_map, volume.config_map.default_mode or DEFAULT_MODE, sources)
+        return config_map_files(
+            name, volume.config_map, volume.config_map.default_mode or DEFAULT_MODE, sources
+        )
     if volume.secret is not None:
         secret = volume.secret
-        return secret_files(name, secret.secret_name, secret.items, secret.optional, secret.default_mode or DEFAULT_MODE, sources)
+        return secret_files(
+            name,
+            secret.secret_name,
+            secret.items,
+            secret.optional,
+            secret.default_mode or DEFAULT_MODE,
+            sources,
+        )
     if volume.downward_api is not None:
-        return downward_files(name, pod, volume.downward_api.items, volume.downward_api.default_mode or DEFAULT_MODE, sources)
+        return downward_files(
+            name,
+            pod,
+            volume.downward_api.items,
+            volume.downward_api.default_mode or DEFAULT_MODE,
+            sources,
+        )
     if volume.projected is None:
         return None
     mode = volume.projected.default_mode or DEFAULT_MODE
@@ -131,18 +169,22 @@ def payload(pod: core.Pod, volume: core.Volume, sources: Sources, tokens: Mappin
         if source.config_map is not None:
             files |= config_map_files(name, source.config_map, mode, sources)
         if source.secret is not None:
-            files |= secret_files(name, source.secret.name, source.secret.items, source.secret.optional, mode, sources)
+            files |= secret_files(
+                name, source.secret.name, source.secret.items, source.secret.optional, mode, sources
+            )
         if source.downward_api is not None:
             files |= downward_files(name, pod, source.downward_api.items, mode, sources)
         if source.service_account_token is not None:
             token = tokens.get(source.service_account_token.audience)
             if token is not None:
                 check_path(name, source.service_account_token.path)
-                files[source.service_account_token.path] = File(token.encode(), 0o600 if mode == DEFAULT_MODE else mode)
+                files[source.service_account_token.path] = File(
+                    token.encode(), 0o600 if mode == DEFAULT_MODE else mode
+                )
     return files
 
 
-# --- the swap -----------------------------------------------------------------------------------------------------------
+# --- the swap -------------------------------------------------------------------------------------
 
 
 def swap(directory: Path, files: Payload, owner: tuple[int, int] | None = None) -> bool:
@@ -152,7 +194,9 @@ def swap(directory: Path, files: Payload, owner: tuple[int, int] | None = None) 
     """
     directory.mkdir(parents=True, exist_ok=True, mode=0o755)
     data = directory / "..data"
-    if data.is_symlink() and shown(data) == {path: (file.content, file.mode) for path, file in files.items()}:
+    if data.is_symlink() and shown(data) == {
+        path: (file.content, file.mode) for path, file in files.items()
+    }:
         return False
     fresh = Path(tempfile.mkdtemp(prefix="..", dir=directory))
     os.chmod(fresh, 0o755)
@@ -188,20 +232,33 @@ def shown(data: Path) -> dict[str, tuple[bytes, int]]:
     for directory, _, names in os.walk(base):
         for name in names:
             path = Path(directory, name)
-            found[str(path.relative_to(base))] = (path.read_bytes(), stat.S_IMODE(path.stat().st_mode))
+            found[str(path.relative_to(base))] = (
+                path.read_bytes(),
+                stat.S_IMODE(path.stat().st_mode),
+            )
     return found
 
 
-# --- what is there already ----------------------------------------------------------------------------------------------
+# --- what is there already ------------------------------------------------------------------------
 
 
 def host_path(volume: str, source: core.HostPathVolumeSource) -> Path:
     """The path of a hostPath volume, made or checked as its type says.  Raises MountError."""
     path = Path(source.path)
-    checks = {"Directory": path.is_dir, "File": path.is_file, "Socket": path.is_socket,
-              "CharDevice": path.is_char_device, "BlockDevice": path.is_block_device}  # fmt: skip
-    words = {"Directory": "a directory", "File": "a file", "Socket": "a socket", "CharDevice": "a character device",
-             "BlockDevice": "a block device"}  # fmt: skip
+    checks = {
+        "Directory": path.is_dir,
+        "File": path.is_file,
+        "Socket": path.is_socket,
+        "CharDevice": path.is_char_device,
+        "BlockDevice": path.is_block_device,
+    }
+    words = {
+        "Directory": "a directory",
+        "File": "a file",
+        "Socket": "a socket",
+        "CharDevice": "a character device",
+        "BlockDevice": "a block device",
+    }
     try:
         if source.type in ("DirectoryOrCreate", ""):
             if source.type or not path.exists():
@@ -230,7 +287,8 @@ def memory_directory(root: Path, uid: str, volume: str, group: int | None) -> Pa
 
 
 def share(path: Path, group: int) -> None:
-    """Makes a volume's files the group's, unless they are: what fsGroup means for volumes that were there before."""
+    """Makes a volume's files the group's, unless they are: what fsGroup means for volumes that were
+    there before."""
     found = path.stat()
     if found.st_gid == group and found.st_mode & stat.S_ISGID:
         return
@@ -238,7 +296,9 @@ def share(path: Path, group: int) -> None:
         for name in [".", *files]:
             os.chown(os.path.join(where, name), -1, group, follow_symlinks=False)
         os.chmod(where, stat.S_IMODE(os.stat(where).st_mode) | 0o2070)
-        directories[:] = [name for name in directories if not os.path.islink(os.path.join(where, name))]
+        directories[:] = [
+            name for name in directories if not os.path.islink(os.path.join(where, name))
+        ]
 
 
 def empty_directory(path: Path, group: int | None) -> Path:
@@ -250,24 +310,25 @@ def empty_directory(path: Path, group: int | None) -> Path:
     return path
 
 
-# --- limits ---------------------------------------------------------------------------------------------------------------
+# --- limits ---------------------------------------------------------------------------------------
 
 
 def scratch_limits(pod: core.Pod) -> bool:
     """Whether a pod has limits that must be looked after by measuring files."""
     containers = [*pod.spec.init_containers, *pod.spec.containers]
-    return any(volume.empty_dir is not None and volume.empty_dir.size_limit for volume in pod.spec.volumes) or any(
-        "ephemeral-storage" in container.resources.limits for container in containers
-    )
+    return any(
+        volume.empty_dir is not None and volume.empty_dir.size_limit for volume in pod.spec.volumes
+    ) or any("ephemeral-storage" in container.resources.limits for container in containers)
 
 
-# --- which container sees what where ------------------------------------------------------------------------------------
+# --- which container sees what where --------------------------------------------------------------
 
 
 def mounts(
     container: core.Container, sources: Mapping[str, Path], variables: Mapping[str, str]
 ) -> tuple[list[tuple[str, str, bool]], dict[str, str]]:
-    """(source, mount path, read only) for each volumeMount, and by source the volume that it must stay in.
+    """(source, mount path, read only) for each volumeMount, and by source the volume that it must
+    stay in.
 
     Sub paths are made where they are missing.  Raises MountError.
     """
@@ -276,7 +337,11 @@ def mounts(
         source = sources.get(mount.name)
         if source is None:
             raise failed(mount.name, "the pod has no such volume")
-        sub = environment.expand(mount.sub_path_expr, variables) if mount.sub_path_expr else mount.sub_path
+        sub = (
+            environment.expand(mount.sub_path_expr, variables)
+            if mount.sub_path_expr
+            else mount.sub_path
+        )
         if sub:
             volume, source = source, inside(mount.name, source, sub)
             beneath[str(source)] = str(volume.resolve())
@@ -285,7 +350,8 @@ def mounts(
 
 
 def inside(volume: str, root: Path, sub: str) -> Path:
-    """A sub path of a volume, made where it is missing.  Raises MountError when it leads out, by its words or through a link."""
+    """A sub path of a volume, made where it is missing.  Raises MountError when it leads out, by
+    its words or through a link."""
     if sub.startswith("/") or ".." in sub.split("/"):
         raise failed(volume, f"the subPath {sub} leads out of the volume")
     base = root.resolve()
@@ -298,7 +364,8 @@ def inside(volume: str, root: Path, sub: str) -> Path:
 
 
 def make_beneath(volume: str, base: Path, parts: tuple[str, ...]) -> None:
-    """Makes directories below a volume's, following no link that a container may lay there at the same moment."""
+    """Makes directories below a volume's, following no link that a container may lay there at the
+    same moment."""
     mode = stat.S_IMODE(base.stat().st_mode)
     held = os.open(base, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -308,10 +375,14 @@ def make_beneath(volume: str, base: Path, parts: tuple[str, ...]) -> None:
                 os.chmod(part, mode, dir_fd=held)
             except FileExistsError:
                 pass
-            following = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=held)
+            following = os.open(
+                part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=held
+            )
             os.close(held)
             held = following
     except OSError as error:
-        raise failed(volume, f"cannot make the subPath {'/'.join(parts)}: {error.strerror}") from error
+        raise failed(
+            volume, f"cannot make the subPath {'/'.join(parts)}: {error.strerror}"
+        ) from error
     finally:
         os.close(held)

@@ -1,4 +1,5 @@
-"""The stored policies of one sort, compiled and found by what they are about; made again when a policy or a binding changes."""
+"""The stored policies of one sort, compiled and found by what they are about; made again when a
+policy or a binding changes."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from hekla.local.apiserver.storage.store import Event
 
 GROUP = "admissionregistration.k8s.io"
 EXEMPT = frozenset({GROUP, "authentication.k8s.io", "authorization.k8s.io"})
-"""Groups that policies are never asked about: a policy must not lock out those who would repair it."""
+"""Groups that policies are never asked about: a policy must not lock out those who would repair it.
+"""
 
 P = TypeVar("P", bound=Policy)
 Make = Callable[[str, Json, list[Binding], Registry], P]
@@ -47,14 +49,17 @@ class Catalog(Generic[P]):
                 spec = self.bindings.rows[key].tree().get("spec") or {}
                 bound.setdefault(spec.get("policyName") or "", []).append(Binding(key, spec))
             self._all = [
-                self.make(key, self.policies.rows[key].tree().get("spec") or {}, bound[key], self.registry)
+                self.make(
+                    key, self.policies.rows[key].tree().get("spec") or {}, bound[key], self.registry
+                )
                 for key in self.policies.ordered()
                 if key in bound
             ]
         return self._all
 
     def by_rule(self, attributes: Attributes) -> tuple[tuple[P, Resource], ...]:
-        """The policies whose rules are about such requests, each with the group and version in which it sees the object."""
+        """The policies whose rules are about such requests, each with the group and version in
+        which it sees the object."""
         if not self.policies.rows or not self.bindings.rows:
             return ()
         if self._generation != self.registry.generation:
@@ -67,7 +72,11 @@ class Catalog(Generic[P]):
             if resource.kind.group in EXEMPT or attributes.subresource == "server":
                 found = ()
             else:
-                found = tuple((policy, seen) for policy in self.all() if (seen := policy.rules_match(resource, key)) is not None)
+                found = tuple(
+                    (policy, seen)
+                    for policy in self.all()
+                    if (seen := policy.rules_match(resource, key)) is not None
+                )
             self._matching[key] = found
         return found
 
@@ -77,4 +86,8 @@ class Catalog(Generic[P]):
         if not found:
             return []
         key = key_of(attributes.resource.kind, attributes)
-        return [(policy, seen) for policy, seen in found if policy.wants(attributes, attributes.resource, key)]
+        return [
+            (policy, seen)
+            for policy, seen in found
+            if policy.wants(attributes, attributes.resource, key)
+        ]

@@ -1,4 +1,5 @@
-"""What a mutation does to an object: merging an apply configuration, or carrying out a JSON patch, in Kubernetes' words."""
+"""What a mutation does to an object: merging an apply configuration, or carrying out a JSON patch,
+in Kubernetes' words."""
 
 from __future__ import annotations
 
@@ -36,14 +37,16 @@ def plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, Optional):
         return plain(value.value) if value.present else None
-    raise Unfit("type mismatch: JSONPath valueExpression evaluated to a type that could not marshal to JSON")
+    raise Unfit(
+        "type mismatch: JSONPath valueExpression evaluated to a type that could not marshal to JSON"
+    )
 
 
 def _key(key: Any) -> str:
     return str(key).lower() if isinstance(key, bool) else str(key)
 
 
-# --- apply configurations ------------------------------------------------------------------------------------------------
+# --- apply configurations -------------------------------------------------------------------------
 
 
 def applied(kind: Kind, tree: Json, configuration: Any) -> Json:
@@ -56,7 +59,9 @@ def applied(kind: Kind, tree: Json, configuration: Any) -> Json:
     try:
         mistakes = merging.check(node, made)
         if mistakes:
-            raise Unfit(f"error applying patch: failed to convert patch object to typed object: {'; '.join(mistakes)}")
+            raise Unfit(
+                f"error applying patch: failed to convert patch object to typed object: {'; '.join(mistakes)}"
+            )
         whole = sorted(atomics(node, made, ""))
         if whole:
             why = f"invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {', '.join(whole)}"
@@ -90,7 +95,8 @@ def misnamed(value: Any, path: str) -> str:
 
 
 def atomics(node: Node, value: Any, path: str) -> list[str]:
-    """The lists and maps in a configuration that are owned whole: setting a part of one would lose the rest."""
+    """The lists and maps in a configuration that are owned whole: setting a part of one would lose
+    the rest."""
     shape = children_of(node, value)
     if isinstance(value, dict):
         if shape.kind is LEAF:
@@ -105,11 +111,16 @@ def atomics(node: Node, value: Any, path: str) -> list[str]:
     if isinstance(value, list):
         if shape.kind is LEAF:
             return [path]
-        return [one for item in value if shape.element is not None for one in atomics(shape.element, item, path)]
+        return [
+            one
+            for item in value
+            if shape.element is not None
+            for one in atomics(shape.element, item, path)
+        ]
     return []
 
 
-# --- JSON patches --------------------------------------------------------------------------------------------------------
+# --- JSON patches ---------------------------------------------------------------------------------
 
 
 def patched(tree: Json, operations: Any) -> Json | None:
@@ -132,7 +143,9 @@ def patched(tree: Json, operations: Any) -> Json | None:
 
 def _operation(value: Any) -> Json:
     if not isinstance(value, dict):
-        raise Unfit(f"type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch, got element of {type(value).__name__}")
+        raise Unfit(
+            f"type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch, got element of {type(value).__name__}"
+        )
     found: Json = plain(value)
     if found.get("op") in ("add", "replace", "test"):
         found.setdefault("value", None)
@@ -158,7 +171,9 @@ def _misplaced(tree: Json, operation: Json) -> str:
     if op == "replace":
         if parent is None and path:
             return f"replace operation does not apply: doc is missing path: {path}: {_MISSING}"
-        if (isinstance(parent, dict) and key not in parent) or (isinstance(parent, list) and not _inside(parent, key)):
+        if (isinstance(parent, dict) and key not in parent) or (
+            isinstance(parent, list) and not _inside(parent, key)
+        ):
             return f"replace operation does not apply: doc is missing key: {path}: {_MISSING}"
     if op in ("move", "copy"):
         source = str(operation.get("from") or "")

@@ -1,4 +1,5 @@
-"""MutatingAdmissionPolicies at work: apply configurations and JSON patches, each on what the one before it made (local-cluster 6.6)."""
+"""MutatingAdmissionPolicies at work: apply configurations and JSON patches, each on what the one
+before it made (local-cluster 6.6)."""
 
 from __future__ import annotations
 
@@ -28,9 +29,13 @@ class MutatingPolicy(Policy):
         try:
             for mutation in spec.get("mutations") or ():
                 kind = mutation["patchType"]
-                form = mutation["applyConfiguration" if kind == "ApplyConfiguration" else "jsonPatch"]
+                form = mutation[
+                    "applyConfiguration" if kind == "ApplyConfiguration" else "jsonPatch"
+                ]
                 text = (form.get("expression") or "").strip()
-                self.mutations.append((kind, text, mutation_program(kind, text, self.has_params, self.types or None)))
+                self.mutations.append(
+                    (kind, text, mutation_program(kind, text, self.has_params, self.types or None))
+                )
         except Unusable as error:
             self.unusable = self.unusable or str(error)
 
@@ -41,7 +46,9 @@ class Mutating:
     def __init__(self, registry: Registry, authorizer: Authorizer) -> None:
         self.registry = registry
         self.authorizer = authorizer
-        self.catalog: Catalog[MutatingPolicy] = Catalog(registry, "mutatingadmissionpolicies", MutatingPolicy)
+        self.catalog: Catalog[MutatingPolicy] = Catalog(
+            registry, "mutatingadmissionpolicies", MutatingPolicy
+        )
 
     def wanted(self, attributes: Attributes) -> bool:
         if attributes.object is None or attributes.operation not in ("CREATE", "UPDATE"):
@@ -49,7 +56,8 @@ class Mutating:
         return bool(self.catalog.by_rule(attributes)) and bool(self.catalog.of(attributes))
 
     def run(self, attributes: Attributes, *, again: bool = False) -> None:
-        """Changes the object.  `again` asks only those that want to see what others changed after them."""
+        """Changes the object.  `again` asks only those that want to see what others changed after
+        them."""
         ran: list[MutatingPolicy] = []
         repeat: list[MutatingPolicy] = []
         for policy, seen in self.catalog.of(attributes):
@@ -79,14 +87,20 @@ class Mutating:
                 _failed(policy, binding, attributes, str(error))
         return attributes.object is not before and attributes.object != before
 
-    def _mutate(self, policy: MutatingPolicy, seen: Resource, attributes: Attributes, param: Json | None) -> None:
+    def _mutate(
+        self, policy: MutatingPolicy, seen: Resource, attributes: Attributes, param: Json | None
+    ) -> None:
         from hekla.cel.errors import Failed
 
-        scope = policy.with_variables({**scope_of(attributes, seen, self.registry, self.authorizer), "params": param})
+        scope = policy.with_variables(
+            {**scope_of(attributes, seen, self.registry, self.authorizer), "params": param}
+        )
         if not policy.conditions.hold(scope):
             return
         for kind, text, program in policy.mutations:
-            scope = policy.with_variables({**scope_of(attributes, seen, self.registry, self.authorizer), "params": param})
+            scope = policy.with_variables(
+                {**scope_of(attributes, seen, self.registry, self.authorizer), "params": param}
+            )
             try:
                 made = program(scope)
             except Failed as error:
@@ -119,6 +133,8 @@ def _failed(policy: MutatingPolicy, binding: Binding, attributes: Attributes, wh
     if policy.ignores_failure:
         return
     message = f"policy '{policy.name}' with binding '{binding.name}' denied request: {why}"
-    refusal: Refusal = forbidden(attributes.resource.kind, attributes.name, "", [{"message": message}])
+    refusal: Refusal = forbidden(
+        attributes.resource.kind, attributes.name, "", [{"message": message}]
+    )
     found = Refusal(403, message, reason="Invalid", details=refusal.details)
     raise found

@@ -46,7 +46,9 @@ class Policy:
         try:
             self.conditions = Conditions(spec.get("matchConditions") or (), params=self.has_params)
             for variable in spec.get("variables") or ():
-                program = compiled(variable["expression"], params=self.has_params, variables=self.types)
+                program = compiled(
+                    variable["expression"], params=self.has_params, variables=self.types
+                )
                 self.variables[variable["name"]] = program
                 self.types[variable["name"]] = program.type
         except Unusable as error:
@@ -56,11 +58,17 @@ class Policy:
     def has_params(self) -> bool:
         return self.param_kind is not None
 
-    # --- which requests -------------------------------------------------------------------------------------------------
+    # --- which requests ---------------------------------------------------------------------------
 
     def rules_match(self, resource: Resource, key: Key) -> Resource | None:
         """By the rules alone, which do not depend on the object."""
-        return through(self.match.get("resourceRules") or (), self.match.get("matchPolicy") or "", self.registry, resource, key)
+        return through(
+            self.match.get("resourceRules") or (),
+            self.match.get("matchPolicy") or "",
+            self.registry,
+            resource,
+            key,
+        )
 
     def wants(self, attributes: Attributes, resource: Resource, key: Key) -> bool:
         return _selects(self.match, attributes, self.registry, resource, key, rules=True)
@@ -68,30 +76,46 @@ class Policy:
     def bound(self, attributes: Attributes, resource: Resource, key: Key) -> Iterator[Binding]:
         for binding in self.bindings:
             rules = bool(binding.match.get("resourceRules"))
-            if not binding.match or _selects(binding.match, attributes, self.registry, resource, key, rules=rules):
+            if not binding.match or _selects(
+                binding.match, attributes, self.registry, resource, key, rules=rules
+            ):
                 yield binding
 
-    # --- what expressions see -------------------------------------------------------------------------------------------
+    # --- what expressions see ---------------------------------------------------------------------
 
     def params(self, binding: Binding, attributes: Attributes) -> list[Json | None]:
-        """The objects that a binding names as parameters; one None where the policy has none.  Raises Misconfigured."""
+        """The objects that a binding names as parameters; one None where the policy has none.
+        Raises Misconfigured."""
         kind, reference = self.param_kind, binding.reference
         if kind is None or reference is None:
             return [None]
         group, _, version = str(kind.get("apiVersion")).rpartition("/")
-        resource = next((one for one in self.registry.of(group, version) if one.kind.kind == kind.get("kind")), None)
+        resource = next(
+            (one for one in self.registry.of(group, version) if one.kind.kind == kind.get("kind")),
+            None,
+        )
         if resource is None:
-            raise Misconfigured(f"paramKind kind `{kind.get('apiVersion')}, Kind={kind.get('kind')}` not known")
+            raise Misconfigured(
+                f"paramKind kind `{kind.get('apiVersion')}, Kind={kind.get('kind')}` not known"
+            )
         namespace = reference.get("namespace") or ""
         if resource.kind.namespaced:
             namespace = namespace or attributes.namespace
             if not namespace:
-                raise Misconfigured("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
+                raise Misconfigured(
+                    "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
+                )
         elif namespace:
-            raise Misconfigured("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
-        found: list[Json | None] = [resource.typed(tree) for tree in self._named(resource, namespace, reference)]
+            raise Misconfigured(
+                "paramRef.namespace must not be provided for a cluster-scoped `paramKind`"
+            )
+        found: list[Json | None] = [
+            resource.typed(tree) for tree in self._named(resource, namespace, reference)
+        ]
         if not found and reference.get("parameterNotFoundAction") == "Deny":
-            raise Misconfigured("no params found for policy binding with `Deny` parameterNotFoundAction")
+            raise Misconfigured(
+                "no params found for policy binding with `Deny` parameterNotFoundAction"
+            )
         return found
 
     def _named(self, resource: Resource, namespace: str, reference: Json) -> Iterator[Json]:
@@ -103,7 +127,9 @@ class Policy:
                 yield remembered(self._trees, f"{collection.name} {key}", row)
             return
         for row in collection.accepted():
-            if (not namespace or row.namespace == namespace) and selects(reference.get("selector") or {}, dict(row.labels)):
+            if (not namespace or row.namespace == namespace) and selects(
+                reference.get("selector") or {}, dict(row.labels)
+            ):
                 yield remembered(self._trees, f"{collection.name} {row.key}", row)
 
     def with_variables(self, scope: Json) -> Json:
@@ -119,14 +145,28 @@ class Policy:
         return full
 
 
-def _selects(match: Json, attributes: Attributes, registry: Registry, resource: Resource, key: Key, *, rules: bool) -> bool:
+def _selects(
+    match: Json,
+    attributes: Attributes,
+    registry: Registry,
+    resource: Resource,
+    key: Key,
+    *,
+    rules: bool,
+) -> bool:
     """Whether matchConstraints or matchResources are about a request."""
     policy = match.get("matchPolicy") or ""
     name = attributes.name
     for word, wanted in (("excludeResourceRules", False), ("resourceRules", True)):
         if word == "resourceRules" and not rules:
             continue
-        entries = [rule for rule in match.get(word) or () if not rule.get("resourceNames") or name in rule["resourceNames"]]
+        entries = [
+            rule
+            for rule in match.get(word) or ()
+            if not rule.get("resourceNames") or name in rule["resourceNames"]
+        ]
         if (through(entries, policy, registry, resource, key) is not None) is not wanted:
             return False
-    return selected(match.get("namespaceSelector"), match.get("objectSelector"), attributes, registry)
+    return selected(
+        match.get("namespaceSelector"), match.get("objectSelector"), attributes, registry
+    )

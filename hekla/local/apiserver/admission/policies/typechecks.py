@@ -1,6 +1,8 @@
-"""The status of ValidatingAdmissionPolicies: what their expressions get wrong about the kinds that they name (local-cluster 6.5).
+"""The status of ValidatingAdmissionPolicies: what their expressions get wrong about the kinds that
+they name (local-cluster 6.5).
 
-The answer never changes what a policy does: expressions run untyped, and a warning is a hint to their author.
+The answer never changes what a policy does: expressions run untyped, and a warning is a hint to
+their author.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ class TypeChecks:
         if row is None:
             return
         tree = row.tree()
-        if (tree.get("status") or {}).get("observedGeneration") != tree["metadata"].get("generation"):
+        if (tree.get("status") or {}).get("observedGeneration") != tree["metadata"].get(
+            "generation"
+        ):
             task = asyncio.get_running_loop().create_task(self._write(name))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -68,9 +72,16 @@ class TypeChecks:
             status["observedGeneration"] = tree["metadata"].get("generation", 1)
             return tree
 
-        call = Call(Request("PUT", "/policies", "", {}, b"", Peer()), Route(self.resource, "", name, ""), SERVER, "update")
+        call = Call(
+            Request("PUT", "/policies", "", {}, b"", Peer()),
+            Route(self.resource, "", name, ""),
+            SERVER,
+            "update",
+        )
         try:
-            await self.writer.change(call, self.resource, name, checked, retry=True, subresource="server", admit=False)
+            await self.writer.change(
+                call, self.resource, name, checked, retry=True, subresource="server", admit=False
+            )
         except Refusal as refusal:
             if refusal.code not in (404, 409):
                 log.warning("the status of the policy %s: %s", name, refusal)
@@ -78,7 +89,11 @@ class TypeChecks:
 
 def expression_warnings(spec: Json, registry: Registry) -> list[Json]:
     """What the expressions of a policy get wrong about the kinds that its rules name in full."""
-    kinds = [(resource, kind) for resource in named(spec, registry) if (kind := type_of(resource)) is not None]
+    kinds = [
+        (resource, kind)
+        for resource in named(spec, registry)
+        if (kind := type_of(resource)) is not None
+    ]
     param_type = _param_type(spec, registry)
     found: list[Json] = []
     for position, validation in enumerate(spec.get("validations") or ()):
@@ -86,9 +101,18 @@ def expression_warnings(spec: Json, registry: Registry) -> list[Json]:
             text = validation.get(field)
             if not text:
                 continue
-            wrong = [line for resource, kind in kinds if (line := _wrong(text, spec, resource, kind, param_type))]
+            wrong = [
+                line
+                for resource, kind in kinds
+                if (line := _wrong(text, spec, resource, kind, param_type))
+            ]
             if wrong:
-                found.append({"fieldRef": f"spec.validations[{position}].{field}", "warning": "\n".join(wrong)})
+                found.append(
+                    {
+                        "fieldRef": f"spec.validations[{position}].{field}",
+                        "warning": "\n".join(wrong),
+                    }
+                )
     return found
 
 
@@ -102,7 +126,9 @@ def named(spec: Json, registry: Registry) -> list[Resource]:
                     resource = registry.get(group, version, plural)
                     if resource is not None and resource not in found:
                         found.append(resource)
-    return sorted(found[:MOST_KINDS], key=lambda one: (one.kind.group, one.kind.version, one.kind.kind))
+    return sorted(
+        found[:MOST_KINDS], key=lambda one: (one.kind.group, one.kind.version, one.kind.kind)
+    )
 
 
 def type_of(resource: Resource) -> Any:
@@ -119,7 +145,9 @@ def _param_type(spec: Json, registry: Registry) -> Any:
     if kind is None:
         return None
     group, _, version = str(kind.get("apiVersion")).rpartition("/")
-    resource = next((one for one in registry.of(group, version) if one.kind.kind == kind.get("kind")), None)
+    resource = next(
+        (one for one in registry.of(group, version) if one.kind.kind == kind.get("kind")), None
+    )
     return None if resource is None else type_of(resource)
 
 
@@ -128,7 +156,13 @@ def _wrong(text: str, spec: Json, resource: Resource, kind: Any, param_type: Any
     types: Json = {}
     for variable in spec.get("variables") or ():
         try:
-            program = compiled(variable["expression"], params=params, variables=types, object_type=kind, params_type=param_type)
+            program = compiled(
+                variable["expression"],
+                params=params,
+                variables=types,
+                object_type=kind,
+                params_type=param_type,
+            )
             types[variable["name"]] = program.type
         except Unusable:
             from hekla.cel.types import DYN

@@ -1,4 +1,5 @@
-"""ValidatingAdmissionPolicies at work: what they deny, warn of and write into the audit log (local-cluster 6.5)."""
+"""ValidatingAdmissionPolicies at work: what they deny, warn of and write into the audit log
+(local-cluster 6.5)."""
 
 from __future__ import annotations
 
@@ -34,13 +35,28 @@ class ValidatingPolicy(Policy):
                 self.validations.append(
                     (
                         validation,
-                        compiled(validation["expression"], (BOOL,), params=self.has_params, variables=self.types or None),
-                        compiled(said, (STRING,), params=self.has_params, authorizer=False, variables=self.types or None) if said else None,
+                        compiled(
+                            validation["expression"],
+                            (BOOL,),
+                            params=self.has_params,
+                            variables=self.types or None,
+                        ),
+                        compiled(
+                            said,
+                            (STRING,),
+                            params=self.has_params,
+                            authorizer=False,
+                            variables=self.types or None,
+                        )
+                        if said
+                        else None,
                     )
                 )
             for annotation in spec.get("auditAnnotations") or ():
                 text = annotation["valueExpression"]
-                program = compiled(text, (STRING, NULL), params=self.has_params, variables=self.types or None)
+                program = compiled(
+                    text, (STRING, NULL), params=self.has_params, variables=self.types or None
+                )
                 self.annotations.append((annotation, program))
         except Unusable as error:
             self.unusable = self.unusable or str(error)
@@ -49,7 +65,9 @@ class ValidatingPolicy(Policy):
 class Denial:
     __slots__ = ("binding", "message", "policy", "reason")
 
-    def __init__(self, policy: Policy, binding: Binding | None, message: str, reason: str = "") -> None:
+    def __init__(
+        self, policy: Policy, binding: Binding | None, message: str, reason: str = ""
+    ) -> None:
         self.policy = policy
         self.binding = binding
         self.message = message
@@ -62,7 +80,9 @@ class Validating:
     def __init__(self, registry: Registry, authorizer: Authorizer) -> None:
         self.registry = registry
         self.authorizer = authorizer
-        self.catalog: Catalog[ValidatingPolicy] = Catalog(registry, "validatingadmissionpolicies", ValidatingPolicy)
+        self.catalog: Catalog[ValidatingPolicy] = Catalog(
+            registry, "validatingadmissionpolicies", ValidatingPolicy
+        )
         self.decisions: dict[tuple[str, str, str], int] = {}
         """(policy, binding, enforcement action) -> how often, for the metrics."""
 
@@ -84,9 +104,14 @@ class Validating:
             raise _refusal(denials[0], attributes)
 
     def _bound(
-        self, policy: ValidatingPolicy, binding: Binding, attributes: Attributes, scope: Json, denials: list[Denial],
+        self,
+        policy: ValidatingPolicy,
+        binding: Binding,
+        attributes: Attributes,
+        scope: Json,
+        denials: list[Denial],
         notes: dict[str, list[str]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         try:
             if policy.unusable:
                 raise Misconfigured(policy.unusable)
@@ -105,13 +130,23 @@ class Validating:
                     self._act(policy, binding, attributes, str(error), "Invalid", 0, denials)
                 continue
             for position, (validation, program, said) in enumerate(policy.validations):
-                self._validate(policy, binding, attributes, full, position, validation, program, said, denials)
+                self._validate(
+                    policy, binding, attributes, full, position, validation, program, said, denials
+                )
             self._annotate(policy, binding, full, denials, notes)
 
     def _validate(
-        self, policy: ValidatingPolicy, binding: Binding, attributes: Attributes, scope: Json, position: int, validation: Json,
-        program: Any, said: Any, denials: list[Denial],
-    ) -> None:  # fmt: skip
+        self,
+        policy: ValidatingPolicy,
+        binding: Binding,
+        attributes: Attributes,
+        scope: Json,
+        position: int,
+        validation: Json,
+        program: Any,
+        said: Any,
+        denials: list[Denial],
+    ) -> None:
         from hekla.cel.errors import Failed
 
         budget = [BUDGET]
@@ -124,7 +159,10 @@ class Validating:
         except Failed as error:
             if policy.ignores_failure:
                 return
-            message, reason = f"expression '{validation['expression']}' resulted in error: {error}", ""
+            message, reason = (
+                f"expression '{validation['expression']}' resulted in error: {error}",
+                "",
+            )
         self._act(policy, binding, attributes, message, reason, position, denials)
 
     @staticmethod
@@ -140,7 +178,14 @@ class Validating:
         return "" if "\n" in text or len(text.encode()) > LONGEST_MESSAGE else text
 
     def _act(
-        self, policy: Policy, binding: Binding, attributes: Attributes, message: str, reason: str, position: int, denials: list[Denial]
+        self,
+        policy: Policy,
+        binding: Binding,
+        attributes: Attributes,
+        message: str,
+        reason: str,
+        position: int,
+        denials: list[Denial],
     ) -> None:
         for action in binding.actions:
             key = (policy.name, binding.name, action.lower())
@@ -152,13 +197,21 @@ class Validating:
                 attributes.call.warn(start + message)
             elif action == "Audit":
                 entry = {
-                    "message": message, "policy": policy.name, "binding": binding.name, "expressionIndex": position,
+                    "message": message,
+                    "policy": policy.name,
+                    "binding": binding.name,
+                    "expressionIndex": position,
                     "validationActions": binding.actions,
-                }  # fmt: skip
+                }
                 attributes.call.annotate(FAILURE, json.dumps([entry], separators=(",", ":")))
 
     def _annotate(
-        self, policy: ValidatingPolicy, binding: Binding, scope: Json, denials: list[Denial], notes: dict[str, list[str]]
+        self,
+        policy: ValidatingPolicy,
+        binding: Binding,
+        scope: Json,
+        denials: list[Denial],
+        notes: dict[str, list[str]],
     ) -> None:
         from hekla.cel.errors import Failed
 
@@ -167,7 +220,9 @@ class Validating:
                 value = program(scope)
             except Failed as error:
                 if not policy.ignores_failure:
-                    text = f"expression '{annotation['valueExpression']}' resulted in error: {error}"
+                    text = (
+                        f"expression '{annotation['valueExpression']}' resulted in error: {error}"
+                    )
                     denials.append(Denial(policy, binding, text))
                 continue
             text = (value or "").strip()[:LONGEST_ANNOTATION]

@@ -28,7 +28,10 @@ def of(group: str, kind: str) -> tuple[Column, ...]:
 def custom_column(declared: Json) -> Column:
     """A column of a definition's `additionalPrinterColumns`."""
     path, kind = declared.get("jsonPath") or "", declared.get("type") or "string"
-    description = declared.get("description") or f"Custom resource definition column (in JSONPath format): {path}"
+    description = (
+        declared.get("description")
+        or f"Custom resource definition column (in JSONPath format): {path}"
+    )
     try:
         find = jsonpath.compiled(path)
     except ValueError:
@@ -38,7 +41,14 @@ def custom_column(declared: Json) -> Column:
         found = find(tree)
         return _shown(found, kind, now) if found else None
 
-    return Column(declared.get("name") or "", kind, declared.get("format") or "", description, declared.get("priority") or 0, cell)
+    return Column(
+        declared.get("name") or "",
+        kind,
+        declared.get("format") or "",
+        description,
+        declared.get("priority") or 0,
+        cell,
+    )
 
 
 def _nothing(_tree: Any) -> list[Any]:
@@ -52,7 +62,9 @@ def _shown(found: list[Any], kind: str, now: float) -> Any:
     if kind == "string":
         return ",".join(_text(item) for item in found)
     if kind == "integer":
-        return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+        return (
+            int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+        )
     if kind == "number":
         return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
     return value if isinstance(value, bool) else None

@@ -1,4 +1,5 @@
-"""What cells are made of: ages in Go's short form, labels and selectors as text, container names.  Pure; `now` is handed in."""
+"""What cells are made of: ages in Go's short form, labels and selectors as text, container names.
+Pure; `now` is handed in."""
 
 from __future__ import annotations
 
@@ -88,7 +89,9 @@ def selector(value: Json | None) -> str:
         elif operator == "DoesNotExist":
             terms.append(f"!{key}")
         else:
-            terms.append(f"{key} {_OPERATORS.get(operator, operator)} ({','.join(sorted(wanted.get('values') or ()))})")
+            terms.append(
+                f"{key} {_OPERATORS.get(operator, operator)} ({','.join(sorted(wanted.get('values') or ()))})"
+            )
     return ",".join(terms) or NONE
 
 
@@ -108,7 +111,9 @@ def containers(*path: str) -> tuple[Column, Column]:
     )
 
 
-def column(name: str, value: Cell, description: str = "", type: str = "string", format: str = "") -> Column:
+def column(
+    name: str, value: Cell, description: str = "", type: str = "string", format: str = ""
+) -> Column:
     return Column(name, type, format, description or f"{name} of the object.", 0, value)
 
 
@@ -129,6 +134,24 @@ def listed(values: Iterable[str], limit: int = 3) -> str:
     return ",".join(found) or NONE
 
 
-NAME = Column("Name", "string", "name", "Name of the object, unique among its kind in its namespace.", 0, cell("metadata", "name"))
-AGE = column("Age", lambda tree, now: age(at(tree, "metadata", "creationTimestamp"), now), "How long ago the object was created.")
-CREATED = Column("Created At", "date", "", "When the object was created.", 0, cell("metadata", "creationTimestamp"))
+NAME = Column(
+    "Name",
+    "string",
+    "name",
+    "Name of the object, unique among its kind in its namespace.",
+    0,
+    cell("metadata", "name"),
+)
+AGE = column(
+    "Age",
+    lambda tree, now: age(at(tree, "metadata", "creationTimestamp"), now),
+    "How long ago the object was created.",
+)
+CREATED = Column(
+    "Created At",
+    "date",
+    "",
+    "When the object was created.",
+    0,
+    cell("metadata", "creationTimestamp"),
+)

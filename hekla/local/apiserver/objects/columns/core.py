@@ -21,7 +21,12 @@ from hekla.local.apiserver.objects.columns.cells import (
     wide,
 )
 
-_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
+_MODES = {
+    "ReadWriteOnce": "RWO",
+    "ReadOnlyMany": "ROX",
+    "ReadWriteMany": "RWX",
+    "ReadWriteOncePod": "RWOP",
+}
 _ROLE = "node-role.kubernetes.io/"
 
 
@@ -68,7 +73,11 @@ def _ports(service: Json, _now: float) -> str:
     found = []
     for port in at(service, "spec", "ports") or ():
         text = f"{port.get('port')}/{port.get('protocol')}"
-        found.append(f"{port.get('port')}:{port['nodePort']}/{port.get('protocol')}" if port.get("nodePort") else text)
+        found.append(
+            f"{port.get('port')}:{port['nodePort']}/{port.get('protocol')}"
+            if port.get("nodePort")
+            else text
+        )
     return ",".join(found) or NONE
 
 
@@ -88,7 +97,11 @@ def _modes(*path: str) -> Any:
 
 
 def _volume_status(tree: Json, _now: float) -> str:
-    return "Terminating" if at(tree, "metadata", "deletionTimestamp") else at(tree, "status", "phase") or ""
+    return (
+        "Terminating"
+        if at(tree, "metadata", "deletionTimestamp")
+        else at(tree, "status", "phase") or ""
+    )
 
 
 def _claim(volume: Json, _now: float) -> str:
@@ -97,17 +110,27 @@ def _claim(volume: Json, _now: float) -> str:
 
 
 def _used(tree: Json, limits: bool) -> str:
-    hard, used = at(tree, "status", "hard") or at(tree, "spec", "hard") or {}, at(tree, "status", "used") or {}
+    hard, used = (
+        at(tree, "status", "hard") or at(tree, "spec", "hard") or {},
+        at(tree, "status", "used") or {},
+    )
     return ", ".join(
-        f"{name}: {used.get(name, '0')}/{amount}" for name, amount in sorted(hard.items()) if name.startswith("limits.") == limits
+        f"{name}: {used.get(name, '0')}/{amount}"
+        for name, amount in sorted(hard.items())
+        if name.startswith("limits.") == limits
     )
 
 
-# --- events --------------------------------------------------------------------------------------------------------------
+# --- events ---------------------------------------------------------------------------------------
 
 
 def _first_seen(event: Json, now: float) -> str:
-    return age(event.get("firstTimestamp") or event.get("deprecatedFirstTimestamp") or event.get("eventTime"), now)
+    return age(
+        event.get("firstTimestamp")
+        or event.get("deprecatedFirstTimestamp")
+        or event.get("eventTime"),
+        now,
+    )
 
 
 def _last_seen(event: Json, now: float) -> str:
@@ -130,13 +153,23 @@ def _object(event: Json, _now: float) -> str:
 
 def _source(event: Json, _now: float) -> str:
     source = event.get("source") or event.get("deprecatedSource") or {}
-    parts = [source.get("component") or event.get("reportingComponent") or event.get("reportingController") or ""]
+    parts = [
+        source.get("component")
+        or event.get("reportingComponent")
+        or event.get("reportingController")
+        or ""
+    ]
     where = source.get("host") or event.get("reportingInstance")
     return ", ".join([*parts, where] if where else parts)
 
 
 def _times(event: Json, _now: float) -> int:
-    return (event.get("series") or {}).get("count") or event.get("count") or event.get("deprecatedCount") or 1
+    return (
+        (event.get("series") or {}).get("count")
+        or event.get("count")
+        or event.get("deprecatedCount")
+        or 1
+    )
 
 
 EVENT = (
@@ -146,7 +179,9 @@ EVENT = (
     column("Object", _object, "What it is about."),
     wide("Subobject", lambda event, _now: _about(event).get("fieldPath") or ""),
     wide("Source", _source, "Who says so."),
-    column("Message", lambda event, _now: (event.get("message") or event.get("note") or "").strip()),
+    column(
+        "Message", lambda event, _now: (event.get("message") or event.get("note") or "").strip()
+    ),
     wide("First Seen", _first_seen),
     wide("Count", _times),
     wide("Name", cell("metadata", "name"))._replace(format="name"),
@@ -163,15 +198,26 @@ COLUMNS = {
         wide("External-IP", _node_address("ExternalIP")),
         wide("OS-Image", cell("status", "nodeInfo", "osImage", absent=UNKNOWN)),
         wide("Kernel-Version", cell("status", "nodeInfo", "kernelVersion", absent=UNKNOWN)),
-        wide("Container-Runtime", cell("status", "nodeInfo", "containerRuntimeVersion", absent=UNKNOWN)),
+        wide(
+            "Container-Runtime",
+            cell("status", "nodeInfo", "containerRuntimeVersion", absent=UNKNOWN),
+        ),
     ),
     ("", "Namespace"): (NAME, column("Status", cell("status", "phase")), AGE),
     ("", "ConfigMap"): (
         NAME,
-        column("Data", lambda tree, _now: len(tree.get("data") or ()) + len(tree.get("binaryData") or ())),
+        column(
+            "Data",
+            lambda tree, _now: len(tree.get("data") or ()) + len(tree.get("binaryData") or ()),
+        ),
         AGE,
     ),
-    ("", "Secret"): (NAME, column("Type", cell("type")), column("Data", lambda tree, _now: len(tree.get("data") or ())), AGE),
+    ("", "Secret"): (
+        NAME,
+        column("Type", cell("type")),
+        column("Data", lambda tree, _now: len(tree.get("data") or ())),
+        AGE,
+    ),
     ("", "ServiceAccount"): (NAME, AGE),
     ("coordination.k8s.io", "Lease"): (NAME, column("Holder", cell("spec", "holderIdentity")), AGE),
     ("", "Service"): (
@@ -212,8 +258,16 @@ COLUMNS = {
     ),
     ("", "ResourceQuota"): (
         NAME,
-        column("Request", lambda tree, _now: _used(tree, False), "Used and allowed, of what pods ask for."),
-        column("Limit", lambda tree, _now: _used(tree, True), "Used and allowed, of what pods may grow to."),
+        column(
+            "Request",
+            lambda tree, _now: _used(tree, False),
+            "Used and allowed, of what pods ask for.",
+        ),
+        column(
+            "Limit",
+            lambda tree, _now: _used(tree, True),
+            "Used and allowed, of what pods may grow to.",
+        ),
         AGE,
     ),
     ("", "LimitRange"): (NAME, CREATED),

@@ -41,7 +41,9 @@ def _subjects(kind: str) -> Cell:
     def value(tree: Json, _now: float) -> str:
         found = [subject for subject in tree.get("subjects") or () if subject.get("kind") == kind]
         if kind == "ServiceAccount":
-            return ", ".join(f"{subject.get('namespace', '')}/{subject.get('name', '')}" for subject in found)
+            return ", ".join(
+                f"{subject.get('namespace', '')}/{subject.get('name', '')}" for subject in found
+            )
         return ", ".join(str(subject.get("name", "")) for subject in found)
 
     return value
@@ -63,23 +65,34 @@ def _slice_ports(tree: Json, _now: float) -> str:
 
 
 def _slice_endpoints(tree: Json, _now: float) -> str:
-    found = [address for endpoint in tree.get("endpoints") or () for address in endpoint.get("addresses") or ()]
+    found = [
+        address
+        for endpoint in tree.get("endpoints") or ()
+        for address in endpoint.get("addresses") or ()
+    ]
     return UNSET if not found else listed(found)
 
 
 def _hosts(tree: Json, _now: float) -> str:
-    return listed(rule.get("host") or "*" for rule in at(tree, "spec", "rules") or ()).replace(NONE, "*")
+    return listed(rule.get("host") or "*" for rule in at(tree, "spec", "rules") or ()).replace(
+        NONE, "*"
+    )
 
 
 def _addresses(tree: Json, _now: float) -> str:
-    return ",".join(item.get("ip") or item.get("hostname") or "" for item in at(tree, "status", "loadBalancer", "ingress") or ())
+    return ",".join(
+        item.get("ip") or item.get("hostname") or ""
+        for item in at(tree, "status", "loadBalancer", "ingress") or ()
+    )
 
 
 def _claim_state(tree: Json, _now: float) -> str:
     states = ["deleted"] if at(tree, "metadata", "deletionTimestamp") else []
     if not at(tree, "status", "allocation"):
         return ",".join([*states, "pending"])
-    return ",".join([*states, "allocated", *(["reserved"] if at(tree, "status", "reservedFor") else [])])
+    return ",".join(
+        [*states, "allocated", *(["reserved"] if at(tree, "status", "reservedFor") else [])]
+    )
 
 
 def _service_of(tree: Json, _now: float) -> str:
@@ -111,18 +124,29 @@ def _parameters(tree: Json, _now: float) -> str:
     if not found:
         return NONE
     group = found.get("apiGroup")
-    return f"{found.get('kind')}.{group}/{found.get('name')}" if group else f"{found.get('kind')}/{found.get('name')}"
+    return (
+        f"{found.get('kind')}.{group}/{found.get('name')}"
+        if group
+        else f"{found.get('kind')}/{found.get('name')}"
+    )
 
 
 def _parent(tree: Json, _now: float) -> str:
     found = at(tree, "spec", "parentRef") or {}
     parts = [found.get("namespace"), found.get("name")]
-    resource = f"{found.get('resource')}.{found['group']}" if found.get("group") else str(found.get("resource"))
+    resource = (
+        f"{found.get('resource')}.{found['group']}"
+        if found.get("group")
+        else str(found.get("resource"))
+    )
     return "/".join([resource, *(part for part in parts if part)])
 
 
 def _audiences(tree: Json, _now: float) -> str:
-    return ",".join(request.get("audience", "") for request in at(tree, "spec", "tokenRequests") or ()) or UNSET
+    return (
+        ",".join(request.get("audience", "") for request in at(tree, "spec", "tokenRequests") or ())
+        or UNSET
+    )
 
 
 def _dangling(tree: Json, _now: float) -> str:
@@ -134,11 +158,22 @@ def _dangling(tree: Json, _now: float) -> str:
 
 def _shares(tree: Json, _now: float) -> Any:
     found = at(tree, "spec", "limited", "nominalConcurrencyShares")
-    return found if found is not None else at(tree, "spec", "exempt", "nominalConcurrencyShares") or NONE
+    return (
+        found
+        if found is not None
+        else at(tree, "spec", "exempt", "nominalConcurrencyShares") or NONE
+    )
 
 
 def _healthy(tree: Json) -> Json:
-    return next((condition for condition in tree.get("conditions") or () if condition.get("type") == "Healthy"), {})
+    return next(
+        (
+            condition
+            for condition in tree.get("conditions") or ()
+            if condition.get("type") == "Healthy"
+        ),
+        {},
+    )
 
 
 _BINDING = (
@@ -161,13 +196,22 @@ def _param_reference(tree: Json, _now: float) -> str:
     return selector(found.get("selector"))
 
 
-_POLICY_BINDING = (NAME, column("PolicyName", cell("spec", "policyName")), column("ParamRef", _param_reference), AGE)
+_POLICY_BINDING = (
+    NAME,
+    column("PolicyName", cell("spec", "policyName")),
+    column("ParamRef", _param_reference),
+    AGE,
+)
 
 
 _MOST_TARGETS = 2
 _MEASURES = {
-    "External": "external", "Pods": "pods", "Object": "object", "Resource": "resource", "ContainerResource": "containerResource",
-}  # fmt: skip
+    "External": "external",
+    "Pods": "pods",
+    "Object": "object",
+    "Resource": "resource",
+    "ContainerResource": "containerResource",
+}
 """Type of a measure -> the field that describes it."""
 
 
@@ -176,7 +220,10 @@ def _targets(tree: Json, _now: float) -> str:
     metrics, states = at(tree, "spec", "metrics") or (), at(tree, "status", "currentMetrics") or ()
     if not metrics:
         return UNSET
-    texts = [_target(metric or {}, state or {}) for metric, state in zip_longest(metrics, states[: len(metrics)])]
+    texts = [
+        _target(metric or {}, state or {})
+        for metric, state in zip_longest(metrics, states[: len(metrics)])
+    ]
     more = f" + {len(texts) - _MOST_TARGETS} more..." if len(texts) > _MOST_TARGETS else ""
     return ", ".join(texts[:_MOST_TARGETS]) + more
 
@@ -246,7 +293,11 @@ COLUMNS = {
         column("Parameters", _parameters, "A reference to what else the class is made of."),
         AGE,
     ),
-    ("networking.k8s.io", "ServiceCIDR"): (NAME, column("CIDRs", lambda tree, _now: ",".join(at(tree, "spec", "cidrs") or ())), AGE),
+    ("networking.k8s.io", "ServiceCIDR"): (
+        NAME,
+        column("CIDRs", lambda tree, _now: ",".join(at(tree, "spec", "cidrs") or ())),
+        AGE,
+    ),
     ("networking.k8s.io", "IPAddress"): (NAME, column("ParentRef", _parent)),
     ("discovery.k8s.io", "EndpointSlice"): (
         NAME,
@@ -278,7 +329,11 @@ COLUMNS = {
         column("Attached", _truth("status", "attached"), type="boolean"),
         AGE,
     ),
-    ("storage.k8s.io", "VolumeAttributesClass"): (NAME, column("DriverName", cell("driverName")), AGE),
+    ("storage.k8s.io", "VolumeAttributesClass"): (
+        NAME,
+        column("DriverName", cell("driverName")),
+        AGE,
+    ),
     ("storage.k8s.io", "CSIStorageCapacity"): (
         NAME,
         CREATED,
@@ -290,7 +345,10 @@ COLUMNS = {
         column("StorageCapacity", _truth("spec", "storageCapacity"), type="boolean"),
         column("TokenRequests", _audiences),
         column("RequiresRepublish", _truth("spec", "requiresRepublish"), type="boolean"),
-        column("Modes", lambda tree, _now: ",".join(at(tree, "spec", "volumeLifecycleModes") or ()) or NONE),
+        column(
+            "Modes",
+            lambda tree, _now: ",".join(at(tree, "spec", "volumeLifecycleModes") or ()) or NONE,
+        ),
         AGE,
     ),
     ("flowcontrol.apiserver.k8s.io", "FlowSchema"): (
@@ -307,13 +365,20 @@ COLUMNS = {
         column("NominalConcurrencyShares", _shares),
         *(
             column(name, cell("spec", "limited", "limitResponse", "queuing", field, absent=NONE))
-            for name, field in (("Queues", "queues"), ("HandSize", "handSize"), ("QueueLengthLimit", "queueLengthLimit"))
+            for name, field in (
+                ("Queues", "queues"),
+                ("HandSize", "handSize"),
+                ("QueueLengthLimit", "queueLengthLimit"),
+            )
         ),
         AGE,
     ),
     ("", "ComponentStatus"): (
         NAME,
-        column("Status", lambda tree, _now: "Healthy" if _healthy(tree).get("status") == "True" else "Unhealthy"),
+        column(
+            "Status",
+            lambda tree, _now: "Healthy" if _healthy(tree).get("status") == "True" else "Unhealthy",
+        ),
         column("Message", lambda tree, _now: _healthy(tree).get("message", "")),
         column("Error", lambda tree, _now: _healthy(tree).get("error", "")),
     ),
@@ -326,7 +391,12 @@ COLUMNS = {
         AGE,
     ),
     ("node.k8s.io", "RuntimeClass"): (NAME, column("Handler", cell("handler")), AGE),
-    ("apiregistration.k8s.io", "APIService"): (NAME, column("Service", _service_of), column("Available", _available), AGE),
+    ("apiregistration.k8s.io", "APIService"): (
+        NAME,
+        column("Service", _service_of),
+        column("Available", _available),
+        AGE,
+    ),
     ("certificates.k8s.io", "CertificateSigningRequest"): (
         NAME,
         AGE,
@@ -346,7 +416,10 @@ COLUMNS = {
 
 
 def _names(tree: Json, field: str) -> str:
-    return ",".join(str(container.get(field, "")) for container in at(tree, "template", "spec", "containers") or ())
+    return ",".join(
+        str(container.get(field, ""))
+        for container in at(tree, "template", "spec", "containers") or ()
+    )
 
 
 def _param_kind(kind: Json | None) -> str:

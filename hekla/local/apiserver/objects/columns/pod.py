@@ -6,7 +6,16 @@ from typing import Any, NamedTuple
 
 from hekla.api.text.times import instant
 from hekla.api.trees import Json
-from hekla.local.apiserver.objects.columns.cells import AGE, NAME, NONE, at, cell, column, duration, wide
+from hekla.local.apiserver.objects.columns.cells import (
+    AGE,
+    NAME,
+    NONE,
+    at,
+    cell,
+    column,
+    duration,
+    wide,
+)
 
 
 class Summary(NamedTuple):
@@ -28,7 +37,11 @@ def summary(pod: Json) -> Summary:
         for condition in status.get("conditions") or ()
     ):
         word = "SchedulingGated"
-    sidecars = {c.get("name") for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"}
+    sidecars = {
+        c.get("name")
+        for c in spec.get("initContainers") or ()
+        if c.get("restartPolicy") == "Always"
+    }
     total = len(spec.get("containers") or ()) + len(sidecars)
     first = _init(spec, status, sidecars)
     ready, restarts, last = first.ready, first.restarts, first.last_restart
@@ -97,7 +110,11 @@ def _init(spec: Json, status: Json, sidecars: set[Any]) -> _Init:
 
 
 def _ending(ended: Json) -> str:
-    return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode', 0)}"
+    return (
+        f"Signal:{ended['signal']}"
+        if ended.get("signal")
+        else f"ExitCode:{ended.get('exitCode', 0)}"
+    )
 
 
 def _finished(container: Json) -> float:
@@ -109,7 +126,9 @@ def _finished(container: Json) -> float:
 
 
 def _condition(status: Json, name: str) -> bool:
-    return any(c.get("type") == name and c.get("status") == "True" for c in status.get("conditions") or ())
+    return any(
+        c.get("type") == name and c.get("status") == "True" for c in status.get("conditions") or ()
+    )
 
 
 def _ready(pod: Json, _now: float) -> str:
@@ -141,11 +160,21 @@ def _gates(pod: Json, _now: float) -> str:
 COLUMNS = (
     NAME,
     column("Ready", _ready, "How many of the pod's containers are ready, of how many."),
-    column("Status", lambda pod, _now: summary(pod).status, "The pod's phase, or what keeps it from its next one."),
-    column("Restarts", _restarts, "How often containers of the pod were started again, and when last."),
+    column(
+        "Status",
+        lambda pod, _now: summary(pod).status,
+        "The pod's phase, or what keeps it from its next one.",
+    ),
+    column(
+        "Restarts", _restarts, "How often containers of the pod were started again, and when last."
+    ),
     AGE,
     wide("IP", _address, "The pod's address; empty until it has one."),
     wide("Node", cell("spec", "nodeName", absent=NONE), "The node that the pod was bound to."),
-    wide("Nominated Node", cell("status", "nominatedNodeName", absent=NONE), "The node that is being cleared for the pod."),
+    wide(
+        "Nominated Node",
+        cell("status", "nominatedNodeName", absent=NONE),
+        "The node that is being cleared for the pod.",
+    ),
     wide("Readiness Gates", _gates, "How many of the further conditions of readiness are met."),
 )

@@ -23,7 +23,11 @@ from hekla.local.apiserver.objects.columns.cells import (
 )
 
 _TEMPLATE = ("spec", "template", "spec")
-_SELECTOR = wide("Selector", lambda tree, _now: selector(at(tree, "spec", "selector")), "Which pods belong to it.")
+_SELECTOR = wide(
+    "Selector",
+    lambda tree, _now: selector(at(tree, "spec", "selector")),
+    "Which pods belong to it.",
+)
 
 
 def _ready(tree: Json, _now: float) -> str:
@@ -31,7 +35,9 @@ def _ready(tree: Json, _now: float) -> str:
 
 
 def _status_of_job(job: Json, _now: float) -> str:
-    conditions = {c.get("type") for c in at(job, "status", "conditions") or () if c.get("status") == "True"}
+    conditions = {
+        c.get("type") for c in at(job, "status", "conditions") or () if c.get("status") == "True"
+    }
     if "Complete" in conditions:
         return "Complete"
     if "Failed" in conditions:
@@ -45,7 +51,11 @@ def _status_of_job(job: Json, _now: float) -> str:
 
 
 def _completions(job: Json, _now: float) -> str:
-    done, wanted, width = at(job, "status", "succeeded") or 0, at(job, "spec", "completions"), at(job, "spec", "parallelism") or 0
+    done, wanted, width = (
+        at(job, "status", "succeeded") or 0,
+        at(job, "spec", "completions"),
+        at(job, "spec", "parallelism") or 0,
+    )
     if wanted is not None:
         return f"{done}/{wanted}"
     return f"{done}/1 of {width}" if width > 1 else f"{done}/1"
@@ -148,6 +158,10 @@ def _controller(tree: Json) -> str:
     for owner in at(tree, "metadata", "ownerReferences") or ():
         if owner.get("controller"):
             group = owner.get("apiVersion", "").rpartition("/")[0]
-            kind = f"{owner.get('kind', '').lower()}.{group}" if group else owner.get("kind", "").lower()
+            kind = (
+                f"{owner.get('kind', '').lower()}.{group}"
+                if group
+                else owner.get("kind", "").lower()
+            )
             return f"{kind}/{owner.get('name', '')}"
     return NONE

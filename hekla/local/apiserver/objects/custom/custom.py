@@ -1,7 +1,8 @@
-"""From a CustomResourceDefinition to entries of the kind table, the same that built-in kinds have (local-cluster 4).
+"""From a CustomResourceDefinition to entries of the kind table, the same that built-in kinds have
+(local-cluster 4).
 
-Compiling a schema waits until its kind is first written: a definition is served again whenever its status changes, and large
-schemas take milliseconds.
+Compiling a schema waits until its kind is first written: a definition is served again whenever its
+status changes, and large schemas take milliseconds.
 """
 
 from __future__ import annotations
@@ -16,10 +17,27 @@ from hekla.api.trees import Json
 from hekla.local.apiserver.objects.columns import AGE, NAME, custom_column
 from hekla.local.apiserver.objects.custom import rules, schema, schema_errors, schema_rules
 from hekla.local.apiserver.objects.encoding import documents, protobuf, shapes, typecheck
-from hekla.local.apiserver.objects.encoding.decode import HEADER, JSON_TYPES, YAML_TYPES, summary, unsupported_media_type, without_nulls
+from hekla.local.apiserver.objects.encoding.decode import (
+    HEADER,
+    JSON_TYPES,
+    YAML_TYPES,
+    summary,
+    unsupported_media_type,
+    without_nulls,
+)
 from hekla.local.apiserver.objects.encoding.go_text import printed, type_of
 from hekla.local.apiserver.objects.errors import BadBody
-from hekla.local.apiserver.objects.kind import Column, Decoded, FieldError, Kind, Moulded, Parts, Strategy, Subresource, nothing
+from hekla.local.apiserver.objects.kind import (
+    Column,
+    Decoded,
+    FieldError,
+    Kind,
+    Moulded,
+    Parts,
+    Strategy,
+    Subresource,
+    nothing,
+)
 from hekla.local.apiserver.objects.scale import Scale
 from hekla.local.apiserver.objects.strategies import keep_status
 from hekla.local.apiserver.objects.texts import of_schema
@@ -64,7 +82,9 @@ def _kind(spec: Json, version: Json, stored: str) -> Kind:
         verbs=VERBS,
         subresources=served,
         columns=_columns(version.get("additionalPrinterColumns") or ()),
-        selectable=dict(_selectable(field["jsonPath"]) for field in version.get("selectableFields") or ()),
+        selectable=dict(
+            _selectable(field["jsonPath"]) for field in version.get("selectableFields") or ()
+        ),
         strategy=Strategy(
             default=behaviour.default,
             fill=behaviour.fill,
@@ -76,7 +96,9 @@ def _kind(spec: Json, version: Json, stored: str) -> Kind:
             validate_status=behaviour.validate_status,
             generation=True,
             unconditional_update=False,
-            parts=Parts(behaviour.may_stay, behaviour.fill, behaviour.parts_fit, texts=behaviour.texts),
+            parts=Parts(
+                behaviour.may_stay, behaviour.fill, behaviour.parts_fit, texts=behaviour.texts
+            ),
             moulded=Moulded(behaviour.may_be_moulded, behaviour.metadata_alone),
         ),
         decode=behaviour.decode,
@@ -97,7 +119,12 @@ def _warning(group: str, version: Json, kind: str) -> str:
 
 def _scale(paths: Json) -> Scale:
     selector = paths.get("labelSelectorPath")
-    return Scale(_path(paths["specReplicasPath"]), _path(paths["statusReplicasPath"]), _path(selector) if selector else None, True)
+    return Scale(
+        _path(paths["specReplicasPath"]),
+        _path(paths["statusReplicasPath"]),
+        _path(selector) if selector else None,
+        True,
+    )
 
 
 def _path(text: str) -> tuple[str, ...]:
@@ -135,7 +162,9 @@ def _only_status(new: Json, old: Json) -> None:
 class _Rules:
     """Decoding, defaulting and validation of one version, compiled on first use."""
 
-    def __init__(self, group: str, version: str, kind: str, described: Json, scale: Scale | None = None) -> None:
+    def __init__(
+        self, group: str, version: str, kind: str, described: Json, scale: Scale | None = None
+    ) -> None:
         self._scale = scale
         self._api_version = f"{group}/{version}"
         self._version = version
@@ -166,7 +195,7 @@ class _Rules:
             self._texts = of_schema(self._schema.get("properties", {}).get("status"))
         self._compiled = True
 
-    # --- strategy -------------------------------------------------------------------------------------------------------
+    # --- strategy ---------------------------------------------------------------------------------
 
     def default(self, tree: Json) -> None:
         if not self._compiled:
@@ -185,7 +214,11 @@ class _Rules:
     def validate_status(self, new: Json, old: Json) -> list[FieldError]:
         """As of any change, in the words of somebody who looks at the status alone."""
         found = [
-            error._replace(text=error.text.replace(f"{error.field} in body", f"{error.field.removeprefix('status.')} in body"))
+            error._replace(
+                text=error.text.replace(
+                    f"{error.field} in body", f"{error.field.removeprefix('status.')} in body"
+                )
+            )
             for error in self._validate(new, old)
         ]
         return found + self._wrong_scale(new, "status")
@@ -205,9 +238,21 @@ class _Rules:
             why = f"{where} accessor error: {printed(value)} is of the type {type_of(value)}, expected int64"
             return [FieldError(where, "FieldValueInvalid", f"Invalid value: 0: {why}")]
         if value < 0:
-            return [FieldError(where, "FieldValueInvalid", f"Invalid value: {value}: should be a non-negative integer")]
+            return [
+                FieldError(
+                    where,
+                    "FieldValueInvalid",
+                    f"Invalid value: {value}: should be a non-negative integer",
+                )
+            ]
         if value > 2**31 - 1:
-            return [FieldError(where, "FieldValueInvalid", f"Invalid value: {value}: should be less than or equal to {2**31 - 1}")]
+            return [
+                FieldError(
+                    where,
+                    "FieldValueInvalid",
+                    f"Invalid value: {value}: should be less than or equal to {2**31 - 1}",
+                )
+            ]
         return []
 
     def _validate(self, tree: Json, old: Any) -> list[FieldError]:
@@ -223,7 +268,13 @@ class _Rules:
             try:
                 schema_rules.ask(self._ask, tree, old, found)
             except RecursionError:
-                found.append(FieldError("<nil>", "FieldValueInvalid", "Invalid value: the rules of this kind nest too deeply"))
+                found.append(
+                    FieldError(
+                        "<nil>",
+                        "FieldValueInvalid",
+                        "Invalid value: the rules of this kind nest too deeply",
+                    )
+                )
         return found
 
     def _fits(self, tree: Json, old: Any) -> bool:
@@ -241,7 +292,9 @@ class _Rules:
     def may_be_moulded(self) -> bool:
         if not self._compiled:
             self._compile()
-        return not self._has_rules and schema.bare(self._schema.get("properties", {}).get("metadata"))
+        return not self._has_rules and schema.bare(
+            self._schema.get("properties", {}).get("metadata")
+        )
 
     def texts(self) -> re.Pattern[bytes] | None:
         if not self._compiled:
@@ -268,7 +321,7 @@ class _Rules:
         schema_rules.ask(self._ask, new, old, found)
         return not found
 
-    # --- decoding -------------------------------------------------------------------------------------------------------
+    # --- decoding ---------------------------------------------------------------------------------
 
     def decode(self, body: bytes, media_type: str, validation: str) -> Decoded:
         """Raises BadBody."""
@@ -290,7 +343,8 @@ class _Rules:
         return self._checked(tree, validation, texts)
 
     def read_again(self, tree: Json, validation: str) -> Decoded:
-        """What a patch has made of an object that was decoded once; its kind is known to be right.  Raises BadBody."""
+        """What a patch has made of an object that was decoded once; its kind is known to be right.
+        Raises BadBody."""
         if not self._compiled:
             self._compile()
         return self._checked(tree, validation, [])
@@ -319,7 +373,9 @@ class _Rules:
             raise self._unrecognized(str(error), body) from None
         if not isinstance(tree, dict):
             what = typecheck.type_name(tree)
-            raise self._unrecognized(f"json: cannot unmarshal {what} into Go value of type {HEADER}", body)
+            raise self._unrecognized(
+                f"json: cannot unmarshal {what} into Go value of type {HEADER}", body
+            )
         if validation != "Ignore" and documents.has_duplicates(body, tree):
             found: list[str] = []
             _repeated(documents.json_pairs(body), "", found)
@@ -333,10 +389,14 @@ class _Rules:
             value = tree.get(name)
             if value is not None and not isinstance(value, str):
                 what = typecheck.type_name(value)
-                raise BadBody(f"{self._words()}: json: cannot unmarshal {what} into Go struct field .{name} of type string")
+                raise BadBody(
+                    f"{self._words()}: json: cannot unmarshal {what} into Go struct field .{name} of type string"
+                )
             if not value and name == "kind":
                 why = f"Object '{shown}' is missing in '{body[:2000].decode(errors='replace')}'"
-                raise BadBody(f"the object provided is unrecognized (must be of type {self._kind}): {why} ({summary(body)})")
+                raise BadBody(
+                    f"the object provided is unrecognized (must be of type {self._kind}): {why} ({summary(body)})"
+                )
         if tree["kind"] != self._kind:
             raise BadBody(
                 f'{tree["kind"]} in version "{(tree.get("apiVersion") or "").rpartition("/")[2]}" cannot be handled as a {self._kind}: '
@@ -350,7 +410,9 @@ class _Rules:
 
     def _unrecognized(self, why: str, body: bytes) -> BadBody:
         text = f"couldn't get version/kind; json parse error: {why}"
-        return BadBody(f"the object provided is unrecognized (must be of type {self._kind}): {text} ({summary(body)})")
+        return BadBody(
+            f"the object provided is unrecognized (must be of type {self._kind}): {text} ({summary(body)})"
+        )
 
     def _metadata(self, meta: Any, texts: list[str]) -> Json:
         """Checked as every object's metadata is; a few microseconds when it is right."""

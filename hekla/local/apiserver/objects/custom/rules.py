@@ -1,5 +1,5 @@
-"""One `x-kubernetes-validations` rule: checked against its schema when it is declared, compiled when an object first meets it
-(local-cluster 4.4).
+"""One `x-kubernetes-validations` rule: checked against its schema when it is declared, compiled
+when an object first meets it (local-cluster 4.4).
 
 CEL itself is imported with the first rule that is compiled.
 """
@@ -29,7 +29,19 @@ LONGEST_MESSAGE = 5 * 1024
 class Rule:
     """A compiled rule."""
 
-    __slots__ = ("declared", "kind", "message", "message_program", "optional", "path", "program", "read", "reason", "text", "transition")
+    __slots__ = (
+        "declared",
+        "kind",
+        "message",
+        "message_program",
+        "optional",
+        "path",
+        "program",
+        "read",
+        "reason",
+        "text",
+        "transition",
+    )
 
     def __init__(self, declared: Json, schema: Json, self_type: Type) -> None:
         """Raises hekla.cel.errors.Refused and WrongType."""
@@ -41,14 +53,20 @@ class Rule:
         self.program = compiled(declared, "rule", self_type)
         self.transition = "oldSelf" in self.program.names
         self.message = (declared.get("message") or "").strip()
-        self.message_program = compiled(declared, "messageExpression", self_type) if declared.get("messageExpression") else None
+        self.message_program = (
+            compiled(declared, "messageExpression", self_type)
+            if declared.get("messageExpression")
+            else None
+        )
         self.reason: str = declared.get("reason") or "FieldValueInvalid"
         self.kind: str = schema.get("type") or ""
         self.read = reader(self_type)
         path = declared.get("fieldPath") or ""
         self.path = field_path(path, schema) or "" if path else ""
 
-    def ask(self, value: Any, old: Any, path: str, found: list[FieldError], budget: list[int]) -> None:
+    def ask(
+        self, value: Any, old: Any, path: str, found: list[FieldError], budget: list[int]
+    ) -> None:
         from hekla.cel.errors import Failed, TooCostly
         from hekla.cel.values import NONE, Optional
 
@@ -69,7 +87,9 @@ class Rule:
             if self.program.spend(scope, budget) is True:
                 return
         except TooCostly as failure:
-            end = "no further validation rules will be run due to call cost exceeds limit for rule: "
+            end = (
+                "no further validation rules will be run due to call cost exceeds limit for rule: "
+            )
             found.append(self.error(path, f"'{failure}': {end}"))
             return
         except Failed as failure:
@@ -99,7 +119,11 @@ class Rule:
 
     def refused(self, path: str, value: Any, message: str) -> FieldError:
         reason = self.reason
-        plain = "" if self.kind in ("object", "array") or isinstance(value, (dict, list)) else f": {_scalar(value)}"
+        plain = (
+            ""
+            if self.kind in ("object", "array") or isinstance(value, (dict, list))
+            else f": {_scalar(value)}"
+        )
         if reason == "FieldValueForbidden":
             return forbidden(path, message)
         if reason == "FieldValueRequired":
@@ -110,7 +134,9 @@ class Rule:
 
 
 def _scalar(value: Any) -> str:
-    return shown(value if value is None or isinstance(value, (str, int, float, bool)) else str(value))
+    return shown(
+        value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
+    )
 
 
 def compiled(declared: Json, which: str, self_type: Type) -> Program:
@@ -122,27 +148,40 @@ def compiled(declared: Json, which: str, self_type: Type) -> Program:
     found = compile_expression(declared.get(which) or "", {"self": self_type, "oldSelf": old})
     wanted = BOOL if which == "rule" else STRING
     if found.type != wanted:
-        raise WrongType("cel expression must evaluate to a bool" if which == "rule" else "messageExpression must evaluate to a string")
+        raise WrongType(
+            "cel expression must evaluate to a bool"
+            if which == "rule"
+            else "messageExpression must evaluate to a string"
+        )
     return found
 
 
-# --- when a rule is declared ---------------------------------------------------------------------------------------------
+# --- when a rule is declared ----------------------------------------------------------------------
 
 
-def check_declared(schema: Json, path: str, found: list[FieldError], *, root: bool, uncorrelated: str) -> None:
-    """What is wrong with the rules of one schema node.  `uncorrelated` is the path of the list around it whose elements have no
-    identity, so that there is no telling which old value is whose."""
+def check_declared(
+    schema: Json, path: str, found: list[FieldError], *, root: bool, uncorrelated: str
+) -> None:
+    """What is wrong with the rules of one schema node.  `uncorrelated` is the path of the list
+    around it whose elements have no identity, so that there is no telling which old value is whose.
+    """
     rules = schema.get("x-kubernetes-validations") or ()
     if not rules:
         return
     if schema.get("type") is None and not schema.get("x-kubernetes-int-or-string"):
-        found.append(forbidden(f"{path}.x-kubernetes-validations", "must not be used if type is not specified"))
+        found.append(
+            forbidden(
+                f"{path}.x-kubernetes-validations", "must not be used if type is not specified"
+            )
+        )
         return
     from hekla.cel import schema as schemas
     from hekla.cel.environment import WrongType
     from hekla.cel.errors import Refused
 
-    self_type = schemas.declared(schema, root=root or bool(schema.get("x-kubernetes-embedded-resource")))
+    self_type = schemas.declared(
+        schema, root=root or bool(schema.get("x-kubernetes-embedded-resource"))
+    )
     for position, rule in enumerate(rules):
         where = f"{path}.x-kubernetes-validations[{position}]"
         _check_words(rule, where, schema, found)
@@ -157,7 +196,9 @@ def check_declared(schema: Json, path: str, found: list[FieldError], *, root: bo
                 uses_old = uses_old or (which == "rule" and "oldSelf" in program.names)
             except Refused as error:
                 start = "" if which == "rule" else "messageExpression "
-                found.append(_refused(f"{where}.{which}", rule, f"{start}compilation failed: {error}"))
+                found.append(
+                    _refused(f"{where}.{which}", rule, f"{start}compilation failed: {error}")
+                )
                 uses_old = uses_old or "oldSelf" in rule[which]
             except WrongType as error:
                 found.append(_refused(f"{where}.{which}", rule, str(error)))
@@ -165,16 +206,30 @@ def check_declared(schema: Json, path: str, found: list[FieldError], *, root: bo
             why = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelated}"
             found.append(invalid(f"{where}.rule", rule["rule"], why))
         elif not uses_old and rule.get("optionalOldSelf") is not None:
-            found.append(invalid(f"{where}.optionalOldSelf", rule["optionalOldSelf"], "may not be set if oldSelf is not used in rule"))
+            found.append(
+                invalid(
+                    f"{where}.optionalOldSelf",
+                    rule["optionalOldSelf"],
+                    "may not be set if oldSelf is not used in rule",
+                )
+            )
 
 
 def _refused(path: str, rule: Json, why: str) -> FieldError:
     """The value is the whole rule, in the form that Kubernetes prints its own structures."""
     names = (
-        ("Rule", "rule", ""), ("Message", "message", ""), ("MessageExpression", "messageExpression", ""), ("Reason", "reason", None),
-        ("FieldPath", "fieldPath", ""), ("OptionalOldSelf", "optionalOldSelf", None),
-    )  # fmt: skip
-    value = json.dumps({shown: rule.get(name, empty) for shown, name, empty in names}, ensure_ascii=False, separators=(",", ":"))
+        ("Rule", "rule", ""),
+        ("Message", "message", ""),
+        ("MessageExpression", "messageExpression", ""),
+        ("Reason", "reason", None),
+        ("FieldPath", "fieldPath", ""),
+        ("OptionalOldSelf", "optionalOldSelf", None),
+    )
+    value = json.dumps(
+        {shown: rule.get(name, empty) for shown, name, empty in names},
+        ensure_ascii=False,
+        separators=(",", ":"),
+    )
     for sign, code in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
         value = value.replace(sign, code)
     return FieldError(path, "FieldValueInvalid", f"Invalid value: {value}: {why}")
@@ -189,10 +244,16 @@ def _check_words(rule: Json, where: str, schema: Json, found: list[FieldError]) 
     elif "\n" in message:
         found.append(invalid(f"{where}.message", message, "must not contain line breaks"))
     elif "\n" in text and not message and not rule.get("messageExpression"):
-        found.append(required(f"{where}.message", "message must be specified if rule contains line breaks"))
+        found.append(
+            required(f"{where}.message", "message must be specified if rule contains line breaks")
+        )
     expression = rule.get("messageExpression")
     if expression and not expression.strip():
-        found.append(required(f"{where}.messageExpression", "messageExpression must be non-empty if specified"))
+        found.append(
+            required(
+                f"{where}.messageExpression", "messageExpression must be non-empty if specified"
+            )
+        )
     reason = rule.get("reason")
     if reason is not None and reason not in REASONS:
         found.append(not_supported(f"{where}.reason", reason, REASONS))

@@ -1,8 +1,10 @@
-"""Structural schemas of custom kinds, compiled: pruning, defaulting and the question whether an object is valid.
+"""Structural schemas of custom kinds, compiled: pruning, defaulting and the question whether an
+object is valid.
 
-A definition is compiled once into closures that walk an object's own keys, not the schema's, because schemas with pod templates
-have thousands of fields and objects a few dozen.  Whether an object is valid is answered without building a single path; what
-is wrong with it is `explain`'s business (schema_errors.py).  Reference: local-cluster 4.2.
+A definition is compiled once into closures that walk an object's own keys, not the schema's,
+because schemas with pod templates have thousands of fields and objects a few dozen.  Whether an
+object is valid is answered without building a single path; what is wrong with it is `explain`'s
+business (schema_errors.py).  Reference: local-cluster 4.2.
 """
 
 from __future__ import annotations
@@ -25,18 +27,32 @@ NUMBERS = (int, float)
 LONGEST_REMEMBERED, MOST_REMEMBERED = 64, 256
 """Signs of a text, and texts of a pattern."""
 EITHER = [{"type": "integer"}, {"type": "string"}]
-WHOLE = ("enum", "nullable", "additionalProperties", "minProperties", "maxProperties", "x-kubernetes-embedded-resource")
+WHOLE = (
+    "enum",
+    "nullable",
+    "additionalProperties",
+    "minProperties",
+    "maxProperties",
+    "x-kubernetes-embedded-resource",
+)
 """What a schema may say of an object as a whole."""
 
 
-# --- pruning -------------------------------------------------------------------------------------------------------------
+# --- pruning --------------------------------------------------------------------------------------
 
 
 def pruner(schema: Json, *, root: bool = False) -> Pruner | None:
-    """What drops fields that the schema does not name, and nulls where none may be; None where nothing can be dropped.
+    """What drops fields that the schema does not name, and nulls where none may be; None where
+    nothing can be dropped.
 
-    The closure gives the paths of what was dropped, from the value on: nearly always nothing is, and then no path is put together."""
-    if "properties" not in schema and "additionalProperties" not in schema and "items" not in schema:
+    The closure gives the paths of what was dropped, from the value on: nearly always nothing is,
+    and then no path is put together.
+    """
+    if (
+        "properties" not in schema
+        and "additionalProperties" not in schema
+        and "items" not in schema
+    ):
         if schema.get("type") != "object" or schema.get("x-kubernetes-preserve-unknown-fields"):
             return None
         kept = IMPLICIT if root or schema.get("x-kubernetes-embedded-resource") else frozenset()
@@ -45,7 +61,9 @@ def pruner(schema: Json, *, root: bool = False) -> Pruner | None:
     if isinstance(items, dict):
         return _list_pruner(pruner(items))
     properties: Json = schema.get("properties") or {}
-    inner = {name: pruner(below) for name, below in properties.items() if not (root and name in IMPLICIT)}
+    inner = {
+        name: pruner(below) for name, below in properties.items() if not (root and name in IMPLICIT)
+    }
     nullable = frozenset(name for name, below in properties.items() if below.get("nullable"))
     additional = schema.get("additionalProperties")
     kept = IMPLICIT if root or schema.get("x-kubernetes-embedded-resource") else frozenset()
@@ -106,12 +124,16 @@ def _list_pruner(below: Pruner | None) -> Pruner | None:
         if type(value) is not list:
             return ()
         lost = [below(item) for item in value]
-        return [f"[{position}]{path}" for position, paths in enumerate(lost) for path in paths] if any(lost) else ()
+        return (
+            [f"[{position}]{path}" for position, paths in enumerate(lost) for path in paths]
+            if any(lost)
+            else ()
+        )
 
     return prune
 
 
-# --- defaulting ----------------------------------------------------------------------------------------------------------
+# --- defaulting -----------------------------------------------------------------------------------
 
 
 def defaulter(schema: Json, *, root: bool = False) -> Defaulter | None:
@@ -134,7 +156,9 @@ def defaulter(schema: Json, *, root: bool = False) -> Defaulter | None:
     return _fill(tuple(plan), values)
 
 
-def _fill(plan: tuple[tuple[str, bool, Any, Defaulter | None], ...], values: Defaulter | None) -> Defaulter:
+def _fill(
+    plan: tuple[tuple[str, bool, Any, Defaulter | None], ...], values: Defaulter | None
+) -> Defaulter:
     def fill(tree: Any) -> None:
         if type(tree) is not dict:
             return
@@ -170,7 +194,7 @@ def _copied(value: Any) -> Any:
     return value
 
 
-# --- validity ------------------------------------------------------------------------------------------------------------
+# --- validity -------------------------------------------------------------------------------------
 
 
 def checker(schema: Json, *, root: bool = False) -> Checker | None:
@@ -194,9 +218,14 @@ def checker(schema: Json, *, root: bool = False) -> Checker | None:
 
 
 def _says_it_twice(schema: Json) -> bool:
-    """Whether a schema is that of a quantity: it is an integer or a string by its mark, and by a choice of types once more."""
+    """Whether a schema is that of a quantity: it is an integer or a string by its mark, and by a
+    choice of types once more."""
     junctures = [name for name in ("allOf", "anyOf", "oneOf", "not") if schema.get(name)]
-    return bool(schema.get("x-kubernetes-int-or-string")) and junctures == ["anyOf"] and schema["anyOf"] == EITHER
+    return (
+        bool(schema.get("x-kubernetes-int-or-string"))
+        and junctures == ["anyOf"]
+        and schema["anyOf"] == EITHER
+    )
 
 
 class ChangeChecker(Protocol):
@@ -206,11 +235,16 @@ class ChangeChecker(Protocol):
 
 
 def change_checker(schema: Json) -> ChangeChecker | None:
-    """Whether what an update changes fits the schema, by (new, old, kept): parts of the object that are as they were are not looked
-    at, as `explain` forgives them too; `kept` names parts that are neither in new nor in old because they stay.  None where the
-    schema says more of the whole than what its parts are and which must be there.
+    """Whether what an update changes fits the schema, by (new, old, kept): parts of the object that
+    are as they were are not looked at, as `explain` forgives them too; `kept` names parts that are
+    neither in new nor in old because they stay.  None where the schema says more of the whole than
+    what its parts are and which must be there.
     """
-    if schema.get("type") != "object" or any(schema.get(word) for word in WHOLE) or _juncture_checks(schema):
+    if (
+        schema.get("type") != "object"
+        or any(schema.get(word) for word in WHOLE)
+        or _juncture_checks(schema)
+    ):
         return None
     required = tuple(name for name in schema.get("required") or () if name not in IMPLICIT)
     parts = {
@@ -261,7 +295,9 @@ def _type_check(schema: Json, root: bool) -> Checker | None:
 
 
 def _object_check(schema: Json, root: bool) -> Checker:
-    required = tuple(name for name in schema.get("required") or () if not (root and name in IMPLICIT))
+    required = tuple(
+        name for name in schema.get("required") or () if not (root and name in IMPLICIT)
+    )
     children = {
         name: test
         for name, inner in (schema.get("properties") or {}).items()
@@ -314,8 +350,13 @@ def _array_check(schema: Json) -> Checker:
 
 
 def duplicates(schema: Json, value: list[Any]) -> list[tuple[int, Any]]:
-    """Positions that repeat an earlier element of a list that is a map or a set, with what is repeated."""
-    keys = schema.get("x-kubernetes-list-map-keys") if schema.get("x-kubernetes-list-type") == "map" else None
+    """Positions that repeat an earlier element of a list that is a map or a set, with what is
+    repeated."""
+    keys = (
+        schema.get("x-kubernetes-list-map-keys")
+        if schema.get("x-kubernetes-list-type") == "map"
+        else None
+    )
     properties = (schema.get("items") or {}).get("properties") or {}
     seen: set[Hashable] = set()
     found = []
@@ -351,7 +392,8 @@ def _string_check(schema: Json) -> Checker:
 
 
 def remembering(search: Callable[[str], Any]) -> Checker:
-    """Whether a text fits a pattern.  Short texts are asked about again and again (`100m`, `1Gi`), and a search takes RE2 20 µs."""
+    """Whether a text fits a pattern.  Short texts are asked about again and again (`100m`, `1Gi`),
+    and a search takes RE2 20 µs."""
     known: dict[str, bool] = {}
 
     def fits(text: str) -> bool:
@@ -368,7 +410,8 @@ def remembering(search: Callable[[str], Any]) -> Checker:
 
 
 def expression(pattern: str) -> Any:
-    """A compiled pattern, which is one of RE2: it takes time in proportion to the text.  Raises ValueError in Go's words."""
+    """A compiled pattern, which is one of RE2: it takes time in proportion to the text.  Raises
+    ValueError in Go's words."""
     from hekla.cel.errors import Failed
     from hekla.cel.library import regex
 
@@ -384,7 +427,9 @@ def _number_check(schema: Json, *, integer: bool) -> Checker:
     small = schema.get("format") == "int32"
 
     def check(value: Any) -> bool:
-        if type(value) is not int and (type(value) is not float or (integer and not value.is_integer())):
+        if type(value) is not int and (
+            type(value) is not float or (integer and not value.is_integer())
+        ):
             return False
         if low is not None and (value <= low if above else value < low):
             return False
@@ -406,7 +451,10 @@ def _enum_check(allowed: list[Any]) -> Checker:
     texts = frozenset(item for item in allowed if isinstance(item, str))
     if len(texts) == len(allowed):
         return lambda value: type(value) is str and value in texts
-    kinds = {kind: identities([item for item in allowed if type(item) is kind]) for kind in {type(item) for item in allowed}}
+    kinds = {
+        kind: identities([item for item in allowed if type(item) is kind])
+        for kind in {type(item) for item in allowed}
+    }
     return lambda value: identity(value) in kinds.get(type(value), ())
 
 
@@ -420,7 +468,9 @@ def _juncture_checks(schema: Json) -> list[Checker]:
         found.append(_exactly_one([checker(part) for part in schema["oneOf"]]))
     if schema.get("not"):
         refused = checker(schema["not"])
-        found.append((lambda value: False) if refused is None else (lambda value: not refused(value)))
+        found.append(
+            (lambda value: False) if refused is None else (lambda value: not refused(value))
+        )
     return found
 
 
@@ -472,7 +522,9 @@ FORMATS: dict[str, Callable[[str], bool]] = {
     "ipv6": _parses(IPv6Address),
     "cidr": _parses(ip_interface),
     **{
-        name: _fits_pattern(rf"(?i)[0-9a-f]{{8}}-?[0-9a-f]{{4}}-?{version}[0-9a-f]{{3}}-?{variant}[0-9a-f]{{3}}-?[0-9a-f]{{12}}")
+        name: _fits_pattern(
+            rf"(?i)[0-9a-f]{{8}}-?[0-9a-f]{{4}}-?{version}[0-9a-f]{{3}}-?{variant}[0-9a-f]{{3}}-?[0-9a-f]{{12}}"
+        )
         for name, version, variant in (
             ("uuid", "[0-9a-f]", "[0-9a-f]"),
             ("uuid3", "3", "[0-9a-f]"),
@@ -480,9 +532,14 @@ FORMATS: dict[str, Callable[[str], bool]] = {
             ("uuid5", "5", "[89ab]"),
         )
     },
-    "mac": _fits_pattern(r"(?i)[0-9a-f]{2}(([:-])[0-9a-f]{2})((\2[0-9a-f]{2}){4}|(\2[0-9a-f]{2}){6})|([0-9a-f]{4}\.){2,3}[0-9a-f]{4}"),
+    "mac": _fits_pattern(
+        r"(?i)[0-9a-f]{2}(([:-])[0-9a-f]{2})((\2[0-9a-f]{2}){4}|(\2[0-9a-f]{2}){6})|([0-9a-f]{4}\.){2,3}[0-9a-f]{4}"
+    ),
     "hexcolor": _fits_pattern(r"#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})"),
-    "byte": lambda text: re.fullmatch(r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", text) is not None,
+    "byte": lambda text: (
+        re.fullmatch(r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", text)
+        is not None
+    ),
 }
 
 
@@ -505,8 +562,17 @@ def unknown_formats(schema: Any) -> list[str]:
     if not isinstance(schema, dict):
         return []
     form, kind = schema.get("format"), schema.get("type") or "string"
-    own = [form] if isinstance(form, str) and form and form.replace("-", "") not in KNOWN_FORMATS.get(kind, ()) else []
-    below: list[Any] = [schema.get(name) for name in ("items", "additionalProperties", "not", "allOf", "anyOf", "oneOf")]
+    own = (
+        [form]
+        if isinstance(form, str)
+        and form
+        and form.replace("-", "") not in KNOWN_FORMATS.get(kind, ())
+        else []
+    )
+    below: list[Any] = [
+        schema.get(name)
+        for name in ("items", "additionalProperties", "not", "allOf", "anyOf", "oneOf")
+    ]
     below += (schema.get("properties") or {}).values()
     return [*own, *(found for inner in below for found in unknown_formats(inner))]
 
@@ -514,7 +580,9 @@ def unknown_formats(schema: Any) -> list[str]:
 def has_rules(schema: Any) -> bool:
     """Whether any CEL rule stands in the schema."""
     if isinstance(schema, dict):
-        return "x-kubernetes-validations" in schema or any(has_rules(value) for value in schema.values())
+        return "x-kubernetes-validations" in schema or any(
+            has_rules(value) for value in schema.values()
+        )
     if isinstance(schema, list):
         return any(has_rules(item) for item in schema)
     return False
@@ -526,7 +594,12 @@ def bare(schema: Json | None) -> bool:
 
 
 def never_apart(schema: Json) -> frozenset[str] | None:
-    """Fields at the top that every write has to see: rules stand in them, or defaults for them.  None where a rule sees the whole."""
+    """Fields at the top that every write has to see: rules stand in them, or defaults for them.
+    None where a rule sees the whole."""
     if "x-kubernetes-validations" in schema:
         return None
-    return frozenset(name for name, below in (schema.get("properties") or {}).items() if "default" in below or has_rules(below))
+    return frozenset(
+        name
+        for name, below in (schema.get("properties") or {}).items()
+        if "default" in below or has_rules(below)
+    )

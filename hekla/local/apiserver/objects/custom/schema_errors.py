@@ -1,7 +1,7 @@
 """What is wrong with a custom object, in Kubernetes' words (local-cluster 4.3).
 
-Runs only when the compiled check said no.  Values that an update did not change are forgiven: a schema that became stricter
-does not lock the objects that were there before it.
+Runs only when the compiled check said no.  Values that an update did not change are forgiven: a
+schema that became stricter does not lock the objects that were there before it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,23 @@ from typing import Any
 
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.custom.rules import NOTHING
-from hekla.local.apiserver.objects.custom.schema import FORMATS, IMPLICIT, checker, duplicates, expression, is_multiple
-from hekla.local.apiserver.objects.errors import duplicate, invalid, not_supported, required, too_long, too_many, type_invalid
+from hekla.local.apiserver.objects.custom.schema import (
+    FORMATS,
+    IMPLICIT,
+    checker,
+    duplicates,
+    expression,
+    is_multiple,
+)
+from hekla.local.apiserver.objects.errors import (
+    duplicate,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+    too_many,
+    type_invalid,
+)
 from hekla.local.apiserver.objects.kind import FieldError
 
 Errors = list[FieldError]
@@ -27,13 +42,17 @@ UNCHECKED_RULES = FieldError(
 UNRANGED = 'Invalid value: "": Checked value must be of type integer {form} in {path}'
 
 
-def explain(schema: Json, value: Any, old: Any = NOTHING, path: str = "", *, root: bool = True) -> Errors:
+def explain(
+    schema: Json, value: Any, old: Any = NOTHING, path: str = "", *, root: bool = True
+) -> Errors:
     found: Errors = []
     _value(schema, value, old, path, found, root)
     return found
 
 
-def _value(schema: Json, value: Any, old: Any, path: str, found: Errors, root: bool = False) -> None:
+def _value(
+    schema: Json, value: Any, old: Any, path: str, found: Errors, root: bool = False
+) -> None:
     if value is old or (old is not NOTHING and type(value) is type(old) and value == old):
         return
     if value is None and schema.get("nullable"):
@@ -45,10 +64,14 @@ def _value(schema: Json, value: Any, old: Any, path: str, found: Errors, root: b
         found.append(type_invalid(path, actual, shown))
         if actual == "number" and "integer" in wanted:  # its range is looked at all the same
             form = f"with format {schema['format']}" if schema.get("format") else "(default format)"
-            found.append(FieldError("<nil>", "FieldValueInvalid", UNRANGED.format(form=form, path=path)))
+            found.append(
+                FieldError("<nil>", "FieldValueInvalid", UNRANGED.format(form=form, path=path))
+            )
             _number(schema, value, path, found)
         return
-    if "enum" in schema and not any(type(item) is type(value) and item == value for item in schema["enum"]):
+    if "enum" in schema and not any(
+        type(item) is type(value) and item == value for item in schema["enum"]
+    ):
         found.append(not_supported(path, value, schema["enum"]))
     if isinstance(value, dict):
         _object(schema, value, old, path, found, root)
@@ -71,13 +94,24 @@ def _fits(wanted: list[str], value: Any) -> bool:
     actual = type_name(value)
     if actual in wanted or (actual == "integer" and "number" in wanted):
         return True
-    return actual == "number" and "integer" in wanted and isinstance(value, float) and value.is_integer()
+    return (
+        actual == "number"
+        and "integer" in wanted
+        and isinstance(value, float)
+        and value.is_integer()
+    )
 
 
 def type_name(value: Any) -> str:
     if value is None:
         return "null"
-    for kind, name in ((bool, "boolean"), (str, "string"), (int, "integer"), (float, "number"), (list, "array")):
+    for kind, name in (
+        (bool, "boolean"),
+        (str, "string"),
+        (int, "integer"),
+        (float, "number"),
+        (list, "array"),
+    ):
         if isinstance(value, kind):
             return name
     return "object"
@@ -98,7 +132,9 @@ def _object(schema: Json, value: Json, old: Any, path: str, found: Errors, root:
             _value(inner, item, before.get(key, NOTHING), _join(path, key), found)
     least, most = schema.get("minProperties"), schema.get("maxProperties")
     if least is not None and len(value) < least:
-        found.append(invalid(path, len(value), f"{path} in body should have at least {least} properties"))
+        found.append(
+            invalid(path, len(value), f"{path} in body should have at least {least} properties")
+        )
     if most is not None and len(value) > most:
         found.append(too_many(path, len(value), most))
     if schema.get("x-kubernetes-embedded-resource"):
@@ -116,11 +152,15 @@ def _list(schema: Json, value: list[Any], old: Any, path: str, found: Errors) ->
             _value(items, item, known, f"{path}[{position}]", found)
     least, most = schema.get("minItems"), schema.get("maxItems")
     if least is not None and len(value) < least:
-        found.append(invalid(path, len(value), f"{path} in body should have at least {least} items"))
+        found.append(
+            invalid(path, len(value), f"{path} in body should have at least {least} items")
+        )
     if most is not None and len(value) > most:
         found.append(too_many(path, len(value), most))
     if schema.get("x-kubernetes-list-type") in ("map", "set"):
-        found += [duplicate(f"{path}[{position}]", what) for position, what in duplicates(schema, value)]
+        found += [
+            duplicate(f"{path}[{position}]", what) for position, what in duplicates(schema, value)
+        ]
 
 
 def _correlated(schema: Json, old: Any) -> dict[Any, Any]:
@@ -159,7 +199,9 @@ def _number(schema: Json, value: float, path: str, found: Errors) -> None:
         bound = "less than" if schema.get("exclusiveMaximum") else "less than or equal to"
         found.append(invalid(path, value, f"{path} in body should be {bound} {_plain(high)}"))
     if schema.get("format") == "int32" and not -(2**31) <= value < 2**31:
-        found.append(invalid(path, value, f'{path} in body must be of type int32: "{_plain(value)}"'))
+        found.append(
+            invalid(path, value, f'{path} in body must be of type int32: "{_plain(value)}"')
+        )
     if step is not None and not is_multiple(value, step):
         found.append(invalid(path, value, f"{path} in body should be a multiple of {_plain(step)}"))
 
@@ -171,14 +213,29 @@ def _plain(number: float) -> str:
 def _junctures(schema: Json, value: Any, path: str, found: Errors) -> None:
     for part in schema.get("allOf") or ():
         _value(part, value, NOTHING, path, found)
-    for name, words in (("anyOf", "at least one schema (anyOf)"), ("oneOf", "one and only one schema (oneOf)")):
+    for name, words in (
+        ("anyOf", "at least one schema (anyOf)"),
+        ("oneOf", "one and only one schema (oneOf)"),
+    ):
         parts = schema.get(name)
         if not parts:
             continue
         good = sum((test := checker(part)) is None or test(value) for part in parts)
         if good == 0 or (name == "oneOf" and good > 1):
-            suffix = "" if name == "anyOf" else ". Found none valid" if good == 0 else f". Found {good} valid alternatives"
-            found.append(invalid(path, value if not isinstance(value, (dict, list)) else "", f'"{path}" must validate {words}{suffix}'))
+            suffix = (
+                ""
+                if name == "anyOf"
+                else ". Found none valid"
+                if good == 0
+                else f". Found {good} valid alternatives"
+            )
+            found.append(
+                invalid(
+                    path,
+                    value if not isinstance(value, (dict, list)) else "",
+                    f'"{path}" must validate {words}{suffix}',
+                )
+            )
     if schema.get("not"):
         test = checker(schema["not"])
         if test is None or test(value):

@@ -1,4 +1,5 @@
-"""The CEL rules of a schema, found once and asked of every object that fits the schema otherwise (local-cluster 4.4)."""
+"""The CEL rules of a schema, found once and asked of every object that fits the schema otherwise
+(local-cluster 4.4)."""
 
 from __future__ import annotations
 
@@ -17,23 +18,33 @@ log = logging.getLogger("hekla.apiserver")
 
 Asker = Callable[[Any, Any, str, list[FieldError], list[int]], None]
 """(value, old value or NOTHING, path, found, steps that are left)"""
-OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
+OUT_OF_BUDGET = (
+    "validation failed due to running out of cost budget, no further validation rules will be run"
+)
 
 
 def asker(schema: Json, identity: Json | None = None) -> Asker | None:
     """What asks the rules at and below a schema node; None where there are none.
 
-    `identity` is the apiVersion and kind of the object whose root this node is: rules see them, the tree here has them not."""
+    `identity` is the apiVersion and kind of the object whose root this node is: rules see them, the
+    tree here has them not.
+    """
     own = rules_of(schema, root=identity is not None)
     items = schema.get("items")
     inner = asker(items) if isinstance(items, dict) else None
     properties = schema.get("properties") or {}
-    fields = {name: made for name, below in properties.items() if (made := asker(below)) is not None}
+    fields = {
+        name: made for name, below in properties.items() if (made := asker(below)) is not None
+    }
     additional = schema.get("additionalProperties")
     values = asker(additional) if isinstance(additional, dict) else None
     if not own and inner is None and not fields and values is None:
         return None
-    keys = tuple(schema.get("x-kubernetes-list-map-keys") or ()) if schema.get("x-kubernetes-list-type") == "map" else ()
+    keys = (
+        tuple(schema.get("x-kubernetes-list-map-keys") or ())
+        if schema.get("x-kubernetes-list-type") == "map"
+        else ()
+    )
     is_set = schema.get("x-kubernetes-list-type") == "set"
     named = identity is not None and any(rule.program.names & {"self", "oldSelf"} for rule in own)
 
@@ -56,7 +67,9 @@ def asker(schema: Json, identity: Json | None = None) -> Asker | None:
             for key, item in value.items():
                 below = fields.get(key) or (values if key not in properties else None)
                 if below is not None:
-                    where = f"{path}[{key}]" if below is values else f"{path}.{key}" if path else key
+                    where = (
+                        f"{path}[{key}]" if below is values else f"{path}.{key}" if path else key
+                    )
                     below(item, before.get(key, NOTHING), where, found, budget)
         elif isinstance(value, list) and inner is not None:
             known = _by_keys(old, keys) if keys else {}
@@ -72,7 +85,8 @@ def asker(schema: Json, identity: Json | None = None) -> Asker | None:
 
 
 def rules_of(schema: Json, *, root: bool) -> list[Rule]:
-    """The compiled rules of one node.  One that does not compile was stored by an older server, and is said in the log."""
+    """The compiled rules of one node.  One that does not compile was stored by an older server, and
+    is said in the log."""
     declared_rules = schema.get("x-kubernetes-validations") or ()
     if not declared_rules:
         return []

@@ -1,7 +1,7 @@
 """What the server fills in where a client said nothing (local-cluster 5).
 
-One function a kind, found here by group and kind.  They run on create, after every admission change and on update, so each
-only adds what is missing.
+One function a kind, found here by group and kind.  They run on create, after every admission change
+and on update, so each only adds what is missing.
 """
 
 from __future__ import annotations

@@ -17,9 +17,17 @@ def _namespace(tree: Json) -> None:
 
 
 _NODE_INFO = (
-    "machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion", "kubeProxyVersion",
-    "operatingSystem", "architecture",
-)  # fmt: skip
+    "machineID",
+    "systemUUID",
+    "bootID",
+    "kernelVersion",
+    "osImage",
+    "containerRuntimeVersion",
+    "kubeletVersion",
+    "kubeProxyVersion",
+    "operatingSystem",
+    "architecture",
+)
 """What a node always says of itself, also when it says nothing."""
 
 
@@ -56,7 +64,9 @@ def _service(tree: Json) -> None:
             port["targetPort"] = port.get("port", 0)
     if spec["type"] != "ExternalName":
         fill(spec, internalTrafficPolicy="Cluster")
-    if spec["type"] in ("NodePort", "LoadBalancer") or (spec["type"] == "ClusterIP" and spec.get("externalIPs")):
+    if spec["type"] in ("NodePort", "LoadBalancer") or (
+        spec["type"] == "ClusterIP" and spec.get("externalIPs")
+    ):
         if not spec.get("externalTrafficPolicy"):
             spec["externalTrafficPolicy"] = "Cluster"
         if spec["type"] == "LoadBalancer":
@@ -95,7 +105,8 @@ def _persistent_volume_claim(tree: Json) -> None:
 
 
 def _limit_range(tree: Json) -> None:
-    """Container items fill each other: default from max, defaultRequest from default, then from min."""
+    """Container items fill each other: default from max, defaultRequest from default, then from
+    min."""
     spec = tree.setdefault("spec", {})
     for item in spec.get("limits") or ():
         if item.get("type") != "Container":

@@ -1,4 +1,5 @@
-"""Defaults of policy, networking, storage, access and extension kinds (local-cluster 4.1, 5.9, 6.2)."""
+"""Defaults of policy, networking, storage, access and extension kinds (local-cluster 4.1, 5.9,
+6.2)."""
 
 from __future__ import annotations
 
@@ -23,7 +24,13 @@ def _storage_class(tree: Json) -> None:
 
 def _csi_driver(tree: Json) -> None:
     spec = tree.setdefault("spec", {})
-    fill(spec, attachRequired=True, podInfoOnMount=False, storageCapacity=False, requiresRepublish=False)
+    fill(
+        spec,
+        attachRequired=True,
+        podInfoOnMount=False,
+        storageCapacity=False,
+        requiresRepublish=False,
+    )
     fill(spec, fsGroupPolicy="ReadWriteOnceWithFSType", seLinuxMount=False)
     if not spec.get("volumeLifecycleModes"):
         spec["volumeLifecycleModes"] = ["Persistent"]
@@ -59,7 +66,14 @@ def _role_binding(tree: Json) -> None:
 
 def _webhooks(tree: Json) -> None:
     for hook in tree.get("webhooks") or ():
-        fill(hook, failurePolicy="Fail", matchPolicy="Equivalent", namespaceSelector={}, objectSelector={}, timeoutSeconds=10)
+        fill(
+            hook,
+            failurePolicy="Fail",
+            matchPolicy="Equivalent",
+            namespaceSelector={},
+            objectSelector={},
+            timeoutSeconds=10,
+        )
         service = hook.setdefault("clientConfig", {}).get("service")
         if service is not None:
             fill(service, port=443)
@@ -94,7 +108,9 @@ def _policy_binding(tree: Json) -> None:
 
 def _device_requests(spec: Json) -> None:
     for request in (spec.get("devices") or {}).get("requests") or ():
-        for asked in ([request["exactly"]] if "exactly" in request else []) + list(request.get("firstAvailable") or ()):
+        for asked in ([request["exactly"]] if "exactly" in request else []) + list(
+            request.get("firstAvailable") or ()
+        ):
             if not asked.get("allocationMode"):
                 asked["allocationMode"] = "ExactCount"
             if asked["allocationMode"] == "ExactCount" and not asked.get("count"):
@@ -158,16 +174,24 @@ def _horizontal_pod_autoscaler(tree: Json) -> None:
             pace = behavior.setdefault(way, {})
             for name, value in rules.items():
                 if pace.get(name) is None:
-                    pace[name] = [dict(policy) for policy in value] if isinstance(value, list) else value
+                    pace[name] = (
+                        [dict(policy) for policy in value] if isinstance(value, list) else value
+                    )
 
 
 _PACES: dict[str, dict[str, Any]] = {
     "scaleUp": {
         "stabilizationWindowSeconds": 0,
         "selectPolicy": "Max",
-        "policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}, {"type": "Percent", "value": 100, "periodSeconds": 15}],
+        "policies": [
+            {"type": "Pods", "value": 4, "periodSeconds": 15},
+            {"type": "Percent", "value": 100, "periodSeconds": 15},
+        ],
     },
-    "scaleDown": {"selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]},
+    "scaleDown": {
+        "selectPolicy": "Max",
+        "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}],
+    },
 }
 """How fast an autoscaler goes whose writer says only something of it."""
 

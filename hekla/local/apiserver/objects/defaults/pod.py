@@ -18,7 +18,12 @@ from hekla.podrules.resources import OF_PODS, PAGES, aggregate, amounts
 SOURCE_DEFAULTS: dict[str, dict[str, object]] = {
     "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
     "iscsi": {"iscsiInterface": "default"},
-    "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False, "kind": "Shared"},
+    "azureDisk": {
+        "cachingMode": "ReadWrite",
+        "fsType": "ext4",
+        "readOnly": False,
+        "kind": "Shared",
+    },
     "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
 }
 _SOURCES_WITH_MODE = ("configMap", "secret", "downwardAPI", "projected")
@@ -125,7 +130,8 @@ _IMAGE = re.compile(
 
 @lru_cache(maxsize=4096)
 def pull_policy(image: str) -> str:
-    """Always for images that may change under their name: tag `latest`, or none and no digest.  What is no name is not asked for again."""
+    """Always for images that may change under their name: tag `latest`, or none and no digest.
+    What is no name is not asked for again."""
     found = _IMAGE(image)
     if found is None or found["digest"] or len(found["name"]) > LONGEST_IMAGE:
         return "IfNotPresent"
@@ -133,7 +139,12 @@ def pull_policy(image: str) -> str:
 
 
 def _probe(probe: Json) -> None:
-    for name, value in (("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)):
+    for name, value in (
+        ("timeoutSeconds", 1),
+        ("periodSeconds", 10),
+        ("successThreshold", 1),
+        ("failureThreshold", 3),
+    ):
         if not probe.get(name):
             probe[name] = value
     _handler(probe)
@@ -206,8 +217,9 @@ def _requests_from_limits(resources: Json, limits: Json) -> None:
 
 
 def whole_pod(spec: Json) -> None:
-    """A pod that says something of its resources as a whole asks for as much as its containers do, and where they are silent for as
-    much as it may have."""
+    """A pod that says something of its resources as a whole asks for as much as its containers do,
+    and where they are silent for as much as it may have.
+    """
     resources = spec["resources"]
     limits, requests = dict(resources.get("limits") or {}), dict(resources.get("requests") or {})
     if limits or requests:
@@ -226,7 +238,7 @@ def whole_pod(spec: Json) -> None:
             resources["requests"] = requests
 
 
-# --- the status of a new pod ---------------------------------------------------------------------------------------------
+# --- the status of a new pod ----------------------------------------------------------------------
 
 
 def first_status(spec: Json) -> Json:
@@ -247,7 +259,8 @@ def first_status(spec: Json) -> Json:
 
 
 def qos_class(spec: Json) -> str:
-    """Guaranteed when every container's limits of cpu and memory are its requests, BestEffort when nothing is asked for."""
+    """Guaranteed when every container's limits of cpu and memory are its requests, BestEffort when
+    nothing is asked for."""
     asked = False
     guaranteed = True
     for name in ("containers", "initContainers"):
@@ -261,7 +274,9 @@ def qos_class(spec: Json) -> str:
                 request, limit = requests.get(resource), limits.get(resource)
                 if _some(request) or _some(limit):
                     asked = True
-                if not _some(limit) or (request != limit and (request is None or amount(request) != amount(limit))):
+                if not _some(limit) or (
+                    request != limit and (request is None or amount(request) != amount(limit))
+                ):
                     guaranteed = False
     if not asked:
         return "BestEffort"

@@ -23,7 +23,9 @@ def _with_template(tree: Json) -> Json:
 
 
 def _deployment(tree: Json) -> None:
-    spec = fill(_with_template(tree), replicas=1, revisionHistoryLimit=10, progressDeadlineSeconds=600)
+    spec = fill(
+        _with_template(tree), replicas=1, revisionHistoryLimit=10, progressDeadlineSeconds=600
+    )
     strategy = spec.setdefault("strategy", {})
     if not strategy.get("type"):
         strategy["type"] = "RollingUpdate"
@@ -60,7 +62,11 @@ def _stateful_set(tree: Json) -> None:
         strategy.setdefault("rollingUpdate", {})
     if strategy["type"] == "RollingUpdate" and "rollingUpdate" in strategy:
         fill(strategy["rollingUpdate"], partition=0)
-    fill(spec.setdefault("persistentVolumeClaimRetentionPolicy", {}), whenDeleted="Retain", whenScaled="Retain")
+    fill(
+        spec.setdefault("persistentVolumeClaimRetentionPolicy", {}),
+        whenDeleted="Retain",
+        whenScaled="Retain",
+    )
     fill(spec, replicas=1, revisionHistoryLimit=10)
     for claim in spec.get("volumeClaimTemplates") or ():
         fill(claim, apiVersion="v1", kind="PersistentVolumeClaim")
@@ -69,7 +75,9 @@ def _stateful_set(tree: Json) -> None:
 
 
 def _daemon_set(tree: Json) -> None:
-    tree.setdefault("metadata", {}).setdefault("annotations", {}).setdefault("deprecated.daemonset.template.generation", "0")
+    tree.setdefault("metadata", {}).setdefault("annotations", {}).setdefault(
+        "deprecated.daemonset.template.generation", "0"
+    )
     spec = fill(_with_template(tree), revisionHistoryLimit=10)
     strategy = spec.setdefault("updateStrategy", {})
     if not strategy.get("type"):
@@ -86,7 +94,9 @@ def _job_spec(spec: Json) -> None:
     if spec.get("backoffLimit") is None:
         spec["backoffLimit"] = 2**31 - 1 if spec.get("backoffLimitPerIndex") is not None else 6
     if not spec.get("podReplacementPolicy"):
-        spec["podReplacementPolicy"] = "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
+        spec["podReplacementPolicy"] = (
+            "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
+        )
     for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
         for pattern in rule.get("onPodConditions") or ():
             fill(pattern, status="True")

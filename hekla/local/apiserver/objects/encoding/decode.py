@@ -1,8 +1,9 @@
-"""From a request body to the tree of a built-in kind: three encodings in, one checked and normalised tree out.
+"""From a request body to the tree of a built-in kind: three encodings in, one checked and
+normalised tree out.
 
-The way of a correct JSON body is all in C: msgspec checks it against the kind's shape and drops what Kubernetes drops.
-Anything else (a wrong type, an unknown field, a key that stands twice) is read again by `typecheck`, which finds the words.
-Reference: local-cluster 1.4, 1.5, 2.9.
+The way of a correct JSON body is all in C: msgspec checks it against the kind's shape and drops
+what Kubernetes drops. Anything else (a wrong type, an unknown field, a key that stands twice) is
+read again by `typecheck`, which finds the words. Reference: local-cluster 1.4, 1.5, 2.9.
 """
 
 from __future__ import annotations
@@ -28,11 +29,14 @@ HEADER = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind stri
 """What a body is first read as, to learn what it is."""
 NESTED = frozenset({dict, list})
 _FREE_FORM = frozenset({"RawExtension", "JSON"})
-"""Types whose nulls mean something.  So do those of FieldsV1, which only managedFields hold: bodies with these are looked for."""
+"""Types whose nulls mean something.  So do those of FieldsV1, which only managedFields hold: bodies
+with these are looked for."""
 _RECURSIVE = frozenset({"JSONSchemaProps"})
 
 
-def unsupported_media_type(accepted: Sequence[str] = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)) -> BadBody:
+def unsupported_media_type(
+    accepted: Sequence[str] = ("application/json", "application/yaml", protobuf.MEDIA_TYPE),
+) -> BadBody:
     types = ", ".join(accepted)
     return BadBody(
         f"the body of the request was in an unknown format - accepted media types include: {types}",
@@ -41,13 +45,19 @@ def unsupported_media_type(accepted: Sequence[str] = ("application/json", "appli
     )
 
 
-def reader(group: str, version: str, kind: str, also: Sequence[str] = (), any_version: bool = False) -> Reader:
-    """What decodes bodies of a kind.  `also` lists further apiVersions that are read as this one (evictions of v1beta1);
-    `any_version` accepts every apiVersion (DeleteOptions come with their target's group)."""
+def reader(
+    group: str, version: str, kind: str, also: Sequence[str] = (), any_version: bool = False
+) -> Reader:
+    """What decodes bodies of a kind.  `also` lists further apiVersions that are read as this one
+    (evictions of v1beta1); `any_version` accepts every apiVersion (DeleteOptions come with their
+    target's group).
+    """
     return _Reader(group, version, kind, tuple(also), any_version).read
 
 
-def readers(group: str, version: str, kind: str, also: Sequence[str]) -> tuple[Reader, Callable[[Json, str], Decoded]]:
+def readers(
+    group: str, version: str, kind: str, also: Sequence[str]
+) -> tuple[Reader, Callable[[Json, str], Decoded]]:
     """What decodes bodies of a kind, and what reads its patched trees again."""
     made = _Reader(group, version, kind, tuple(also), False)
     return made.read, made.read_again
@@ -59,14 +69,17 @@ def _options_reader(kind: str) -> Reader:
 
 
 def options(body: bytes, media_type: str, kind: str) -> Json:
-    """The tree of a DeleteOptions (or the like) body, whose apiVersion may be that of any group; {} for no body at all."""
+    """The tree of a DeleteOptions (or the like) body, whose apiVersion may be that of any group; {}
+    for no body at all."""
     return _options_reader(kind)(body, media_type, "Ignore").tree if body else {}
 
 
 class _Reader:
     """One kind's decoding; compiled when the first body comes."""
 
-    def __init__(self, group: str, version: str, kind: str, also: tuple[str, ...], any_version: bool) -> None:
+    def __init__(
+        self, group: str, version: str, kind: str, also: tuple[str, ...], any_version: bool
+    ) -> None:
         described = fields.root(group, version, kind)
         if described is None:
             raise LookupError(f"no field table describes {kind} of {group}/{version}")
@@ -98,12 +111,15 @@ class _Reader:
             try:
                 document = documents.yaml_document(body)
             except BadBody as error:
-                raise self._unrecognized(str(error).removeprefix("error converting YAML to JSON: "), body) from None
+                raise self._unrecognized(
+                    str(error).removeprefix("error converting YAML to JSON: "), body
+                ) from None
             return self._careful(document.tree, validation, body, document.duplicates)
         raise unsupported_media_type()
 
     def read_again(self, tree: Json, validation: str) -> Decoded:
-        """What a patch has made of an object that was decoded once: nothing can stand in it twice.  Raises BadBody."""
+        """What a patch has made of an object that was decoded once: nothing can stand in it twice.
+        Raises BadBody."""
         return self._read_json(msgspec.json.encode(tree), validation, once=True)
 
     def _read_json(self, body: bytes, validation: str, once: bool = False) -> Decoded:
@@ -116,7 +132,9 @@ class _Reader:
         if (
             not once
             and validation != "Ignore"
-            and documents.has_duplicates(body, shaped)  # what the shape leaves out only makes this say yes
+            and documents.has_duplicates(
+                body, shaped
+            )  # what the shape leaves out only makes this say yes
             and documents.has_duplicates(body, documents.json_tree(body))
         ):
             return self._careful(documents.json_pairs(body), validation, body)
@@ -138,13 +156,17 @@ class _Reader:
         self._check_kind(found.api_version, found.kind, b"")
         tree = {"apiVersion": self._api_version, "kind": self._kind}
         tree.update(self._worded(protobuf.decode, found.raw, self._message))
-        if self._decoder is None and not self._recursive:  # what contains itself has no shape (and no quantities)
+        if (
+            self._decoder is None and not self._recursive
+        ):  # what contains itself has no shape (and no quantities)
             self._compile()
         if self._fix is not None:
             self._worded(self._fix, tree)
         return Decoded(tree)
 
-    def _careful(self, tree: Any, validation: str, body: bytes, yaml_duplicates: Sequence[str] = ()) -> Decoded:
+    def _careful(
+        self, tree: Any, validation: str, body: bytes, yaml_duplicates: Sequence[str] = ()
+    ) -> Decoded:
         if tree is None:
             tree = {}
         if not isinstance(tree, (dict, documents.Pairs)):
@@ -171,7 +193,9 @@ class _Reader:
         try:
             return documents.json_pairs(body)
         except BadBody as error:
-            raise self._unrecognized(f"couldn't get version/kind; json parse error: {error}", body) from None
+            raise self._unrecognized(
+                f"couldn't get version/kind; json parse error: {error}", body
+            ) from None
 
     def _name_kind(self, tree: Json, body: bytes) -> None:
         version, kind = tree.get("apiVersion"), tree.get("kind")
@@ -194,11 +218,20 @@ class _Reader:
                 reader(*split_version(named), kind)(body, "application/json", "Ignore")
             except BadBody as error:
                 why = str(error).partition(f"cannot be handled as a {kind}: ")[2] or why
-            raise BadBody(f'{kind} in version "{named.rpartition("/")[2]}" cannot be handled as a {self._kind}: {why}')
-        if api_version and api_version != self._api_version and api_version not in self._also and not self._any_version:
+            raise BadBody(
+                f'{kind} in version "{named.rpartition("/")[2]}" cannot be handled as a {self._kind}: {why}'
+            )
+        if (
+            api_version
+            and api_version != self._api_version
+            and api_version not in self._also
+            and not self._any_version
+        ):
             if not _registered(api_version, self._kind):
                 raise self._unregistered(self._kind, api_version)
-            raise BadBody(f"the API version in the data ({api_version}) does not match the expected API version ({self._api_version})")
+            raise BadBody(
+                f"the API version in the data ({api_version}) does not match the expected API version ({self._api_version})"
+            )
 
     def _unregistered(self, kind: str, api_version: str) -> BadBody:
         return BadBody(
@@ -216,10 +249,14 @@ class _Reader:
             raise self._refused(str(error)) from None
 
     def _refused(self, why: str) -> BadBody:
-        return BadBody(f'{self._kind} in version "{self._version}" cannot be handled as a {self._kind}: {why}')
+        return BadBody(
+            f'{self._kind} in version "{self._version}" cannot be handled as a {self._kind}: {why}'
+        )
 
     def _unrecognized(self, why: str, body: bytes) -> BadBody:
-        return BadBody(f"the object provided is unrecognized (must be of type {self._kind}): {why} ({summary(body)})")
+        return BadBody(
+            f"the object provided is unrecognized (must be of type {self._kind}): {why} ({summary(body)})"
+        )
 
     def _refuse_non_object(self, tree: Any, body: bytes) -> None:
         what = typecheck.type_name(tree) if tree is not None else "null"
@@ -236,13 +273,20 @@ def split_version(api_version: str) -> tuple[str, str]:
 def _registered(api_version: str, kind: str) -> bool:
     """Whether some built-in kind is called so."""
     group, version = split_version(api_version)
-    return fields.section_of(group, version) in fields.sections() and fields.root(group, version, kind) is not None
+    return (
+        fields.section_of(group, version) in fields.sections()
+        and fields.root(group, version, kind) is not None
+    )
 
 
 def without_nulls(tree: Any) -> Any:
     """The tree without null members."""
     if isinstance(tree, dict):
-        return {key: without_nulls(value) if type(value) in NESTED else value for key, value in tree.items() if value is not None}
+        return {
+            key: without_nulls(value) if type(value) in NESTED else value
+            for key, value in tree.items()
+            if value is not None
+        }
     if isinstance(tree, list):
         return [without_nulls(item) if type(item) in NESTED else item for item in tree]
     return tree

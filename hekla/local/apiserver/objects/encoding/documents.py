@@ -1,9 +1,10 @@
 """Text to trees: JSON and YAML bodies, with what they repeat.
 
-The fast reader is msgspec's.  The careful reader keeps every pair of an object, because a key that stands twice is an error
-under strict field validation and a warning otherwise, and words its refusals as Kubernetes' JSON library does.  YAML is read
-event by event with bounds on depth and on what aliases expand to, and by Kubernetes' idea of scalars: yes, no, on, off, y
-and n are booleans too, times stay text.
+The fast reader is msgspec's.  The careful reader keeps every pair of an object, because a key that
+stands twice is an error under strict field validation and a warning otherwise, and words its
+refusals as Kubernetes' JSON library does.  YAML is read event by event with bounds on depth and on
+what aliases expand to, and by Kubernetes' idea of scalars: yes, no, on, off, y and n are booleans
+too, times stay text.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from hekla.local.apiserver.objects.errors import BadBody
 DEEPEST = 300
 MOST_NODES = 1_000_000
 TEXT_OF_A_NODE = 64
-"""Characters that count as one node more: an alias of a long text costs what the text does, each time."""
-"""More scalars, lists and objects than a body under the size limit can hold without aliases that multiply."""
+"""Characters that count as one node more: an alias of a long text costs what the text does, each
+time."""
+"""More scalars, lists and objects than a body under the size limit can hold without aliases that
+multiply."""
 
 
 class Pairs(list[tuple[str, Any]]):
@@ -36,7 +39,7 @@ class YamlDocument(NamedTuple):
     """What stands twice, worded as Kubernetes' YAML library words it."""
 
 
-# --- JSON ----------------------------------------------------------------------------------------------------------------
+# --- JSON -----------------------------------------------------------------------------------------
 
 
 def json_tree(body: bytes) -> Any:
@@ -48,10 +51,12 @@ def json_tree(body: bytes) -> Any:
 
 
 def has_duplicates(body: bytes, tree: Any) -> bool:
-    """Whether a key may stand twice in the body that a tree (or struct) was read from.  Never a false no.
+    """Whether a key may stand twice in the body that a tree (or struct) was read from.  Never a
+    false no.
 
-    A lost pair takes at least two quotation marks with it; only an escaped one could make up for them.  Most bodies are written as
-    they would be here."""
+    A lost pair takes at least two quotation marks with it; only an escaped one could make up for
+    them.  Most bodies are written as they would be here.
+    """
     text = msgspec.json.encode(tree)
     return text != body and (b"\\u0022" in body or body.count(b'"') != text.count(b'"'))
 
@@ -65,7 +70,9 @@ def json_pairs(body: bytes) -> Any:
             raise BadBody(why) from None
         raise BadBody(f"invalid UTF-8 in the body: {error.reason} at byte {error.start}") from None
     try:
-        tree = json.loads(text, object_pairs_hook=Pairs, parse_constant=_no_constant, parse_float=_finite)
+        tree = json.loads(
+            text, object_pairs_hook=Pairs, parse_constant=_no_constant, parse_float=_finite
+        )
     except json.JSONDecodeError as error:
         raise BadBody(syntax_error(body) or str(error)) from None
     except RecursionError:
@@ -111,7 +118,7 @@ def _refuse_lone_surrogates(tree: Any) -> None:
         raise BadBody("invalid UTF-8 in the body: an escape stands for half a character") from None
 
 
-# --- YAML ----------------------------------------------------------------------------------------------------------------
+# --- YAML -----------------------------------------------------------------------------------------
 
 _INT = re.compile(r"[-+]?(0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|[1-9][0-9_]*|0)").fullmatch
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?").fullmatch
@@ -131,10 +138,18 @@ def yaml_document(body: bytes) -> YamlDocument:
                 break
             builder.take(event)
     except yaml.MarkedYAMLError as error:
-        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark and error.problem_mark.line else ""
-        raise BadBody(f"error converting YAML to JSON: yaml: {line}{error.problem or error.context}") from None
+        line = (
+            f"line {error.problem_mark.line + 1}: "
+            if error.problem_mark and error.problem_mark.line
+            else ""
+        )
+        raise BadBody(
+            f"error converting YAML to JSON: yaml: {line}{error.problem or error.context}"
+        ) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BadBody(f"error converting YAML to JSON: yaml: {str(error).splitlines()[0]}") from None
+        raise BadBody(
+            f"error converting YAML to JSON: yaml: {str(error).splitlines()[0]}"
+        ) from None
     return YamlDocument(builder.root, builder.duplicates)
 
 
@@ -157,7 +172,9 @@ class _Builder:
         elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
             if len(self._open) >= DEEPEST:
                 raise BadBody("error converting YAML to JSON: yaml: exceeded max depth")
-            self._open.append(({} if isinstance(event, yaml.MappingStartEvent) else [], event.anchor, self._nodes))
+            self._open.append(
+                ({} if isinstance(event, yaml.MappingStartEvent) else [], event.anchor, self._nodes)
+            )
             self._keys.append(self._key)
             self._merged.append([])
             self._key = _NO_KEY
@@ -173,7 +190,9 @@ class _Builder:
             self._place(value, event)
         elif isinstance(event, yaml.AliasEvent):
             if event.anchor not in self._anchors:
-                raise BadBody(f"error converting YAML to JSON: yaml: unknown anchor '{event.anchor}' referenced")
+                raise BadBody(
+                    f"error converting YAML to JSON: yaml: unknown anchor '{event.anchor}' referenced"
+                )
             value, size = self._anchors[event.anchor]
             self._count(size)
             self._place(value, event)
@@ -181,7 +200,9 @@ class _Builder:
     def _count(self, nodes: int) -> None:
         self._nodes += nodes
         if self._nodes > MOST_NODES:
-            raise BadBody("error converting YAML to JSON: yaml: document contains excessive aliasing")
+            raise BadBody(
+                "error converting YAML to JSON: yaml: document contains excessive aliasing"
+            )
 
     def _place(self, value: Any, event: yaml.Event) -> None:
         size = 1 + len(event.value) // TEXT_OF_A_NODE if isinstance(event, yaml.ScalarEvent) else 1
@@ -208,7 +229,9 @@ class _Builder:
             return
         if key in parent:
             line = event.start_mark.line + 1 if event.start_mark else 0
-            self.duplicates.append(f"line {line}: key {json.dumps(key, ensure_ascii=False)} already set in map")
+            self.duplicates.append(
+                f"line {line}: key {json.dumps(key, ensure_ascii=False)} already set in map"
+            )
         parent[key] = value
 
 
@@ -219,13 +242,17 @@ def _key(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, (dict, list)):
-        raise BadBody("error converting YAML to JSON: yaml: invalid map key: only text can be a key")
+        raise BadBody(
+            "error converting YAML to JSON: yaml: invalid map key: only text can be a key"
+        )
     return json.dumps(value)
 
 
 def _scalar(event: yaml.ScalarEvent) -> Any:
     text = event.value
-    if event.tag in ("tag:yaml.org,2002:str", "!", "tag:yaml.org,2002:binary") or (not event.implicit[0] and not event.tag):
+    if event.tag in ("tag:yaml.org,2002:str", "!", "tag:yaml.org,2002:binary") or (
+        not event.implicit[0] and not event.tag
+    ):
         return text
     if text in _WORDS:
         return _WORDS[text]

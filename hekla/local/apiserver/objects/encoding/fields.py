@@ -1,14 +1,17 @@
-"""The fields of every built-in kind: names, protobuf numbers, types, pointers.  One table, many readers.
+"""The fields of every built-in kind: names, protobuf numbers, types, pointers.  One table, many
+readers.
 
-Protobuf decoding, type checks of JSON bodies, OpenAPI documents and `kubectl explain` all come from the files in `tables/`,
-one a group and version, so a kind is described once.  A line there is one message:
+Protobuf decoding, type checks of JSON bodies, OpenAPI documents and `kubectl explain` all come from
+the files in `tables/`, one a group and version, so a kind is described once.  A line there is one
+message:
 
     Message: <number> <json name> <type>; <number> <json name> <type>; ...
 
-Types are `string`, `bytes`, `bool`, `int32`, `int64`, `double`, or a message of the same file, of core.v1, of meta.v1, or
-of a file that is named (`authentication.v1/UserInfo`).  `[t]` is a list, `{t}` a map from string.  A trailing `?` marks a
-field whose zero is a value and not an absence (a pointer, or a field that is always written).  `=` instead of a name says
-that the message's fields stand in the parent itself.  Files are read when a kind of theirs is first asked for, lines when
+Types are `string`, `bytes`, `bool`, `int32`, `int64`, `double`, or a message of the same file, of
+core.v1, of meta.v1, or of a file that is named (`authentication.v1/UserInfo`).  `[t]` is a list,
+`{t}` a map from string.  A trailing `?` marks a field whose zero is a value and not an absence (a
+pointer, or a field that is always written).  `=` instead of a name says that the message's fields
+stand in the parent itself.  Files are read when a kind of theirs is first asked for, lines when
 their message is.
 """
 
@@ -56,8 +59,13 @@ def section_of(group: str, version: str) -> str:
 
 @cache
 def sections() -> frozenset[str]:
-    """The tables that there are; a name that a client sent is looked up here before it becomes that of a file."""
-    return frozenset(entry.name.removesuffix(".txt") for entry in _TABLES.iterdir() if entry.name.endswith(".txt"))
+    """The tables that there are; a name that a client sent is looked up here before it becomes that
+    of a file."""
+    return frozenset(
+        entry.name.removesuffix(".txt")
+        for entry in _TABLES.iterdir()
+        if entry.name.endswith(".txt")
+    )
 
 
 @cache
@@ -90,7 +98,8 @@ def root(group: str, version: str, kind: str) -> Message | None:
 
 
 def flat(described: Message) -> list[tuple[Field, Message]]:
-    """The fields as JSON shows them: those of inlined messages in their parents' place, each with the message it came from."""
+    """The fields as JSON shows them: those of inlined messages in their parents' place, each with
+    the message it came from."""
     found: list[tuple[Field, Message]] = []
     for field in described.fields:
         if field.name:
@@ -112,5 +121,7 @@ def _fields(line: str) -> list[Field]:
         pointer = kind.endswith("?")
         kind = kind.rstrip("?")
         many = {"[": "list", "{": "map"}.get(kind[0], "")
-        found.append(Field(int(number), "" if name == "=" else name, kind.strip("[]{}"), many, pointer))
+        found.append(
+            Field(int(number), "" if name == "=" else name, kind.strip("[]{}"), many, pointer)
+        )
     return found

@@ -1,6 +1,7 @@
 """How Go prints what is in a message, and what its JSON reader says of a text that is no JSON.
 
-Users search for these messages and clients compare them, so they are the same to the letter; nothing here runs for what is right.
+Users search for these messages and clients compare them, so they are the same to the letter;
+nothing here runs for what is right.
 """
 
 from __future__ import annotations
@@ -41,7 +42,13 @@ def written(value: Any) -> str:
 
 def kind_of(value: Any) -> str:
     """What a value of a JSON tree is to Go's reflection."""
-    for kind, name in ((bool, "bool"), (str, "string"), (int, "int64"), (float, "float64"), (list, "slice")):
+    for kind, name in (
+        (bool, "bool"),
+        (str, "string"),
+        (int, "int64"),
+        (float, "float64"),
+        (list, "slice"),
+    ):
         if isinstance(value, kind):
             return name
     return "map"
@@ -51,10 +58,12 @@ def type_of(value: Any) -> str:
     """The Go type of a value of a JSON tree (%T)."""
     if value is None:
         return "<nil>"
-    return {"slice": "[]interface {}", "map": "map[string]interface {}"}.get(kind_of(value), kind_of(value))
+    return {"slice": "[]interface {}", "map": "map[string]interface {}"}.get(
+        kind_of(value), kind_of(value)
+    )
 
 
-# --- JSON ----------------------------------------------------------------------------------------------------------------
+# --- JSON -----------------------------------------------------------------------------------------
 
 _SPACE, _DIGITS, _HEX = b" \t\r\n", string.digits.encode(), string.hexdigits.encode()
 _WORDS = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
@@ -98,7 +107,12 @@ class _Scanner:
             elif sign == (ord("}") if open_[-1] == ord("{") else ord("]")):
                 open_.pop()
             else:
-                raise self._wrong(sign, "after object key:value pair" if open_[-1] == ord("{") else "after array element")
+                raise self._wrong(
+                    sign,
+                    "after object key:value pair"
+                    if open_[-1] == ord("{")
+                    else "after array element",
+                )
 
     def _begin(self, open_: list[int], sign: int | None = None) -> None:
         """Goes to the end of a value, or behind the opening of one that has something inside."""

@@ -1,8 +1,10 @@
-"""Request bodies in Kubernetes' protobuf: what every generated Go client sends for built-in kinds (local-cluster 1.5).
+"""Request bodies in Kubernetes' protobuf: what every generated Go client sends for built-in kinds
+(local-cluster 1.5).
 
-The tables of `fields.py` say which number is which field; a message's table is compiled once into a dictionary from wire tag
-to what to do, and one loop walks the bytes.  Whatever the bytes are, the answer is a tree or BadBody: lengths are checked
-against the enclosing message, nesting is bounded, running off the end is an error like any other.
+The tables of `fields.py` say which number is which field; a message's table is compiled once into a
+dictionary from wire tag to what to do, and one loop walks the bytes.  Whatever the bytes are, the
+answer is a tree or BadBody: lengths are checked against the enclosing message, nesting is bounded,
+running off the end is an error like any other.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ MAGIC = b"k8s\x00"
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 DEEPEST = 200
 
-(_STRING, _MESSAGE, _LIST, _MAP, _INT, _BOOL, _INLINE, _SPECIAL, _DOUBLE, _BYTES, _INT_LIST) = range(11)
+(_STRING, _MESSAGE, _LIST, _MAP, _INT, _BOOL, _INLINE, _SPECIAL, _DOUBLE, _BYTES, _INT_LIST) = (
+    range(11)
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64 = 1 << 63
 
@@ -41,7 +45,8 @@ class _Entry(NamedTuple):
     name: str
     pointer: bool
     inner: Any
-    """_MESSAGE, _INLINE: a _Table; _SPECIAL: a _Form; _LIST, _MAP: the _Entry of an element; _INT_LIST: varint -> value."""
+    """_MESSAGE, _INLINE: a _Table; _SPECIAL: a _Form; _LIST, _MAP: the _Entry of an element;
+    _INT_LIST: varint -> value."""
 
 
 class _Table:
@@ -63,7 +68,9 @@ class _Table:
 def envelope(body: bytes) -> Envelope:
     """Opens the envelope `k8s\\0` + Unknown.  Raises BadBody."""
     if body[:4] != MAGIC:
-        raise BadBody("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
+        raise BadBody(
+            "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
+        )
     unknown = _decoded(body, 4, _unknown())
     meta = unknown.get("typeMeta", {})
     return Envelope(meta.get("apiVersion", ""), meta.get("kind", ""), unknown.get("raw", b""))
@@ -75,7 +82,8 @@ def decode(raw: bytes, described: fields.Message) -> Json:
 
 
 def encode(tree: Json, described: fields.Message) -> bytes:
-    """A tree as the object's message: the inverse of `decode` for trees that hold nothing the table does not name."""
+    """A tree as the object's message: the inverse of `decode` for trees that hold nothing the table
+    does not name."""
     out = bytearray()
     _write(tree, _table(described.section, described.name), out)
     return bytes(out)
@@ -93,10 +101,12 @@ def _decoded(buffer: bytes, start: int, table: _Table) -> Json:
     except IndexError:
         raise BadBody("unexpected EOF") from None
     except UnicodeDecodeError as error:
-        raise BadBody(f"protobuf: a string is not valid UTF-8: {error.reason} at byte {error.start}") from None
+        raise BadBody(
+            f"protobuf: a string is not valid UTF-8: {error.reason} at byte {error.start}"
+        ) from None
 
 
-# --- reading -------------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def _read(buffer: bytes, at: int, end: int, table: _Table, depth: int) -> Json:
@@ -141,7 +151,13 @@ def _read(buffer: bytes, at: int, end: int, table: _Table, depth: int) -> Json:
                     continue
                 tree.setdefault(entry.name, []).append(entry.inner(value))
             elif value or entry.pointer:
-                tree[entry.name] = bool(value) if entry.code == _BOOL else value - (1 << 64) if value >= _INT64 else value
+                tree[entry.name] = (
+                    bool(value)
+                    if entry.code == _BOOL
+                    else value - (1 << 64)
+                    if value >= _INT64
+                    else value
+                )
         elif wire == 1:
             if at + 8 > end:
                 raise BadBody("unexpected EOF")
@@ -156,7 +172,11 @@ def _read(buffer: bytes, at: int, end: int, table: _Table, depth: int) -> Json:
         elif wire == 5:
             at += 4
         else:
-            raise BadBody(f"proto: illegal wireType {wire}" if wire > 5 else f"proto: wiretype {wire} is not used here")
+            raise BadBody(
+                f"proto: illegal wireType {wire}"
+                if wire > 5
+                else f"proto: wiretype {wire} is not used here"
+            )
     if at != end:
         raise BadBody("unexpected EOF")
     return tree
@@ -202,7 +222,8 @@ def _take(tree: Json, entry: _Entry, buffer: bytes, at: int, stop: int, depth: i
 
 
 def _element(entry: _Entry, buffer: bytes, at: int, stop: int, depth: int) -> Any:
-    """One element of a list or the value of a map: absence has no meaning here, an empty string is an empty string."""
+    """One element of a list or the value of a map: absence has no meaning here, an empty string is
+    an empty string."""
     code = entry.code
     if code == _STRING:
         return buffer[at:stop].decode()
@@ -253,7 +274,7 @@ def _varint(buffer: bytes, at: int) -> tuple[int, int]:
             raise BadBody("proto: integer overflow")
 
 
-# --- writing -------------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def _write(tree: Json, table: _Table, out: bytearray) -> None:
@@ -310,7 +331,7 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-# --- forms of their own --------------------------------------------------------------------------------------------------
+# --- forms of their own ---------------------------------------------------------------------------
 
 
 class _Form(NamedTuple):
@@ -505,7 +526,14 @@ _FORMS = {
 }
 
 _RAW = 11
-_SCALAR_CODES = {"string": _STRING, "bytes": _BYTES, "bool": _BOOL, "int32": _INT, "int64": _INT, "double": _DOUBLE}
+_SCALAR_CODES = {
+    "string": _STRING,
+    "bytes": _BYTES,
+    "bool": _BOOL,
+    "int32": _INT,
+    "int64": _INT,
+    "double": _DOUBLE,
+}
 _WIRE = {_INT: 0, _BOOL: 0, _DOUBLE: 1}
 
 
@@ -513,7 +541,9 @@ _WIRE = {_INT: 0, _BOOL: 0, _DOUBLE: 1}
 def _table(section: str, name: str) -> _Table:
     described = fields.message(section, name)
     if described is None:
-        raise BadBody(f"no field table describes {name} of {section}", code=415, reason="UnsupportedMediaType")
+        raise BadBody(
+            f"no field table describes {name} of {section}", code=415, reason="UnsupportedMediaType"
+        )
     return _Table(described)
 
 
@@ -538,15 +568,28 @@ def _single(section: str, field: fields.Field) -> _Entry:
         return _Entry(_SPECIAL, field.name, field.pointer, _FORMS[field.type])
     inner = fields.message(section, field.type)
     if inner is None:
-        return _Entry(_SPECIAL, field.name, False, _Form(lambda _data, _depth: None, lambda _value: b""))
-    return _Entry(_INLINE if not field.name else _MESSAGE, field.name, field.pointer, _table(inner.section, inner.name))
+        return _Entry(
+            _SPECIAL, field.name, False, _Form(lambda _data, _depth: None, lambda _value: b"")
+        )
+    return _Entry(
+        _INLINE if not field.name else _MESSAGE,
+        field.name,
+        field.pointer,
+        _table(inner.section, inner.name),
+    )
 
 
 @cache
 def _unknown() -> _Table:
     """runtime.Unknown {1 typeMeta {1 apiVersion, 2 kind}, 2 raw}."""
     meta = _Table(fields.Message("", "TypeMeta", ()))
-    meta._entries = {10: _Entry(_STRING, "apiVersion", False, None), 18: _Entry(_STRING, "kind", False, None)}
+    meta._entries = {
+        10: _Entry(_STRING, "apiVersion", False, None),
+        18: _Entry(_STRING, "kind", False, None),
+    }
     unknown = _Table(fields.Message("", "Unknown", ()))
-    unknown._entries = {10: _Entry(_MESSAGE, "typeMeta", False, meta), 18: _Entry(_RAW, "raw", False, None)}
+    unknown._entries = {
+        10: _Entry(_MESSAGE, "typeMeta", False, meta),
+        18: _Entry(_RAW, "raw", False, None),
+    }
     return unknown

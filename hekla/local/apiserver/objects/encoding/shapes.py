@@ -1,7 +1,9 @@
-"""Built-in kinds as msgspec structs, made from the field tables, so that a correct body is checked in C.
+"""Built-in kinds as msgspec structs, made from the field tables, so that a correct body is checked
+in C.
 
-Decoding into a shape checks names and types; turning the result back into plain values drops what Kubernetes would drop (zeros
-that mean absence, empty lists and maps).  A body that does not fit goes to the slow reader, which says what is wrong.
+Decoding into a shape checks names and types; turning the result back into plain values drops what
+Kubernetes would drop (zeros that mean absence, empty lists and maps).  A body that does not fit
+goes to the slow reader, which says what is wrong.
 """
 
 from __future__ import annotations
@@ -37,7 +39,14 @@ _PLAIN: dict[str, tuple[Any, Any]] = {
     "JSON": (Any, None),
 }
 
-_TEMPLATES = frozenset({"PodTemplateSpec", "JobTemplateSpec", "PersistentVolumeClaimTemplate", "ResourceClaimTemplateSpec"})
+_TEMPLATES = frozenset(
+    {
+        "PodTemplateSpec",
+        "JobTemplateSpec",
+        "PersistentVolumeClaimTemplate",
+        "ResourceClaimTemplateSpec",
+    }
+)
 """They have metadata and are no objects: no apiVersion and kind of their own."""
 
 
@@ -59,7 +68,10 @@ def _contains(section: str, name: str, wanted: frozenset[str], seen: set[tuple[s
     if described is None or (described.section, described.name) in seen:
         return False
     seen.add((described.section, described.name))
-    return any(field.type in wanted or _contains(described.section, field.type, wanted, seen) for field in described.fields)
+    return any(
+        field.type in wanted or _contains(described.section, field.type, wanted, seen)
+        for field in described.fields
+    )
 
 
 @cache
@@ -75,14 +87,25 @@ def shape(section: str, name: str) -> type[msgspec.Struct]:
         attribute = f"f{position}"
         rename[attribute] = field.name
         names.append((attribute, *_typed(owner.section, field)))
-    return msgspec.defstruct(name, names, rename=rename, forbid_unknown_fields=True, omit_defaults=True, kw_only=True, gc=False)
+    return msgspec.defstruct(
+        name,
+        names,
+        rename=rename,
+        forbid_unknown_fields=True,
+        omit_defaults=True,
+        kw_only=True,
+        gc=False,
+    )
 
 
 def _typed(section: str, field: fields.Field) -> tuple[Any, Any]:
     if field.type in _PLAIN:
         kind, default = _PLAIN[field.type]
     else:
-        kind, default = (shape(section, field.type) if fields.message(section, field.type) else Any), None
+        kind, default = (
+            (shape(section, field.type) if fields.message(section, field.type) else Any),
+            None,
+        )
     if field.many == "list":
         return list.__class_getitem__(kind) | None, msgspec.field(default_factory=list)
     if field.many == "map":
@@ -95,7 +118,8 @@ Fixer = Callable[[dict[str, Any]], None]
 
 @cache
 def quantities(section: str, name: str) -> Fixer | None:
-    """What writes every quantity of a message in canonical form, in place; None where the message holds none."""
+    """What writes every quantity of a message in canonical form, in place; None where the message
+    holds none."""
     if not contains(section, name, frozenset({"Quantity"})):
         return None
     described = fields.message(section, name)

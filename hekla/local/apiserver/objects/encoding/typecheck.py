@@ -1,7 +1,9 @@
-"""The careful reader of built-in kinds: walks a body beside its field table and says what does not fit.
+"""The careful reader of built-in kinds: walks a body beside its field table and says what does not
+fit.
 
-It runs only when the fast reader refused or something stands twice.  What it returns is what a correct reader would have made
-of the body: unknown fields dropped, the last of a repeated key, nulls and meaningless zeros gone.
+It runs only when the fast reader refused or something stands twice.  What it returns is what a
+correct reader would have made of the body: unknown fields dropped, the last of a repeated key,
+nulls and meaningless zeros gone.
 """
 
 from __future__ import annotations
@@ -22,16 +24,25 @@ from hekla.local.apiserver.objects.errors import BadBody
 
 _BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _INT_LIMITS = {"int32": 2**31, "int64": 2**63}
-_GO = {"bytes": "[]uint8", "double": "float64", "bool": "bool", "string": "string", "int32": "int32", "int64": "int64"}
+_GO = {
+    "bytes": "[]uint8",
+    "double": "float64",
+    "bool": "bool",
+    "string": "string",
+    "int32": "int32",
+    "int64": "int64",
+}
 _DATE_TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)").fullmatch
 
 
 class Mismatch(BadBody):
-    """A value of the wrong type.  The walk goes on after it, and what cannot be read at all (a quantity, a date) is told in its place."""
+    """A value of the wrong type.  The walk goes on after it, and what cannot be read at all (a
+    quantity, a date) is told in its place."""
 
 
 class Findings:
-    """What the walk met: what is not wrong enough to refuse in every mode, and the first value of the wrong type."""
+    """What the walk met: what is not wrong enough to refuse in every mode, and the first value of
+    the wrong type."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
@@ -41,7 +52,8 @@ class Findings:
         self._first = self._first or error.with_traceback(None)  # which would hold these findings
 
     def settle(self) -> None:
-        """Raises what was wrong, if anything; once, for what is raised holds the frame that it is raised from."""
+        """Raises what was wrong, if anything; once, for what is raised holds the frame that it is
+        raised from."""
         first, self._first = self._first, None
         if first is not None:
             try:
@@ -60,7 +72,8 @@ class Findings:
 
 
 def check(tree: Any, described: fields.Message, found: Findings) -> dict[str, Any]:
-    """The tree as the table allows it.  `tree` holds objects as Pairs or dictionaries.  Raises BadBody."""
+    """The tree as the table allows it.  `tree` holds objects as Pairs or dictionaries.  Raises
+    BadBody."""
     try:
         result = _object(tree, described, "", "", described.name, found)
     except RecursionError:
@@ -78,8 +91,11 @@ def check_metadata(meta: Any, found: Findings) -> dict[str, Any]:
     return result
 
 
-def _object(value: Any, described: fields.Message, path: str, names: str, owner: str, found: Findings) -> dict[str, Any]:
-    """`path` has list positions and is for findings, `names` has none and is for type errors; both end without a dot."""
+def _object(
+    value: Any, described: fields.Message, path: str, names: str, owner: str, found: Findings
+) -> dict[str, Any]:
+    """`path` has list positions and is for findings, `names` has none and is for type errors; both
+    end without a dot."""
     if not isinstance(value, (dict, Pairs)):
         raise _mismatch(value, owner, names, f"{_package(described)}.{described.name}")
     known = _known(described)
@@ -96,7 +112,13 @@ def _object(value: Any, described: fields.Message, path: str, names: str, owner:
             result.pop(key, None)
         seen.add(key)
         try:
-            made = _field(item, entry, where, ".".join(part for part in (names, entry.chain, key) if part), found)
+            made = _field(
+                item,
+                entry,
+                where,
+                ".".join(part for part in (names, entry.chain, key) if part),
+                found,
+            )
         except Mismatch as error:
             found.mismatch(error)
             continue
@@ -121,7 +143,9 @@ def _known(described: fields.Message) -> dict[str, Entry]:
     known = {entry.field.name: entry for entry in _entries(described, described.name, "")}
     if is_object(described):
         for name in ("apiVersion", "kind"):
-            known.setdefault(name, Entry(fields.Field(0, name, "string", "", False), described, described.name))
+            known.setdefault(
+                name, Entry(fields.Field(0, name, "string", "", False), described, described.name)
+            )
     return known
 
 
@@ -142,23 +166,36 @@ def _field(value: Any, entry: Entry, path: str, names: str, found: Findings) -> 
         if not isinstance(value, list) or isinstance(value, Pairs):
             raise _mismatch(value, entry.outer, names, "[]" + _go_type(field, owner))
         items = [
-            _empty(field, owner) if item is None else _item(item, entry, f"{path}[{position}]", names, found)
+            _empty(field, owner)
+            if item is None
+            else _item(item, entry, f"{path}[{position}]", names, found)
             for position, item in enumerate(value)
         ]
         return items or None
     if field.many == "map":
         if not isinstance(value, (dict, Pairs)):
-            wanted = "v1.ResourceList" if field.type == "Quantity" else "map[string]" + _go_type(field, owner)
+            wanted = (
+                "v1.ResourceList"
+                if field.type == "Quantity"
+                else "map[string]" + _go_type(field, owner)
+            )
             raise _mismatch(value, entry.outer, names, wanted)
         entries: dict[str, Any] = {}
         for key, item in value.items() if isinstance(value, dict) else value:
             where = f"{path}.{key}"
             if key in entries:
                 found.duplicate(where)
-            entries[key] = _empty(field, owner) if item is None else _item(item, entry, where, names, found)
+            entries[key] = (
+                _empty(field, owner) if item is None else _item(item, entry, where, names, found)
+            )
         return entries or None
     made = _single(value, entry, path, names, found)
-    if made in ("", 0, False) and not isinstance(made, dict) and not field.pointer and field.type in fields.SCALARS:
+    if (
+        made in ("", 0, False)
+        and not isinstance(made, dict)
+        and not field.pointer
+        and field.type in fields.SCALARS
+    ):
         return None
     return made
 
@@ -178,7 +215,13 @@ def _empty(field: fields.Field, owner: fields.Message) -> Any:
         return ""
     if field.type in fields.SCALARS:
         return 0 if field.type != "bool" else False
-    return "0" if field.type == "Quantity" else {} if fields.message(owner.section, field.type) else None
+    return (
+        "0"
+        if field.type == "Quantity"
+        else {}
+        if fields.message(owner.section, field.type)
+        else None
+    )
 
 
 def _single(value: Any, entry: Entry, path: str, names: str, found: Findings) -> Any:
@@ -207,7 +250,11 @@ def _single(value: Any, entry: Entry, path: str, names: str, found: Findings) ->
         try:
             return SPECIAL[kind](value, path, found)
         except BadBody as error:
-            raise BadBody(str(error).replace("into Go value of type", f"into Go struct field {outer}.{names} of type")) from None
+            raise BadBody(
+                str(error).replace(
+                    "into Go value of type", f"into Go struct field {outer}.{names} of type"
+                )
+            ) from None
     inner = fields.message(owner.section, kind)
     if inner is None:
         return documents.plain(value)
@@ -227,7 +274,11 @@ def _text_types() -> dict[tuple[str, str], str]:
     """(section, message.field) -> the type of `tables/texts.txt`."""
     found: dict[tuple[str, str], str] = {}
     section = kind = ""
-    for line in (Path(__file__).parents[1] / "tables" / "texts.txt").read_text(encoding="utf-8").splitlines():
+    for line in (
+        (Path(__file__).parents[1] / "tables" / "texts.txt")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    ):
         if line.startswith("["):
             section = line.strip("[]")
             continue
@@ -252,14 +303,18 @@ def _base64(value: Any, owner: str, names: str) -> str:
         b64decode(text.encode("ascii"), validate=True)
     except ValueError:
         good = len(value) - len(value.lstrip(_BASE64))
-        raise Mismatch(f"illegal base64 data at input byte {good // 4 * 4 if good == len(value) else good}") from None
+        raise Mismatch(
+            f"illegal base64 data at input byte {good // 4 * 4 if good == len(value) else good}"
+        ) from None
     return text
 
 
 def _octets(values: list[Any], owner: str, names: str) -> str:
     """Bytes that were written as a list of numbers."""
     for value in values:
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 256):
+        if value is not None and (
+            isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 256
+        ):
             raise _mismatch(value, owner, names, "uint8")
     return b64encode(bytes(value or 0 for value in values)).decode()
 
@@ -283,7 +338,9 @@ def _moment(value: Any) -> datetime:
         raise BadBody(f'parsing time "{value}" as "{layout}": cannot parse "{value}" as "2006"')
     date, time, fraction, zone = parts.groups()
     try:
-        return datetime.fromisoformat(f"{date}T{time}{(fraction or '')[:7]}{zone.replace('Z', '+00:00')}").astimezone(UTC)
+        return datetime.fromisoformat(
+            f"{date}T{time}{(fraction or '')[:7]}{zone.replace('Z', '+00:00')}"
+        ).astimezone(UTC)
     except (ValueError, OverflowError):
         raise BadBody(f'parsing time "{value}": day out of range') from None
 
@@ -305,8 +362,14 @@ def _any(value: Any, _path: str, _found: Findings) -> Any:
 
 
 def _strings(value: Any, path: str, _found: Findings) -> list[str]:
-    if not isinstance(value, list) or isinstance(value, Pairs) or not all(isinstance(item, str) for item in value):
-        raise BadBody(f"json: cannot unmarshal {type_name(value)} into Go struct field {path} of type []string")
+    if (
+        not isinstance(value, list)
+        or isinstance(value, Pairs)
+        or not all(isinstance(item, str) for item in value)
+    ):
+        raise BadBody(
+            f"json: cannot unmarshal {type_name(value)} into Go struct field {path} of type []string"
+        )
     return list(value)
 
 

@@ -1,7 +1,9 @@
-"""Sets of fields, in the form in which managedFields shows them: a tree of path elements (`f:name`, `k:{...}`, `v:...`).
+"""Sets of fields, in the form in which managedFields shows them: a tree of path elements (`f:name`,
+`k:{...}`, `v:...`).
 
-A tree is a plain dictionary.  An element without children is a member; one with children is a member when they include `.`.
-All functions leave their arguments as they are and may share parts of them with the result.  Reference: local-cluster 2.7.
+A tree is a plain dictionary.  An element without children is a member; one with children is a
+member when they include `.`. All functions leave their arguments as they are and may share parts of
+them with the result.  Reference: local-cluster 2.7.
 """
 
 from __future__ import annotations
@@ -68,7 +70,11 @@ def union(one: Tree, other: Tree) -> Tree:
     result = dict(one)
     for key, node in other.items():
         known = result.get(key)
-        result[key] = node if known is None else _made(is_member(known) or is_member(node), union(below(known), below(node))) or {}
+        result[key] = (
+            node
+            if known is None
+            else _made(is_member(known) or is_member(node), union(below(known), below(node))) or {}
+        )
     return result
 
 
@@ -77,7 +83,13 @@ def difference(one: Tree, other: Tree) -> Tree:
     result: Tree = {}
     for key, node in one.items():
         taken = other.get(key)
-        left = node if taken is None else _made(is_member(node) and not is_member(taken), difference(below(node), below(taken)))
+        left = (
+            node
+            if taken is None
+            else _made(
+                is_member(node) and not is_member(taken), difference(below(node), below(taken))
+            )
+        )
         if left is not None:
             result[key] = left
     return result
@@ -103,7 +115,9 @@ def intersection(one: Tree, other: Tree) -> Tree:
         shared = other.get(key)
         if shared is None:
             continue
-        both = _made(is_member(node) and is_member(shared), intersection(below(node), below(shared)))
+        both = _made(
+            is_member(node) and is_member(shared), intersection(below(node), below(shared))
+        )
         if both is not None:
             result[key] = both
     return result
@@ -142,7 +156,13 @@ def with_named(tree: Tree, node: Node | None) -> Tree:
             continue
         step = _step(node, key)
         inner = with_named(child, step)
-        if child and key[0] == "f" and node is not None and node.kind is MAP and key[2:] in node.open():
+        if (
+            child
+            and key[0] == "f"
+            and node is not None
+            and node.kind is MAP
+            and key[2:] in node.open()
+        ):
             inner[SELF] = {}
         result[key] = inner
     return result
@@ -165,7 +185,9 @@ def shown(path: Path) -> str:
             pieces.append(f".{rest}")
         elif kind == "k":
             keys = decode(rest)
-            pieces.append("[" + ",".join(f"{name}={_scalar(keys[name])}" for name in sorted(keys)) + "]")
+            pieces.append(
+                "[" + ",".join(f"{name}={_scalar(keys[name])}" for name in sorted(keys)) + "]"
+            )
         elif kind == "v":
             pieces.append(f"[={rest}]")
         else:

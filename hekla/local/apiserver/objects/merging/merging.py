@@ -1,7 +1,9 @@
-"""Walks over two objects at once: what differs, what both make together, and what is left without some fields.
+"""Walks over two objects at once: what differs, what both make together, and what is left without
+some fields.
 
-`compare` is on the way of every update, so it goes down only where the two differ; all else here is for server-side apply.
-What a field is for merging is said by topology.py, what a set of fields is by fieldsets.py.  Reference: local-cluster 2.7.
+`compare` is on the way of every update, so it goes down only where the two differ; all else here is
+for server-side apply. What a field is for merging is said by topology.py, what a set of fields is
+by fieldsets.py.  Reference: local-cluster 2.7.
 """
 
 from __future__ import annotations
@@ -16,7 +18,16 @@ from hekla.api.trees import Json
 from hekla.local.apiserver.objects.encoding.go_text import printed, written
 from hekla.local.apiserver.objects.merging import fieldsets
 from hekla.local.apiserver.objects.merging.fieldsets import Path, Tree
-from hekla.local.apiserver.objects.merging.topology import ANY, GUESSED, KEYED, LEAF, MAP, SET, Node, children_of
+from hekla.local.apiserver.objects.merging.topology import (
+    ANY,
+    GUESSED,
+    KEYED,
+    LEAF,
+    MAP,
+    SET,
+    Node,
+    children_of,
+)
 
 ABSENT: Any = object()
 MARK = "\x01"
@@ -30,7 +41,8 @@ class Unmergeable(ValueError):
 
 
 class Marks:
-    """Keys of list elements that are another in every object (addresses, uids of owners) and that field sets name.
+    """Keys of list elements that are another in every object (addresses, uids of owners) and that
+    field sets name.
 
     A set that names them by number is the same set for thousands of objects.
     """
@@ -68,7 +80,9 @@ def element_of(node: Node, item: Any, marks: Marks | None = None) -> str:
         if isinstance(item, list):
             raise Unmergeable("not supported: associative list with lists as elements")
         if item is None:
-            raise Unmergeable("associative list without keys has an element that's an explicit null")
+            raise Unmergeable(
+                "associative list without keys has an element that's an explicit null"
+            )
         return f"v:{_encode(item).decode()}"
     if item is None:
         raise Unmergeable("associative list with keys may not have a null element")
@@ -95,7 +109,7 @@ def element_of(node: Node, item: Any, marks: Marks | None = None) -> str:
     return f"k:{_encode(found).decode()}"
 
 
-# --- what differs --------------------------------------------------------------------------------------------------------
+# --- what differs ---------------------------------------------------------------------------------
 
 
 class _Comparison:
@@ -132,7 +146,9 @@ class _Comparison:
         elif node.kind is LEAF or (not old and not new):
             if old != new:
                 self.modified.append(path)
-        elif node.kind is ANY and type(old) is not type(new) and old is not None and new is not None:
+        elif (
+            node.kind is ANY and type(old) is not type(new) and old is not None and new is not None
+        ):
             self.whole(node, old, path, self.removed)
             self.whole(node, new, path, self.added)
         else:
@@ -153,7 +169,9 @@ class _Comparison:
             place = (*path, key)
             if len(was) < 2 and len(now) < 2:
                 if was != now:
-                    self.values(element, was[0] if was else ABSENT, now[0] if now else ABSENT, place)
+                    self.values(
+                        element, was[0] if was else ABSENT, now[0] if now else ABSENT, place
+                    )
             elif len(was) > 1 and len(now) > 1:
                 if was != now:
                     self.modified.append(place)
@@ -214,14 +232,22 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def compare(node: Node, old: Json, new: Json, marks: Marks | None = None, without: frozenset[str] = frozenset()) -> Difference:
+def compare(
+    node: Node,
+    old: Json,
+    new: Json,
+    marks: Marks | None = None,
+    without: frozenset[str] = frozenset(),
+) -> Difference:
     """What makes the new object of the old one; `without` are fields at the top that do not count."""
     if without:
         old = {name: value for name, value in old.items() if name not in without}
         new = {name: value for name, value in new.items() if name not in without}
     found = _Comparison(marks)
     found.maps(node, old, new, ())
-    return Difference(*(counting(paths, without) for paths in (found.added, found.modified, found.removed)))
+    return Difference(
+        *(counting(paths, without) for paths in (found.added, found.modified, found.removed))
+    )
 
 
 def counting(paths: list[Path], without: frozenset[str]) -> tuple[Path, ...]:
@@ -229,7 +255,7 @@ def counting(paths: list[Path], without: frozenset[str]) -> tuple[Path, ...]:
     return tuple([path for path in paths if path and path[0][2:] not in without])
 
 
-# --- what an applied object says -----------------------------------------------------------------------------------------
+# --- what an applied object says ------------------------------------------------------------------
 
 
 def field_set(node: Node, value: Json) -> Tree:
@@ -310,7 +336,12 @@ def say_wrong_scalar(scalar: str, value: Any, say: Callable[[str], None]) -> Non
     elif scalar == "bool" and not isinstance(value, bool):
         say(f"expected boolean, got &{{{printed(value)}}}")
     elif scalar == "number" and (isinstance(value, bool) or not isinstance(value, int | float)):
-        names = {str: "string", bool: "bool", dict: "map[string]interface {}", list: "[]interface {}"}
+        names = {
+            str: "string",
+            bool: "bool",
+            dict: "map[string]interface {}",
+            list: "[]interface {}",
+        }
         say(f"expected numeric (int or float), got {names.get(type(value), 'nil')}")
 
 
@@ -320,7 +351,9 @@ def _check_items(node: Node, items: list[Any], where: str, found: list[str]) -> 
         try:
             key = element_of(node, item)
         except Unmergeable as error:
-            found.append(f"{where}: element {position}: {error}" if where else f"element {position}: {error}")
+            found.append(
+                f"{where}: element {position}: {error}" if where else f"element {position}: {error}"
+            )
             return
         if key in seen:
             found.append(f"{where}: duplicate entries for key {fieldsets.shown((key,))}")
@@ -328,11 +361,12 @@ def _check_items(node: Node, items: list[Any], where: str, found: list[str]) -> 
         _check(node.element or GUESSED, item, where + fieldsets.shown((key,)), found)
 
 
-# --- both together -------------------------------------------------------------------------------------------------------
+# --- both together --------------------------------------------------------------------------------
 
 
 def merge(node: Node, old: Any, new: Any) -> Any:
-    """The old value with what the new one says; list elements keep the order of both as far as that goes."""
+    """The old value with what the new one says; list elements keep the order of both as far as that
+    goes."""
     if new is ABSENT:
         return old
     if old is ABSENT:

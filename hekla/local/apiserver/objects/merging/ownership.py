@@ -1,4 +1,5 @@
-"""Who owns which fields of an object: what an update takes over, and what an apply takes, keeps, gives up or fights about.
+"""Who owns which fields of an object: what an update takes over, and what an apply takes, keeps,
+gives up or fights about.
 
 Pure: objects and sets in, objects and sets out.  How ownership is kept beside an object is the
 business of `apiserver/storage/managed_fields.py`.
@@ -47,7 +48,8 @@ SERVER_SET: Tree = {
 
 
 class Owner(NamedTuple):
-    """An owner's name.  All that an applier applied is one entry whatever the version; an updater has one a version."""
+    """An owner's name.  All that an applier applied is one entry whatever the version; an updater
+    has one a version."""
 
     manager: str
     operation: str
@@ -82,12 +84,14 @@ class Conflicts(Exception):
 
 
 Converter = Callable[[str, Json], tuple[Node, Json] | None]
-"""(apiVersion, object in the request's version) -> that version's node and the object in it; None for a version that is gone."""
+"""(apiVersion, object in the request's version) -> that version's node and the object in it; None
+for a version that is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where a write comes in: the kind's shape, its version, and what that endpoint does not change."""
+    """Where a write comes in: the kind's shape, its version, and what that endpoint does not
+    change."""
 
     node: Node
     version: str
@@ -101,7 +105,7 @@ class Scope:
         return (self.node, tree) if version == self.version else self.convert(version, tree)
 
 
-# --- the wire form -------------------------------------------------------------------------------------------------------
+# --- the wire form --------------------------------------------------------------------------------
 
 
 def order_of(owner: Owner, share: Share) -> tuple[str, int, str, str, str]:
@@ -113,7 +117,11 @@ def to_wire(shares: Shares) -> list[Json]:
     """managedFields of an object."""
     found = []
     for owner, share in sorted(shares.items(), key=lambda pair: order_of(*pair)):
-        entry: Json = {"manager": owner.manager, "operation": owner.operation, "apiVersion": share.version}
+        entry: Json = {
+            "manager": owner.manager,
+            "operation": owner.operation,
+            "apiVersion": share.version,
+        }
         if share.time:
             entry["time"] = stamp(share.time)
         entry |= {"fieldsType": "FieldsV1", "fieldsV1": share.fields}
@@ -134,9 +142,16 @@ def from_wire(entries: Any) -> Shares | None:
         operation, version = entry.get("operation"), entry.get("apiVersion")
         if operation not in (APPLY, UPDATE) or not version or entry.get("fieldsType") != "FieldsV1":
             return None
-        owner = Owner(entry.get("manager") or "", operation, entry.get("subresource") or "", "" if operation == APPLY else version)
+        owner = Owner(
+            entry.get("manager") or "",
+            operation,
+            entry.get("subresource") or "",
+            "" if operation == APPLY else version,
+        )
         try:
-            found[owner] = Share(version, fieldsets.parse(entry.get("fieldsV1") or {}), seconds(entry.get("time")))
+            found[owner] = Share(
+                version, fieldsets.parse(entry.get("fieldsV1") or {}), seconds(entry.get("time"))
+            )
         except fieldsets.BadFields:
             return None
     return found
@@ -154,7 +169,7 @@ def seconds(text: Any) -> int:
         return 0
 
 
-# --- updates -------------------------------------------------------------------------------------------------------------
+# --- updates --------------------------------------------------------------------------------------
 
 
 def updated(scope: Scope, old: Json, new: Json, shares: Shares, owner: Owner, now: int) -> Shares:
@@ -163,20 +178,36 @@ def updated(scope: Scope, old: Json, new: Json, shares: Shares, owner: Owner, no
     return updated_by(scope, old, new, shares, owner, now, difference)
 
 
-def updated_by(scope: Scope, old: Json, new: Json, shares: Shares, owner: Owner, now: int, difference: merging.Difference) -> Shares:
+def updated_by(
+    scope: Scope,
+    old: Json,
+    new: Json,
+    shares: Shares,
+    owner: Owner,
+    now: int,
+    difference: merging.Difference,
+) -> Shares:
     changed = fieldsets.from_paths((*difference.added, *difference.modified))
     left, _ = _taken(scope, old, new, shares, None, difference)
     own = fieldsets.difference(changed, SERVER_SET)
     if own:
         before = left.get(owner)
-        left[owner] = Share(scope.version, fieldsets.union(own, before.fields) if before is not None else own, now)
+        left[owner] = Share(
+            scope.version, fieldsets.union(own, before.fields) if before is not None else own, now
+        )
     return capped(left)
 
 
 def _taken(
-    scope: Scope, old: Json, new: Json, shares: Shares, taker: Owner | None, difference: merging.Difference | None = None
+    scope: Scope,
+    old: Json,
+    new: Json,
+    shares: Shares,
+    taker: Owner | None,
+    difference: merging.Difference | None = None,
 ) -> tuple[Shares, list[Conflict]]:
-    """The shares without what a change takes from others than the taker, and what it took that is there still."""
+    """The shares without what a change takes from others than the taker, and what it took that is
+    there still."""
     versions: dict[str, tuple[Tree, Tree] | None] = {}
 
     def changes(version: str) -> tuple[Tree, Tree] | None:
@@ -188,7 +219,10 @@ def _taken(
                     versions[version] = None
                     return None
                 found = merging.compare(before[0], before[1], after[1], without=scope.without)
-            versions[version] = fieldsets.from_paths((*found.added, *found.modified)), fieldsets.from_paths(found.removed)
+            versions[version] = (
+                fieldsets.from_paths((*found.added, *found.modified)),
+                fieldsets.from_paths(found.removed),
+            )
         return versions[version]
 
     left: Shares = {}
@@ -203,7 +237,11 @@ def _taken(
         changed, removed = met
         fought = fieldsets.intersection(share.fields, changed)
         conflicts += [Conflict(owner, path) for path in fieldsets.paths(fought)]
-        fields = fieldsets.difference(fieldsets.difference(share.fields, fought), removed) if fought or removed else share.fields
+        fields = (
+            fieldsets.difference(fieldsets.difference(share.fields, fought), removed)
+            if fought or removed
+            else share.fields
+        )
         if fields:
             left[owner] = share._replace(fields=fields)
     return left, conflicts
@@ -211,7 +249,10 @@ def _taken(
 
 def capped(shares: Shares) -> Shares:
     """At most ten updaters: the oldest become one entry a version."""
-    updaters = sorted((owner for owner in shares if owner.operation == UPDATE), key=lambda owner: (shares[owner].time, _identifier(owner)))
+    updaters = sorted(
+        (owner for owner in shares if owner.operation == UPDATE),
+        key=lambda owner: (shares[owner].time, _identifier(owner)),
+    )
     if len(updaters) <= MOST_UPDATERS:
         return shares
     left = dict(shares)
@@ -233,39 +274,80 @@ def capped(shares: Shares) -> Shares:
 
 
 def _identifier(owner: Owner) -> str:
-    parts = {"manager": owner.manager, "operation": owner.operation, "apiVersion": owner.version, "subresource": owner.subresource}
+    parts = {
+        "manager": owner.manager,
+        "operation": owner.operation,
+        "apiVersion": owner.version,
+        "subresource": owner.subresource,
+    }
     return json.dumps({name: value for name, value in parts.items() if value})
 
 
-# --- applying ------------------------------------------------------------------------------------------------------------
+# --- applying -------------------------------------------------------------------------------------
 
 
-def applied(scope: Scope, live: Json, configuration: Json, shares: Shares, owner: Owner, now: int, *, force: bool) -> tuple[Json, Shares]:
-    """The object and the shares after an apply.  Raises Conflicts, and merging.Unmergeable for what does not fit."""
+def applied(
+    scope: Scope,
+    live: Json,
+    configuration: Json,
+    shares: Shares,
+    owner: Owner,
+    now: int,
+    *,
+    force: bool,
+) -> tuple[Json, Shares]:
+    """The object and the shares after an apply.  Raises Conflicts, and merging.Unmergeable for what
+    does not fit."""
     if not shares and live["metadata"].get("uid"):
         # Nobody is known to own anything: what is there belongs to those before.
-        shares = updated(scope, {}, live, {}, Owner(BEFORE_FIRST_APPLY, UPDATE, owner.subresource, scope.version), now)
+        shares = updated(
+            scope,
+            {},
+            live,
+            {},
+            Owner(BEFORE_FIRST_APPLY, UPDATE, owner.subresource, scope.version),
+            now,
+        )
     try:
         result = _applied(scope, live, configuration, shares, owner, now, force)
     except Conflicts as conflicts:
         if owner.manager != KUBECTL:
             raise
         allowed = _allowed_by_last_applied(scope, live)
-        found = [conflict for conflict in conflicts.found if allowed is None or not fieldsets.has(allowed, conflict.path)]
+        found = [
+            conflict
+            for conflict in conflicts.found
+            if allowed is None or not fieldsets.has(allowed, conflict.path)
+        ]
         if found:
             raise Conflicts(found) from None
         result = _applied(scope, live, configuration, shares, owner, now, True)
     new, after = result
-    if owner.manager == KUBECTL and ((new.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED):
-        new = {**new, "metadata": {**new["metadata"], "annotations": {**new["metadata"]["annotations"]}}}
+    if owner.manager == KUBECTL and ((new.get("metadata") or {}).get("annotations") or {}).get(
+        LAST_APPLIED
+    ):
+        new = {
+            **new,
+            "metadata": {**new["metadata"], "annotations": {**new["metadata"]["annotations"]}},
+        }
         new["metadata"]["annotations"][LAST_APPLIED] = _last_applied(configuration)
     return new, after
 
 
-def _applied(scope: Scope, live: Json, configuration: Json, shares: Shares, owner: Owner, now: int, force: bool) -> tuple[Json, Shares]:
+def _applied(
+    scope: Scope,
+    live: Json,
+    configuration: Json,
+    shares: Shares,
+    owner: Owner,
+    now: int,
+    force: bool,
+) -> tuple[Json, Shares]:
     merged = merging.merge(scope.node, live, configuration)
     before = shares.get(owner)
-    fields = fieldsets.recursive_difference(merging.field_set(scope.node, configuration), {f"f:{name}": {} for name in scope.without})
+    fields = fieldsets.recursive_difference(
+        merging.field_set(scope.node, configuration), {f"f:{name}": {} for name in scope.without}
+    )
     held = {**shares, owner: Share(scope.version, fields, now)}
     new = _pruned(scope, merged, held, before) if before is not None and before.fields else merged
     left, conflicts = _taken(scope, live, new, held, owner)
@@ -274,7 +356,9 @@ def _applied(scope: Scope, live: Json, configuration: Json, shares: Shares, owne
     own = fieldsets.difference(fields, SERVER_SET)
     if own:
         # An apply that changes nothing has no time of its own.
-        left[owner] = Share(scope.version, own, now if new != live else before.time if before is not None else 0)
+        left[owner] = Share(
+            scope.version, own, now if new != live else before.time if before is not None else 0
+        )
     else:
         left.pop(owner, None)
     return new, left
@@ -301,16 +385,21 @@ def _pruned(scope: Scope, merged: Json, shares: Shares, before: Share) -> Json:
         kept = fieldsets.union(left, fieldsets.with_named(managed, node))
         pruned = merging.remove(node, merged, fieldsets.difference(everything, kept))
     left = fieldsets.with_named(merging.field_set(node, pruned), node)
-    return merging.remove(node, merged, fieldsets.intersection(fieldsets.difference(everything, left), last))  # type: ignore[no-any-return]  # JSON
+    gone = fieldsets.intersection(fieldsets.difference(everything, left), last)
+    return merging.remove(node, merged, gone)  # type: ignore[no-any-return]  # JSON
 
 
 def _kept_in(scope: Scope, version: str, merged: Json, pruned: Json, managed: Tree) -> Json:
-    """What owners in another version hold stays: said of the top fields, as two versions rarely name deeper ones alike."""
+    """What owners in another version hold stays: said of the top fields, as two versions rarely
+    name deeper ones alike."""
     found = scope.at(version, merged)
     if found is None:
         return pruned
     held = {key[2:] for key in managed}
-    return {**pruned, **{name: value for name, value in merged.items() if name in held and name not in pruned}}
+    return {
+        **pruned,
+        **{name: value for name, value in merged.items() if name in held and name not in pruned},
+    }
 
 
 def _allowed_by_last_applied(scope: Scope, live: Json) -> Tree | None:
@@ -322,7 +411,11 @@ def _allowed_by_last_applied(scope: Scope, live: Json) -> Tree | None:
         last = msgspec.json.decode(text)
     except msgspec.DecodeError:
         return None
-    if not isinstance(last, dict) or last.get("apiVersion") != scope.version or merging.check(scope.node, last):
+    if (
+        not isinstance(last, dict)
+        or last.get("apiVersion") != scope.version
+        or merging.check(scope.node, last)
+    ):
         return None
     difference = merging.compare(scope.node, last, live)
     changed = fieldsets.from_paths((*difference.added, *difference.modified, *difference.removed))
@@ -331,13 +424,25 @@ def _allowed_by_last_applied(scope: Scope, live: Json) -> Tree | None:
 
 def _last_applied(configuration: Json) -> str:
     metadata = dict(configuration.get("metadata") or {})
-    annotations = {key: value for key, value in (metadata.pop("annotations", None) or {}).items() if key != LAST_APPLIED}
+    annotations = {
+        key: value
+        for key, value in (metadata.pop("annotations", None) or {}).items()
+        if key != LAST_APPLIED
+    }
     if annotations:
         metadata["annotations"] = annotations
-    return json.dumps({**configuration, "metadata": metadata}, separators=(",", ":"), sort_keys=True, ensure_ascii=False) + "\n"
+    return (
+        json.dumps(
+            {**configuration, "metadata": metadata},
+            separators=(",", ":"),
+            sort_keys=True,
+            ensure_ascii=False,
+        )
+        + "\n"
+    )
 
 
-# --- the words -----------------------------------------------------------------------------------------------------------
+# --- the words ------------------------------------------------------------------------------------
 
 
 def named(owner: Owner) -> str:
@@ -355,5 +460,7 @@ def conflict_message(conflicts: Iterable[Conflict]) -> str:
     lines = []
     for owner in sorted({conflict.owner for conflict in found}, key=_identifier):
         lines.append(f"conflicts with {named(owner)}:")
-        lines += [f"- {fieldsets.shown(conflict.path)}" for conflict in found if conflict.owner == owner]
+        lines += [
+            f"- {fieldsets.shown(conflict.path)}" for conflict in found if conflict.owner == owner
+        ]
     return f"Apply failed with {len(found)} conflicts: " + "\n".join(lines)

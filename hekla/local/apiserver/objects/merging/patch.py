@@ -1,7 +1,7 @@
 """JSON patch (RFC 6902, with the habits of Kubernetes' library) and merge patch (RFC 7386).
 
-All functions leave the patch as it is and return a tree that shares nothing with it, because a patch is applied again when
-another write came between.  Reference: local-cluster 2.5.
+All functions leave the patch as it is and return a tree that shares nothing with it, because a
+patch is applied again when another write came between.  Reference: local-cluster 2.5.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ __all__ = ["apply_json", "apply_merge", "apply_strategic"]
 WHOLE = ("replace", "test")
 """Operations that can be about the whole tree."""
 NESTED = frozenset({dict, list})
-"""What is gone into; all else in a tree stands for itself, and a call for each of it would be most of the work."""
+"""What is gone into; all else in a tree stands for itself, and a call for each of it would be most
+of the work."""
 LARGEST_COPY = 3 * 1024 * 1024
-"""Bytes that all `copy` operations of one patch may add; without a bound a short patch doubles a tree without end."""
+"""Bytes that all `copy` operations of one patch may add; without a bound a short patch doubles a
+tree without end."""
 
 
 class _DoesNotApply(Exception):
@@ -31,16 +33,24 @@ class _DoesNotApply(Exception):
 def apply_json(tree: Json, operations: Any) -> Any:
     """The patched tree.  Raises BadBody: 422 when an operation does not apply, 400 when it is none."""
     if not isinstance(operations, list):
-        raise BadBody("error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch")
+        raise BadBody(
+            "error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch"
+        )
     document = {"": tree}
     copied = 0
     for operation in operations:
         if not isinstance(operation, dict):
-            raise BadBody("error decoding patch: json: cannot unmarshal array into Go value of type jsonpatch.Operation")
+            raise BadBody(
+                "error decoding patch: json: cannot unmarshal array into Go value of type jsonpatch.Operation"
+            )
         try:
             copied += _operate(document, operation)
         except (_DoesNotApply, RecursionError):
-            raise BadBody("the server rejected our request due to an error in our request", code=422, reason="Invalid") from None
+            raise BadBody(
+                "the server rejected our request due to an error in our request",
+                code=422,
+                reason="Invalid",
+            ) from None
         if copied > LARGEST_COPY:
             raise BadBody(
                 f"Unable to complete the copy, the accumulated size increase of copy is {copied}, exceeding the limit {LARGEST_COPY}",
@@ -77,7 +87,9 @@ def _operate(document: Json, operation: Json) -> int:
         source = _tokens(operation.get("from"))
         parent = _find(document, source[:-1])
         # What an object does not have is copied as null.
-        found = _copy(parent.get(source[-1]) if isinstance(parent, dict) else _step(parent, source[-1]))
+        found = _copy(
+            parent.get(source[-1]) if isinstance(parent, dict) else _step(parent, source[-1])
+        )
         _add(document, path, found)
         return len(msgspec.json.encode(found))
     else:
@@ -86,7 +98,8 @@ def _operate(document: Json, operation: Json) -> int:
 
 
 def _tokens(path: Any) -> list[str]:
-    """A JSON pointer's parts under the document's holder; what stands before the first slash says nothing."""
+    """A JSON pointer's parts under the document's holder; what stands before the first slash says
+    nothing."""
     if not isinstance(path, str) or "/" not in path:
         raise _DoesNotApply
     return ["", *(part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:])]
@@ -163,14 +176,17 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+        return one.keys() == other.keys() and all(
+            same(value, other[key]) for key, value in one.items()
+        )
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same, one, other))
     return bool(one == other)
 
 
 def apply_merge(tree: Any, patch: Any) -> Any:
-    """RFC 7386: members replace, nulls remove, lists replace whole.  The result shares with both what it takes over whole."""
+    """RFC 7386: members replace, nulls remove, lists replace whole.  The result shares with both
+    what it takes over whole."""
     try:
         return _merge(tree, patch)
     except RecursionError:
@@ -190,9 +206,14 @@ def _merge(tree: Any, patch: Any) -> Any:
 
 
 def without_null_members(value: Any) -> Any:
-    """What a patch brings anew: in what it says of an object null is absence, wherever that object stands."""
+    """What a patch brings anew: in what it says of an object null is absence, wherever that object
+    stands."""
     if isinstance(value, dict):
-        return {key: without_null_members(item) if type(item) in NESTED else item for key, item in value.items() if item is not None}
+        return {
+            key: without_null_members(item) if type(item) in NESTED else item
+            for key, item in value.items()
+            if item is not None
+        }
     if isinstance(value, list):
         return [without_null_members(item) if type(item) in NESTED else item for item in value]
     return value
@@ -200,7 +221,9 @@ def without_null_members(value: Any) -> Any:
 
 def _copy(tree: Any) -> Any:
     if isinstance(tree, dict):
-        return {key: _copy(value) if type(value) in NESTED else value for key, value in tree.items()}
+        return {
+            key: _copy(value) if type(value) in NESTED else value for key, value in tree.items()
+        }
     if isinstance(tree, list):
         return [_copy(item) if type(item) in NESTED else item for item in tree]
     return tree

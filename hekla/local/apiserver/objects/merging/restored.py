@@ -1,7 +1,7 @@
 """What Kubernetes says of a strategic merge whose outcome is no object of its kind.
 
-The outcome is put into Go's structures field by field there, not read as JSON, and that has words of its own.  Runs only for what
-was refused already.
+The outcome is put into Go's structures field by field there, not read as JSON, and that has words
+of its own.  Runs only for what was refused already.
 """
 
 from __future__ import annotations
@@ -40,11 +40,25 @@ def _field(value: Any, field: fields.Field, owner: fields.Message) -> str | None
     if field.many == "list":
         if not isinstance(value, list):
             return f"cannot restore slice from {kind_of(value)}"
-        return next((why for item in value if item is not None and (why := _single(item, field, owner)) is not None), None)
+        return next(
+            (
+                why
+                for item in value
+                if item is not None and (why := _single(item, field, owner)) is not None
+            ),
+            None,
+        )
     if field.many == "map":
         if not isinstance(value, dict):
             return f"cannot restore map from {kind_of(value)}"
-        return next((why for item in value.values() if item is not None and (why := _single(item, field, owner)) is not None), None)
+        return next(
+            (
+                why
+                for item in value.values()
+                if item is not None and (why := _single(item, field, owner)) is not None
+            ),
+            None,
+        )
     return _single(value, field, owner)
 
 
@@ -52,18 +66,32 @@ def _single(value: Any, field: fields.Field, owner: fields.Message) -> str | Non
     kind, given = field.type, kind_of(value)
     if kind == "string":
         wanted = typecheck.go_text_type(owner, field.name)
-        return None if given == "string" else f"cannot convert int64 to {wanted}" if given == "int64" else "unrecognized type: string"
+        return (
+            None
+            if given == "string"
+            else f"cannot convert int64 to {wanted}"
+            if given == "int64"
+            else "unrecognized type: string"
+        )
     if kind == "bool":
         return None if given == "bool" else "unrecognized type: bool"
     if kind in NUMBERS:
         if given == "int64":
             return None
         if given == "float64":
-            return None if kind == "double" or value.is_integer() else f"cannot convert float64 to {kind}"
+            return (
+                None
+                if kind == "double" or value.is_integer()
+                else f"cannot convert float64 to {kind}"
+            )
         return f"unrecognized type: {NUMBERS[kind]}"
     if kind == "bytes" and given != "string":
         if given == "slice":
-            return "unrecognized type: uint8" if any(not isinstance(item, int) for item in value) else None
+            return (
+                "unrecognized type: uint8"
+                if any(not isinstance(item, int) for item in value)
+                else None
+            )
         return f"cannot restore slice from {given}"
     inner = fields.message(owner.section, kind) if kind not in typecheck.SPECIAL else None
     if inner is not None:
@@ -71,5 +99,9 @@ def _single(value: Any, field: fields.Field, owner: fields.Message) -> str | Non
     try:
         typecheck.single(value, field, owner)
     except BadBody as error:
-        return f"error decoding from json: {error}" if kind == "bytes" else _INTO.sub("into Go value of type", str(error))
+        return (
+            f"error decoding from json: {error}"
+            if kind == "bytes"
+            else _INTO.sub("into Go value of type", str(error))
+        )
     return None

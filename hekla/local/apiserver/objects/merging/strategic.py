@@ -1,7 +1,7 @@
 """Strategic merge patch: a merge that knows which lists are really maps.
 
-What is special about a list is said in `tables/merging.txt`, which topology.py reads; everything else about a kind's shape comes
-from the field tables.  Reference: local-cluster 2.6.
+What is special about a list is said in `tables/merging.txt`, which topology.py reads; everything
+else about a kind's shape comes from the field tables.  Reference: local-cluster 2.6.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ DELETE_SCALARS = "$deleteFromPrimitiveList/"
 
 class _Child(NamedTuple):
     key: str
-    """Merge key, UNION, WHOLE for an object that is replaced, or empty: a list that is, an object that is merged."""
+    """Merge key, UNION, WHOLE for an object that is replaced, or empty: a list that is, an object
+    that is merged."""
     message: fields.Message | None
     """The fields below; None for scalars, maps of scalars and free-form trees."""
     is_map: bool
@@ -40,7 +41,9 @@ def _children(section: str, name: str) -> dict[str, _Child]:
     ruled = rules(described.section, described.name)
     return {
         field.name: _Child(
-            patch if (patch := ruled.get(field.name, PLAIN).patch) == WHOLE or field.many == "list" else "",
+            patch
+            if (patch := ruled.get(field.name, PLAIN).patch) == WHOLE or field.many == "list"
+            else "",
             fields.message(owner.section, field.type),
             field.many == "map",
         )
@@ -49,7 +52,8 @@ def _children(section: str, name: str) -> dict[str, _Child]:
 
 
 def apply_strategic(tree: Json, patch: Any, described: fields.Message) -> Json:
-    """The patched tree, sharing nothing with the patch.  `described` is what Kind.merge_keys holds.  Raises BadBody."""
+    """The patched tree, sharing nothing with the patch.  `described` is what Kind.merge_keys holds.
+    Raises BadBody."""
     if not isinstance(patch, dict):
         raise BadBody("error decoding patch: a strategic merge patch is a JSON object")
     try:
@@ -61,7 +65,11 @@ def apply_strategic(tree: Json, patch: Any, described: fields.Message) -> Json:
 def _object(tree: Json, patch: Json, described: fields.Message | None) -> Json:
     directive = patch.get(DIRECTIVE)
     if directive == "replace":
-        return {key: _value(None, value, None) for key, value in patch.items() if key != DIRECTIVE and value is not None}
+        return {
+            key: _value(None, value, None)
+            for key, value in patch.items()
+            if key != DIRECTIVE and value is not None
+        }
     if directive == "delete":
         return {}
     if directive not in (None, "merge"):
@@ -74,7 +82,11 @@ def _object(tree: Json, patch: Json, described: fields.Message | None) -> Json:
         if key.startswith(DELETE_SCALARS):
             _delete_scalars(result, key[len(DELETE_SCALARS) :], patch[key])
     for key, value in patch.items():
-        if said and key[:1] == "$" and (key in (DIRECTIVE, RETAIN) or key.startswith((ORDER, DELETE_SCALARS))):
+        if (
+            said
+            and key[:1] == "$"
+            and (key in (DIRECTIVE, RETAIN) or key.startswith((ORDER, DELETE_SCALARS)))
+        ):
             continue
         if value is None:
             result.pop(key, None)
@@ -94,7 +106,11 @@ def _check_order(items: Any, order: Any, child: _Child | None) -> None:
     key = child.key if child is not None and child.key not in ("", UNION) else ""
 
     def names(entries: list[Any]) -> list[Any]:
-        return [entry.get(key) if isinstance(entry, dict) else entry for entry in entries] if key else entries
+        return (
+            [entry.get(key) if isinstance(entry, dict) else entry for entry in entries]
+            if key
+            else entries
+        )
 
     wanted: dict[Hashable, list[int]] = {}
     for position, name in enumerate(names(order)):
@@ -104,16 +120,21 @@ def _check_order(items: Any, order: Any, child: _Child | None) -> None:
         positions = wanted.get(identity(name), [])
         found = bisect_left(positions, place)
         if found == len(positions):
-            raise BadBody(f"The order in patch list:\n{shown(items)}\n doesn't match $setElementOrder list:\n{shown(order)}\n")
+            raise BadBody(
+                f"The order in patch list:\n{shown(items)}\n doesn't match $setElementOrder list:\n{shown(order)}\n"
+            )
         place = positions[found]
 
 
 def _set(result: Json, key: str, value: Any, child: _Child | None) -> None:
-    """A patch's value in its place: merged with one of its sort that is there, else taken as it stands."""
+    """A patch's value in its place: merged with one of its sort that is there, else taken as it
+    stands."""
     if type(value) not in NESTED:
         result[key] = value
     elif type(result.get(key)) is type(value):
-        result[key] = value if child is not None and child.key == WHOLE else _value(result[key], value, child)
+        result[key] = (
+            value if child is not None and child.key == WHOLE else _value(result[key], value, child)
+        )
     elif _is_directive(value):
         result.pop(key, None)
     else:
@@ -126,17 +147,28 @@ def _plain(value: Any) -> Any:
         return {
             key: _plain(item) if type(item) in NESTED else item
             for key, item in value.items()
-            if item is not None and not (key[:1] == "$" and key.startswith((RETAIN, ORDER, DELETE_SCALARS))) and not _is_directive(item)
+            if item is not None
+            and not (key[:1] == "$" and key.startswith((RETAIN, ORDER, DELETE_SCALARS)))
+            and not _is_directive(item)
         }
     if isinstance(value, list):
-        return [_plain(item) if type(item) in NESTED else item for item in value if not _is_directive(item)]
+        return [
+            _plain(item) if type(item) in NESTED else item
+            for item in value
+            if not _is_directive(item)
+        ]
     return value
 
 
 def _value(old: Any, new: Any, child: _Child | None) -> Any:
     if isinstance(new, dict):
         below = child.message if child is not None and not child.is_map else None
-        if child is not None and child.is_map and child.message is not None and isinstance(old, dict):
+        if (
+            child is not None
+            and child.is_map
+            and child.message is not None
+            and isinstance(old, dict)
+        ):
             return _map_of_objects(old, new, child.message)
         return _object(old if isinstance(old, dict) else {}, new, below)
     if isinstance(new, list):
@@ -155,7 +187,11 @@ def _map_of_objects(old: Json, new: Json, below: fields.Message) -> Json:
             result.pop(key, None)
         else:
             before = result.get(key)
-            result[key] = _object(before, value, below) if isinstance(value, dict) and isinstance(before, dict) else _plain(value)
+            result[key] = (
+                _object(before, value, below)
+                if isinstance(value, dict) and isinstance(before, dict)
+                else _plain(value)
+            )
     return result
 
 
@@ -173,8 +209,11 @@ def _union(old: list[Any], new: list[Any]) -> list[Any]:
     return _in_patch_order(result, new, old, lambda item: item)
 
 
-def _in_patch_order(merged: list[Any], order: list[Any], server: list[Any], known_by: Callable[[Any], Any]) -> list[Any]:
-    """What the patch names, in its order; the others keep their place by those that the server knows too, else come after."""
+def _in_patch_order(
+    merged: list[Any], order: list[Any], server: list[Any], known_by: Callable[[Any], Any]
+) -> list[Any]:
+    """What the patch names, in its order; the others keep their place by those that the server
+    knows too, else come after."""
     places = first_places(map(known_by, order))
     named = [(identity(known_by(item)), item) for item in merged]
     ours = sorted((pair for pair in named if pair[0] in places), key=lambda pair: places[pair[0]])
@@ -187,16 +226,26 @@ def _list(old: list[Any], patch: list[Any], child: _Child) -> list[Any]:
     key = child.key
     if any(isinstance(item, dict) and item.get(DIRECTIVE) == "replace" for item in patch):
         kept = [item for item in patch if not _is_directive(item) or len(item) > 1]
-        return [_element({}, {k: v for k, v in item.items() if k != DIRECTIVE}, child) for item in kept if isinstance(item, dict)]
+        return [
+            _element({}, {k: v for k, v in item.items() if k != DIRECTIVE}, child)
+            for item in kept
+            if isinstance(item, dict)
+        ]
     result: list[Any] = [item for item in old if isinstance(item, dict)]
     places: dict[Hashable, list[int]] = {}
     for position, item in enumerate(result):
         places.setdefault(identity(item.get(key)), []).append(position)
     for item in patch:
         if not isinstance(item, dict):
-            raise BadBody(f"error decoding patch: cannot merge {shown(item)}: elements of this list are objects with {key}")
+            raise BadBody(
+                f"error decoding patch: cannot merge {shown(item)}: elements of this list are objects with {key}"
+            )
         if key not in item:
-            raise BadBody(f"map: {shown(item)} does not contain declared merge key: {key}", code=422, reason="Invalid")
+            raise BadBody(
+                f"map: {shown(item)} does not contain declared merge key: {key}",
+                code=422,
+                reason="Invalid",
+            )
         name = identity(item[key])
         if item.get(DIRECTIVE) == "delete":
             for position in places.pop(name, ()):
@@ -207,7 +256,9 @@ def _list(old: list[Any], patch: list[Any], child: _Child) -> list[Any]:
         else:
             places[name] = [len(result)]
             result.append(_element({}, item, child))
-    return _in_patch_order([item for item in result if item is not None], patch, old, lambda item: item.get(key))
+    return _in_patch_order(
+        [item for item in result if item is not None], patch, old, lambda item: item.get(key)
+    )
 
 
 def _element(old: Json, patch: Json, child: _Child) -> Json:
@@ -223,7 +274,9 @@ def _retain(result: Json, patch: Json) -> None:
     names = {key for key in kept if isinstance(key, str)}
     for key in patch:
         if not key.startswith("$") and key not in names and patch[key] is not None:
-            raise BadBody(f"error decoding patch: {shown(key)} is set but is not in the $retainKeys list {shown(kept)}")
+            raise BadBody(
+                f"error decoding patch: {shown(key)} is set but is not in the $retainKeys list {shown(kept)}"
+            )
     for key in [key for key in result if key not in names]:
         del result[key]
 
@@ -237,7 +290,8 @@ def _delete_scalars(result: Json, name: str, values: Any) -> None:
 
 
 def _order(result: Json, name: str, wanted: Any, before: Json, children: dict[str, _Child]) -> None:
-    """Puts a merged list in the patch's order; elements that the patch does not know keep their place among the others."""
+    """Puts a merged list in the patch's order; elements that the patch does not know keep their
+    place among the others."""
     merged = result.get(name)
     if not isinstance(wanted, list):
         raise BadBody(f"error decoding patch: {ORDER}{name} is a list")
@@ -252,7 +306,11 @@ def _order(result: Json, name: str, wanted: Any, before: Json, children: dict[st
     result[name] = _in_patch_order(merged, wanted, before.get(name) or [], known_by)
 
 
-def _interleave(ours: list[tuple[Hashable, Any]], theirs: list[tuple[Hashable, Any]], server: dict[Hashable, int]) -> list[Any]:
+def _interleave(
+    ours: list[tuple[Hashable, Any]],
+    theirs: list[tuple[Hashable, Any]],
+    server: dict[Hashable, int],
+) -> list[Any]:
     """Both in their own order; where the server knows two of them, as they stand there."""
     result: list[Any] = []
     left, right = 0, 0

@@ -1,8 +1,9 @@
-"""What the lists and maps of a kind are for merging: which are owned whole, and by which keys the others' elements are known.
+"""What the lists and maps of a kind are for merging: which are owned whole, and by which keys the
+others' elements are known.
 
-Built-in kinds take this from the field tables and `tables/merging.txt`, custom kinds from their schema; both become the same
-nodes, opened only where an object goes.  Strategic merge patches read their keys from the same file.
-Reference: local-cluster 2.6, 2.7.
+Built-in kinds take this from the field tables and `tables/merging.txt`, custom kinds from their
+schema; both become the same nodes, opened only where an object goes.  Strategic merge patches read
+their keys from the same file. Reference: local-cluster 2.6, 2.7.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from hekla.api.trees import Json
 from hekla.local.apiserver.objects.encoding import fields
 
 LEAF, MAP, KEYED, SET, ANY = "leaf", "map", "keyed", "set", "any"
-"""Owned whole; an object merged by field; a list of objects known by keys; a list of scalars; whatever its value looks like."""
+"""Owned whole; an object merged by field; a list of objects known by keys; a list of scalars;
+whatever its value looks like."""
 
 UNION = "+"
 _SECTION = re.compile(r"^\[(\S+)\]\n", re.M)
@@ -76,7 +78,20 @@ def rules(section: str, name: str) -> dict[str, Rule]:
 class Node:
     """One place in a kind's objects.  `fields` and `always` are known after `open`."""
 
-    __slots__ = ("_open", "always", "deep", "default", "element", "empty", "fields", "inside", "keys", "kind", "mark", "scalar")
+    __slots__ = (
+        "_open",
+        "always",
+        "deep",
+        "default",
+        "element",
+        "empty",
+        "fields",
+        "inside",
+        "keys",
+        "kind",
+        "mark",
+        "scalar",
+    )
 
     def __init__(
         self,
@@ -94,11 +109,13 @@ class Node:
         self.element = element
         """Of lists, and of maps for keys that are not declared; None where none may be."""
         self.scalar = scalar
-        """string, number, bool or any for leaves that are scalars; list or map for leaves that are those."""
+        """string, number, bool or any for leaves that are scalars; list or map for leaves that are
+        those."""
         self.default = default
         """The value that counts where the field is absent and is a key."""
         self.inside = inside
-        """Of leaves that are lists or maps what their items, or they themselves, have to be like."""
+        """Of leaves that are lists or maps what their items, or they themselves, have to be like.
+        """
         self.deep: dict[str, Node] = {}
         """Of `fields` those that are no leaves."""
         self.fields: dict[str, Node] | None = None
@@ -108,7 +125,8 @@ class Node:
         """Of `always` those that are owned whole and whose value may be none, which nobody owns."""
         """Fields that are never absent, with the value that they have when they are not written."""
         self.mark = kind == KEYED and keys in (("ip",), ("uid",))
-        """Its elements' keys differ from object to object, so field sets keep a mark in their place."""
+        """Its elements' keys differ from object to object, so field sets keep a mark in their
+        place."""
         self._open: Callable[[], dict[str, Node]] | None = None
 
     def open(self) -> dict[str, Node]:
@@ -124,7 +142,9 @@ class Node:
         return self.open().get(name, self.element)
 
 
-STRING, NUMBER, BOOL, SCALAR = (Node(LEAF, scalar=scalar) for scalar in ("string", "number", "bool", "any"))
+STRING, NUMBER, BOOL, SCALAR = (
+    Node(LEAF, scalar=scalar) for scalar in ("string", "number", "bool", "any")
+)
 LIST, OBJECT = Node(LEAF, scalar="list"), Node(LEAF, scalar="map")
 FREE = Node(LEAF)
 """Anything, owned whole."""
@@ -137,11 +157,20 @@ _LEAVES = {
     "MicroTime": STRING, "Duration": STRING, "Quantity": SCALAR, "IntOrString": SCALAR, "ExtraValue": LIST, "Verbs": LIST,
     "RawExtension": FREE, "FieldsV1": FREE, "JSON": FREE,
 }  # fmt: skip
-_ZEROS: dict[str, Any] = {"string": "", "bytes": "", "bool": False, "int32": 0, "int64": 0, "double": 0}
-_ATOMIC_MESSAGES = frozenset({"JSONSchemaPropsOrBool", "JSONSchemaPropsOrArray", "JSONSchemaPropsOrStringArray"})
+_ZEROS: dict[str, Any] = {
+    "string": "",
+    "bytes": "",
+    "bool": False,
+    "int32": 0,
+    "int64": 0,
+    "double": 0,
+}
+_ATOMIC_MESSAGES = frozenset(
+    {"JSONSchemaPropsOrBool", "JSONSchemaPropsOrArray", "JSONSchemaPropsOrStringArray"}
+)
 
 
-# --- built-in kinds ------------------------------------------------------------------------------------------------------
+# --- built-in kinds -------------------------------------------------------------------------------
 
 
 @cache
@@ -154,12 +183,24 @@ def of_message(section: str, name: str) -> Node:
     node = Node(MAP, scalar="map")
 
     def open_message() -> dict[str, Node]:
-        found = {field.name: _field_node(field, owner, ruled.get(field.name, PLAIN)) for field, owner in fields.flat(described)}
+        found = {
+            field.name: _field_node(field, owner, ruled.get(field.name, PLAIN))
+            for field, owner in fields.flat(described)
+        }
         node.always = tuple(
-            (field.name, _zero(field, owner)) for field, owner in fields.flat(described) if ruled.get(field.name, PLAIN).always
+            (field.name, _zero(field, owner))
+            for field, owner in fields.flat(described)
+            if ruled.get(field.name, PLAIN).always
         )
-        rare = described.section not in ("core.v1", "meta.v1")  # of the others there are too many to look so closely
-        node.empty = tuple(name for name, zero in node.always if found[name].kind is LEAF and (zero == {} or (rare and zero is not None)))
+        rare = described.section not in (
+            "core.v1",
+            "meta.v1",
+        )  # of the others there are too many to look so closely
+        node.empty = tuple(
+            name
+            for name, zero in node.always
+            if found[name].kind is LEAF and (zero == {} or (rare and zero is not None))
+        )
         return found
 
     node._open = open_message
@@ -179,14 +220,28 @@ def _field_node(field: fields.Field, owner: fields.Message, rule: Rule) -> Node:
     if field.many == "list":
         if rule.keys:
             return Node(KEYED, keys=rule.keys, element=one, scalar="list")
-        return Node(SET, element=one, scalar="list") if rule.is_set else Node(LEAF, scalar="list", inside=one)
+        return (
+            Node(SET, element=one, scalar="list")
+            if rule.is_set
+            else Node(LEAF, scalar="list", inside=one)
+        )
     if field.many == "map":
         whole = Node(MAP, element=one, scalar="map")
         return Node(LEAF, scalar="map", inside=whole) if rule.atomic else whole
     if rule.atomic:
         return Node(LEAF, scalar="map", inside=one)
-    default = rule.default if rule.default is not None else _ZEROS.get(field.type) if rule.always else None
-    return Node(LEAF, scalar=one.scalar, default=default) if default is not None and one.kind == LEAF else one
+    default = (
+        rule.default
+        if rule.default is not None
+        else _ZEROS.get(field.type)
+        if rule.always
+        else None
+    )
+    return (
+        Node(LEAF, scalar=one.scalar, default=default)
+        if default is not None and one.kind == LEAF
+        else one
+    )
 
 
 def _zero(field: fields.Field, owner: fields.Message) -> Any:
@@ -203,7 +258,7 @@ def _zero(field: fields.Field, owner: fields.Message) -> Any:
     return None
 
 
-# --- custom kinds --------------------------------------------------------------------------------------------------------
+# --- custom kinds ---------------------------------------------------------------------------------
 
 
 def of_schema(schema: Json, *, root: bool = False) -> Node:
@@ -228,7 +283,12 @@ def _list_node(schema: Json) -> Node:
     items = schema.get("items") or {}
     match schema.get("x-kubernetes-list-type"):
         case "map" if schema.get("x-kubernetes-list-map-keys"):
-            return Node(KEYED, keys=tuple(sorted(schema["x-kubernetes-list-map-keys"])), element=of_schema(items), scalar="list")
+            return Node(
+                KEYED,
+                keys=tuple(sorted(schema["x-kubernetes-list-map-keys"])),
+                element=of_schema(items),
+                scalar="list",
+            )
         case "set":
             return Node(SET, element=of_schema(items), scalar="list")
     return Node(LEAF, scalar="list", inside=of_schema(items)) if items else LIST
@@ -254,7 +314,11 @@ def _map_node(schema: Json, root: bool) -> Node:
     def open_schema() -> dict[str, Node]:
         found = {name: of_schema(inner) for name, inner in properties.items()}
         if root or embedded:
-            found |= {"apiVersion": STRING, "kind": STRING, "metadata": of_message("meta.v1", "ObjectMeta")}
+            found |= {
+                "apiVersion": STRING,
+                "kind": STRING,
+                "metadata": of_message("meta.v1", "ObjectMeta"),
+            }
         if root:
             node.always = (("metadata", {}),)
         return found
@@ -279,5 +343,7 @@ def empty_object(node: Node) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, zero in node.always:
         child = node.child(name)
-        found[name] = empty_object(child) if zero == {} and child is not None and child.kind is MAP else zero
+        found[name] = (
+            empty_object(child) if zero == {} and child is not None and child.kind is MAP else zero
+        )
     return found

@@ -1,7 +1,9 @@
-"""OpenAPI v2 in the protobuf that older clients of the discovery ask for (kubectl up to 1.26, helm, client-go's OpenAPISchema).
+"""OpenAPI v2 in the protobuf that older clients of the discovery ask for (kubectl up to 1.26, helm,
+client-go's OpenAPISchema).
 
-The document is walked beside a table of the messages of gnostic's OpenAPIv2.proto, of which only what our documents hold is here.
-What has no message of its own there (defaults, values of enums, extensions) goes as YAML, and JSON is YAML.
+The document is walked beside a table of the messages of gnostic's OpenAPIv2.proto, of which only
+what our documents hold is here. What has no message of its own there (defaults, values of enums,
+extensions) goes as YAML, and JSON is YAML.
 """
 
 from __future__ import annotations
@@ -39,7 +41,12 @@ class Message(NamedTuple):
     """Numbers of messages that stand around this one, the outermost first."""
 
 
-_SCALAR = {"title": Part(3, TEXT), "description": Part(4, TEXT), "pattern": Part(13, TEXT), "format": Part(2, TEXT)}
+_SCALAR = {
+    "title": Part(3, TEXT),
+    "description": Part(4, TEXT),
+    "pattern": Part(13, TEXT),
+    "format": Part(2, TEXT),
+}
 MESSAGES: Mapping[str, Message] = {
     "Document": Message({
         "swagger": Part(1, TEXT), "info": Part(2, "Info"), "paths": Part(8, "Paths"), "definitions": Part(9, "Definitions"),
@@ -51,7 +58,8 @@ MESSAGES: Mapping[str, Message] = {
         "operationId": Part(5, TEXT), "consumes": Part(7, TEXT, True), "parameters": Part(8, "Parameter", True),
         "responses": Part(9, "Responses"),
     }, 13),
-    # A query parameter lies within three choices: of an item, of a parameter, of one that is no body.
+    # A query parameter lies within three choices: of an item, of a parameter, of one that is no
+    # body.
     "Parameter": Message({
         "required": Part(1, BOOL), "in": Part(2, TEXT), "name": Part(4, TEXT), "type": Part(6, TEXT), "uniqueItems": Part(20, BOOL),
     }, inside=(1, 2, 3)),
@@ -86,7 +94,9 @@ def _message(tree: Json, name: str) -> bytes:
         elif key.startswith("x-") and message.extensions:
             pieces.append(chunk(message.extensions, _named(key, _any(value))))
         elif message.rest is not None:
-            pieces.append(chunk(message.rest.number, _named(key, _message(value, message.rest.form))))
+            pieces.append(
+                chunk(message.rest.number, _named(key, _message(value, message.rest.form)))
+            )
     body = b"".join(pieces)
     for number in reversed(message.inside):
         body = chunk(number, body)
@@ -106,7 +116,11 @@ def _field(part: Part, value: Any) -> bytes:
         case "any":
             return chunk(part.number, _any(value))
         case "Additional":
-            inner = varint(2 << 3) + (b"\1" if value else b"\0") if isinstance(value, bool) else chunk(1, _message(value, "Schema"))
+            inner = (
+                varint(2 << 3) + (b"\1" if value else b"\0")
+                if isinstance(value, bool)
+                else chunk(1, _message(value, "Schema"))
+            )
             return chunk(part.number, inner)
         case "Type":
             return chunk(part.number, chunk(1, value.encode()))

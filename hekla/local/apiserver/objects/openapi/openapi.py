@@ -1,7 +1,9 @@
-"""OpenAPI v3 documents, one a group and version: what kubectl needs to apply, create and explain (local-cluster 1.9).
+"""OpenAPI v3 documents, one a group and version: what kubectl needs to apply, create and explain
+(local-cluster 1.9).
 
-Schemas of built-in kinds come from the field tables, those of custom kinds from their definitions.  Patches of the strategic
-kind are not offered here: kubectl would compute them from merge keys in the schemas, and without them gets them right by itself.
+Schemas of built-in kinds come from the field tables, those of custom kinds from their definitions.
+Patches of the strategic kind are not offered here: kubectl would compute them from merge keys in
+the schemas, and without them gets them right by itself.
 """
 
 from __future__ import annotations
@@ -20,7 +22,11 @@ from hekla.local.apiserver.objects.merging.topology import UNION, rules
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
-_PATCHES = ("application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json")
+_PATCHES = (
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+)
 
 _SCALARS: dict[str, Json] = {
     "string": {"type": "string"},
@@ -39,11 +45,19 @@ _SCALARS: dict[str, Json] = {
     "MicroTime": {"type": "string", "format": "date-time"},
 }
 STRATEGIES = {
-    **dict.fromkeys((("PodSpec", "volumes"), ("PodSpec", "resourceClaims"), ("PodStatus", "resourceClaimStatuses")), "merge,retainKeys"),
+    **dict.fromkeys(
+        (
+            ("PodSpec", "volumes"),
+            ("PodSpec", "resourceClaims"),
+            ("PodStatus", "resourceClaimStatuses"),
+        ),
+        "merge,retainKeys",
+    ),
     ("DeploymentSpec", "strategy"): "retainKeys",
     ("PodDisruptionBudgetSpec", "selector"): "replace",
 }
-"""Fields that a patch does not just merge; of those that hold one of several choices it names the keys that stay."""
+"""Fields that a patch does not just merge; of those that hold one of several choices it names the
+keys that stay."""
 _SCHEMA_FORMS = ("JSONSchemaPropsOrBool", "JSONSchemaPropsOrArray", "JSONSchemaPropsOrStringArray")
 
 
@@ -71,7 +85,7 @@ def _gvk(kind: Kind) -> Json:
     return {"group": kind.group, "version": kind.version, "kind": kind.kind}
 
 
-# --- paths ---------------------------------------------------------------------------------------------------------------
+# --- paths ----------------------------------------------------------------------------------------
 
 
 def _add_paths(paths: Json, kind: Kind) -> None:
@@ -81,9 +95,14 @@ def _add_paths(paths: Json, kind: Kind) -> None:
     collection, item = f"{prefix}/{kind.plural}", f"{prefix}/{kind.plural}/{{name}}"
     reference = _reference(_kind_name(kind))
     verbs = {"get": ("get",), "put": ("update",), "patch": ("patch",), "delete": ("delete",)}
-    for path, allowed in ((collection, {"get": ("list",), "post": ("create",), "delete": ("deletecollection",)}), (item, verbs)):
+    for path, allowed in (
+        (collection, {"get": ("list",), "post": ("create",), "delete": ("deletecollection",)}),
+        (item, verbs),
+    ):
         operations = {
-            method: _operation(kind, method, reference) for method, needed in allowed.items() if any(verb in kind.verbs for verb in needed)
+            method: _operation(kind, method, reference)
+            for method, needed in allowed.items()
+            if any(verb in kind.verbs for verb in needed)
         }
         if operations:
             named = [] if path is collection else [_parameter("name", "path")]
@@ -92,27 +111,39 @@ def _add_paths(paths: Json, kind: Kind) -> None:
 
 
 def _parameter(name: str, where: str) -> Json:
-    return {"name": name, "in": where, "required": where == "path", "schema": {"type": "string", "uniqueItems": True}}
+    return {
+        "name": name,
+        "in": where,
+        "required": where == "path",
+        "schema": {"type": "string", "uniqueItems": True},
+    }
 
 
 def _operation(kind: Kind, method: str, reference: Json) -> Json:
     operation: Json = {
         "tags": [f"{kind.group.replace('.', '_') or 'core'}_{kind.version}"],
-        "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": reference}}}},
+        "responses": {
+            "200": {"description": "OK", "content": {"application/json": {"schema": reference}}}
+        },
         "x-kubernetes-group-version-kind": _gvk(kind),
     }
     if method in ("post", "put", "patch"):
-        operation["parameters"] = [_parameter(name, "query") for name in ("dryRun", "fieldManager", "fieldValidation")]
+        operation["parameters"] = [
+            _parameter(name, "query") for name in ("dryRun", "fieldManager", "fieldValidation")
+        ]
         types = _PATCHES if method == "patch" else ("*/*",)
         body = {"type": "object"} if method == "patch" else reference
-        operation["requestBody"] = {"content": {media: {"schema": body} for media in types}, "required": True}
+        operation["requestBody"] = {
+            "content": {media: {"schema": body} for media in types},
+            "required": True,
+        }
     if method == "patch":
         operation["parameters"].append(_parameter("force", "query"))
         operation["x-kubernetes-action"] = "patch"
     return operation
 
 
-# --- schemas -------------------------------------------------------------------------------------------------------------
+# --- schemas --------------------------------------------------------------------------------------
 
 
 def _reference(name: str) -> Json:
@@ -140,7 +171,11 @@ def _add(schemas: Json, described: fields.Message) -> str:
     if name in schemas:
         return name
     properties: Json = {}
-    schemas[name] = {"description": _described(described.name), "type": "object", "properties": properties}
+    schemas[name] = {
+        "description": _described(described.name),
+        "type": "object",
+        "properties": properties,
+    }
     if is_object(described):
         properties["apiVersion"] = {"description": _described("", "apiVersion"), "type": "string"}
         properties["kind"] = {"description": _described("", "kind"), "type": "string"}
@@ -150,7 +185,9 @@ def _add(schemas: Json, described: fields.Message) -> str:
 
 
 def _property(schemas: Json, field: fields.Field, owner: fields.Message) -> Json:
-    description = _described(owner.name.replace("EphemeralContainerCommon", "Container"), field.name)
+    description = _described(
+        owner.name.replace("EphemeralContainerCommon", "Container"), field.name
+    )
     one = _one(schemas, field.type, owner)
     patched = _patched(field, owner)
     if field.many == "list":
@@ -163,9 +200,12 @@ def _property(schemas: Json, field: fields.Field, owner: fields.Message) -> Json
 
 
 def _patched(field: fields.Field, owner: fields.Message) -> Json:
-    """What a strategic merge patch of a field goes by: clients that are old compute their patches from it."""
+    """What a strategic merge patch of a field goes by: clients that are old compute their patches
+    from it."""
     rule = rules(owner.section, owner.name).get(field.name)
-    strategy = STRATEGIES.get((owner.name, field.name), "merge" if rule is not None and rule.patch else "")
+    strategy = STRATEGIES.get(
+        (owner.name, field.name), "merge" if rule is not None and rule.patch else ""
+    )
     if not strategy:
         return {}
     found: Json = {"x-kubernetes-patch-strategy": strategy}
@@ -178,10 +218,20 @@ def _one(schemas: Json, kind: str, owner: fields.Message) -> Json:
     if kind in _SCALARS:
         return dict(_SCALARS[kind])
     if kind == "Quantity":
-        schemas.setdefault(_QUANTITY, {"description": "An amount, such as 500m or 2Gi.", "oneOf": [{"type": "string"}, {"type": "number"}]})
+        schemas.setdefault(
+            _QUANTITY,
+            {
+                "description": "An amount, such as 500m or 2Gi.",
+                "oneOf": [{"type": "string"}, {"type": "number"}],
+            },
+        )
         return _reference(_QUANTITY)
     if kind == "IntOrString":
-        described = {"description": "A number or a text.", "format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]}
+        described = {
+            "description": "A number or a text.",
+            "format": "int-or-string",
+            "oneOf": [{"type": "integer"}, {"type": "string"}],
+        }
         schemas.setdefault(_INT_OR_STRING, described)
         return _reference(_INT_OR_STRING)
     if kind in _SCHEMA_FORMS:
@@ -199,7 +249,10 @@ def _add_custom(schemas: Json, kind: Kind) -> None:
         "apiVersion": {"description": _described("", "apiVersion"), "type": "string"},
         "kind": {"description": _described("", "kind"), "type": "string"},
         **(kind.schema.get("properties") or {}),
-        "metadata": {"description": _described("", "metadata"), "allOf": [_reference(_add(schemas, meta))]},
+        "metadata": {
+            "description": _described("", "metadata"),
+            "allOf": [_reference(_add(schemas, meta))],
+        },
     }
     shown["x-kubernetes-group-version-kind"] = [_gvk(kind)]
     schemas[_kind_name(kind)] = shown

@@ -12,7 +12,14 @@ from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.amounts import amount
 from hekla.local.apiserver.objects.encoding import documents
 from hekla.local.apiserver.objects.encoding.typecheck import type_name
-from hekla.local.apiserver.objects.errors import BadBody, duplicate, forbidden, invalid, required, too_long
+from hekla.local.apiserver.objects.errors import (
+    BadBody,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+    too_long,
+)
 from hekla.local.apiserver.objects.identity import identity
 from hekla.local.apiserver.objects.validation.metadata import immutable, metadata
 from hekla.local.apiserver.objects.validation.resources import amounts
@@ -22,7 +29,7 @@ LARGEST_DATA = 1024 * 1024
 _FROZEN = "field is immutable when `immutable` is set"
 
 
-# --- ConfigMap, Secret ---------------------------------------------------------------------------------------------------
+# --- ConfigMap, Secret ----------------------------------------------------------------------------
 
 
 def config_map(tree: Json) -> Errors:
@@ -35,7 +42,9 @@ def config_map(tree: Json) -> Errors:
             found.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
         size += len(text.encode())
     for key, text in binary.items():
-        found += [invalid(f"binaryData[{key}]", key, reason) for reason in names.configuration_key(key)]
+        found += [
+            invalid(f"binaryData[{key}]", key, reason) for reason in names.configuration_key(key)
+        ]
         size += len(text) * 3 // 4
     if size > LARGEST_DATA:
         found.append(too_long("[]", LARGEST_DATA))
@@ -77,7 +86,10 @@ def secret(tree: Json) -> Errors:
             found.append(required(f"data[{key}]"))
     if kind == "kubernetes.io/basic-auth" and not ("username" in data or "password" in data):
         found += [required("data[username]"), required("data[password]")]
-    for type, key in (("kubernetes.io/dockerconfigjson", ".dockerconfigjson"), ("kubernetes.io/dockercfg", ".dockercfg")):
+    for type, key in (
+        ("kubernetes.io/dockerconfigjson", ".dockerconfigjson"),
+        ("kubernetes.io/dockercfg", ".dockercfg"),
+    ):
         if kind == type and key in data and (why := _no_json(data[key])):
             found.append(invalid(f"data[{key}]", "<secret contents redacted>", why))
     if kind == "kubernetes.io/service-account-token":
@@ -95,7 +107,9 @@ def _no_json(text: str) -> str:
         return str(error)
     if tree is None or isinstance(tree, dict):
         return ""
-    return f"json: cannot unmarshal {type_name(tree)} into Go value of type map[string]interface {{}}"
+    return (
+        f"json: cannot unmarshal {type_name(tree)} into Go value of type map[string]interface {{}}"
+    )
 
 
 def secret_update(new: Json, old: Json) -> Errors:
@@ -111,15 +125,26 @@ def secret_update(new: Json, old: Json) -> Errors:
 
 def namespace_status(new: Json, old: Json) -> Errors:
     found = metadata(new)
-    phase, going = (new.get("status") or {}).get("phase") or "", "deletionTimestamp" in new["metadata"]
+    phase, going = (
+        (new.get("status") or {}).get("phase") or "",
+        "deletionTimestamp" in new["metadata"],
+    )
     if going and phase != "Terminating":
-        found.append(invalid("status.Phase", phase, "may only be 'Terminating' if `deletionTimestamp` is not empty"))
+        found.append(
+            invalid(
+                "status.Phase",
+                phase,
+                "may only be 'Terminating' if `deletionTimestamp` is not empty",
+            )
+        )
     elif not going and phase != "Active":
-        found.append(invalid("status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty"))
+        found.append(
+            invalid("status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty")
+        )
     return found
 
 
-# --- Node ----------------------------------------------------------------------------------------------------------------
+# --- Node -----------------------------------------------------------------------------------------
 
 
 def node(tree: Json) -> Errors:
@@ -129,9 +154,20 @@ def node(tree: Json) -> Errors:
     for name in ("capacity", "allocatable"):
         amounts(status.get(name), f"status.{name}", found, "{}.{}")
     ranges = (tree.get("spec") or {}).get("podCIDRs") or ()
-    read = [addresses.network(text, f"spec.podCIDRs[{position}]", found) for position, text in enumerate(ranges)]
-    if len(ranges) > 1 and (len(ranges) > 2 or len({given.version for given in read if given is not None}) < 2):
-        found.append(invalid("spec.podCIDRs", list(ranges), "may specify no more than one CIDR for each IP family"))
+    read = [
+        addresses.network(text, f"spec.podCIDRs[{position}]", found)
+        for position, text in enumerate(ranges)
+    ]
+    if len(ranges) > 1 and (
+        len(ranges) > 2 or len({given.version for given in read if given is not None}) < 2
+    ):
+        found.append(
+            invalid(
+                "spec.podCIDRs",
+                list(ranges),
+                "may specify no more than one CIDR for each IP family",
+            )
+        )
     return found
 
 
@@ -148,13 +184,21 @@ def node_update(new: Json, old: Json) -> Errors:
     if previous and len(ranges) != len(previous):
         found.append(forbidden("spec.podCIDRs", rule))
     elif previous:
-        found += [forbidden("spec.podCIDRs", rule) for ours, theirs in zip(ranges, previous, strict=True) if ours != theirs]
+        found += [
+            forbidden("spec.podCIDRs", rule)
+            for ours, theirs in zip(ranges, previous, strict=True)
+            if ours != theirs
+        ]
     if before.get("providerID") and spec.get("providerID") != before["providerID"]:
-        found.append(forbidden("spec.providerID", 'node updates may not change providerID except from "" to valid'))
+        found.append(
+            forbidden(
+                "spec.providerID", 'node updates may not change providerID except from "" to valid'
+            )
+        )
     return found
 
 
-# --- Events --------------------------------------------------------------------------------------------------------------
+# --- Events ---------------------------------------------------------------------------------------
 
 
 _LONGEST = {"reportingInstance": 128, "action": 128, "reason": 1024}
@@ -202,9 +246,11 @@ def _series(tree: Json, found: Errors) -> None:
 
 
 _OLD_FIELDS = (
-    ("deprecatedFirstTimestamp", "firstTimestamp"), ("deprecatedLastTimestamp", "lastTimestamp"), ("deprecatedCount", "count"),
+    ("deprecatedFirstTimestamp", "firstTimestamp"),
+    ("deprecatedLastTimestamp", "lastTimestamp"),
+    ("deprecatedCount", "count"),
     ("deprecatedSource", "source"),
-)  # fmt: skip
+)
 
 
 def new_event(tree: Json) -> Errors:
@@ -232,19 +278,30 @@ def new_event_update(new: Json, old: Json) -> Errors:
     if new.get("series") != old.get("series"):
         _series(new, found)
     fixed = (
-        ("regarding", "involvedObject"), ("reason", "reason"), ("note", "message"), ("deprecatedSource", "source"),
-        ("deprecatedFirstTimestamp", "firstTimestamp"), ("deprecatedLastTimestamp", "lastTimestamp"), ("deprecatedCount", "count"),
-        ("type", "type"), ("eventTime", "eventTime"), ("action", "action"), ("related", "related"),
-        ("reportingController", "reportingController"), ("reportingInstance", "reportingInstance"),
-    )  # fmt: skip
+        ("regarding", "involvedObject"),
+        ("reason", "reason"),
+        ("note", "message"),
+        ("deprecatedSource", "source"),
+        ("deprecatedFirstTimestamp", "firstTimestamp"),
+        ("deprecatedLastTimestamp", "lastTimestamp"),
+        ("deprecatedCount", "count"),
+        ("type", "type"),
+        ("eventTime", "eventTime"),
+        ("action", "action"),
+        ("related", "related"),
+        ("reportingController", "reportingController"),
+        ("reportingInstance", "reportingInstance"),
+    )
     for name, shown in fixed:
         value, before = new.get(name) or None, old.get(name) or None
         if value != before:
-            immutable("" if value is None and isinstance(before, str) else value, before, shown, found)
+            immutable(
+                "" if value is None and isinstance(before, str) else value, before, shown, found
+            )
     return found
 
 
-# --- quotas and limits ---------------------------------------------------------------------------------------------------
+# --- quotas and limits ----------------------------------------------------------------------------
 
 _WHOLE = frozenset(
     {
@@ -254,15 +311,37 @@ _WHOLE = frozenset(
 )  # fmt: skip
 _QUOTA_RESOURCES = _WHOLE | frozenset(
     {
-        "cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage", "requests.storage",
-        "limits.cpu", "limits.memory", "limits.ephemeral-storage",
+        "cpu",
+        "memory",
+        "ephemeral-storage",
+        "requests.cpu",
+        "requests.memory",
+        "requests.ephemeral-storage",
+        "requests.storage",
+        "limits.cpu",
+        "limits.memory",
+        "limits.ephemeral-storage",
     }
-)  # fmt: skip
+)
 
 
-_COMPUTE = frozenset({"pods", *(f"{part}{name}" for part in ("", "limits.", "requests.") for name in ("cpu", "memory"))})
+_COMPUTE = frozenset(
+    {
+        "pods",
+        *(f"{part}{name}" for part in ("", "limits.", "requests.") for name in ("cpu", "memory")),
+    }
+)
 _SCOPED: dict[str, Collection[str]] = {
-    **dict.fromkeys(("Terminating", "NotTerminating", "NotBestEffort", "PriorityClass", "CrossNamespacePodAffinity"), _COMPUTE),
+    **dict.fromkeys(
+        (
+            "Terminating",
+            "NotTerminating",
+            "NotBestEffort",
+            "PriorityClass",
+            "CrossNamespacePodAffinity",
+        ),
+        _COMPUTE,
+    ),
     "BestEffort": frozenset({"pods"}),
     "VolumeAttributesClass": frozenset({"persistentvolumeclaims", "requests.storage"}),
 }
@@ -277,8 +356,12 @@ def resource_quota(tree: Json) -> Errors:
         if scope not in _SCOPED:
             found.append(invalid("spec.scopes", spec["scopes"], "unsupported scope"))
         for resource in spec.get("hard") or {}:
-            if resource in _QUOTA_RESOURCES and resource not in _SCOPED.get(scope, _QUOTA_RESOURCES):
-                found.append(invalid("spec.scopes", spec["scopes"], "unsupported scope applied to resource"))
+            if resource in _QUOTA_RESOURCES and resource not in _SCOPED.get(
+                scope, _QUOTA_RESOURCES
+            ):
+                found.append(
+                    invalid("spec.scopes", spec["scopes"], "unsupported scope applied to resource")
+                )
     for pair in _OPPOSITES:
         if pair <= set(spec.get("scopes") or ()):
             found.append(invalid("spec.scopes", spec["scopes"], "conflicting scopes"))
@@ -292,10 +375,14 @@ def _hard(hard: Json, path: str, found: Errors) -> None:
         where = f"{path}[{resource}]"
         reasons = label_key(resource)
         found += [invalid(where, resource, reason) for reason in reasons]
-        known = resource in _QUOTA_RESOURCES or resource.startswith(("hugepages-", "requests.hugepages-"))
+        known = resource in _QUOTA_RESOURCES or resource.startswith(
+            ("hugepages-", "requests.hugepages-")
+        )
         if "/" not in resource and not known:
             if not reasons:
-                found.append(invalid(where, resource, "must be a standard resource type or fully qualified"))
+                found.append(
+                    invalid(where, resource, "must be a standard resource type or fully qualified")
+                )
             found.append(invalid(where, resource, "must be a standard resource for quota"))
         value = amount(text).nanos
         if value < 0:
@@ -304,19 +391,33 @@ def _hard(hard: Json, path: str, found: Errors) -> None:
             found.append(invalid(where, text, "must be an integer"))
 
 
-_ALONE = ("Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "CrossNamespacePodAffinity")
+_ALONE = (
+    "Terminating",
+    "NotTerminating",
+    "BestEffort",
+    "NotBestEffort",
+    "CrossNamespacePodAffinity",
+)
 
 
 def _scope_selector(spec: Json, found: Errors) -> None:
     wanted = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
     path = "spec.scopeSelector.matchExpressions"
     for term in wanted:
-        scope, operator, values = term.get("scopeName") or "", term.get("operator") or "", term.get("values") or ()
+        scope, operator, values = (
+            term.get("scopeName") or "",
+            term.get("operator") or "",
+            term.get("values") or (),
+        )
         if scope not in _SCOPED:
             found.append(invalid(f"{path}.scopeName", scope, "unsupported scope"))
         for resource in sorted(spec.get("hard") or {}):
-            if resource in _QUOTA_RESOURCES and resource not in _SCOPED.get(scope, _QUOTA_RESOURCES):
-                found.append(invalid(path, spec["scopeSelector"], "unsupported scope applied to resource"))
+            if resource in _QUOTA_RESOURCES and resource not in _SCOPED.get(
+                scope, _QUOTA_RESOURCES
+            ):
+                found.append(
+                    invalid(path, spec["scopeSelector"], "unsupported scope applied to resource")
+                )
         if scope in _ALONE and operator != "Exists":
             why = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
             why += "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
@@ -349,7 +450,10 @@ def resource_quota_status(new: Json, old: Json) -> Errors:
 
 def resource_quota_update(new: Json, old: Json) -> Errors:
     found = resource_quota(new)
-    scopes, before = (new.get("spec") or {}).get("scopes") or [], (old.get("spec") or {}).get("scopes") or []
+    scopes, before = (
+        (new.get("spec") or {}).get("scopes") or [],
+        (old.get("spec") or {}).get("scopes") or [],
+    )
     if set(scopes) != set(before):
         found.append(invalid("spec.scopes", scopes or None, "field is immutable"))
     return found
@@ -363,19 +467,29 @@ def limit_range(tree: Json) -> Errors:
         kind = item.get("type") or ""
         reasons = label_key(kind)
         found += [invalid(f"{path}.type", kind, reason) for reason in reasons]
-        if not reasons and "/" not in kind and kind not in ("Container", "PersistentVolumeClaim", "Pod"):
-            found.append(invalid(f"{path}.type", kind, "must be a standard limit type or fully qualified"))
+        if (
+            not reasons
+            and "/" not in kind
+            and kind not in ("Container", "PersistentVolumeClaim", "Pod")
+        ):
+            found.append(
+                invalid(f"{path}.type", kind, "must be a standard limit type or fully qualified")
+            )
         if kind in seen:
             found.append(duplicate(f"{path}.type", kind))
         seen.add(kind)
         for name in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
             if kind == "Pod" and name in ("default", "defaultRequest"):
                 if item.get(name):
-                    found.append(forbidden(f"{path}.{name}", "may not be specified when `type` is 'Pod'"))
+                    found.append(
+                        forbidden(f"{path}.{name}", "may not be specified when `type` is 'Pod'")
+                    )
                 continue
             bounded = any("storage" in (item.get(side) or {}) for side in ("min", "max"))
             if name == "maxLimitRequestRatio" and kind == "PersistentVolumeClaim" and not bounded:
-                why = "either minimum or maximum storage value is required, but neither was provided"
+                why = (
+                    "either minimum or maximum storage value is required, but neither was provided"
+                )
                 found.append(required(f"{path}.limits", why))
             for resource in item.get(name) or {}:
                 _limited(resource, kind, f"{path}.{name}[{resource}]", found)
@@ -405,7 +519,9 @@ def _ratios(item: Json, path: str, found: Errors) -> None:
         if low is not None and high is not None and amount(low).nanos:
             widest = amount(high).nanos / amount(low).nanos
             if ratio / 10**9 > widest:
-                found.append(invalid(where, text, f"ratio {text} is greater than max/min = {widest:f}"))
+                found.append(
+                    invalid(where, text, f"ratio {text} is greater than max/min = {widest:f}")
+                )
 
 
 _LIMITED = frozenset((
@@ -429,7 +545,8 @@ _LIMIT_ORDER = (
 
 
 def _ordered(item: Json, path: str, found: Errors) -> None:
-    """min <= defaultRequest <= default <= max, in the order and with the values that Kubernetes names."""
+    """min <= defaultRequest <= default <= max, in the order and with the values that Kubernetes
+    names."""
     for low, high, place, shown, words in _LIMIT_ORDER:
         for resource, text in (item.get(low) or {}).items():
             limit = (item.get(high) or {}).get(resource)
@@ -447,7 +564,9 @@ def lease(tree: Json) -> Errors:
         found.append(invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
     transitions = spec.get("leaseTransitions")
     if transitions is not None and transitions < 0:
-        found.append(invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))
+        found.append(
+            invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0")
+        )
     return found
 
 

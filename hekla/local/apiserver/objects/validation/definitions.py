@@ -1,4 +1,5 @@
-"""The rules of CustomResourceDefinitions: names, versions and structural schemas (local-cluster 4.1)."""
+"""The rules of CustomResourceDefinitions: names, versions and structural schemas (local-cluster
+4.1)."""
 
 from __future__ import annotations
 
@@ -18,7 +19,15 @@ PROTECTED = re.compile(r"(.*\.)?(k8s|kubernetes)\.io").fullmatch
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _PRESERVING = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
 _JUNCTORS = ("allOf", "anyOf", "oneOf")
-_NOT_STRUCTURAL = ("$ref", "definitions", "dependencies", "patternProperties", "additionalItems", "deprecated", "discriminator")
+_NOT_STRUCTURAL = (
+    "$ref",
+    "definitions",
+    "dependencies",
+    "patternProperties",
+    "additionalItems",
+    "deprecated",
+    "discriminator",
+)
 
 
 def create(tree: Json) -> Errors:
@@ -48,28 +57,50 @@ def create(tree: Json) -> Errors:
     if strategy == "Webhook":
         _conversion((spec.get("conversion") or {}).get("webhook"), found)
     elif (spec.get("conversion") or {}).get("webhook") is not None:
-        found.append(forbidden("spec.conversion.webhook", "should not be set when strategy is not set to Webhook"))
+        found.append(
+            forbidden(
+                "spec.conversion.webhook", "should not be set when strategy is not set to Webhook"
+            )
+        )
     _versions(spec.get("versions") or (), found)
     stored = (tree.get("status") or {}).get("storedVersions")
     if not stored:
-        found.append(invalid("status.storedVersions", None, "must have at least one stored version"))
+        found.append(
+            invalid("status.storedVersions", None, "must have at least one stored version")
+        )
     else:
         left = set(stored)
         for version in spec.get("versions") or ():
             if version.get("storage") and version.get("name") not in left:
-                found.append(invalid("status.storedVersions", stored, f"must have the storage version {version.get('name')}"))
+                found.append(
+                    invalid(
+                        "status.storedVersions",
+                        stored,
+                        f"must have the storage version {version.get('name')}",
+                    )
+                )
             left.discard(version.get("name"))
     if PROTECTED(group):
-        _approved(((tree.get("metadata") or {}).get("annotations") or {}).get(APPROVED) or "", found)
+        _approved(
+            ((tree.get("metadata") or {}).get("annotations") or {}).get(APPROVED) or "", found
+        )
     return found
 
 
 def _approved(said: str, found: Errors) -> None:
-    """Groups of the project itself need a link to where their interface was agreed on, or the word that it was not."""
-    place, where = f"metadata.annotations[{APPROVED}]", "see https://github.com/kubernetes/enhancements/pull/1111"
+    """Groups of the project itself need a link to where their interface was agreed on, or the word
+    that it was not."""
+    place, where = (
+        f"metadata.annotations[{APPROVED}]",
+        "see https://github.com/kubernetes/enhancements/pull/1111",
+    )
     if not said:
-        found.append(required(place, f'protected groups must have approval annotation "{APPROVED}", {where}'))
-    elif not said.startswith("unapproved") and not re.match(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]", said):
+        found.append(
+            required(place, f'protected groups must have approval annotation "{APPROVED}", {where}')
+        )
+    elif not said.startswith("unapproved") and not re.match(
+        r"[A-Za-z][A-Za-z0-9+.-]*://[^/]", said
+    ):
         why = f'protected groups must have approval annotation "{APPROVED}" with either a URL or a reason starting with "unapproved"'
         found.append(invalid(place, said, f"{why}, {where}"))
 
@@ -80,14 +111,24 @@ def _conversion(webhook: Json | None, found: Errors) -> None:
         webhook = {}
     config = webhook.get("clientConfig")
     if config is None:
-        found.append(required(f"{path}.webhookClientConfig", "required when strategy is set to Webhook"))
+        found.append(
+            required(f"{path}.webhookClientConfig", "required when strategy is set to Webhook")
+        )
     elif bool(config.get("url")) == (config.get("service") is not None):
-        found.append(required(f"{path}.webhookClientConfig", "exactly one of url or service is required"))
+        found.append(
+            required(f"{path}.webhookClientConfig", "exactly one of url or service is required")
+        )
     versions = webhook.get("conversionReviewVersions") or ()
     if not versions:
         found.append(required(f"{path}.conversionReviewVersions"))
     elif not {"v1", "v1beta1"} & set(versions):
-        found.append(invalid(f"{path}.conversionReviewVersions", list(versions), "must include at least one of v1, v1beta1"))
+        found.append(
+            invalid(
+                f"{path}.conversionReviewVersions",
+                list(versions),
+                "must include at least one of v1, v1beta1",
+            )
+        )
 
 
 def _names(given: Json, found: Errors) -> None:
@@ -99,20 +140,33 @@ def _names(given: Json, found: Errors) -> None:
         cased = name.endswith(("kind", "Kind"))
         lower = value.lower() if cased else value
         mixed = "may have mixed case, but should otherwise match: " if cased else ""
-        found += [invalid(f"spec.names.{name}", value, mixed + reason) for reason in names.dns_1035_label(lower)]
+        found += [
+            invalid(f"spec.names.{name}", value, mixed + reason)
+            for reason in names.dns_1035_label(lower)
+        ]
     for position, short in enumerate(given.get("shortNames") or ()):
-        found += [invalid(f"spec.names.shortNames[{position}]", short, reason) for reason in names.dns_1035_label(short)]
+        found += [
+            invalid(f"spec.names.shortNames[{position}]", short, reason)
+            for reason in names.dns_1035_label(short)
+        ]
     if given.get("kind") and given.get("kind") == given.get("listKind"):
-        found.append(invalid("spec.names.listKind", given["listKind"], "kind and listKind may not be the same"))
+        found.append(
+            invalid(
+                "spec.names.listKind", given["listKind"], "kind and listKind may not be the same"
+            )
+        )
 
 
 def _versions(versions: Any, found: Errors) -> None:
     if not versions:
-        found.append(invalid("spec.versions", [], "must have exactly one version marked as storage version"))
+        found.append(
+            invalid("spec.versions", [], "must have exactly one version marked as storage version")
+        )
         return
     seen: set[str] = set()
     storage = 0
-    # Where all versions have one schema it is one schema for Kubernetes, and its errors are named by where that stood in v1beta1.
+    # Where all versions have one schema it is one schema for Kubernetes, and its errors are named
+    # by where that stood in v1beta1.
     schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
     first = schemas[0]
     alike = first is not None and all(schema == first for schema in schemas)
@@ -122,10 +176,19 @@ def _versions(versions: Any, found: Errors) -> None:
         path = f"spec.versions[{position}]"
         name = version.get("name") or ""
         found += [invalid(f"{path}.name", name, reason) for reason in names.dns_1035_label(name)]
-        if not position:  # of the first Kubernetes says it twice: it is also the version of before there were several
-            found += [invalid("spec.version", name, reason) for reason in names.dns_1035_label(name)]
+        # of the first Kubernetes says it twice: it is also the version of before there were several
+        if not position:
+            found += [
+                invalid("spec.version", name, reason) for reason in names.dns_1035_label(name)
+            ]
         if name in seen:
-            found.append(invalid("spec.versions", [v.get("name") for v in versions], "must contain unique version names"))
+            found.append(
+                invalid(
+                    "spec.versions",
+                    [v.get("name") for v in versions],
+                    "must contain unique version names",
+                )
+            )
         seen.add(name)
         storage += bool(version.get("storage"))
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
@@ -137,7 +200,10 @@ def _versions(versions: Any, found: Errors) -> None:
             _column(column, f"{path}.additionalPrinterColumns[{index}]", found)
         scale = (version.get("subresources") or {}).get("scale")
         if scale is not None:
-            for field, start in (("specReplicasPath", ".spec."), ("statusReplicasPath", ".status.")):
+            for field, start in (
+                ("specReplicasPath", ".spec."),
+                ("statusReplicasPath", ".status."),
+            ):
                 text = scale.get(field) or ""
                 if not text:
                     found.append(required(f"{path}.subresources.scale.{field}"))
@@ -145,7 +211,13 @@ def _versions(versions: Any, found: Errors) -> None:
                     why = f"should be a json path under {start[:-1]}"
                     found.append(invalid(f"{path}.subresources.scale.{field}", text, why))
     if storage != 1:
-        found.append(invalid("spec.versions", [v.get("name") for v in versions], "must have exactly one version marked as storage version"))
+        found.append(
+            invalid(
+                "spec.versions",
+                [v.get("name") for v in versions],
+                "must have exactly one version marked as storage version",
+            )
+        )
 
 
 def _column(column: Json, path: str, found: Errors) -> None:
@@ -161,14 +233,23 @@ def _column(column: Json, path: str, found: Errors) -> None:
         found.append(required(f"{path}.jsonPath"))
 
 
-def structural(schema: Json, path: str, found: Errors, *, root: bool = True, uncorrelated: str = "") -> None:
-    """Whether a schema says what Kubernetes needs to prune and default: types everywhere, no references."""
+def structural(
+    schema: Json, path: str, found: Errors, *, root: bool = True, uncorrelated: str = ""
+) -> None:
+    """Whether a schema says what Kubernetes needs to prune and default: types everywhere, no
+    references."""
     kind = schema.get("type") or ""
     rules.check_declared(schema, path, found, root=root, uncorrelated=uncorrelated)
-    free = schema.get("x-kubernetes-preserve-unknown-fields") or schema.get("x-kubernetes-int-or-string")
+    free = schema.get("x-kubernetes-preserve-unknown-fields") or schema.get(
+        "x-kubernetes-int-or-string"
+    )
     if root and kind != "object":
         where = f"{path}.type"
-        found.append(invalid(where, kind, "must be object at the root") if kind else required(where, "must not be empty at the root"))
+        found.append(
+            invalid(where, kind, "must be object at the root")
+            if kind
+            else required(where, "must not be empty at the root")
+        )
     elif not kind and not free:
         where = "at the root" if root else "for specified object fields"
         found.append(required(f"{path}.type", f"must not be empty {where}"))
@@ -178,44 +259,77 @@ def structural(schema: Json, path: str, found: Errors, *, root: bool = True, unc
         if schema.get(name):
             found.append(forbidden(f"{path}.{name}", f"{name} is not supported"))
     if schema.get("uniqueItems"):
-        found.append(forbidden(f"{path}.uniqueItems", "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"))
+        found.append(
+            forbidden(
+                f"{path}.uniqueItems",
+                "uniqueItems cannot be set to true since the runtime complexity becomes quadratic",
+            )
+        )
     if "pattern" in schema and (why := wrong_pattern(schema["pattern"])):
-        found.append(invalid(f"{path}.pattern", schema["pattern"], f"must be a valid regular expression, but isn't: {why}"))
+        found.append(
+            invalid(
+                f"{path}.pattern",
+                schema["pattern"],
+                f"must be a valid regular expression, but isn't: {why}",
+            )
+        )
     if "default" in schema and not root:
-        found += [error._replace(field=f"{path}.default{error.field}") for error in wrong_default(schema)]
+        found += [
+            error._replace(field=f"{path}.default{error.field}") for error in wrong_default(schema)
+        ]
     properties, additional = schema.get("properties"), schema.get("additionalProperties")
     if root and additional is not None and additional is not False:
         found.append(forbidden(f"{path}.additionalProperties", "must not be used at the root"))
     if root and schema.get("nullable"):
         found.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
-    if schema.get("x-kubernetes-embedded-resource") and not properties and not schema.get("x-kubernetes-preserve-unknown-fields"):
+    if (
+        schema.get("x-kubernetes-embedded-resource")
+        and not properties
+        and not schema.get("x-kubernetes-preserve-unknown-fields")
+    ):
         why = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields"
         found.append(required(f"{path}.properties", why))
     _junctors(schema, path, found)
     if properties and additional is not None and additional is not False:
-        found.append(forbidden(f"{path}.additionalProperties", "additionalProperties and properties are mutual exclusive"))
+        found.append(
+            forbidden(
+                f"{path}.additionalProperties",
+                "additionalProperties and properties are mutual exclusive",
+            )
+        )
     for name, inner in (properties or {}).items():
         if root and name in ("apiVersion", "kind"):
             continue
         if root and name == "metadata":
             _root_metadata(inner, f"{path}.properties[metadata]", found)
             continue
-        structural(inner, f"{path}.properties[{name}]", found, root=False, uncorrelated=uncorrelated)
+        structural(
+            inner, f"{path}.properties[{name}]", found, root=False, uncorrelated=uncorrelated
+        )
     if isinstance(additional, dict):
-        structural(additional, f"{path}.additionalProperties", found, root=False, uncorrelated=uncorrelated)
+        structural(
+            additional, f"{path}.additionalProperties", found, root=False, uncorrelated=uncorrelated
+        )
     items = schema.get("items")
     if isinstance(items, list):
         found.append(forbidden(f"{path}.items", "items must be a schema object and not an array"))
     elif items is not None:
         listed = schema.get("x-kubernetes-list-type") in ("map", "set")
-        structural(items, f"{path}.items", found, root=False, uncorrelated=uncorrelated or ("" if listed else path))
+        structural(
+            items,
+            f"{path}.items",
+            found,
+            root=False,
+            uncorrelated=uncorrelated or ("" if listed else path),
+        )
     elif kind == "array":
         found.append(required(f"{path}.items", "must be specified"))
     _list_type(schema, path, found)
 
 
 def wrong_default(schema: Json) -> Errors:
-    """Why a default does not fit its own schema, of which it is asked only where the schema itself is sound."""
+    """Why a default does not fit its own schema, of which it is asked only where the schema itself
+    is sound."""
     try:
         return [
             error._replace(field=f".{error.field}" if error.field else "")
@@ -225,12 +339,22 @@ def wrong_default(schema: Json) -> Errors:
         return []
 
 
-_ONLY_ABOVE = (("type", "empty"), ("title", "empty"), ("description", "empty"), ("default", "undefined"), ("nullable", "false"))
+_ONLY_ABOVE = (
+    ("type", "empty"),
+    ("title", "empty"),
+    ("description", "empty"),
+    ("default", "undefined"),
+    ("nullable", "false"),
+)
 
 
 def _junctors(schema: Json, path: str, found: Errors) -> None:
     """Inside of allOf and the like a schema may only judge values, not say what there is."""
-    inner = [(f"{path}.{name}[{number}]", one) for name in _JUNCTORS for number, one in enumerate(schema.get(name) or ())]
+    inner = [
+        (f"{path}.{name}[{number}]", one)
+        for name in _JUNCTORS
+        for number, one in enumerate(schema.get(name) or ())
+    ]
     if isinstance(schema.get("not"), dict):
         inner.append((f"{path}.not", schema["not"]))
     whole = schema.get("x-kubernetes-int-or-string")
@@ -244,7 +368,12 @@ def _root_metadata(schema: Json, path: str, found: Errors) -> None:
     allowed = {"type", "properties", "description"}
     inner = set(schema.get("properties") or {})
     if set(schema) - allowed or inner - {"name", "generateName"}:
-        found.append(forbidden(path, "must not specify anything other than name and generateName, but metadata is implicitly specified"))
+        found.append(
+            forbidden(
+                path,
+                "must not specify anything other than name and generateName, but metadata is implicitly specified",
+            )
+        )
 
 
 def _list_type(schema: Json, path: str, found: Errors) -> None:
@@ -252,15 +381,30 @@ def _list_type(schema: Json, path: str, found: Errors) -> None:
     if kind is None:
         return
     if kind not in ("atomic", "map", "set"):
-        found.append(not_supported(f"{path}.x-kubernetes-list-type", kind, ("atomic", "map", "set")))
+        found.append(
+            not_supported(f"{path}.x-kubernetes-list-type", kind, ("atomic", "map", "set"))
+        )
     elif schema.get("type") != "array":
-        found.append(invalid(f"{path}.type", schema.get("type") or "", "must be array if x-kubernetes-list-type is specified"))
+        found.append(
+            invalid(
+                f"{path}.type",
+                schema.get("type") or "",
+                "must be array if x-kubernetes-list-type is specified",
+            )
+        )
     keys = schema.get("x-kubernetes-list-map-keys") or ()
     if kind == "map":
         if not keys:
-            found.append(required(f"{path}.x-kubernetes-list-map-keys", "must not be empty if x-kubernetes-list-type is map"))
+            found.append(
+                required(
+                    f"{path}.x-kubernetes-list-map-keys",
+                    "must not be empty if x-kubernetes-list-type is map",
+                )
+            )
         if schema.get("items") is None:
-            found.append(required(f"{path}.items", "must have a schema if x-kubernetes-list-type is map"))
+            found.append(
+                required(f"{path}.items", "must have a schema if x-kubernetes-list-type is map")
+            )
         known = (schema.get("items") or {}).get("properties") or {}
         for key in keys:
             if key not in known:
@@ -281,7 +425,13 @@ def wrong_pattern(pattern: str) -> str:
 
 
 def update(new: Json, old: Json) -> Errors:
-    found = [error for error in create(new) if not error.field.startswith(("status.storedVersions", f"metadata.annotations[{APPROVED}]"))]
+    found = [
+        error
+        for error in create(new)
+        if not error.field.startswith(
+            ("status.storedVersions", f"metadata.annotations[{APPROVED}]")
+        )
+    ]
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     immutable(spec.get("group"), before.get("group"), "spec.group", found)
     established = any(
@@ -290,12 +440,17 @@ def update(new: Json, old: Json) -> Errors:
     )
     if established:
         immutable(spec.get("scope"), before.get("scope"), "spec.scope", found)
-        kind, previous = (spec.get("names") or {}).get("kind"), (before.get("names") or {}).get("kind")
+        kind, previous = (
+            (spec.get("names") or {}).get("kind"),
+            (before.get("names") or {}).get("kind"),
+        )
         immutable(kind, previous, "spec.names.kind", found)
     stored = (old.get("status") or {}).get("storedVersions") or ()
     known = {version.get("name") for version in spec.get("versions") or ()}
     for position, version in enumerate(stored):
         if version not in known:
             where = f"status.storedVersions[{position}]"
-            found.append(invalid(where, version, "missing from spec.versions; is not found in spec.versions"))
+            found.append(
+                invalid(where, version, "missing from spec.versions; is not found in spec.versions")
+            )
     return found

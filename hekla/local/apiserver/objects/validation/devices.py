@@ -1,4 +1,5 @@
-"""The rules of devices: classes, claims and their templates, slices of what a driver has (local-cluster 5.9)."""
+"""The rules of devices: classes, claims and their templates, slices of what a driver has
+(local-cluster 5.9)."""
 
 from __future__ import annotations
 
@@ -9,7 +10,15 @@ from typing import Any
 from hekla.api.text.fieldrules import Errors, label_key
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
-from hekla.local.apiserver.objects.errors import duplicate, forbidden, invalid, not_supported, required, too_long, too_many
+from hekla.local.apiserver.objects.errors import (
+    duplicate,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+    too_many,
+)
 from hekla.local.apiserver.objects.validation import policies
 from hekla.local.apiserver.objects.validation.metadata import fixed_text, immutable, metadata
 from hekla.podrules.drivers import driver_name
@@ -22,7 +31,9 @@ LONGEST_POOL, LONGEST_IDENTIFIER, LONGEST_VALUE = 253, 32, 64
 MOST_ATTRIBUTES = 32
 _IDENTIFIER = re.compile("[A-Za-z_][A-Za-z0-9_]*").fullmatch
 _NUMBER, _PART = r"(0|[1-9]\d*)", r"(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
-_is_version = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_PART}(\.{_PART})*)?(\+[0-9a-zA-Z-]+(\.[0-9a-zA-Z-]+)*)?").fullmatch
+_is_version = re.compile(
+    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_PART}(\.{_PART})*)?(\+[0-9a-zA-Z-]+(\.[0-9a-zA-Z-]+)*)?"
+).fullmatch
 
 
 def _label(text: str, path: str, found: Errors) -> None:
@@ -39,7 +50,7 @@ def _pool_name(name: str, path: str, found: Errors) -> None:
         found += [invalid(path, part, reason) for reason in names.dns_subdomain(part)]
 
 
-# --- claims --------------------------------------------------------------------------------------------------------------
+# --- claims ---------------------------------------------------------------------------------------
 
 
 def resource_claim(tree: Json) -> Errors:
@@ -50,7 +61,11 @@ def resource_claim(tree: Json) -> Errors:
 
 def resource_claim_template(tree: Json) -> Errors:
     found = metadata(tree)
-    _claim(((tree.get("spec") or {}).get("spec") or {}).get("devices") or {}, "spec.spec.devices", found)
+    _claim(
+        ((tree.get("spec") or {}).get("spec") or {}).get("devices") or {},
+        "spec.spec.devices",
+        found,
+    )
     return found
 
 
@@ -66,7 +81,14 @@ def resource_claim_template_update(new: Json, old: Json) -> Errors:
     return found
 
 
-def _each(items: Sequence[Any], most: int, path: str, found: Errors, check: Callable[[Any, str], None], key: Any = None) -> None:
+def _each(
+    items: Sequence[Any],
+    most: int,
+    path: str,
+    found: Errors,
+    check: Callable[[Any, str], None],
+    key: Any = None,
+) -> None:
     """Not too many, each right, none twice."""
     if len(items) > most:
         found.append(too_many(path, len(items), most))
@@ -84,12 +106,19 @@ def _each(items: Sequence[Any], most: int, path: str, found: Errors, check: Call
 def _claim(devices: Json, path: str, found: Errors) -> None:
     requests = devices.get("requests") or ()
     known = {
-        request.get("name") or "": {option.get("name") or "" for option in request.get("firstAvailable") or ()} for request in requests
+        request.get("name") or "": {
+            option.get("name") or "" for option in request.get("firstAvailable") or ()
+        }
+        for request in requests
     }
     _each(
-        requests, MOST_REQUESTS, f"{path}.requests", found, lambda item, where: _request(item, where, found),
+        requests,
+        MOST_REQUESTS,
+        f"{path}.requests",
+        found,
+        lambda item, where: _request(item, where, found),
         lambda item: item.get("name") or "",
-    )  # fmt: skip
+    )
 
     def constraint(item: Json, where: str) -> None:
         _references(item, known, where, found)
@@ -104,7 +133,9 @@ def _claim(devices: Json, path: str, found: Errors) -> None:
         _references(item, known, where, found)
         _configuration(item, where, found)
 
-    _each(devices.get("constraints") or (), MOST_CONSTRAINTS, f"{path}.constraints", found, constraint)
+    _each(
+        devices.get("constraints") or (), MOST_CONSTRAINTS, f"{path}.constraints", found, constraint
+    )
     _each(devices.get("config") or (), MOST_CONFIGURATIONS, f"{path}.config", found, configuration)
 
 
@@ -141,7 +172,14 @@ def _request(request: Json, path: str, found: Errors) -> None:
             _label(item.get("name") or "", f"{where}.name", found)
             _asked(item, where, found)
 
-        _each(options, MOST_OPTIONS, f"{path}.firstAvailable", found, option, lambda item: item.get("name") or "")
+        _each(
+            options,
+            MOST_OPTIONS,
+            f"{path}.firstAvailable",
+            found,
+            option,
+            lambda item: item.get("name") or "",
+        )
     else:
         _asked(exactly or {}, f"{path}.exactly", found)
 
@@ -151,12 +189,18 @@ def _asked(asked: Json, path: str, found: Errors) -> None:
     if not name:
         found.append(required(f"{path}.deviceClassName"))
     else:
-        found += [invalid(f"{path}.deviceClassName", name, reason) for reason in names.dns_subdomain(name)]
+        found += [
+            invalid(f"{path}.deviceClassName", name, reason) for reason in names.dns_subdomain(name)
+        ]
     _selectors(asked, path, found)
     mode, count = asked.get("allocationMode"), asked.get("count") or 0
     if mode == "All":
         if count:
-            found.append(invalid(f"{path}.count", count, "must not be specified when allocationMode is 'All'"))
+            found.append(
+                invalid(
+                    f"{path}.count", count, "must not be specified when allocationMode is 'All'"
+                )
+            )
     elif mode == "ExactCount":
         if count <= 0:
             found.append(invalid(f"{path}.count", count, "must be greater than zero"))
@@ -212,8 +256,14 @@ def _identifier(text: str, path: str, found: Errors) -> None:
         found.append(too_long(path, LONGEST_IDENTIFIER))
     if _IDENTIFIER(text) is None:
         why = "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_' "
-        found.append(invalid(path, text, f"{why}(e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is "
-                             "'[A-Za-z_][A-Za-z0-9_]*')"))  # fmt: skip
+        found.append(
+            invalid(
+                path,
+                text,
+                f"{why}(e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is "
+                "'[A-Za-z_][A-Za-z0-9_]*')",
+            )
+        )
 
 
 def _qualified(name: str, path: str, found: Errors, *, whole: bool = False) -> None:
@@ -231,7 +281,13 @@ def _qualified(name: str, path: str, found: Errors, *, whole: bool = False) -> N
         else:
             _identifier(rest[0], path, found)
     if whole and not rest:
-        found.append(invalid(path, name, "a fully qualified name must be a domain and a name separated by a slash"))
+        found.append(
+            invalid(
+                path,
+                name,
+                "a fully qualified name must be a domain and a name separated by a slash",
+            )
+        )
 
 
 def resource_claim_status(new: Json, old: Json) -> Errors:
@@ -247,8 +303,14 @@ def resource_claim_status(new: Json, old: Json) -> Errors:
     _each(users, MOST_USERS, "status.reservedFor", found, user, lambda item: item.get("uid"))
     allocation, earlier = status.get("allocation"), before.get("allocation")
     if users and allocation is None:
-        found.append(forbidden("status.reservedFor", "may not be specified when `allocated` is not set"))
-    elif users and "deletionTimestamp" in new["metadata"] and any(item not in (before.get("reservedFor") or ()) for item in users):
+        found.append(
+            forbidden("status.reservedFor", "may not be specified when `allocated` is not set")
+        )
+    elif (
+        users
+        and "deletionTimestamp" in new["metadata"]
+        and any(item not in (before.get("reservedFor") or ()) for item in users)
+    ):
         why = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
         found.append(forbidden("status.reservedFor", why))
     if allocation is not None and earlier is not None:
@@ -261,7 +323,10 @@ def resource_claim_status(new: Json, old: Json) -> Errors:
 def _allocation(allocation: Json, claim: Json, found: Errors) -> None:
     requests = ((claim.get("spec") or {}).get("devices") or {}).get("requests") or ()
     known = {
-        request.get("name") or "": {option.get("name") or "" for option in request.get("firstAvailable") or ()} for request in requests
+        request.get("name") or "": {
+            option.get("name") or "" for option in request.get("firstAvailable") or ()
+        }
+        for request in requests
     }
 
     def result(item: Json, where: str) -> None:
@@ -271,12 +336,18 @@ def _allocation(allocation: Json, claim: Json, found: Errors) -> None:
         _label(item.get("device") or "", f"{where}.device", found)
 
     devices = allocation.get("devices") or {}
-    _each(devices.get("results") or (), MOST_REQUESTS, "status.allocation.devices.results", found, result)
+    _each(
+        devices.get("results") or (),
+        MOST_REQUESTS,
+        "status.allocation.devices.results",
+        found,
+        result,
+    )
     if allocation.get("nodeSelector") is not None:
         node_selector(allocation["nodeSelector"], "status.allocation.nodeSelector", found)
 
 
-# --- classes -------------------------------------------------------------------------------------------------------------
+# --- classes --------------------------------------------------------------------------------------
 
 
 def device_class(tree: Json) -> Errors:
@@ -290,11 +361,13 @@ def device_class(tree: Json) -> Errors:
     _each(spec.get("config") or (), MOST_CONFIGURATIONS, "spec.config", found, configuration)
     name = spec.get("extendedResourceName")
     if name is not None and (not is_extended(name) or label_key(name)):
-        found.append(invalid("spec.extendedResourceName", name, "must be a valid extended resource name"))
+        found.append(
+            invalid("spec.extendedResourceName", name, "must be a valid extended resource name")
+        )
     return found
 
 
-# --- slices --------------------------------------------------------------------------------------------------------------
+# --- slices ---------------------------------------------------------------------------------------
 
 PLACES = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
 
@@ -316,9 +389,19 @@ def _slice(spec: Json, before: Json | None, found: Errors) -> None:
     pool = spec.get("pool") or {}
     _pool_name(pool.get("name") or "", "spec.pool.name", found)
     if (pool.get("resourceSliceCount") or 0) <= 0:
-        found.append(invalid("spec.pool.resourceSliceCount", pool.get("resourceSliceCount") or 0, "must be greater than zero"))
+        found.append(
+            invalid(
+                "spec.pool.resourceSliceCount",
+                pool.get("resourceSliceCount") or 0,
+                "must be greater than zero",
+            )
+        )
     if (pool.get("generation") or 0) < 0:
-        found.append(invalid("spec.pool.generation", pool["generation"], "must be greater than or equal to zero"))
+        found.append(
+            invalid(
+                "spec.pool.generation", pool["generation"], "must be greater than or equal to zero"
+            )
+        )
     if before is not None:
         fixed_text(pool, before.get("pool") or {}, "name", "spec.pool.name", found)
         fixed_text(spec, before, "driver", "spec.driver", found)
@@ -332,7 +415,14 @@ def _slice(spec: Json, before: Json | None, found: Errors) -> None:
     def device(item: Json, where: str) -> None:
         _device(item, where, bool(spec.get("perDeviceNodeSelection")), found)
 
-    _each(devices, MOST_SPECIAL_DEVICES if special else MOST_DEVICES, "spec.devices", found, device, lambda item: item.get("name") or "")
+    _each(
+        devices,
+        MOST_SPECIAL_DEVICES if special else MOST_DEVICES,
+        "spec.devices",
+        found,
+        device,
+        lambda item: item.get("name") or "",
+    )
 
 
 def _slice_place(spec: Json, found: Errors) -> None:
@@ -355,12 +445,16 @@ def _slice_place(spec: Json, found: Errors) -> None:
             node_selector(value, path, found)
             if len(value.get("nodeSelectorTerms") or ()) != 1:
                 why = "must have exactly one node selector term"
-                found.append(invalid(f"{path}.nodeSelectorTerms", value.get("nodeSelectorTerms"), why))
+                found.append(
+                    invalid(f"{path}.nodeSelectorTerms", value.get("nodeSelectorTerms"), why)
+                )
     rule = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
     if not given:
         found.append(required("spec", rule))
     elif len(given) > 1:
-        found.append(invalid("spec", f"{{{', '.join(given)}}}", f"{rule}, but multiple fields are set"))
+        found.append(
+            invalid("spec", f"{{{', '.join(given)}}}", f"{rule}, but multiple fields are set")
+        )
 
 
 def _device(device: Json, path: str, placed: bool, found: Errors) -> None:
@@ -375,15 +469,28 @@ def _device(device: Json, path: str, placed: bool, found: Errors) -> None:
     for name, value in capacity.items():
         _qualified(name, f"{path}.capacity", found)
         if value.get("requestPolicy") is not None and not device.get("allowMultipleAllocations"):
-            found.append(forbidden(f"{path}.capacity[{name}].requestPolicy", "allowMultipleAllocations must be true"))
+            found.append(
+                forbidden(
+                    f"{path}.capacity[{name}].requestPolicy",
+                    "allowMultipleAllocations must be true",
+                )
+            )
     for position, taint in enumerate(device.get("taints") or ()):
-        where, key, effect = f"{path}.taints[{position}]", taint.get("key") or "", taint.get("effect") or ""
+        where, key, effect = (
+            f"{path}.taints[{position}]",
+            taint.get("key") or "",
+            taint.get("effect") or "",
+        )
         found += [invalid(f"{where}.key", key, reason) for reason in label_key(key)]
         if not effect:
             found.append(required(f"{where}.effect"))
         elif effect not in ("NoExecute", "NoSchedule", "None"):
-            found.append(not_supported(f"{where}.effect", effect, ("NoExecute", "NoSchedule", "None")))
-    given = [name for name in ("nodeName", "nodeSelector", "allNodes") if device.get(name) is not None]
+            found.append(
+                not_supported(f"{where}.effect", effect, ("NoExecute", "NoSchedule", "None"))
+            )
+    given = [
+        name for name in ("nodeName", "nodeSelector", "allNodes") if device.get(name) is not None
+    ]
     if not placed and given:
         why = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the "
         found.append(invalid(path, None, f"{why}ResourceSlice spec"))
@@ -402,7 +509,9 @@ def _attribute(value: Json, path: str, found: Errors) -> None:
         for position, text in enumerate(texts if name.startswith(("string", "version")) else ()):
             where = f"{path}.{name}[{position}]" if isinstance(each, list) else f"{path}.{name}"
             if name.startswith("version") and _is_version(text) is None:
-                found.append(invalid(where, text, "must be a string compatible with semver.org spec 2.0.0"))
+                found.append(
+                    invalid(where, text, "must be a string compatible with semver.org spec 2.0.0")
+                )
             if len(text.encode()) > LONGEST_VALUE:
                 found.append(too_long(where, LONGEST_VALUE))
 

@@ -11,7 +11,14 @@ from hekla.api.text import addresses
 from hekla.api.text.fieldrules import Errors, label_key, not_negative, one_of, selector
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
-from hekla.local.apiserver.objects.errors import duplicate, invalid, not_supported, required, too_long, too_many
+from hekla.local.apiserver.objects.errors import (
+    duplicate,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+    too_many,
+)
 from hekla.local.apiserver.objects.kind import FieldError
 from hekla.local.apiserver.objects.validation import pod as pods
 from hekla.local.apiserver.objects.validation.metadata import counts, immutable, matches, metadata
@@ -24,16 +31,25 @@ MOST_INDEXED = 100_000
 SOFT_COMPLETIONS, SOFT_PARALLELISM, SOFT_FAILURES = 100_000, 10_000, 10_000
 
 
-# --- a job's spec --------------------------------------------------------------------------------------------------------
+# --- a job's spec ---------------------------------------------------------------------------------
 
 
 def _job_spec(spec: Json, path: str, found: Errors) -> None:
     amounts = (
-        "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished",
-        "backoffLimitPerIndex", "maxFailedIndexes",
-    )  # fmt: skip
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex",
+        "maxFailedIndexes",
+    )
     counts(spec, amounts, found, path)
-    mode, per_index, most_failed = spec.get("completionMode"), spec.get("backoffLimitPerIndex"), spec.get("maxFailedIndexes")
+    mode, per_index, most_failed = (
+        spec.get("completionMode"),
+        spec.get("backoffLimitPerIndex"),
+        spec.get("maxFailedIndexes"),
+    )
     if most_failed is not None and per_index is None:
         found.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
     if spec.get("managedBy") is not None:
@@ -52,44 +68,90 @@ def _job_spec(spec: Json, path: str, found: Errors) -> None:
         _failure_policy(spec, f"{path}.podFailurePolicy.rules", found)
     if spec.get("successPolicy") is not None:
         if mode != "Indexed":
-            found.append(invalid(f"{path}.successPolicy", spec["successPolicy"], "requires indexed completion mode"))
+            found.append(
+                invalid(
+                    f"{path}.successPolicy",
+                    spec["successPolicy"],
+                    "requires indexed completion mode",
+                )
+            )
         else:
             _success_policy(spec, f"{path}.successPolicy.rules", found)
     replaced = spec.get("podReplacementPolicy")
-    ways = ("Failed",) if spec.get("podFailurePolicy") is not None else ("Failed", "TerminatingOrFailed")
+    ways = (
+        ("Failed",)
+        if spec.get("podFailurePolicy") is not None
+        else ("Failed", "TerminatingOrFailed")
+    )
     if replaced is not None and replaced not in ways:
         found.append(not_supported(f"{path}.podReplacementPolicy", replaced, ways))
     template = spec.get("template") or {}
     pods.template(template, f"{path}.template", found)
-    policy, where = (template.get("spec") or {}).get("restartPolicy"), f"{path}.template.spec.restartPolicy"
+    policy, where = (
+        (template.get("spec") or {}).get("restartPolicy"),
+        f"{path}.template.spec.restartPolicy",
+    )
     if not policy or policy == "Always":
         found.append(required(where, 'valid values: "OnFailure", "Never"'))
     elif policy not in ("OnFailure", "Never"):
         found.append(not_supported(where, policy, ("OnFailure", "Never")))
     elif spec.get("podFailurePolicy") is not None and policy != "Never":
-        found.append(invalid(where, policy, 'only "Never" is supported when podFailurePolicy is specified'))
+        found.append(
+            invalid(where, policy, 'only "Never" is supported when podFailurePolicy is specified')
+        )
 
 
 def _indexed(spec: Json, path: str, found: Errors) -> None:
-    completions, parallelism, failed = spec.get("completions"), spec.get("parallelism"), spec.get("maxFailedIndexes")
+    completions, parallelism, failed = (
+        spec.get("completions"),
+        spec.get("parallelism"),
+        spec.get("maxFailedIndexes"),
+    )
     if completions is None:
         found.append(required(f"{path}.completions", "when completion mode is Indexed"))
     if parallelism is not None and parallelism > MOST_INDEXED:
         why = f"must be less than or equal to {MOST_INDEXED} when completion mode is Indexed"
         found.append(invalid(f"{path}.parallelism", parallelism, why))
     if completions is not None and failed is not None and failed > completions:
-        found.append(invalid(f"{path}.maxFailedIndexes", failed, "must be less than or equal to completions"))
+        found.append(
+            invalid(f"{path}.maxFailedIndexes", failed, "must be less than or equal to completions")
+        )
     if failed is not None and failed > MOST_INDEXED:
-        found.append(invalid(f"{path}.maxFailedIndexes", failed, f"must be less than or equal to {MOST_INDEXED}"))
-    if completions is None or completions <= SOFT_COMPLETIONS or spec.get("backoffLimitPerIndex") is None:
+        found.append(
+            invalid(
+                f"{path}.maxFailedIndexes", failed, f"must be less than or equal to {MOST_INDEXED}"
+            )
+        )
+    if (
+        completions is None
+        or completions <= SOFT_COMPLETIONS
+        or spec.get("backoffLimitPerIndex") is None
+    ):
         return
     when = f"when completions are above {SOFT_COMPLETIONS} and used with backoff limit per index"
     if failed is None:
-        found.append(required(f"{path}.maxFailedIndexes", f"must be specified when completions is above {SOFT_COMPLETIONS}"))
+        found.append(
+            required(
+                f"{path}.maxFailedIndexes",
+                f"must be specified when completions is above {SOFT_COMPLETIONS}",
+            )
+        )
     if parallelism is not None and parallelism > SOFT_PARALLELISM:
-        found.append(invalid(f"{path}.parallelism", parallelism, f"must be less than or equal to {SOFT_PARALLELISM} {when}"))
+        found.append(
+            invalid(
+                f"{path}.parallelism",
+                parallelism,
+                f"must be less than or equal to {SOFT_PARALLELISM} {when}",
+            )
+        )
     if failed is not None and failed > SOFT_FAILURES:
-        found.append(invalid(f"{path}.maxFailedIndexes", failed, f"must be less than or equal to {SOFT_FAILURES} {when}"))
+        found.append(
+            invalid(
+                f"{path}.maxFailedIndexes",
+                failed,
+                f"must be less than or equal to {SOFT_FAILURES} {when}",
+            )
+        )
 
 
 def _quoted(values: tuple[str, ...]) -> str:
@@ -101,14 +163,22 @@ def _failure_policy(spec: Json, path: str, found: Errors) -> None:
     if len(rules) > MOST_FAILURE_RULES:
         found.append(too_many(path, len(rules), MOST_FAILURE_RULES))
     pod = (spec.get("template") or {}).get("spec") or {}
-    containers = {container.get("name") or "" for name in ("containers", "initContainers") for container in pod.get(name) or ()}
+    containers = {
+        container.get("name") or ""
+        for name in ("containers", "initContainers")
+        for container in pod.get(name) or ()
+    }
     for position, rule in enumerate(rules):
         where, action = f"{path}[{position}]", rule.get("action") or ""
         if not action:
             found.append(required(f"{where}.action", _quoted(ACTIONS)))
         elif action == "FailIndex":
             if spec.get("backoffLimitPerIndex") is None:
-                found.append(invalid(f"{where}.action", action, "requires the backoffLimitPerIndex to be set"))
+                found.append(
+                    invalid(
+                        f"{where}.action", action, "requires the backoffLimitPerIndex to be set"
+                    )
+                )
         elif action not in ACTIONS:
             found.append(not_supported(f"{where}.action", action, ACTIONS))
         codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions") or ()
@@ -126,7 +196,11 @@ def _failure_policy(spec: Json, path: str, found: Errors) -> None:
 
 
 def _exit_codes(codes: Json, path: str, containers: set[str], found: Errors) -> None:
-    operator, values, name = codes.get("operator") or "", codes.get("values") or [], codes.get("containerName")
+    operator, values, name = (
+        codes.get("operator") or "",
+        codes.get("values") or [],
+        codes.get("containerName"),
+    )
     if not operator:
         found.append(required(f"{path}.operator", _quoted(("In", "NotIn"))))
     elif operator not in ("In", "NotIn"):
@@ -135,7 +209,9 @@ def _exit_codes(codes: Json, path: str, containers: set[str], found: Errors) -> 
         why = "must be one of the container or initContainer names in the pod template"
         found.append(invalid(f"{path}.containerName", name, why))
     if not values:
-        found.append(invalid(f"{path}.values", codes.get("values"), "at least one value is required"))
+        found.append(
+            invalid(f"{path}.values", codes.get("values"), "at least one value is required")
+        )
     elif len(values) > MOST_CODES:
         found.append(too_many(f"{path}.values", len(values), MOST_CODES))
     seen: set[int] = set()
@@ -155,7 +231,11 @@ def _pod_conditions(conditions: Any, path: str, found: Errors) -> None:
         found.append(too_many(path, len(conditions), MOST_CONDITIONS))
     states = ("False", "True", "Unknown")
     for position, pattern in enumerate(conditions):
-        where, kind, status = f"{path}[{position}]", pattern.get("type") or "", pattern.get("status") or ""
+        where, kind, status = (
+            f"{path}[{position}]",
+            pattern.get("type") or "",
+            pattern.get("status") or "",
+        )
         found += [invalid(f"{where}.type", kind, reason) for reason in label_key(kind)]
         if not status:
             found.append(required(f"{where}.status", _quoted(states)))
@@ -166,21 +246,39 @@ def _pod_conditions(conditions: Any, path: str, found: Errors) -> None:
 def _success_policy(spec: Json, path: str, found: Errors) -> None:
     rules, completions = spec["successPolicy"].get("rules") or (), spec.get("completions") or 0
     if not rules:
-        found.append(required(path, "at least one rules must be specified when the successPolicy is specified"))
+        found.append(
+            required(
+                path, "at least one rules must be specified when the successPolicy is specified"
+            )
+        )
     if len(rules) > MOST_SUCCESS_RULES:
         found.append(too_many(path, len(rules), MOST_SUCCESS_RULES))
     for position, rule in enumerate(rules):
-        where, count, indexes = f"{path}[{position}]", rule.get("succeededCount"), rule.get("succeededIndexes")
+        where, count, indexes = (
+            f"{path}[{position}]",
+            rule.get("succeededCount"),
+            rule.get("succeededIndexes"),
+        )
         if count is None and indexes is None:
-            found.append(required(where, "at least one of succeededCount or succeededIndexes must be specified"))
+            found.append(
+                required(
+                    where, "at least one of succeededCount or succeededIndexes must be specified"
+                )
+            )
         total, why = _indexes(indexes, completions) if indexes is not None else (0, "")
         if why:
-            found.append(invalid(f"{where}.succeededIndexes", indexes, f"error parsing succeededIndexes: {why}"))
+            found.append(
+                invalid(
+                    f"{where}.succeededIndexes", indexes, f"error parsing succeededIndexes: {why}"
+                )
+            )
         if count is None:
             continue
         not_negative(count, f"{where}.succeededCount", found)
         if count > completions:
-            why = f"must be less than or equal to {completions} (the number of specified completions)"
+            why = (
+                f"must be less than or equal to {completions} (the number of specified completions)"
+            )
             found.append(invalid(f"{where}.succeededCount", count, why))
         if indexes is not None and count > total:
             why = f"must be less than or equal to {total} (the number of indexes in the specified succeededIndexes field)"
@@ -193,7 +291,10 @@ def _indexes(text: str, completions: int) -> tuple[int, str]:
     for part in text.split(",") if text else ():
         ends = part.split("-")
         if len(ends) > 2:
-            return 0, f"the fragment \"{part}\" violates the requirement that an index interval can have at most two parts separated by '-'"
+            return (
+                0,
+                f"the fragment \"{part}\" violates the requirement that an index interval can have at most two parts separated by '-'",
+            )
         numbers = []
         for end in ends:
             if re.fullmatch("[+-]?[0-9]+", end) is None:
@@ -210,12 +311,14 @@ def _indexes(text: str, completions: int) -> tuple[int, str]:
     return total, ""
 
 
-# --- jobs ----------------------------------------------------------------------------------------------------------------
+# --- jobs -----------------------------------------------------------------------------------------
 
 _OWNER_LABELS = (
-    ("controller-uid", "uid"), ("job-name", "name"), ("batch.kubernetes.io/controller-uid", "uid"),
+    ("controller-uid", "uid"),
+    ("job-name", "name"),
+    ("batch.kubernetes.io/controller-uid", "uid"),
     ("batch.kubernetes.io/job-name", "name"),
-)  # fmt: skip
+)
 """What the pods of a job are known by."""
 
 
@@ -224,7 +327,8 @@ def new_job(tree: Json) -> Errors:
     template = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
     found = metadata(tree)
     if meta.get("labels") == template:
-        # What a job is called for want of a name of its own it is called once it stands: only the template is asked about that.
+        # What a job is called for want of a name of its own it is called once it stands: only the
+        # template is asked about that.
         found = [error for error in found if error.field != "metadata.labels"]
     _generated(tree, found)
     _whole_spec(spec, found)
@@ -232,7 +336,13 @@ def new_job(tree: Json) -> Errors:
     if spec.get("completionMode") == "Indexed" and completions:
         last = f"{meta.get('name') or ''}-{completions - 1}"
         if names.dns_label(last):
-            found.append(invalid("metadata.name", meta.get("name") or "", f"will not able to create pod with invalid DNS label: {last}"))
+            found.append(
+                invalid(
+                    "metadata.name",
+                    meta.get("name") or "",
+                    f"will not able to create pod with invalid DNS label: {last}",
+                )
+            )
     return found
 
 
@@ -277,7 +387,13 @@ def job_update(new: Json, old: Json) -> Errors:
     _completions(spec, before, found)
     immutable(spec.get("selector"), before.get("selector"), "spec.selector", found)
     _template_change(new, old, found)
-    for name in ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"):
+    for name in (
+        "completionMode",
+        "podFailurePolicy",
+        "backoffLimitPerIndex",
+        "managedBy",
+        "successPolicy",
+    ):
         immutable(spec.get(name), before.get(name), f"spec.{name}", found)
     return found
 
@@ -287,14 +403,20 @@ def _completions(spec: Json, before: Json, found: Errors) -> None:
     if spec.get("completionMode") != "Indexed":
         immutable(wanted, before.get("completions"), "spec.completions", found)
     elif wanted not in (None, before.get("completions")) and wanted != spec.get("parallelism"):
-        found.append(invalid("spec.completions", wanted, "can only be modified in tandem with spec.parallelism"))
+        found.append(
+            invalid(
+                "spec.completions", wanted, "can only be modified in tandem with spec.parallelism"
+            )
+        )
 
 
 def _template_change(new: Json, old: Json, found: Errors) -> None:
     template, before = ((tree.get("spec") or {}).get("template") or {} for tree in (new, old))
     if template == before:
         return
-    waits = bool((old.get("spec") or {}).get("suspend")) and not (old.get("status") or {}).get("startTime")
+    waits = bool((old.get("spec") or {}).get("suspend")) and not (old.get("status") or {}).get(
+        "startTime"
+    )
     if waits:
         pod = dict(template.get("spec") or {})
         for name in _FREE_PLACEMENT:
@@ -312,13 +434,17 @@ def _template_change(new: Json, old: Json, found: Errors) -> None:
 
 def job_status(new: Json, old: Json) -> Errors:
     found = metadata(new)
-    counts(new.get("status") or {}, ("active", "succeeded", "failed", "ready", "terminating"), found)
+    counts(
+        new.get("status") or {}, ("active", "succeeded", "failed", "ready", "terminating"), found
+    )
     return found
 
 
-# --- cron jobs -----------------------------------------------------------------------------------------------------------
+# --- cron jobs ------------------------------------------------------------------------------------
 
-_CRON_FIELD = re.compile(r"(\*|\?|[0-9A-Za-z]+(-[0-9A-Za-z]+)?)(/[0-9]+)?(,(\*|\?|[0-9A-Za-z]+(-[0-9A-Za-z]+)?)(/[0-9]+)?)*").fullmatch
+_CRON_FIELD = re.compile(
+    r"(\*|\?|[0-9A-Za-z]+(-[0-9A-Za-z]+)?)(/[0-9]+)?(,(\*|\?|[0-9A-Za-z]+(-[0-9A-Za-z]+)?)(/[0-9]+)?)*"
+).fullmatch
 _CRON_NAMES = {"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"}
 _ZONE_PART = re.compile(r"[A-Za-z.\-_0-9+]{1,14}").fullmatch
 
@@ -349,7 +475,9 @@ def _zone_reason(name: str) -> str:
         if part in (".", "..") or part.startswith("-") or _ZONE_PART(part) is None:
             return f"unknown time zone {name}"
     if name.lower() == "local":
-        return "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        return (
+            "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        )
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -377,19 +505,39 @@ def cron_job(tree: Json, old: Json | None = None) -> Errors:
         if why:
             found.append(invalid("spec.schedule", schedule, why))
         if "TZ" in schedule and "TZ" not in (before.get("schedule") or ""):
-            found.append(invalid("spec.schedule", schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"))
+            found.append(
+                invalid(
+                    "spec.schedule",
+                    schedule,
+                    "cannot use TZ or CRON_TZ in schedule, use timeZone field instead",
+                )
+            )
         elif "TZ" in schedule and zone is not None:
-            found.append(invalid("spec.schedule", schedule, "cannot use both timeZone field and TZ or CRON_TZ in schedule"))
+            found.append(
+                invalid(
+                    "spec.schedule",
+                    schedule,
+                    "cannot use both timeZone field and TZ or CRON_TZ in schedule",
+                )
+            )
     not_negative(spec.get("startingDeadlineSeconds"), "spec.startingDeadlineSeconds", found)
     if zone is not None and (old is None or zone != before.get("timeZone")):
         why = _zone_reason(zone)
         if why:
             found.append(invalid("spec.timeZone", zone, why))
-    one_of(spec.get("concurrencyPolicy"), ("Allow", "Forbid", "Replace"), "spec.concurrencyPolicy", found, needed=True)
+    one_of(
+        spec.get("concurrencyPolicy"),
+        ("Allow", "Forbid", "Replace"),
+        "spec.concurrencyPolicy",
+        found,
+        needed=True,
+    )
     job, path = (spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec"
     _job_spec(job, path, found)
     if job.get("selector") is not None:
-        found.append(invalid(f"{path}.selector", job["selector"], "`selector` will be auto-generated"))
+        found.append(
+            invalid(f"{path}.selector", job["selector"], "`selector` will be auto-generated")
+        )
     if job.get("manualSelector"):
         found.append(not_supported(f"{path}.manualSelector", True, ("nil", "false")))
     counts(spec, ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"), found, "spec")
@@ -397,5 +545,8 @@ def cron_job(tree: Json, old: Json | None = None) -> Errors:
 
 
 CREATE = {("batch", "Job"): new_job, ("batch", "CronJob"): new_cron_job}
-UPDATE: dict[tuple[str, str], Callable[[Json, Json], Errors]] = {("batch", "Job"): job_update, ("batch", "CronJob"): cron_job}
+UPDATE: dict[tuple[str, str], Callable[[Json, Json], Errors]] = {
+    ("batch", "Job"): job_update,
+    ("batch", "CronJob"): cron_job,
+}
 STATUS = {("batch", "Job"): job_status}

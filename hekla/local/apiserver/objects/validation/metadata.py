@@ -17,7 +17,8 @@ _STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 def metadata(tree: Json, *, bare_finalizers: bool = False) -> Errors:
     """What is wrong with an object's metadata, names apart.
 
-    Definitions and their objects may have finalizers without a prefix, as the definitions' own clean-up finalizer is one.
+    Definitions and their objects may have finalizers without a prefix, as the definitions' own
+    clean-up finalizer is one.
     """
     found: Errors = []
     meta = tree.get("metadata")
@@ -33,13 +34,18 @@ def metadata(tree: Json, *, bare_finalizers: bool = False) -> Errors:
         _finalizers(meta["finalizers"] or [], bare_finalizers, found)
     if meta.get("generateName"):
         prefix = meta["generateName"].rstrip("-.")
-        found += [invalid("metadata.generateName", meta["generateName"], why) for why in names.dns_subdomain(prefix or "-")]
+        found += [
+            invalid("metadata.generateName", meta["generateName"], why)
+            for why in names.dns_subdomain(prefix or "-")
+        ]
     return found
 
 
 def _finalizers(finalizers: list[str], bare: bool, found: Errors) -> None:
     for finalizer in finalizers:
-        found += [invalid("metadata.finalizers", finalizer, reason) for reason in label_key(finalizer)]
+        found += [
+            invalid("metadata.finalizers", finalizer, reason) for reason in label_key(finalizer)
+        ]
     for position, finalizer in enumerate(finalizers):
         if not bare and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             why = "name is neither a standard finalizer name nor is it fully qualified"
@@ -50,7 +56,9 @@ def finalizer_names(finalizers: Sequence[str], path: str) -> Errors:
     """Each is of a group, or one that Kubernetes knows."""
     found: Errors = []
     for position, finalizer in enumerate(finalizers):
-        found += [invalid(f"{path}[{position}]", finalizer, reason) for reason in label_key(finalizer)]
+        found += [
+            invalid(f"{path}[{position}]", finalizer, reason) for reason in label_key(finalizer)
+        ]
         if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             why = "name is neither a standard finalizer name nor is it fully qualified"
             found.append(invalid(f"{path}[{position}]", finalizer, why))
@@ -73,7 +81,11 @@ def _owners(references: list[Json] | None, found: Errors) -> None:
             shown = f"{owner.get('kind')}/{owner.get('name')}"
             if controller:
                 text = 'Only one reference can have Controller set to true. Found "true" in references for '
-                found.append(invalid("metadata.ownerReferences", references, f"{text}{controller} and {shown}"))
+                found.append(
+                    invalid(
+                        "metadata.ownerReferences", references, f"{text}{controller} and {shown}"
+                    )
+                )
             controller = shown
 
 

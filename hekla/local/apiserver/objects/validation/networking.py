@@ -9,7 +9,13 @@ from hekla.api.text import addresses
 from hekla.api.text.fieldrules import Errors, selector
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
-from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required, too_long
+from hekla.local.apiserver.objects.errors import (
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+)
 from hekla.local.apiserver.objects.validation.metadata import fixed_text, immutable, metadata
 
 LONGEST_CONTROLLER = 250
@@ -19,7 +25,7 @@ _IN_NO_PATH = ("//", "/./", "/../", "%2f", "%2F")
 _ENDS_NO_PATH = ("/..", "/.")
 
 
-# --- policies ------------------------------------------------------------------------------------------------------------
+# --- policies -------------------------------------------------------------------------------------
 
 
 def network_policy(tree: Json) -> Errors:
@@ -52,11 +58,15 @@ def _policy(tree: Json, known: Collection[str]) -> Errors:
                 _peer(peer, f"{path}.{peers}[{index}]", known, found)
     kinds = spec.get("policyTypes") or ()
     if len(kinds) > 2:
-        found.append(invalid("spec.policyTypes", list(kinds), "may not specify more than two policyTypes"))
+        found.append(
+            invalid("spec.policyTypes", list(kinds), "may not specify more than two policyTypes")
+        )
         return found
     for position, kind in enumerate(kinds):
         if kind not in ("Ingress", "Egress"):
-            found.append(not_supported(f"spec.policyTypes[{position}]", kind, ("Ingress", "Egress")))
+            found.append(
+                not_supported(f"spec.policyTypes[{position}]", kind, ("Ingress", "Egress"))
+            )
     return found
 
 
@@ -66,21 +76,31 @@ def _policy_port(port: Json, path: str, found: Errors) -> None:
         found.append(not_supported(f"{path}.protocol", protocol, ("TCP", "UDP", "SCTP")))
     if number is None:
         if end is not None:
-            found.append(invalid(f"{path}.endPort", end, "may not be specified when `port` is not specified"))
+            found.append(
+                invalid(f"{path}.endPort", end, "may not be specified when `port` is not specified")
+            )
     elif isinstance(number, str):
         if end is not None:
-            found.append(invalid(f"{path}.endPort", end, "may not be specified when `port` is non-numeric"))
+            found.append(
+                invalid(f"{path}.endPort", end, "may not be specified when `port` is non-numeric")
+            )
         found += [invalid(f"{path}.port", number, reason) for reason in names.port_name(number)]
     else:
         found += [invalid(f"{path}.port", number, reason) for reason in names.port_number(number)]
         if end is not None:
             if end < number:
-                found.append(invalid(f"{path}.endPort", number, "must be greater than or equal to `port`"))
+                found.append(
+                    invalid(f"{path}.endPort", number, "must be greater than or equal to `port`")
+                )
             found += [invalid(f"{path}.endPort", end, reason) for reason in names.port_number(end)]
 
 
 def _peer(peer: Json, path: str, known: Collection[str], found: Errors) -> None:
-    given = [name for name in ("podSelector", "namespaceSelector", "ipBlock") if peer.get(name) is not None]
+    given = [
+        name
+        for name in ("podSelector", "namespaceSelector", "ipBlock")
+        if peer.get(name) is not None
+    ]
     for name in given:
         if name == "ipBlock":
             _block(peer["ipBlock"], f"{path}.ipBlock", known, found)
@@ -102,11 +122,15 @@ def _block(block: Json, path: str, known: Collection[str], found: Errors) -> Non
     for position, text in enumerate(block.get("except") or ()):
         where = f"{path}.except[{position}]"
         part = addresses.network(text, where, found, known)
-        if part is not None and (part.version != whole.version or part.network_address not in whole or part.prefixlen <= whole.prefixlen):
+        if part is not None and (
+            part.version != whole.version
+            or part.network_address not in whole
+            or part.prefixlen <= whole.prefixlen
+        ):
             found.append(invalid(where, text, "must be a strict subset of `cidr`"))
 
 
-# --- ingresses -----------------------------------------------------------------------------------------------------------
+# --- ingresses ------------------------------------------------------------------------------------
 
 _CLASS = "kubernetes.io/ingress.class"
 
@@ -116,7 +140,13 @@ def new_ingress(tree: Json) -> Errors:
     said = ((tree.get("metadata") or {}).get("annotations") or {}).get(_CLASS)
     name = (tree.get("spec") or {}).get("ingressClassName")
     if said is not None and name is not None and said != name:
-        found.append(invalid(f"annotations.{_CLASS}", said, "must match `ingressClassName` when both are specified"))
+        found.append(
+            invalid(
+                f"annotations.{_CLASS}",
+                said,
+                "must match `ingressClassName` when both are specified",
+            )
+        )
     return found
 
 
@@ -132,7 +162,9 @@ def ingress(tree: Json) -> Errors:
         path = f"spec.rules[{position}]"
         if rule.get("host"):
             if addresses.read(rule["host"]) is not None:
-                found.append(invalid(f"{path}.host", rule["host"], "must be a DNS name, not an IP address"))
+                found.append(
+                    invalid(f"{path}.host", rule["host"], "must be a DNS name, not an IP address")
+                )
             _host(rule["host"], f"{path}.host", found)
         if rule.get("http") is not None:
             if not rule["http"].get("paths"):
@@ -144,10 +176,15 @@ def ingress(tree: Json) -> Errors:
             _host(host, f"spec.tls[{position}].hosts[{index}]", found)
         name = certificate.get("secretName") or ""
         if name:
-            found += [invalid(f"spec.tls[{position}].secretName", name, reason) for reason in names.dns_subdomain(name)]
+            found += [
+                invalid(f"spec.tls[{position}].secretName", name, reason)
+                for reason in names.dns_subdomain(name)
+            ]
     name = spec.get("ingressClassName")
     if name is not None:
-        found += [invalid("spec.ingressClassName", name, reason) for reason in names.dns_subdomain(name)]
+        found += [
+            invalid("spec.ingressClassName", name, reason) for reason in names.dns_subdomain(name)
+        ]
     return found
 
 
@@ -171,13 +208,23 @@ def _path(entry: Json, path: str, found: Errors) -> None:
     if kind in ("Exact", "Prefix"):
         if not text.startswith("/"):
             found.append(invalid(f"{path}.path", text, "must be an absolute path"))
-        found += [invalid(f"{path}.path", text, f"must not contain '{part}'") for part in _IN_NO_PATH if part in text]
-        found += [invalid(f"{path}.path", text, f"cannot end with '{part}'") for part in _ENDS_NO_PATH if text.endswith(part)]
+        found += [
+            invalid(f"{path}.path", text, f"must not contain '{part}'")
+            for part in _IN_NO_PATH
+            if part in text
+        ]
+        found += [
+            invalid(f"{path}.path", text, f"cannot end with '{part}'")
+            for part in _ENDS_NO_PATH
+            if text.endswith(part)
+        ]
     elif kind == "ImplementationSpecific":
         if text and not text.startswith("/"):
             found.append(invalid(f"{path}.path", text, "must be an absolute path"))
     else:
-        found.append(not_supported(f"{path}.pathType", kind, ("Exact", "ImplementationSpecific", "Prefix")))
+        found.append(
+            not_supported(f"{path}.pathType", kind, ("Exact", "ImplementationSpecific", "Prefix"))
+        )
     _backend(entry.get("backend") or {}, f"{path}.backend", found)
 
 
@@ -194,13 +241,21 @@ def _backend(backend: Json, path: str, found: Errors) -> None:
         if not name:
             found.append(required(f"{path}.service.name"))
         else:
-            found += [invalid(f"{path}.service.name", name, reason) for reason in names.dns_label(name)]
+            found += [
+                invalid(f"{path}.service.name", name, reason) for reason in names.dns_label(name)
+            ]
         if port.get("name") and port.get("number"):
             found.append(invalid(path, "", "cannot set both port name & port number"))
         elif port.get("name"):
-            found += [invalid(f"{path}.service.port.name", port["name"], reason) for reason in names.port_name(port["name"])]
+            found += [
+                invalid(f"{path}.service.port.name", port["name"], reason)
+                for reason in names.port_name(port["name"])
+            ]
         elif port.get("number"):
-            found += [invalid(f"{path}.service.port.number", port["number"], why) for why in names.port_number(port["number"])]
+            found += [
+                invalid(f"{path}.service.port.number", port["number"], why)
+                for why in names.port_number(port["number"])
+            ]
         else:
             found.append(required(path, "port name or number is required"))
 
@@ -208,18 +263,30 @@ def _backend(backend: Json, path: str, found: Errors) -> None:
 def reference(value: Json, path: str, found: Errors) -> None:
     """Names an object of some kind."""
     if value.get("apiGroup") is not None:
-        found += [invalid(f"{path}.apiGroup", value["apiGroup"], reason) for reason in names.dns_subdomain(value["apiGroup"])]
+        found += [
+            invalid(f"{path}.apiGroup", value["apiGroup"], reason)
+            for reason in names.dns_subdomain(value["apiGroup"])
+        ]
     for name in ("kind", "name"):
         if not value.get(name):
             found.append(required(f"{path}.{name}"))
         else:
-            found += [invalid(f"{path}.{name}", value[name], reason) for reason in names.path_segment(value[name])]
+            found += [
+                invalid(f"{path}.{name}", value[name], reason)
+                for reason in names.path_segment(value[name])
+            ]
 
 
 def ingress_status(new: Json, old: Json) -> Errors:
     found = metadata(new)
-    known = {entry["ip"] for entry in ((old.get("status") or {}).get("loadBalancer") or {}).get("ingress") or () if entry.get("ip")}
-    for position, entry in enumerate(((new.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()):
+    known = {
+        entry["ip"]
+        for entry in ((old.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+        if entry.get("ip")
+    }
+    for position, entry in enumerate(
+        ((new.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+    ):
         path = f"status.loadBalancer.ingress[{position}]"
         if entry.get("ip"):
             addresses.address(entry["ip"], f"{path}.ip", found, known)
@@ -248,7 +315,10 @@ def ingress_class(tree: Json) -> Errors:
         if namespace is None:
             found.append(required(f"{path}.namespace", "`parameters.scope` is set to 'Namespace'"))
         else:
-            found += [invalid(f"{path}.namespace", namespace, reason) for reason in names.dns_label(namespace)]
+            found += [
+                invalid(f"{path}.namespace", namespace, reason)
+                for reason in names.dns_label(namespace)
+            ]
     elif namespace is not None:
         found.append(forbidden(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'"))
     return found
@@ -260,7 +330,7 @@ def ingress_class_update(new: Json, old: Json) -> Errors:
     return found
 
 
-# --- registers of addresses ----------------------------------------------------------------------------------------------
+# --- registers of addresses -----------------------------------------------------------------------
 
 
 def ip_address(tree: Json) -> Errors:
@@ -271,10 +341,16 @@ def ip_address(tree: Json) -> Errors:
         found.append(required(path))
         return found
     if parent.get("group"):
-        found += [invalid(f"{path}.group", parent["group"], reason) for reason in names.dns_subdomain(parent["group"])]
+        found += [
+            invalid(f"{path}.group", parent["group"], reason)
+            for reason in names.dns_subdomain(parent["group"])
+        ]
     for name in ("resource", "name", "namespace"):
         if parent.get(name):
-            found += [invalid(f"{path}.{name}", parent[name], reason) for reason in names.path_segment(parent[name])]
+            found += [
+                invalid(f"{path}.{name}", parent[name], reason)
+                for reason in names.path_segment(parent[name])
+            ]
         elif name != "namespace":
             found.append(required(f"{path}.{name}"))
     return found
@@ -306,7 +382,11 @@ def _cidrs(ranges: list[str], found: Errors) -> None:
         if network is not None:
             given.append(network)
             if str(network) != text and str(network.network_address) == text.partition("/")[0]:
-                found.append(invalid(f"spec.cidrs[{position}]", text, f'must be in canonical form ("{network}")'))
+                found.append(
+                    invalid(
+                        f"spec.cidrs[{position}]", text, f'must be in canonical form ("{network}")'
+                    )
+                )
     if len(given) == 2 and given[0].version == given[1].version:
         why = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"
         found.append(invalid("spec.cidrs", ranges, why))
@@ -314,7 +394,10 @@ def _cidrs(ranges: list[str], found: Errors) -> None:
 
 def service_cidr_update(new: Json, old: Json) -> Errors:
     found = metadata(new)
-    ranges, before = (new.get("spec") or {}).get("cidrs") or [], (old.get("spec") or {}).get("cidrs") or []
+    ranges, before = (
+        (new.get("spec") or {}).get("cidrs") or [],
+        (old.get("spec") or {}).get("cidrs") or [],
+    )
     if len(ranges) == len(before) or (len(before) == 1 and len(ranges) == 2):
         for position, text in enumerate(before):
             immutable(ranges[position], text, f"spec.cidrs[{position}]", found)

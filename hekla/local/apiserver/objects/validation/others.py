@@ -9,7 +9,13 @@ from urllib.parse import urlsplit
 from hekla.api.text.fieldrules import Errors, one_of, selector
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
-from hekla.local.apiserver.objects.errors import duplicate, forbidden, invalid, not_supported, required
+from hekla.local.apiserver.objects.errors import (
+    duplicate,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
 from hekla.local.apiserver.objects.validation import policies
 from hekla.local.apiserver.objects.validation.metadata import immutable, metadata
 
@@ -22,14 +28,27 @@ def priority_class(tree: Json) -> Errors:
     name = (tree.get("metadata") or {}).get("name") or ""
     value = tree.get("value") or 0
     if name.startswith("system-"):
-        if (name, value) not in (("system-cluster-critical", 2000000000), ("system-node-critical", 2000001000)):
+        if (name, value) not in (
+            ("system-cluster-critical", 2000000000),
+            ("system-node-critical", 2000001000),
+        ):
             known = _SYSTEM.get(name)
-            error = f"value of {name} PriorityClass must be {known}" if known else f"{name} is not a known system priority class"
+            error = (
+                f"value of {name} PriorityClass must be {known}"
+                if known
+                else f"{name} is not a known system priority class"
+            )
             why = "priority class names with 'system-' prefix are reserved for system use only. error: "
             found.append(forbidden("metadata.name", why + error))
     elif value > HIGHEST_PRIORITY:
-        found.append(forbidden("value", f"maximum allowed value of a user defined priority is {HIGHEST_PRIORITY}"))
-    one_of(tree.get("preemptionPolicy"), ("PreemptLowerPriority", "Never"), "preemptionPolicy", found)
+        found.append(
+            forbidden(
+                "value", f"maximum allowed value of a user defined priority is {HIGHEST_PRIORITY}"
+            )
+        )
+    one_of(
+        tree.get("preemptionPolicy"), ("PreemptLowerPriority", "Never"), "preemptionPolicy", found
+    )
     return found
 
 
@@ -44,10 +63,13 @@ def priority_class_update(new: Json, old: Json) -> Errors:
     return found
 
 
-_LOCAL_MULTICAST, _LOCAL_MULTICAST_6 = ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_network("ff02::/16")
+_LOCAL_MULTICAST, _LOCAL_MULTICAST_6 = (
+    ipaddress.ip_network("224.0.0.0/24"),
+    ipaddress.ip_network("ff02::/16"),
+)
 
 
-# --- access --------------------------------------------------------------------------------------------------------------
+# --- access ---------------------------------------------------------------------------------------
 
 
 def role(tree: Json, *, namespaced: bool = False) -> Errors:
@@ -59,15 +81,25 @@ def role(tree: Json, *, namespaced: bool = False) -> Errors:
         urls = rule.get("nonResourceURLs")
         if urls:
             if namespaced:
-                found.append(invalid(f"{path}.nonResourceURLs", urls, "namespaced rules cannot apply to non-resource URLs"))
+                found.append(
+                    invalid(
+                        f"{path}.nonResourceURLs",
+                        urls,
+                        "namespaced rules cannot apply to non-resource URLs",
+                    )
+                )
             if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
                 why = "rules cannot apply to both regular resources and non-resource URLs"
                 found.append(invalid(f"{path}.nonResourceURLs", urls, why))
             continue
         if not rule.get("apiGroups"):
-            found.append(required(f"{path}.apiGroups", "resource rules must supply at least one api group"))
+            found.append(
+                required(f"{path}.apiGroups", "resource rules must supply at least one api group")
+            )
         if not rule.get("resources"):
-            found.append(required(f"{path}.resources", "resource rules must supply at least one resource"))
+            found.append(
+                required(f"{path}.resources", "resource rules must supply at least one resource")
+            )
     return found
 
 
@@ -103,13 +135,18 @@ def _binding(tree: Json, kinds: tuple[str, ...], *, namespaced: bool) -> Errors:
     found = metadata(tree)
     reference = tree.get("roleRef") or {}
     if reference.get("apiGroup") != RBAC:
-        found.append(not_supported("roleRef.apiGroup", reference.get("apiGroup", ""), (RBAC,), plain=True))
+        found.append(
+            not_supported("roleRef.apiGroup", reference.get("apiGroup", ""), (RBAC,), plain=True)
+        )
     if reference.get("kind") not in kinds:
         found.append(not_supported("roleRef.kind", reference.get("kind", ""), kinds, plain=True))
     if not reference.get("name"):
         found.append(required("roleRef.name"))
     else:
-        found += [invalid("roleRef.name", reference["name"], reason) for reason in names.path_segment(reference["name"])]
+        found += [
+            invalid("roleRef.name", reference["name"], reason)
+            for reason in names.path_segment(reference["name"])
+        ]
     for position, subject in enumerate(tree.get("subjects") or ()):
         path = f"subjects[{position}]"
         kind = subject.get("kind", "")
@@ -117,15 +154,24 @@ def _binding(tree: Json, kinds: tuple[str, ...], *, namespaced: bool) -> Errors:
             found.append(required(f"{path}.name"))
         if kind == "ServiceAccount":
             if subject.get("name"):
-                found += [invalid(f"{path}.name", subject["name"], reason) for reason in names.dns_subdomain(subject["name"])]
+                found += [
+                    invalid(f"{path}.name", subject["name"], reason)
+                    for reason in names.dns_subdomain(subject["name"])
+                ]
             if subject.get("apiGroup"):
-                found.append(not_supported(f"{path}.apiGroup", subject["apiGroup"], ("",), plain=True))
+                found.append(
+                    not_supported(f"{path}.apiGroup", subject["apiGroup"], ("",), plain=True)
+                )
             if not namespaced and not subject.get("namespace"):
                 found.append(required(f"{path}.namespace"))
         elif kind not in ("User", "Group"):
-            found.append(not_supported(f"{path}.kind", kind, ("ServiceAccount", "User", "Group"), plain=True))
+            found.append(
+                not_supported(f"{path}.kind", kind, ("ServiceAccount", "User", "Group"), plain=True)
+            )
         elif subject.get("apiGroup") != RBAC:
-            found.append(not_supported(f"{path}.apiGroup", subject.get("apiGroup", ""), (RBAC,), plain=True))
+            found.append(
+                not_supported(f"{path}.apiGroup", subject.get("apiGroup", ""), (RBAC,), plain=True)
+            )
     return found
 
 
@@ -139,7 +185,7 @@ def binding_update(check: Callable[[Json], Errors]) -> Callable[[Json, Json], Er
     return update
 
 
-# --- webhooks ------------------------------------------------------------------------------------------------------------
+# --- webhooks -------------------------------------------------------------------------------------
 
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 
@@ -156,7 +202,13 @@ def webhooks(tree: Json) -> Errors:
         elif reasons:
             found += [invalid(f"{path}.name", name, reason) for reason in reasons]
         elif name.count(".") < 2:
-            found.append(invalid(f"{path}.name", name, "should be a domain with at least three segments separated by dots"))
+            found.append(
+                invalid(
+                    f"{path}.name",
+                    name,
+                    "should be a domain with at least three segments separated by dots",
+                )
+            )
         if name in seen:
             found.append(duplicate(f"{path}.name", name))
         seen.add(name)
@@ -186,10 +238,18 @@ def _webhook(hook: Json, path: str, found: Errors) -> None:
         found.append(not_supported(f"{path}.sideEffects", effects, ("None", "NoneOnDryRun")))
     one_of(hook.get("failurePolicy"), ("Fail", "Ignore"), f"{path}.failurePolicy", found)
     one_of(hook.get("matchPolicy"), ("Equivalent", "Exact"), f"{path}.matchPolicy", found)
-    one_of(hook.get("reinvocationPolicy"), ("IfNeeded", "Never"), f"{path}.reinvocationPolicy", found)
+    one_of(
+        hook.get("reinvocationPolicy"), ("IfNeeded", "Never"), f"{path}.reinvocationPolicy", found
+    )
     seconds = hook.get("timeoutSeconds")
     if seconds is not None and not 1 <= seconds <= 30:
-        found.append(invalid(f"{path}.timeoutSeconds", seconds, "the timeout value must be between 1 and 30 seconds"))
+        found.append(
+            invalid(
+                f"{path}.timeoutSeconds",
+                seconds,
+                "the timeout value must be between 1 and 30 seconds",
+            )
+        )
     selector(hook.get("namespaceSelector"), f"{path}.namespaceSelector", found)
     selector(hook.get("objectSelector"), f"{path}.objectSelector", found)
     config = hook.get("clientConfig") or {}
@@ -224,14 +284,20 @@ def _url(text: str, path: str, found: Errors) -> None:
     if not parts.netloc:
         found.append(invalid(path, parts.netloc, f"host must be specified; {form}"))
     if parts.username is not None:
-        found.append(invalid(path, parts.netloc.rpartition("@")[0], "user information is not permitted in the URL"))
+        found.append(
+            invalid(
+                path,
+                parts.netloc.rpartition("@")[0],
+                "user information is not permitted in the URL",
+            )
+        )
     if parts.fragment:
         found.append(invalid(path, parts.fragment, "fragments are not permitted in the URL"))
     if parts.query:
         found.append(invalid(path, parts.query, "query parameters are not permitted in the URL"))
 
 
-# --- devices -------------------------------------------------------------------------------------------------------------
+# --- devices --------------------------------------------------------------------------------------
 
 
 def certificate_request_update(new: Json, old: Json) -> Errors:

@@ -1,4 +1,5 @@
-"""The rules of pods and of the pod templates inside workloads (local-cluster 5.2): everybody's (`hekla/podrules`), and what may change."""
+"""The rules of pods and of the pod templates inside workloads (local-cluster 5.2): everybody's
+(`hekla/podrules`), and what may change."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def create(tree: Json) -> Errors:
     if spec.get("ephemeralContainers"):
         found.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
     if spec.get("nodeName") and spec.get("schedulingGates"):
-        found.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
+        found.append(
+            forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
+        )
     if len(found) == before:
         if len(_known) >= KNOWN_SPECS:
             _known.clear()
@@ -50,7 +53,8 @@ def create(tree: Json) -> Errors:
 
 
 def beside_spec(tree: Json) -> Errors:
-    """What is wrong with a new pod's metadata, by itself and beside its spec.  The rest of its rules looks at the spec alone."""
+    """What is wrong with a new pod's metadata, by itself and beside its spec.  The rest of its
+    rules looks at the spec alone."""
     found = metadata(tree)
     rules.around(tree.get("metadata") or {}, tree.get("spec") or {}, found)
     return found
@@ -63,8 +67,10 @@ def whole_spec(spec: Json, found: Errors) -> None:
 
 
 def template_of(spec: Json) -> bytes:
-    """All of a spec that its rules look at, the same for all pods of a template: without the hostname, and with one name for the
-    volume of the account's token, which is made up for each pod."""
+    """All of a spec that its rules look at, the same for all pods of a template: without the
+    hostname, and with one name for the volume of the account's token, which is made up for each
+    pod.
+    """
     shown = {name: value for name, value in spec.items() if name != "hostname"}
     text = _encode(shown)
     for volume in spec.get("volumes") or ():
@@ -79,7 +85,7 @@ def template(value: Json, path: str, found: Errors) -> None:
     rules.template(value, path, TEMPLATE, found)
 
 
-# --- update --------------------------------------------------------------------------------------------------------------
+# --- update ---------------------------------------------------------------------------------------
 
 _CHANGEABLE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
@@ -105,7 +111,12 @@ def update(new: Json, old: Json) -> Errors:
     if not _deadline_change(spec, before, found):
         return found
     if not _kept(before.get("tolerations") or [], spec.get("tolerations") or []):
-        found.append(forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds"))
+        found.append(
+            forbidden(
+                "spec.tolerations",
+                "existing toleration can not be modified except its tolerationSeconds",
+            )
+        )
     _gate_change(spec, before, found)
     gated = bool(before.get("schedulingGates"))
     if gated:
@@ -114,7 +125,8 @@ def update(new: Json, old: Json) -> Errors:
     changed = sorted(
         name
         for name in spec.keys() | before.keys()
-        if _fixed(name, spec.get(name), gated) != _fixed(name, before.get(name), gated) and not _rescued(name, spec, before)
+        if _fixed(name, spec.get(name), gated) != _fixed(name, before.get(name), gated)
+        and not _rescued(name, spec, before)
     )
     if changed:
         found.append(forbidden("spec", f"{_CHANGEABLE}\nchanged: {', '.join(changed)}\n"))
@@ -127,19 +139,31 @@ def _annotation_changes(new: Json, old: Json, found: Errors) -> None:
     if given == before:
         return
     changed = [key for key in given.keys() | before.keys() if given.get(key) != before.get(key)]
-    profiles.annotated({key: given[key] for key in changed if key in given}, new.get("spec") or {}, "metadata.annotations", found)
+    profiles.annotated(
+        {key: given[key] for key in changed if key in given},
+        new.get("spec") or {},
+        "metadata.annotations",
+        found,
+    )
     for key in changed:
         done = "remove or update" if key in before else "add"
         if key.startswith(profiles.APP_ARMOR):
-            found.append(forbidden(f"metadata.annotations[{key}]", f"may not {done} AppArmor annotations"))
+            found.append(
+                forbidden(f"metadata.annotations[{key}]", f"may not {done} AppArmor annotations")
+            )
         if key == profiles.STATIC:
-            found.append(forbidden(f"metadata.annotations[{key}]", f"may not {done} mirror pod annotation"))
+            found.append(
+                forbidden(f"metadata.annotations[{key}]", f"may not {done} mirror pod annotation")
+            )
 
 
 def _fixed(name: str, value: Any, gated: bool) -> Any:
     """What of a field has to stay as it is; of gated pods it is less."""
     if name in ("containers", "initContainers"):
-        return [{key: item for key, item in container.items() if key != "image"} for container in value or ()]
+        return [
+            {key: item for key, item in container.items() if key != "image"}
+            for container in value or ()
+        ]
     if name in _FREE or (gated and name == "nodeSelector"):
         return None
     if gated and name == "affinity":
@@ -149,7 +173,11 @@ def _fixed(name: str, value: Any, gated: bool) -> Any:
 
 def _rescued(name: str, spec: Json, before: Json) -> bool:
     """A negative grace of former times may become the least that there is."""
-    return name == "terminationGracePeriodSeconds" and spec.get(name) == 1 and (before.get(name) or 0) < 0
+    return (
+        name == "terminationGracePeriodSeconds"
+        and spec.get(name) == 1
+        and (before.get(name) or 0) < 0
+    )
 
 
 def _deadline_change(spec: Json, before: Json, found: Errors) -> bool:
@@ -157,7 +185,9 @@ def _deadline_change(spec: Json, before: Json, found: Errors) -> bool:
     value, previous = spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds")
     path = "spec.activeDeadlineSeconds"
     if value is not None and not 0 <= value <= rules.LARGEST_DEADLINE:
-        found.append(invalid(path, value, f"must be between 0 and {rules.LARGEST_DEADLINE}, inclusive"))
+        found.append(
+            invalid(path, value, f"must be between 0 and {rules.LARGEST_DEADLINE}, inclusive")
+        )
         return False
     if previous is None or value == previous:
         return True
@@ -187,20 +217,41 @@ def _selector_change(spec: Json, before: Json, found: Errors) -> None:
 
 
 def _affinity_change(spec: Json, before: Json, found: Errors) -> None:
-    terms, known = ((((tree.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED) or {}).get("nodeSelectorTerms") or []
-                    for tree in (spec, before))  # fmt: skip
+    terms, known = (
+        (((tree.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED) or {}).get(
+            "nodeSelectorTerms"
+        )
+        or []
+        for tree in (spec, before)
+    )
     path = f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
     if known and len(terms) != len(known):
-        found.append(invalid(path, terms or None, "no additions/deletions to non-empty NodeSelectorTerms list are allowed"))
+        found.append(
+            invalid(
+                path,
+                terms or None,
+                "no additions/deletions to non-empty NodeSelectorTerms list are allowed",
+            )
+        )
         return
     for position, (term, previous) in enumerate(zip(terms, known, strict=False)):
         if not _narrower(term, previous):
-            found.append(invalid(f"{path}[{position}]", term, "only additions are allowed (no mutations or deletions)"))
+            found.append(
+                invalid(
+                    f"{path}[{position}]",
+                    term,
+                    "only additions are allowed (no mutations or deletions)",
+                )
+            )
 
 
 def _narrower(term: Json, before: Json) -> bool:
-    """Whether a term asks for all that it asked for, and perhaps for more; one that selected nothing goes on to."""
-    parts = [(term.get(name) or [], before.get(name) or []) for name in ("matchExpressions", "matchFields")]
+    """Whether a term asks for all that it asked for, and perhaps for more; one that selected
+    nothing goes on to."""
+    parts = [
+        (term.get(name) or [], before.get(name) or [])
+        for name in ("matchExpressions", "matchFields")
+    ]
     if not any(known for _, known in parts):
         return not any(given for given, _ in parts)
     return all(given[: len(known)] == known for given, known in parts)
@@ -235,5 +286,7 @@ def status(new: Json, old: Json) -> Errors:
                 found.append(invalid(f"status.podIPs[{position}]", entry.get("ip") or "", why))
     node, before = (new.get("spec") or {}).get("nodeName"), (old.get("spec") or {}).get("nodeName")
     if node != before:
-        found.append(forbidden("status.nominatedNodeName", "spec.nodeName may not be changed through status"))
+        found.append(
+            forbidden("status.nominatedNodeName", "spec.nodeName may not be changed through status")
+        )
     return found

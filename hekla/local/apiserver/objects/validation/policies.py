@@ -1,4 +1,5 @@
-"""The rules of admission policies and their bindings, of match conditions, and of expressions about devices (local-cluster 6.5, 6.6)."""
+"""The rules of admission policies and their bindings, of match conditions, and of expressions about
+devices (local-cluster 6.5, 6.6)."""
 
 from __future__ import annotations
 
@@ -10,7 +11,14 @@ from typing import Any
 from hekla.api.text.fieldrules import Errors, one_of, selector
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
-from hekla.local.apiserver.objects.errors import duplicate, forbidden, invalid, not_supported, required, too_many
+from hekla.local.apiserver.objects.errors import (
+    duplicate,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+    too_many,
+)
 from hekla.local.apiserver.objects.expressions import Unusable, compiled, condition
 from hekla.local.apiserver.objects.validation.metadata import metadata
 
@@ -37,7 +45,9 @@ def conditions(found_in: Json, path: str, found: Errors, *, params: bool = False
         if not name:
             found.append(required(f"{where}.name"))
         else:
-            found += [invalid(f"{where}.name", name, reason) for reason in names.qualified_name(name)]
+            found += [
+                invalid(f"{where}.name", name, reason) for reason in names.qualified_name(name)
+            ]
             if name in seen:
                 found.append(duplicate(f"{where}.name", name))
         seen.add(name)
@@ -70,7 +80,14 @@ def validating(tree: Json) -> Errors:
     seen: set[str] = set()
     for position, annotation in enumerate(annotations):
         where = f"spec.auditAnnotations[{position}]"
-        _annotation(annotation, where, (tree.get("metadata") or {}).get("name") or "", params, variables, found)
+        _annotation(
+            annotation,
+            where,
+            (tree.get("metadata") or {}).get("name") or "",
+            params,
+            variables,
+            found,
+        )
         if annotation.get("key") in seen:
             found.append(duplicate(f"{where}.key", annotation.get("key")))
         seen.add(annotation.get("key") or "")
@@ -78,7 +95,8 @@ def validating(tree: Json) -> Errors:
 
 
 def _policy(spec: Json, found: Errors) -> Json | None:
-    """What both sorts of policies have; gives the types of the variables, None where there are none."""
+    """What both sorts of policies have; gives the types of the variables, None where there are
+    none."""
     policies = ("Fail", "Ignore")
     one_of(spec.get("failurePolicy"), policies, "spec.failurePolicy", found)
     kind = spec.get("paramKind")
@@ -103,7 +121,12 @@ def _policy(spec: Json, found: Errors) -> Json | None:
         if not text.strip():
             found.append(required(f"{where}.expression", "expression is not specified"))
             continue
-        program = usable(partial(compiled, text, params=kind is not None, variables=types), text, f"{where}.expression", found)
+        program = usable(
+            partial(compiled, text, params=kind is not None, variables=types),
+            text,
+            f"{where}.expression",
+            found,
+        )
         if program is not None:
             types[name] = program.type
     return types if spec.get("variables") else None
@@ -115,17 +138,25 @@ def _param_kind(kind: Json, path: str, found: Errors) -> None:
         found.append(required(f"{path}.apiVersion"))
     else:
         group, _, name = version.rpartition("/")
-        found += [invalid(f"{path}.apiVersion", group, reason) for reason in (names.dns_subdomain(group) if group else ())]
+        found += [
+            invalid(f"{path}.apiVersion", group, reason)
+            for reason in (names.dns_subdomain(group) if group else ())
+        ]
         if not name:
             found.append(invalid(f"{path}.apiVersion", version, "version must be specified"))
         else:
-            found += [invalid(f"{path}.apiVersion", name, reason) for reason in names.dns_1035_label(name)]
+            found += [
+                invalid(f"{path}.apiVersion", name, reason) for reason in names.dns_1035_label(name)
+            ]
     word = kind.get("kind") or ""
     if not word:
         found.append(required(f"{path}.kind"))
     else:
         start = "may have mixed case, but should otherwise match: "
-        found += [invalid(f"{path}.kind", word, start + reason) for reason in names.dns_1035_label(word.lower())]
+        found += [
+            invalid(f"{path}.kind", word, start + reason)
+            for reason in names.dns_1035_label(word.lower())
+        ]
 
 
 def match_resources(tree: Json, path: str, found: Errors) -> None:
@@ -147,7 +178,9 @@ def _rule(entry: Json, where: str, found: Errors) -> None:
     one_of(entry.get("scope"), ("*", "Cluster", "Namespaced"), f"{where}.scope", found)
 
 
-def _validation(validation: Json, where: str, params: bool, variables: Json | None, found: Errors) -> None:
+def _validation(
+    validation: Json, where: str, params: bool, variables: Json | None, found: Errors
+) -> None:
     from hekla.cel.types import BOOL, STRING
 
     text, message = validation.get("expression") or "", validation.get("message") or ""
@@ -155,14 +188,21 @@ def _validation(validation: Json, where: str, params: bool, variables: Json | No
     if not text.strip():
         found.append(required(f"{where}.expression", "expression is not specified"))
     else:
-        usable(lambda: compiled(text, (BOOL,), params=params, variables=variables), text, f"{where}.expression", found)
+        usable(
+            lambda: compiled(text, (BOOL,), params=params, variables=variables),
+            text,
+            f"{where}.expression",
+            found,
+        )
     if said and not said.strip():
         found.append(invalid(f"{where}.messageExpression", said, "must be non-empty if specified"))
     elif said:
         usable(
             lambda: compiled(said, (STRING,), params=params, authorizer=False, variables=variables),
-            said, f"{where}.messageExpression", found,
-        )  # fmt: skip
+            said,
+            f"{where}.messageExpression",
+            found,
+        )
     if message and not message.strip():
         found.append(invalid(f"{where}.message", message, "must be non-empty if specified"))
     elif "\n" in message:
@@ -172,7 +212,9 @@ def _validation(validation: Json, where: str, params: bool, variables: Json | No
         found.append(not_supported(f"{where}.reason", reason, REASONS))
 
 
-def _annotation(annotation: Json, where: str, policy: str, params: bool, variables: Json | None, found: Errors) -> None:
+def _annotation(
+    annotation: Json, where: str, policy: str, params: bool, variables: Json | None, found: Errors
+) -> None:
     from hekla.cel.types import NULL, STRING
 
     text = annotation.get("valueExpression") or ""
@@ -181,9 +223,16 @@ def _annotation(annotation: Json, where: str, policy: str, params: bool, variabl
     if not text.strip():
         found.append(required(f"{where}.valueExpression", "valueExpression is not specified"))
     elif len(text.strip()) > LONGEST_VALUE:
-        found.append(required(f"{where}.valueExpression", f"must not exceed {LONGEST_VALUE} bytes in length"))
+        found.append(
+            required(f"{where}.valueExpression", f"must not exceed {LONGEST_VALUE} bytes in length")
+        )
     else:
-        usable(lambda: compiled(text, (STRING, NULL), params=params, variables=variables), text, f"{where}.valueExpression", found)
+        usable(
+            lambda: compiled(text, (STRING, NULL), params=params, variables=variables),
+            text,
+            f"{where}.valueExpression",
+            found,
+        )
 
 
 def mutating(tree: Json) -> Errors:
@@ -205,7 +254,9 @@ def mutating(tree: Json) -> Errors:
 _FORMS = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
 
 
-def _mutation(mutation: Json, where: str, params: bool, variables: Json | None, found: Errors) -> None:
+def _mutation(
+    mutation: Json, where: str, params: bool, variables: Json | None, found: Errors
+) -> None:
     kind = mutation.get("patchType") or ""
     if not kind:
         found.append(required(f"{where}.patchType"))
@@ -221,7 +272,12 @@ def _mutation(mutation: Json, where: str, params: bool, variables: Json | None, 
         if not text:
             found.append(required(f"{where}.{form}.expression"))
         else:
-            usable(lambda: mutation_program(kind, text, params, variables), text, f"{where}.{form}.expression", found)
+            usable(
+                lambda: mutation_program(kind, text, params, variables),
+                text,
+                f"{where}.{form}.expression",
+                found,
+            )
     for other in _FORMS.values():
         if other != form and mutation.get(other) is not None:
             why = f"must not be specified when patchType is {kind}"
@@ -289,7 +345,9 @@ def validating_binding(tree: Json) -> Errors:
         )
         found.append(invalid("spec.validationActions", list(actions), why))
     if not actions:
-        found.append(required("spec.validationActions", "at least one validation action is required"))
+        found.append(
+            required("spec.validationActions", "at least one validation action is required")
+        )
     return found
 
 
@@ -302,7 +360,7 @@ def update_of(create: Callable[[Json], Errors]) -> Callable[[Json, Json], Errors
     return update
 
 
-# --- devices -------------------------------------------------------------------------------------------------------------
+# --- devices --------------------------------------------------------------------------------------
 
 MOST_SELECTORS, LONGEST_SELECTOR = 32, 10 * 1024
 
@@ -323,7 +381,11 @@ def device_selectors(selectors: Any, path: str, found: Errors) -> None:
             continue
         text = entry["cel"].get("expression") or ""
         if len(text) > LONGEST_SELECTOR:
-            found.append(invalid(f"{where}.expression", text, f"may not be longer than {LONGEST_SELECTOR} bytes"))
+            found.append(
+                invalid(
+                    f"{where}.expression", text, f"may not be longer than {LONGEST_SELECTOR} bytes"
+                )
+            )
             continue
         from hekla.cel.devices import Selector
         from hekla.cel.devices import Unusable as UnusableSelector

@@ -1,4 +1,5 @@
-"""The rules of kinds that a cluster keeps for others: ingresses, address registers, drivers, runtimes, certificates, request flows.
+"""The rules of kinds that a cluster keeps for others: ingresses, address registers, drivers,
+runtimes, certificates, request flows.
 
 Nothing here acts on them; what is checked is what their clients rely on (local-cluster 5.9).
 """
@@ -17,13 +18,13 @@ from hekla.local.apiserver.objects.validation.metadata import fixed_text, metada
 from hekla.local.apiserver.objects.validation.resources import amounts
 from hekla.podrules.signers import signer_name
 
-# --- networking ----------------------------------------------------------------------------------------------------------
+# --- networking -----------------------------------------------------------------------------------
 
 
-# --- storage -------------------------------------------------------------------------------------------------------------
+# --- storage --------------------------------------------------------------------------------------
 
 
-# --- runtimes, registrations ---------------------------------------------------------------------------------------------
+# --- runtimes, registrations ----------------------------------------------------------------------
 
 
 def runtime_class(tree: Json) -> Errors:
@@ -72,15 +73,21 @@ def api_service(tree: Json) -> Errors:
     name = (tree.get("metadata") or {}).get("name") or ""
     wanted = f"{spec.get('version', '')}.{spec.get('group', '')}"
     if name != wanted:
-        found.append(invalid("metadata.name", name, f'must be `spec.version+"."+spec.group`: "{wanted}"'))
+        found.append(
+            invalid("metadata.name", name, f'must be `spec.version+"."+spec.group`: "{wanted}"')
+        )
     for field in ("groupPriorityMinimum", "versionPriority"):
         limit = 20000 if field == "groupPriorityMinimum" else 1000
         if not 0 < (spec.get(field) or 0) <= limit:
-            found.append(invalid(f"spec.{field}", spec.get(field) or 0, f"must be positive and less than {limit}"))
+            found.append(
+                invalid(
+                    f"spec.{field}", spec.get(field) or 0, f"must be positive and less than {limit}"
+                )
+            )
     return found
 
 
-# --- certificates --------------------------------------------------------------------------------------------------------
+# --- certificates ---------------------------------------------------------------------------------
 
 _USAGES = frozenset(
     {
@@ -96,7 +103,13 @@ def certificate_request(tree: Json) -> Errors:
     found = metadata(tree)
     spec = tree.get("spec") or {}
     if not _is_request(spec.get("request") or ""):
-        found.append(invalid("spec.request", spec.get("request") or None, "PEM block type must be CERTIFICATE REQUEST"))
+        found.append(
+            invalid(
+                "spec.request",
+                spec.get("request") or None,
+                "PEM block type must be CERTIFICATE REQUEST",
+            )
+        )
     if not spec.get("usages"):
         found.append(required("spec.usages"))
     for position, usage in enumerate(spec.get("usages") or ()):
@@ -105,7 +118,13 @@ def certificate_request(tree: Json) -> Errors:
     signer = spec.get("signerName") or ""
     signer_name(signer, "spec.signerName", found)
     if signer == "kubernetes.io/legacy-unknown":
-        found.append(invalid("spec.signerName", signer, "the legacy signerName is not allowed via this API version"))
+        found.append(
+            invalid(
+                "spec.signerName",
+                signer,
+                "the legacy signerName is not allowed via this API version",
+            )
+        )
     seconds = spec.get("expirationSeconds")
     if seconds is not None and seconds < SHORTEST_CERTIFICATE:
         why = "may not specify a duration less than 600 seconds (10 minutes)"
@@ -125,11 +144,17 @@ def certificate_request_status(new: Json, old: Json) -> Errors:
     conditions = (new.get("status") or {}).get("conditions") or ()
     types = [condition.get("type") for condition in conditions]
     if "Approved" in types and "Denied" in types:
-        found.append(invalid("status.conditions", list(conditions), "Approved and Denied conditions are mutually exclusive"))
+        found.append(
+            invalid(
+                "status.conditions",
+                list(conditions),
+                "Approved and Denied conditions are mutually exclusive",
+            )
+        )
     return found
 
 
-# --- flows of requests ---------------------------------------------------------------------------------------------------
+# --- flows of requests ----------------------------------------------------------------------------
 
 
 def flow_schema(tree: Json) -> Errors:
@@ -139,23 +164,40 @@ def flow_schema(tree: Json) -> Errors:
     if precedence <= 0:
         found.append(invalid("spec.matchingPrecedence", precedence, "must be a positive value"))
     if precedence > 10000:
-        found.append(invalid("spec.matchingPrecedence", precedence, "must not be greater than 10000"))
+        found.append(
+            invalid("spec.matchingPrecedence", precedence, "must not be greater than 10000")
+        )
     if precedence == 1 and (tree.get("metadata") or {}).get("name") != "exempt":
         why = "only the schema named 'exempt' may have matchingPrecedence 1"
         found.append(invalid("spec.matchingPrecedence", precedence, why))
-    path, level = "spec.priorityLevelConfiguration.name", (spec.get("priorityLevelConfiguration") or {}).get("name") or ""
-    found += [invalid(path, level, reason) for reason in names.dns_subdomain(level)] if level else []
+    path, level = (
+        "spec.priorityLevelConfiguration.name",
+        (spec.get("priorityLevelConfiguration") or {}).get("name") or "",
+    )
+    found += (
+        [invalid(path, level, reason) for reason in names.dns_subdomain(level)] if level else []
+    )
     if not level:
         found.append(required(path, "must reference a priority level"))
     method = spec.get("distinguisherMethod")
     if method is not None:
-        one_of(method.get("type"), ("ByNamespace", "ByUser"), "spec.distinguisherMethod", found, needed=True)
+        one_of(
+            method.get("type"),
+            ("ByNamespace", "ByUser"),
+            "spec.distinguisherMethod",
+            found,
+            needed=True,
+        )
     for position, rule in enumerate(spec.get("rules") or ()):
         path = f"spec.rules[{position}]"
         if not rule.get("subjects"):
             found.append(required(f"{path}.subjects", "subjects must contain at least one value"))
         if not rule.get("resourceRules") and not rule.get("nonResourceRules"):
-            found.append(required(path, "at least one of resourceRules and nonResourceRules has to be non-empty"))
+            found.append(
+                required(
+                    path, "at least one of resourceRules and nonResourceRules has to be non-empty"
+                )
+            )
     return found
 
 
@@ -172,9 +214,20 @@ def priority_level(tree: Json) -> Errors:
             found.append(required("spec.limited", "must not be empty when type is Limited"))
         else:
             response = limited.get("limitResponse") or {}
-            one_of(response.get("type"), ("Queue", "Reject"), "spec.limited.limitResponse.type", found, known=True)
+            one_of(
+                response.get("type"),
+                ("Queue", "Reject"),
+                "spec.limited.limitResponse.type",
+                found,
+                known=True,
+            )
             if response.get("type") == "Reject" and response.get("queuing") is not None:
-                found.append(forbidden("spec.limited.limitResponse.queuing", "must be nil if limited.limitResponse.type is not Limited"))
+                found.append(
+                    forbidden(
+                        "spec.limited.limitResponse.queuing",
+                        "must be nil if limited.limitResponse.type is not Limited",
+                    )
+                )
     return found
 
 

@@ -1,4 +1,5 @@
-"""The rules of services and of what stands behind them: endpoints and their slices (local-cluster 5.5)."""
+"""The rules of services and of what stands behind them: endpoints and their slices (local-cluster
+5.5)."""
 
 from __future__ import annotations
 
@@ -9,7 +10,14 @@ from hekla.api.text import addresses
 from hekla.api.text.fieldrules import Errors, label_key, label_value, labels, one_of
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
-from hekla.local.apiserver.objects.errors import duplicate, forbidden, invalid, not_supported, required, too_many
+from hekla.local.apiserver.objects.errors import (
+    duplicate,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+    too_many,
+)
 from hekla.local.apiserver.objects.validation.metadata import immutable, metadata
 
 TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
@@ -56,7 +64,9 @@ def _addresses_change(spec: Json, before: Json, found: Errors) -> None:
         if len(ours) == len(theirs):
             for position, address in enumerate(theirs):
                 if address != ours[position]:
-                    found.append(invalid(f"spec.clusterIPs[{position}]", ours, "may not change once set"))
+                    found.append(
+                        invalid(f"spec.clusterIPs[{position}]", ours, "may not change once set")
+                    )
         else:
             if not ours:
                 found.append(invalid(path, None, "primary clusterIP can not be unset"))
@@ -84,7 +94,8 @@ def _addresses_change(spec: Json, before: Json, found: Errors) -> None:
 
 
 MOST_SERVICE_PORTS = 1000
-"""A port is a listener of each node's network and seven variables of each pod beside it, and a process's variables are bounded."""
+"""A port is a listener of each node's network and seven variables of each pod beside it, and a
+process's variables are bounded."""
 
 
 def _service(tree: Json, old: Json | None, found: Errors) -> None:
@@ -97,7 +108,9 @@ def _service(tree: Json, old: Json | None, found: Errors) -> None:
     if not ports and not _headless(spec) and kind != "ExternalName":
         found.append(required("spec.ports"))
     if kind in EXTERNAL and _headless(spec):
-        found.append(invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services"))
+        found.append(
+            invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
+        )
     if kind == "ExternalName":
         _external_name(spec, found)
     if len(ports) > MOST_SERVICE_PORTS and len(ports) > len(before.get("ports") or ()):
@@ -118,7 +131,12 @@ def _service(tree: Json, old: Json | None, found: Errors) -> None:
     _taken_ports(kind, ports, found)
     _source_ranges(spec, notes, before, (old or {}).get("metadata") or {}, found)
     if kind != "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not None:
-        found.append(forbidden("spec.allocateLoadBalancerNodePorts", "may only be used when `type` is 'LoadBalancer'"))
+        found.append(
+            forbidden(
+                "spec.allocateLoadBalancerNodePorts",
+                "may only be used when `type` is 'LoadBalancer'",
+            )
+        )
     if kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is None:
         found.append(required("allocateLoadBalancerNodePorts"))
     if old is None:
@@ -134,7 +152,9 @@ def _external_name(spec: Json, found: Errors) -> None:
     if not name:
         found.append(required("spec.externalName"))
     else:
-        found += [invalid("spec.externalName", name, reason) for reason in names.dns_subdomain(name)]
+        found += [
+            invalid("spec.externalName", name, reason) for reason in names.dns_subdomain(name)
+        ]
 
 
 def _service_ports(ports: Sequence[Json], found: Errors) -> None:
@@ -152,17 +172,25 @@ def _service_ports(ports: Sequence[Json], found: Errors) -> None:
         found += [invalid(f"{where}.port", number, reason) for reason in names.port_number(number)]
         one_of(port.get("protocol"), PROTOCOLS, f"{where}.protocol", found, needed=True)
         target = port.get("targetPort")
-        reasons = names.port_name(target) if isinstance(target, str) else names.port_number(target or 0)
+        reasons = (
+            names.port_name(target) if isinstance(target, str) else names.port_number(target or 0)
+        )
         found += [invalid(f"{where}.targetPort", target, reason) for reason in reasons]
         if port.get("appProtocol") is not None:
-            found += [invalid(f"{where}.appProtocol", port["appProtocol"], reason) for reason in label_key(port["appProtocol"])]
+            found += [
+                invalid(f"{where}.appProtocol", port["appProtocol"], reason)
+                for reason in label_key(port["appProtocol"])
+            ]
 
 
 def _taken_ports(kind: str, ports: Sequence[Json], found: Errors) -> None:
     """No port twice, neither on the service nor on the nodes."""
     on_nodes: set[tuple[Any, Any]] = set()
     for position, port in enumerate(ports):
-        path, given = f"spec.ports[{position}].nodePort", (port.get("protocol"), port.get("nodePort"))
+        path, given = (
+            f"spec.ports[{position}].nodePort",
+            (port.get("protocol"), port.get("nodePort")),
+        )
         if port.get("nodePort") and kind == "ClusterIP":
             found.append(forbidden(path, "may not be used when `type` is 'ClusterIP'"))
         if port.get("nodePort") and given in on_nodes:
@@ -172,12 +200,21 @@ def _taken_ports(kind: str, ports: Sequence[Json], found: Errors) -> None:
     for position, port in enumerate(ports):
         key = (port.get("protocol"), port.get("port"))
         if key in seen:
-            found.append(duplicate(f"spec.ports[{position}]", {"port": port.get("port"), "protocol": port.get("protocol")}))
+            found.append(
+                duplicate(
+                    f"spec.ports[{position}]",
+                    {"port": port.get("port"), "protocol": port.get("protocol")},
+                )
+            )
         seen.add(key)
 
 
 def _affinity(spec: Json, found: Errors) -> None:
-    kind, config, path = spec.get("sessionAffinity"), spec.get("sessionAffinityConfig"), "spec.sessionAffinityConfig"
+    kind, config, path = (
+        spec.get("sessionAffinity"),
+        spec.get("sessionAffinityConfig"),
+        "spec.sessionAffinityConfig",
+    )
     one_of(kind, ("ClientIP", "None"), "spec.sessionAffinity", found, needed=True)
     if kind == "None" and config is not None:
         found.append(forbidden(path, "must not be set when session affinity is None"))
@@ -198,7 +235,11 @@ def _affinity(spec: Json, found: Errors) -> None:
 
 
 def _cluster_addresses(spec: Json, known: Collection[str], found: Errors) -> None:
-    first, given, path = spec.get("clusterIP") or "", spec.get("clusterIPs") or [], "spec.clusterIPs"
+    first, given, path = (
+        spec.get("clusterIP") or "",
+        spec.get("clusterIPs") or [],
+        "spec.clusterIPs",
+    )
     if first and not given:
         found.append(required(path))
     elif first and given[0] != first:
@@ -214,7 +255,13 @@ def _cluster_addresses(spec: Json, known: Collection[str], found: Errors) -> Non
             found.append(duplicate(f"spec.ipFamilies[{position}]", family))
         seen.add(family)
     policies = ("PreferDualStack", "RequireDualStack", "SingleStack")
-    one_of(spec.get("ipFamilyPolicy"), policies, "spec.ipFamilyPolicy", found, known=spec.get("ipFamilyPolicy") == "")
+    one_of(
+        spec.get("ipFamilyPolicy"),
+        policies,
+        "spec.ipFamilyPolicy",
+        found,
+        known=spec.get("ipFamilyPolicy") == "",
+    )
     read, wrong = [], False
     for position, text in enumerate(given):
         if position == 0 and text == "None":
@@ -244,7 +291,10 @@ def _source_ranges(spec: Json, notes: Json, before: Json, old: Json, found: Erro
     ranges, kind = spec.get("loadBalancerSourceRanges") or (), spec.get("type")
     rule = "may only be used when `type` is 'LoadBalancer'"
     if ranges:
-        path, known = "spec.LoadBalancerSourceRanges", {text.strip() for text in before.get("loadBalancerSourceRanges") or ()}
+        path, known = (
+            "spec.LoadBalancerSourceRanges",
+            {text.strip() for text in before.get("loadBalancerSourceRanges") or ()},
+        )
         if kind != "LoadBalancer":
             found.append(forbidden(path, rule))
         for position, text in enumerate(ranges):
@@ -265,7 +315,9 @@ def _load_balancer_class(spec: Json, found: Errors) -> None:
     if spec.get("type") == "LoadBalancer":
         found += [invalid("spec.loadBalancerClass", name, reason) for reason in label_key(name)]
     else:
-        found.append(forbidden("spec.loadBalancerClass", "may only be used when `type` is 'LoadBalancer'"))
+        found.append(
+            forbidden("spec.loadBalancerClass", "may only be used when `type` is 'LoadBalancer'")
+        )
 
 
 def _needs_health_check(spec: Json) -> bool:
@@ -303,12 +355,20 @@ def service_status(new: Json, old: Json) -> Errors:
     found = metadata(new)
     entries = ((new.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
     if entries and (new.get("spec") or {}).get("type") != "LoadBalancer":
-        found.append(forbidden("status.loadBalancer.ingress", "may only be used when `spec.type` is 'LoadBalancer'"))
+        found.append(
+            forbidden(
+                "status.loadBalancer.ingress", "may only be used when `spec.type` is 'LoadBalancer'"
+            )
+        )
         return found
     before = ((old.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
     known = {entry["ip"] for entry in before if entry.get("ip")}
     for position, entry in enumerate(entries):
-        path, address, mode = f"status.loadBalancer.ingress[{position}]", entry.get("ip") or "", entry.get("ipMode")
+        path, address, mode = (
+            f"status.loadBalancer.ingress[{position}]",
+            entry.get("ip") or "",
+            entry.get("ipMode"),
+        )
         if address:
             addresses.address(address, f"{path}.ip", found, known)
         if mode is None and address:
@@ -322,11 +382,12 @@ def service_status(new: Json, old: Json) -> Errors:
     return found
 
 
-# --- endpoints -----------------------------------------------------------------------------------------------------------
+# --- endpoints ------------------------------------------------------------------------------------
 
 
 def is_of_pod(endpoint: Json) -> bool:
-    """Whether an endpoint says which pod it is: where pods share the machine's network, that has a loopback address perhaps.
+    """Whether an endpoint says which pod it is: where pods share the machine's network, that has a
+    loopback address perhaps.
 
     Whether it is that pod's is for admission to see, which has the pods before it.
     """
@@ -344,7 +405,9 @@ def endpoints(tree: Json) -> Errors:
             found.append(required(path, "must specify `addresses` or `notReadyAddresses`"))
         for name in ("addresses", "notReadyAddresses"):
             for index, address in enumerate(subset.get(name) or ()):
-                _endpoint(address, f"{path}.{name}[{index}]", found, loopback=own or is_of_pod(address))
+                _endpoint(
+                    address, f"{path}.{name}[{index}]", found, loopback=own or is_of_pod(address)
+                )
         ports = subset.get("ports") or ()
         for index, port in enumerate(ports):
             _endpoint_port(port, f"{path}.ports[{index}]", len(ports) > 1, found)
@@ -353,16 +416,26 @@ def endpoints(tree: Json) -> Errors:
 
 def endpoints_update(new: Json, old: Json) -> Errors:
     """What is there may stay as it is."""
-    return metadata(new) if (new.get("subsets") or []) == (old.get("subsets") or []) else endpoints(new)
+    return (
+        metadata(new)
+        if (new.get("subsets") or []) == (old.get("subsets") or [])
+        else endpoints(new)
+    )
 
 
 def _endpoint(address: Json, path: str, found: Errors, *, loopback: bool) -> None:
     text = address.get("ip") or ""
     addresses.address(text, f"{path}.ip", found)
     if address.get("hostname"):
-        found += [invalid(f"{path}.hostname", address["hostname"], reason) for reason in names.dns_label(address["hostname"])]
+        found += [
+            invalid(f"{path}.hostname", address["hostname"], reason)
+            for reason in names.dns_label(address["hostname"])
+        ]
     if address.get("nodeName") is not None:
-        found += [invalid(f"{path}.nodeName", address["nodeName"], reason) for reason in names.dns_subdomain(address["nodeName"])]
+        found += [
+            invalid(f"{path}.nodeName", address["nodeName"], reason)
+            for reason in names.dns_subdomain(address["nodeName"])
+        ]
     addresses.reachable(text, f"{path}.ip", found, loopback=loopback)
 
 
@@ -375,10 +448,13 @@ def _endpoint_port(port: Json, path: str, named: bool, found: Errors) -> None:
     found += [invalid(f"{path}.port", number, reason) for reason in names.port_number(number)]
     one_of(port.get("protocol"), PROTOCOLS, f"{path}.protocol", found, needed=True)
     if port.get("appProtocol") is not None:
-        found += [invalid(f"{path}.appProtocol", port["appProtocol"], reason) for reason in label_key(port["appProtocol"])]
+        found += [
+            invalid(f"{path}.appProtocol", port["appProtocol"], reason)
+            for reason in label_key(port["appProtocol"])
+        ]
 
 
-# --- slices --------------------------------------------------------------------------------------------------------------
+# --- slices ---------------------------------------------------------------------------------------
 
 MOST_ENDPOINTS, MOST_ADDRESSES, MOST_PORTS, MOST_HINTS, MOST_LABELS = 1000, 100, 20000, 8, 16
 
@@ -404,12 +480,19 @@ def _slice_ports(ports: Sequence[Json], found: Errors) -> None:
         seen.add(name)
         one_of(port.get("protocol"), PROTOCOLS, f"{path}.protocol", found, needed=True)
         if port.get("appProtocol") is not None:
-            found += [invalid(f"{path}.appProtocol", port["appProtocol"], reason) for reason in label_key(port["appProtocol"])]
+            found += [
+                invalid(f"{path}.appProtocol", port["appProtocol"], reason)
+                for reason in label_key(port["appProtocol"])
+            ]
 
 
 def _slice_endpoints(tree: Json) -> Errors:
     found: Errors = []
-    entries, kind, about = tree.get("endpoints") or (), tree.get("addressType"), tree.get("metadata") or {}
+    entries, kind, about = (
+        tree.get("endpoints") or (),
+        tree.get("addressType"),
+        tree.get("metadata") or {},
+    )
     own = (about.get("namespace"), about.get("name")) == ("default", "kubernetes")
     if len(entries) > MOST_ENDPOINTS:
         return [too_many("endpoints", len(entries), MOST_ENDPOINTS)]
@@ -420,10 +503,19 @@ def _slice_endpoints(tree: Json) -> Errors:
         elif len(given) > MOST_ADDRESSES:
             found.append(too_many(f"{path}.addresses", len(given), MOST_ADDRESSES))
         for index, address in enumerate(given):
-            _slice_address(address, kind, f"{path}.addresses", index, found, loopback=own or is_of_pod(endpoint))
+            _slice_address(
+                address,
+                kind,
+                f"{path}.addresses",
+                index,
+                found,
+                loopback=own or is_of_pod(endpoint),
+            )
         if endpoint.get("nodeName") is not None:
             name = endpoint["nodeName"]
-            found += [invalid(f"{path}.nodeName", name, reason) for reason in names.dns_subdomain(name)]
+            found += [
+                invalid(f"{path}.nodeName", name, reason) for reason in names.dns_subdomain(name)
+            ]
         topology = endpoint.get("deprecatedTopology") or {}
         if len(topology) > MOST_LABELS:
             found.append(too_many(f"{path}.deprecatedTopology", len(topology), MOST_LABELS))
@@ -435,7 +527,9 @@ def _slice_endpoints(tree: Json) -> Errors:
     return found
 
 
-def _slice_address(address: str, kind: Any, path: str, index: int, found: Errors, *, loopback: bool) -> None:
+def _slice_address(
+    address: str, kind: Any, path: str, index: int, found: Errors, *, loopback: bool
+) -> None:
     where, before = f"{path}[{index}]", len(found)
     if kind == "FQDN":
         addresses.full_name(address, where, found)

@@ -6,7 +6,14 @@ from hekla.api.text.fieldrules import Errors, label_key, not_negative, one_of, s
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.amounts import amount
-from hekla.local.apiserver.objects.errors import duplicate, forbidden, invalid, not_supported, required, too_long
+from hekla.local.apiserver.objects.errors import (
+    duplicate,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+)
 from hekla.local.apiserver.objects.validation.metadata import fixed_text, immutable, metadata
 from hekla.podrules.claims import access_modes, claim_spec
 from hekla.podrules.drivers import driver_name
@@ -24,7 +31,7 @@ LONGEST_NODE_ID = 256
 LONGEST_DRIVER = 63
 
 
-# --- volumes and claims --------------------------------------------------------------------------------------------------
+# --- volumes and claims ---------------------------------------------------------------------------
 
 
 def persistent_volume(tree: Json) -> Errors:
@@ -38,9 +45,15 @@ def _volume_spec(spec: Json, path: str, found: Errors, *, inline: bool = False) 
     if inline:
         for name in ("claimRef", "capacity"):
             if spec.get(name):
-                found.append(forbidden(f"{path}.{name}", "may not be specified in the context of inline volumes"))
+                found.append(
+                    forbidden(
+                        f"{path}.{name}", "may not be specified in the context of inline volumes"
+                    )
+                )
         if spec.get("csi") is None:
-            found.append(required(f"{path}.csi", "has to be specified in the context of inline volumes"))
+            found.append(
+                required(f"{path}.csi", "has to be specified in the context of inline volumes")
+            )
     if not spec.get("accessModes"):
         found.append(required(f"{path}.accessModes"))
     access_modes(spec.get("accessModes"), f"{path}.accessModes", found)
@@ -48,21 +61,37 @@ def _volume_spec(spec: Json, path: str, found: Errors, *, inline: bool = False) 
         _capacity(spec.get("capacity"), f"{path}.capacity", found)
     policy = spec.get("persistentVolumeReclaimPolicy")
     if inline and policy and policy != "Retain":
-        found.append(forbidden(f"{path}.persistentVolumeReclaimPolicy", "may only be Retain in the context of inline volumes"))
+        found.append(
+            forbidden(
+                f"{path}.persistentVolumeReclaimPolicy",
+                "may only be Retain in the context of inline volumes",
+            )
+        )
     elif not inline:
-        one_of(policy, ("Delete", "Recycle", "Retain"), f"{path}.persistentVolumeReclaimPolicy", found)
+        one_of(
+            policy, ("Delete", "Recycle", "Retain"), f"{path}.persistentVolumeReclaimPolicy", found
+        )
     placed = spec.get("nodeAffinity")
     if placed is not None:
         if inline:
-            found.append(forbidden(f"{path}.nodeAffinity", "may not be specified in the context of inline volumes"))
+            found.append(
+                forbidden(
+                    f"{path}.nodeAffinity", "may not be specified in the context of inline volumes"
+                )
+            )
         elif placed.get("required") is None:
-            found.append(required(f"{path}.nodeAffinity.required", "must specify required node constraints"))
+            found.append(
+                required(f"{path}.nodeAffinity.required", "must specify required node constraints")
+            )
         else:
             node_selector(placed["required"], f"{path}.nodeAffinity.required", found)
     _sources(spec, path, found)
     group = spec.get("storageClassName")
     if group:
-        found += [invalid(f"{path}.storageClassName", group, reason) for reason in names.dns_subdomain(group)]
+        found += [
+            invalid(f"{path}.storageClassName", group, reason)
+            for reason in names.dns_subdomain(group)
+        ]
     if not inline:
         one_of(spec.get("volumeMode"), ("Block", "Filesystem"), f"{path}.volumeMode", found)
 
@@ -75,7 +104,9 @@ def _capacity(capacity: Json | None, path: str, found: Errors) -> None:
     for name, text in (capacity or {}).items():
         value = amount(text).nanos
         if value < 0:
-            found.append(invalid(f"{path}[{name}]", -(-value // 10**9), "must be a valid resource quantity"))
+            found.append(
+                invalid(f"{path}[{name}]", -(-value // 10**9), "must be a valid resource quantity")
+            )
         if value <= 0:
             found.append(invalid(f"{path}[{name}]", text, "must be greater than zero"))
 
@@ -115,9 +146,16 @@ def _sources(spec: Json, path: str, found: Errors) -> None:
 def persistent_volume_update(new: Json, old: Json) -> Errors:
     found = persistent_volume(new)
     spec, before = new.get("spec") or {}, old.get("spec") or {}
-    sources, previous = ({name: tree[name] for name in VOLUME_SOURCES if name in tree} for tree in (spec, before))
+    sources, previous = (
+        {name: tree[name] for name in VOLUME_SOURCES if name in tree} for tree in (spec, before)
+    )
     if sources != previous:
-        found.append(forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation"))
+        found.append(
+            forbidden(
+                "spec.persistentvolumesource",
+                "spec.persistentvolumesource is immutable after creation",
+            )
+        )
     immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode", found)
     return found
 
@@ -136,7 +174,10 @@ def persistent_volume_claim_update(new: Json, old: Json) -> Errors:
     found = persistent_volume_claim(new)
     spec, before = dict(new.get("spec") or {}), dict(old.get("spec") or {})
     bound = (new.get("status") or {}).get("phase") == "Bound"
-    sizes = [((tree.get("resources") or {}).get("requests") or {}).get("storage", "0") for tree in (spec, before)]
+    sizes = [
+        ((tree.get("resources") or {}).get("requests") or {}).get("storage", "0")
+        for tree in (spec, before)
+    ]
     if not before.get("volumeName"):
         before["volumeName"] = spec.get("volumeName")
     if before.get("storageClassName") is None:
@@ -144,14 +185,21 @@ def persistent_volume_claim_update(new: Json, old: Json) -> Errors:
     if bound:
         resources = spec.get("resources") or {}
         if resources.get("requests"):
-            spec["resources"] = {**resources, "requests": {**resources["requests"], "storage": sizes[1]}}
+            spec["resources"] = {
+                **resources,
+                "requests": {**resources["requests"], "storage": sizes[1]},
+            }
         before["volumeAttributesClassName"] = spec.get("volumeAttributesClassName")
     if _given(spec) != _given(before):
         found.append(forbidden("spec", CLAIM_RULE))
     if amount(sizes[0]) < amount(sizes[1]):
         capacity = ((old.get("status") or {}).get("capacity") or {}).get("storage", "0")
         if amount(sizes[0]) <= amount(capacity):
-            found.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
+            found.append(
+                forbidden(
+                    "spec.resources.requests.storage", "field can not be less than status.capacity"
+                )
+            )
     immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode", found)
     return found
 
@@ -164,11 +212,17 @@ def persistent_volume_claim_status(new: Json, old: Json) -> Errors:
     found = metadata(new)
     for name, text in ((new.get("status") or {}).get("capacity") or {}).items():
         if amount(text).nanos < 0:
-            found.append(invalid(f"status.capacity[{name}]", amount(text).nanos // 10**9, "must be a valid resource quantity"))
+            found.append(
+                invalid(
+                    f"status.capacity[{name}]",
+                    amount(text).nanos // 10**9,
+                    "must be a valid resource quantity",
+                )
+            )
     return found
 
 
-# --- classes -------------------------------------------------------------------------------------------------------------
+# --- classes --------------------------------------------------------------------------------------
 
 
 def storage_class(tree: Json) -> Errors:
@@ -176,7 +230,13 @@ def storage_class(tree: Json) -> Errors:
     _provisioner(tree.get("provisioner") or "", "provisioner", found)
     _parameters(tree.get("parameters") or {}, found)
     one_of(tree.get("reclaimPolicy"), ("Delete", "Retain"), "reclaimPolicy", found)
-    one_of(tree.get("volumeBindingMode"), ("Immediate", "WaitForFirstConsumer"), "volumeBindingMode", found, needed=True)
+    one_of(
+        tree.get("volumeBindingMode"),
+        ("Immediate", "WaitForFirstConsumer"),
+        "volumeBindingMode",
+        found,
+        needed=True,
+    )
     terms: list[Json] = []
     for position, term in enumerate(tree.get("allowedTopologies") or ()):
         path = f"allowedTopologies[{position}]"
@@ -200,7 +260,10 @@ def _parameters(parameters: Json, found: Errors, *, needed: bool = False) -> Non
         return
     if "" in parameters:
         found.append(invalid("parameters", "", "field can not be empty."))
-    if sum(len(key.encode()) + len(value.encode()) for key, value in parameters.items()) > LARGEST_PARAMETERS:
+    if (
+        sum(len(key.encode()) + len(value.encode()) for key, value in parameters.items())
+        > LARGEST_PARAMETERS
+    ):
         found.append(too_long("parameters", LARGEST_PARAMETERS))
     if needed and not parameters:
         found.append(required("parameters", "must contain at least one key/value pair"))
@@ -247,7 +310,7 @@ def attributes_class_update(new: Json, old: Json) -> Errors:
     return found
 
 
-# --- drivers -------------------------------------------------------------------------------------------------------------
+# --- drivers --------------------------------------------------------------------------------------
 
 
 def csi_node(tree: Json) -> Errors:
@@ -260,8 +323,12 @@ def csi_node(tree: Json) -> Errors:
         if not node:
             found.append(required(f"{path}.nodeID"))
         elif len(node.encode()) > LONGEST_NODE_ID:
-            found.append(invalid(f"{path}.nodeID", node, f"must be {LONGEST_NODE_ID} characters or less"))
-        not_negative((driver.get("allocatable") or {}).get("count"), f"{path}.allocatable.count", found)
+            found.append(
+                invalid(f"{path}.nodeID", node, f"must be {LONGEST_NODE_ID} characters or less")
+            )
+        not_negative(
+            (driver.get("allocatable") or {}).get("count"), f"{path}.allocatable.count", found
+        )
         if name in seen:
             found.append(duplicate(f"{path}.name", name))
         seen.add(name)
@@ -281,7 +348,10 @@ def csi_node_update(new: Json, old: Json) -> Errors:
     for before in (old.get("spec") or {}).get("drivers") or ():
         for driver in (new.get("spec") or {}).get("drivers") or ():
             if driver.get("name") == before.get("name"):
-                fixed = [{key: entry.get(key) for key in ("name", "nodeID", "topologyKeys")} for entry in (driver, before)]
+                fixed = [
+                    {key: entry.get(key) for key in ("name", "nodeID", "topologyKeys")}
+                    for entry in (driver, before)
+                ]
                 immutable(fixed[0], fixed[1], "spec.drivers", found)
     return found
 
@@ -293,40 +363,79 @@ def csi_driver(tree: Json) -> Errors:
     found = metadata(tree)
     spec = tree.get("spec") or {}
     # The first one is spelled so in Kubernetes' message.
-    for name, shown in (("attachRequired", "attachedRequired"), ("podInfoOnMount", ""), ("storageCapacity", "")):
+    for name, shown in (
+        ("attachRequired", "attachedRequired"),
+        ("podInfoOnMount", ""),
+        ("storageCapacity", ""),
+    ):
         if spec.get(name) is None:
             found.append(required(f"spec.{shown or name}"))
     policies = ("File", "None", "ReadWriteOnceWithFSType")
-    one_of(spec.get("fsGroupPolicy"), policies, "spec.fsGroupPolicy", found, known=spec.get("fsGroupPolicy") == "")
+    one_of(
+        spec.get("fsGroupPolicy"),
+        policies,
+        "spec.fsGroupPolicy",
+        found,
+        known=spec.get("fsGroupPolicy") == "",
+    )
     audiences: set[str] = set()
     for position, asked in enumerate(spec.get("tokenRequests") or ()):
-        path, audience, seconds = f"spec.tokenRequests[{position}]", asked.get("audience") or "", asked.get("expirationSeconds")
+        path, audience, seconds = (
+            f"spec.tokenRequests[{position}]",
+            asked.get("audience") or "",
+            asked.get("expirationSeconds"),
+        )
         if audience in audiences:
             found.append(duplicate(f"{path}.audience", audience))
             continue
         audiences.add(audience)
         if seconds is not None and seconds < _SHORTEST_TOKEN:
-            found.append(invalid(f"{path}.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"))
+            found.append(
+                invalid(
+                    f"{path}.expirationSeconds",
+                    seconds,
+                    "may not specify a duration less than 10 minutes",
+                )
+            )
         if seconds is not None and seconds > _LONGEST_TOKEN:
-            found.append(invalid(f"{path}.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds"))
+            found.append(
+                invalid(
+                    f"{path}.expirationSeconds",
+                    seconds,
+                    "may not specify a duration larger than 2^32 seconds",
+                )
+            )
     for mode in spec.get("volumeLifecycleModes") or ():
         if mode not in ("Persistent", "Ephemeral"):
-            found.append(not_supported("spec.volumeLifecycleModes", mode, ("Persistent", "Ephemeral")))
+            found.append(
+                not_supported("spec.volumeLifecycleModes", mode, ("Persistent", "Ephemeral"))
+            )
     if spec.get("seLinuxMount") is None:
         found.append(required("spec.seLinuxMount"))
     period = spec.get("nodeAllocatableUpdatePeriodSeconds")
     if period is not None and period < 10:
-        found.append(invalid("spec.nodeAllocatableUpdatePeriodSeconds", period, "must be greater than or equal to 10 seconds"))
+        found.append(
+            invalid(
+                "spec.nodeAllocatableUpdatePeriodSeconds",
+                period,
+                "must be greater than or equal to 10 seconds",
+            )
+        )
     if spec.get("serviceAccountTokenInSecrets") is not None and not spec.get("tokenRequests"):
         why = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
-        found.append(invalid("spec.serviceAccountTokenInSecrets", spec["serviceAccountTokenInSecrets"], why))
+        found.append(
+            invalid("spec.serviceAccountTokenInSecrets", spec["serviceAccountTokenInSecrets"], why)
+        )
     return found
 
 
 def csi_driver_update(new: Json, old: Json) -> Errors:
     found = csi_driver(new)
     spec, before = new.get("spec") or {}, old.get("spec") or {}
-    for name, shown in (("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")):
+    for name, shown in (
+        ("attachRequired", "attachedRequired"),
+        ("volumeLifecycleModes", "volumeLifecycleModes"),
+    ):
         immutable(spec.get(name), before.get(name), f"spec.{shown}", found)
     return found
 
@@ -360,13 +469,20 @@ def volume_attachment(tree: Json) -> Errors:
     elif name is not None and inline is not None:
         found.append(forbidden("spec.source", rule))
     elif name == "":
-        found.append(required("spec.source.persistentVolumeName", "must specify non empty persistentVolumeName"))
+        found.append(
+            required(
+                "spec.source.persistentVolumeName", "must specify non empty persistentVolumeName"
+            )
+        )
     elif inline is not None:
         _volume_spec(inline, "spec.source.inlineVolumeSpec", found, inline=True)
     node = spec.get("nodeName") or ""
     found += [invalid("spec.nodeName", node, reason) for reason in names.dns_subdomain(node)]
     if name is not None:
-        found += [invalid("spec.source.persistentVolumeName", name, reason) for reason in names.dns_subdomain(name)]
+        found += [
+            invalid("spec.source.persistentVolumeName", name, reason)
+            for reason in names.dns_subdomain(name)
+        ]
     return found
 
 

@@ -15,7 +15,10 @@ def taints(values: Any, path: str, found: Errors) -> None:
         where = f"{path}[{position}]"
         key, effect = taint.get("key") or "", taint.get("effect") or ""
         found += [invalid(f"{where}.key", key, reason) for reason in label_key(key)]
-        found += [invalid(f"{where}.value", taint.get("value", ""), reason) for reason in label_value(taint.get("value") or "")]
+        found += [
+            invalid(f"{where}.value", taint.get("value", ""), reason)
+            for reason in label_value(taint.get("value") or "")
+        ]
         if not effect:
             found.append(required(f"{where}.effect"))
         elif effect not in EFFECTS:

@@ -1,4 +1,5 @@
-"""The rules of what makes pods: Deployment to CronJob, and of disruption budgets (local-cluster 5.8)."""
+"""The rules of what makes pods: Deployment to CronJob, and of disruption budgets (local-cluster
+5.8)."""
 
 from __future__ import annotations
 
@@ -10,12 +11,24 @@ from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required
 from hekla.local.apiserver.objects.kind import FieldError
 from hekla.local.apiserver.objects.validation import pod as pods
-from hekla.local.apiserver.objects.validation.metadata import at_most_all, counts, immutable, int_or_percent, matches, metadata, percent
+from hekla.local.apiserver.objects.validation.metadata import (
+    at_most_all,
+    counts,
+    immutable,
+    int_or_percent,
+    matches,
+    metadata,
+    percent,
+)
 from hekla.podrules.claims import claim_spec
 
 
 def unmatched(labels: Json | None) -> FieldError:
-    return invalid("spec.template.metadata.labels", labels or None, "`selector` does not match template `labels`")
+    return invalid(
+        "spec.template.metadata.labels",
+        labels or None,
+        "`selector` does not match template `labels`",
+    )
 
 
 def _selector(spec: Json, kind: str, found: Errors) -> bool | None:
@@ -38,16 +51,25 @@ def _selector(spec: Json, kind: str, found: Errors) -> bool | None:
 def _selected_template(spec: Json, found: Errors, kind: str, shown: str) -> None:
     """A selector that is there and matches the template's labels, and a template that may run.
 
-    `kind` and `shown` are what the kind is called in messages: replica sets are deployments to one of them.
+    `kind` and `shown` are what the kind is called in messages: replica sets are deployments to one
+    of them.
     """
     template = spec.get("template") or {}
     right = _selector(spec, kind, found)
     if right is None and kind != "daemonset":
-        found.append(invalid("spec.selector", spec["selector"], "" if kind == "statefulset" else "invalid label selector"))
+        found.append(
+            invalid(
+                "spec.selector",
+                spec["selector"],
+                "" if kind == "statefulset" else "invalid label selector",
+            )
+        )
     if right is False:
         found.append(unmatched((template.get("metadata") or {}).get("labels")))
     if right is not None or kind == "daemonset":
-        pods.template(_as_run(spec, template) if kind == "statefulset" else template, "spec.template", found)
+        pods.template(
+            _as_run(spec, template) if kind == "statefulset" else template, "spec.template", found
+        )
     if right is None and kind == "deployment":
         return
     policy = (template.get("spec") or {}).get("restartPolicy")
@@ -59,15 +81,24 @@ def _selected_template(spec: Json, found: Errors, kind: str, shown: str) -> None
 
 
 def _as_run(spec: Json, template: Json) -> Json:
-    """A stateful set's template with what its pods get from the set: names, and volumes that are claimed for each."""
-    claims = [(claim.get("metadata") or {}).get("name") or "" for claim in spec.get("volumeClaimTemplates") or ()]
+    """A stateful set's template with what its pods get from the set: names, and volumes that are
+    claimed for each."""
+    claims = [
+        (claim.get("metadata") or {}).get("name") or ""
+        for claim in spec.get("volumeClaimTemplates") or ()
+    ]
     pod = template.get("spec") or {}
     if not claims and not pod.get("subdomain") and not pod.get("hostname"):
         return template
     own = {name: value for name, value in pod.items() if name not in ("subdomain", "hostname")}
     if claims:
-        claimed = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in dict.fromkeys(claims)]
-        own["volumes"] = claimed + [volume for volume in pod.get("volumes") or () if volume.get("name") not in claims]
+        claimed = [
+            {"name": name, "persistentVolumeClaim": {"claimName": name}}
+            for name in dict.fromkeys(claims)
+        ]
+        own["volumes"] = claimed + [
+            volume for volume in pod.get("volumes") or () if volume.get("name") not in claims
+        ]
     return {**template, "spec": own}
 
 
@@ -81,14 +112,23 @@ def deployment(tree: Json) -> Errors:
     if kind not in ("Recreate", "RollingUpdate"):
         found.append(not_supported("spec.strategy", strategy, ("Recreate", "RollingUpdate")))
     elif kind == "Recreate" and rolling is not None:
-        found.append(forbidden("spec.strategy.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'"))
+        found.append(
+            forbidden(
+                "spec.strategy.rollingUpdate",
+                "may not be specified when strategy `type` is 'Recreate'",
+            )
+        )
     elif kind == "RollingUpdate" and rolling is None:
-        found.append(required("spec.strategy.rollingUpdate", "this should be defaulted and never be nil"))
+        found.append(
+            required("spec.strategy.rollingUpdate", "this should be defaulted and never be nil")
+        )
     elif kind == "RollingUpdate":
         _rolling(rolling or {}, "spec.strategy.rollingUpdate", found)
     for name in ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"):
         not_negative(spec.get(name), f"spec.{name}", found)
-    if spec.get("progressDeadlineSeconds") is not None and spec["progressDeadlineSeconds"] <= (spec.get("minReadySeconds") or 0):
+    if spec.get("progressDeadlineSeconds") is not None and spec["progressDeadlineSeconds"] <= (
+        spec.get("minReadySeconds") or 0
+    ):
         why = "must be greater than minReadySeconds"
         found.append(invalid("spec.progressDeadlineSeconds", spec["progressDeadlineSeconds"], why))
     return found
@@ -99,7 +139,9 @@ def _rolling(rolling: Json, path: str, found: Errors) -> None:
         int_or_percent(rolling.get(name), f"{path}.{name}", found)
     missing, more = rolling.get("maxUnavailable"), rolling.get("maxSurge")
     if not percent(missing or 0) and not percent(more or 0):
-        found.append(invalid(f"{path}.maxUnavailable", missing or 0, "may not be 0 when `maxSurge` is 0"))
+        found.append(
+            invalid(f"{path}.maxUnavailable", missing or 0, "may not be 0 when `maxSurge` is 0")
+        )
     at_most_all(missing, f"{path}.maxUnavailable", found)
 
 
@@ -140,16 +182,22 @@ def stateful_set(tree: Json, *, updated: bool = False) -> Errors:
     if not policy:
         found.append(required("spec.podManagementPolicy"))
     elif policy not in ("OrderedReady", "Parallel"):
-        found.append(invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'"))
+        found.append(
+            invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'")
+        )
     _set_strategy(spec.get("updateStrategy") or {}, "spec.updateStrategy", found)
     kept: Json = spec.get("persistentVolumeClaimRetentionPolicy") or {}
-    for name in ("whenDeleted", "whenScaled") if "persistentVolumeClaimRetentionPolicy" in spec else ():
+    for name in (
+        ("whenDeleted", "whenScaled") if "persistentVolumeClaimRetentionPolicy" in spec else ()
+    ):
         if kept.get(name) not in ("Retain", "Delete"):
             path = f"spec.persistentVolumeClaimRetentionPolicy.{name}"
             found.append(not_supported(path, kept.get(name) or "", ("Retain", "Delete")))
     if not updated:
         for position, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
-            claim_spec(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{position}].spec", found)
+            claim_spec(
+                claim.get("spec") or {}, f"spec.volumeClaimTemplates[{position}].spec", found
+            )
     counts(spec, ("replicas", "minReadySeconds"), found, "spec")
     not_negative((spec.get("ordinals") or {}).get("start"), "spec.ordinals.start", found)
     name = spec.get("serviceName") or ""
@@ -166,7 +214,11 @@ def _set_strategy(strategy: Json, path: str, found: Errors) -> None:
     elif kind not in ("RollingUpdate", "OnDelete"):
         found.append(invalid(path, strategy, "must be 'RollingUpdate' or 'OnDelete'"))
     elif kind == "OnDelete" and rolling is not None:
-        found.append(invalid(f"{path}.rollingUpdate", rolling, "only allowed for updateStrategy 'RollingUpdate'"))
+        found.append(
+            invalid(
+                f"{path}.rollingUpdate", rolling, "only allowed for updateStrategy 'RollingUpdate'"
+            )
+        )
     elif rolling is not None:
         not_negative(rolling.get("partition"), f"{path}.rollingUpdate.partition", found)
         missing, where = rolling.get("maxUnavailable"), f"{path}.rollingUpdate.maxUnavailable"
@@ -200,7 +252,9 @@ def _rolling_daemons(rolling: Json, path: str, found: Errors) -> None:
         check(missing, f"{path}.maxUnavailable", found)
         check(more, f"{path}.maxSurge", found)
     if percent(missing or 0) and percent(more or 0):
-        found.append(invalid(f"{path}.maxSurge", more, "may not be set when maxUnavailable is non-zero"))
+        found.append(
+            invalid(f"{path}.maxSurge", more, "may not be set when maxUnavailable is non-zero")
+        )
     elif not percent(missing or 0) and not percent(more or 0):
         found.append(required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
 
@@ -226,7 +280,10 @@ def with_fixed_selector(check: Callable[[Json], Errors]) -> Callable[[Json, Json
 
     def update(new: Json, old: Json) -> Errors:
         found = check(new)
-        wanted, before = (new.get("spec") or {}).get("selector"), (old.get("spec") or {}).get("selector")
+        wanted, before = (
+            (new.get("spec") or {}).get("selector"),
+            (old.get("spec") or {}).get("selector"),
+        )
         immutable(wanted, before, "spec.selector", found)
         return found
 
@@ -234,15 +291,24 @@ def with_fixed_selector(check: Callable[[Json], Errors]) -> Callable[[Json, Json
 
 
 _SET_CHANGEABLE = (
-    "replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit", "persistentVolumeClaimRetentionPolicy",
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
     "minReadySeconds",
-)  # fmt: skip
+)
 
 
 def stateful_set_update(new: Json, old: Json) -> Errors:
     found = stateful_set(new, updated=True)
     spec, before = new.get("spec") or {}, old.get("spec") or {}
-    if any(spec.get(name) != before.get(name) for name in spec.keys() | before.keys() if name not in _SET_CHANGEABLE):
+    if any(
+        spec.get(name) != before.get(name)
+        for name in spec.keys() | before.keys()
+        if name not in _SET_CHANGEABLE
+    ):
         found.append(
             forbidden(
                 "spec",
@@ -259,23 +325,45 @@ def pod_template(tree: Json) -> Errors:
     return found
 
 
-# --- statuses ------------------------------------------------------------------------------------------------------------
+# --- statuses -------------------------------------------------------------------------------------
 
-_SET_COUNTS = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
+_SET_COUNTS = (
+    "replicas",
+    "readyReplicas",
+    "currentReplicas",
+    "updatedReplicas",
+    "availableReplicas",
+)
 _REPLICA_COUNTS = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas")
 _DAEMON_COUNTS = (
-    "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady", "observedGeneration",
-    "updatedNumberScheduled", "numberAvailable", "numberUnavailable", "collisionCount",
-)  # fmt: skip
+    "currentNumberScheduled",
+    "numberMisscheduled",
+    "desiredNumberScheduled",
+    "numberReady",
+    "observedGeneration",
+    "updatedNumberScheduled",
+    "numberAvailable",
+    "numberUnavailable",
+    "collisionCount",
+)
 
 
 def _no_more_than(status: Json, names: tuple[str, ...], ready: str, found: Errors) -> None:
-    """Parts of the replicas are no more than all of them, those that are available no more than those that are ready."""
+    """Parts of the replicas are no more than all of them, those that are available no more than
+    those that are ready."""
     for name in names:
         if (status.get(name) or 0) > (status.get("replicas") or 0):
-            found.append(invalid(f"status.{name}", status[name], "cannot be greater than status.replicas"))
+            found.append(
+                invalid(f"status.{name}", status[name], "cannot be greater than status.replicas")
+            )
     if (status.get("availableReplicas") or 0) > (status.get("readyReplicas") or 0):
-        found.append(invalid("status.availableReplicas", status["availableReplicas"], f"cannot be greater than {ready}"))
+        found.append(
+            invalid(
+                "status.availableReplicas",
+                status["availableReplicas"],
+                f"cannot be greater than {ready}",
+            )
+        )
 
 
 def _collisions(new: Json, old: Json, found: Errors) -> None:
@@ -287,11 +375,19 @@ def _collisions(new: Json, old: Json, found: Errors) -> None:
 def deployment_status(new: Json, old: Json) -> Errors:
     found, status = metadata(new), new.get("status") or {}
     names = (
-        "observedGeneration", "replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas",
-        "terminatingReplicas", "collisionCount",
-    )  # fmt: skip
+        "observedGeneration",
+        "replicas",
+        "updatedReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "unavailableReplicas",
+        "terminatingReplicas",
+        "collisionCount",
+    )
     counts(status, names, found)
-    _no_more_than(status, ("updatedReplicas", "readyReplicas", "availableReplicas"), "readyReplicas", found)
+    _no_more_than(
+        status, ("updatedReplicas", "readyReplicas", "availableReplicas"), "readyReplicas", found
+    )
     _collisions(new, old, found)
     return found
 
@@ -320,7 +416,11 @@ def daemon_set_status(new: Json, old: Json) -> Errors:
 
 def pod_disruption_budget_status(new: Json, old: Json) -> Errors:
     found = metadata(new)
-    counts(new.get("status") or {}, ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), found)
+    counts(
+        new.get("status") or {},
+        ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"),
+        found,
+    )
     return found
 
 

@@ -14,10 +14,22 @@ from hekla.kube.errors import Conflict, NotFound
 from hekla.kube.events import Recorder
 from hekla.local.controller_manager.ownership import deleting
 from hekla.local.controller_manager.pods import Pod
-from hekla.local.controller_manager.workloads.daemonset.placement import Fit, Node, Placement, pod_spec
+from hekla.local.controller_manager.workloads.daemonset.placement import (
+    Fit,
+    Node,
+    Placement,
+    pod_spec,
+)
 from hekla.local.controller_manager.workloads.daemonset.plan import Plan, plan, status_of, target_of
 from hekla.local.controller_manager.workloads.pod_control import PodControl
-from hekla.local.controller_manager.workloads.revisions import HASH_LABEL, Collision, History, name_of, queue_keys, template_of
+from hekla.local.controller_manager.workloads.revisions import (
+    HASH_LABEL,
+    Collision,
+    History,
+    name_of,
+    queue_keys,
+    template_of,
+)
 
 KIND = DAEMON_SET.untyped
 BURST = 250
@@ -29,7 +41,8 @@ FIRST_REST, LONGEST_REST = 1.0, 900.0
 
 
 class Rests:
-    """How long failed pods of a node are left alone, so that one that fails at once does not fail a thousand times a minute."""
+    """How long failed pods of a node are left alone, so that one that fails at once does not fail a
+    thousand times a minute."""
 
     def __init__(self) -> None:
         self._rests: dict[tuple[str, str], tuple[float, float]] = {}
@@ -57,9 +70,15 @@ class DaemonSetController(Controller):
     name = "daemonset"
 
     def __init__(
-        self, client: Client, sets: Cache[Json], pods: Cache[Pod], revisions: Cache[Json], nodes: Cache[Node], recorder: Recorder,
+        self,
+        client: Client,
+        sets: Cache[Json],
+        pods: Cache[Pod],
+        revisions: Cache[Json],
+        nodes: Cache[Node],
+        recorder: Recorder,
         clock: Callable[[], float] = time.time,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(sets, pods, revisions)
         self.client = client
         self.sets = sets
@@ -67,7 +86,15 @@ class DaemonSetController(Controller):
         self.recorder = recorder
         self.clock = clock
         self.rests = Rests()
-        self.crew = PodControl(KIND, client, sets, pods, recorder, lambda owner: owner["spec"].get("selector"), self.queue.add)
+        self.crew = PodControl(
+            KIND,
+            client,
+            sets,
+            pods,
+            recorder,
+            lambda owner: owner["spec"].get("selector"),
+            self.queue.add,
+        )
         self.history = History(KIND, client, revisions)
         self.enqueue(sets)
         self.enqueue(revisions, lambda revision: queue_keys(KIND, sets, revision))
@@ -100,22 +127,37 @@ class DaemonSetController(Controller):
             revision = await self.history.present(owner, known, {HASH_LABEL: "{hash}"})
         except Collision:
             status = owner.get("status", {})
-            await self.write_status(owner, {**status, "collisionCount": status.get("collisionCount", 0) + 1})
+            await self.write_status(
+                owner, {**status, "collisionCount": status.get("collisionCount", 0) + 1}
+            )
             return RETRY
         template = owner["spec"]["template"]
-        hashes = {self.hash_of(found) for found in (*known, revision) if template_of(found) == template}
+        hashes = {
+            self.hash_of(found) for found in (*known, revision) if template_of(found) == template
+        }
         placement = Placement(template)
         fits = {node.name: placement.on(node) for node in self.nodes.all()}
         again = None
         if not deleting(owner):
             now = self.clock()
-            steps = plan(owner, fits, pods, hashes, self.rests.of(owner["metadata"]["uid"], now), now)
+            steps = plan(
+                owner, fits, pods, hashes, self.rests.of(owner["metadata"]["uid"], now), now
+            )
             again = await self.carry_out(key, owner, steps, self.hash_of(revision))
-            live = {name_of(found) for found in (*known, revision) if self.is_used(found, pods, hashes)}
+            live = {
+                name_of(found) for found in (*known, revision) if self.is_used(found, pods, hashes)
+            }
             await self.history.trim(known, live, owner["spec"].get("revisionHistoryLimit"))
         return await self.report(owner, fits, pods, hashes, again)
 
-    async def report(self, owner: Json, fits: dict[str, Fit], pods: list[Pod], hashes: set[str], again: float | None) -> float | None:
+    async def report(
+        self,
+        owner: Json,
+        fits: dict[str, Fit],
+        pods: list[Pod],
+        hashes: set[str],
+        again: float | None,
+    ) -> float | None:
         status = status_of(owner, fits, pods, hashes, self.clock())
         if status != owner.get("status"):
             await self.write_status(owner, status)
@@ -126,7 +168,9 @@ class DaemonSetController(Controller):
 
     def is_used(self, revision: Json, pods: list[Pod], hashes: set[str]) -> bool:
         digest = self.hash_of(revision)
-        return digest in hashes or any(pod.metadata.labels.get(HASH_LABEL) == digest for pod in pods)
+        return digest in hashes or any(
+            pod.metadata.labels.get(HASH_LABEL) == digest for pod in pods
+        )
 
     async def carry_out(self, key: str, owner: Json, steps: Plan, digest: str) -> float | None:
         """Does what was planned; gives the seconds until another look."""
@@ -135,11 +179,23 @@ class DaemonSetController(Controller):
             where = f"daemon pod {pod.key} on node {target_of(pod)}"
             if pod.status.phase == "Failed":
                 self.rests.extend(uid, target_of(pod), now)
-                self.recorder.event(owner, "Warning", "FailedDaemonPod", f"Found failed {where}, will try to kill it")
+                self.recorder.event(
+                    owner,
+                    "Warning",
+                    "FailedDaemonPod",
+                    f"Found failed {where}, will try to kill it",
+                )
             else:
-                self.recorder.event(owner, "Normal", "SucceededDaemonPod", f"Found succeeded {where}, will try to delete it")
+                self.recorder.event(
+                    owner,
+                    "Normal",
+                    "SucceededDaemonPod",
+                    f"Found succeeded {where}, will try to delete it",
+                )
         await self.crew.delete(key, owner, steps.delete[:BURST])
-        error = await self.crew.create(key, owner, [self.body(owner, node, digest) for node in steps.create[:BURST]])
+        error = await self.crew.create(
+            key, owner, [self.body(owner, node, digest) for node in steps.create[:BURST]]
+        )
         return RETRY if error is not None else steps.wait
 
     def body(self, owner: Json, node: str, digest: str) -> Json:

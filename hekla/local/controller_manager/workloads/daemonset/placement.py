@@ -1,4 +1,5 @@
-"""Which nodes a DaemonSet's pods belong on, and how a pod is made that the scheduler can only put on its node."""
+"""Which nodes a DaemonSet's pods belong on, and how a pod is made that the scheduler can only put
+on its node."""
 
 from __future__ import annotations
 
@@ -63,7 +64,9 @@ class Node(msgspec.Struct, gc=False):
 
     def suits_as(self, other: Node) -> bool:
         """Whether no DaemonSet could tell the two apart."""
-        return self.metadata.labels == other.metadata.labels and self.spec.taints == other.spec.taints
+        return (
+            self.metadata.labels == other.metadata.labels and self.spec.taints == other.spec.taints
+        )
 
 
 NODES: Kind[Node] = Kind(NODE.group, NODE.version, NODE.kind, NODE.plural, NODE.namespaced, Node)
@@ -95,7 +98,11 @@ def tolerates(toleration: Json, taint: Taint) -> bool:
     operator = toleration.get("operator") or "Equal"
     if operator == "Exists":
         return True
-    return bool(operator == "Equal" and toleration.get("key") and (toleration.get("value") or "") == taint.value)
+    return bool(
+        operator == "Equal"
+        and toleration.get("key")
+        and (toleration.get("value") or "") == taint.value
+    )
 
 
 class Placement:
@@ -106,7 +113,9 @@ class Placement:
         self.node_name: str = spec.get("nodeName") or ""
         self.labels: dict[str, str] = spec.get("nodeSelector") or {}
         self.tolerations = tolerations(spec)
-        affinity: Any = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
+        affinity: Any = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+            "requiredDuringSchedulingIgnoredDuringExecution"
+        )
         self.required = msgspec.convert(affinity, NodeSelector) if affinity else None
         self._tolerated: dict[tuple[Taint, ...], Fit] = {}
 
@@ -123,15 +132,27 @@ class Placement:
             return Fit(True, True)
         fit = self._tolerated.get(taints)
         if fit is None:  # nodes share their taints, so few lists are looked at
-            hostile = [t for t in taints if t.effect != "PreferNoSchedule" and not any(tolerates(own, t) for own in self.tolerations)]
-            fit = self._tolerated[taints] = Fit(not hostile, not any(taint.effect == "NoExecute" for taint in hostile))
+            hostile = [
+                t
+                for t in taints
+                if t.effect != "PreferNoSchedule"
+                and not any(tolerates(own, t) for own in self.tolerations)
+            ]
+            fit = self._tolerated[taints] = Fit(
+                not hostile, not any(taint.effect == "NoExecute" for taint in hostile)
+            )
         return fit
 
 
 def pod_spec(spec: Json, node: str) -> Json:
-    """The template's pod spec, bound to one node by its name in a required affinity, so that the scheduler does the rest."""
+    """The template's pod spec, bound to one node by its name in a required affinity, so that the
+    scheduler does the rest."""
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     affinity = dict(spec.get("affinity") or {})
     by_node = dict(affinity.get("nodeAffinity") or {})
     by_node["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": [term]}
-    return {**spec, "affinity": {**affinity, "nodeAffinity": by_node}, "tolerations": tolerations(spec)}
+    return {
+        **spec,
+        "affinity": {**affinity, "nodeAffinity": by_node},
+        "tolerations": tolerations(spec),
+    }

@@ -1,4 +1,5 @@
-"""What to do about a DaemonSet now: a pure function of its spec, the nodes and its pods.  Reference: local-cluster 10.6."""
+"""What to do about a DaemonSet now: a pure function of its spec, the nodes and its pods.
+Reference: local-cluster 10.6."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ def target_of(pod: Pod) -> str:
 def by_node(pods: list[Pod]) -> dict[str, list[Pod]]:
     """The pods of each node: those already there first, then the oldest."""
     found: dict[str, list[Pod]] = {}
-    for pod in sorted(pods, key=lambda p: (not p.spec.node_name, p.metadata.creation_timestamp, p.metadata.name)):
+    for pod in sorted(
+        pods, key=lambda p: (not p.spec.node_name, p.metadata.creation_timestamp, p.metadata.name)
+    ):
         found.setdefault(target_of(pod), []).append(pod)
     return found
 
@@ -62,12 +65,17 @@ def surges(spec: Json) -> bool:
 
 
 def plan(
-    daemon_set: Json, fits: Mapping[str, Fit], pods: list[Pod], hashes: Collection[str], resting: Mapping[str, float], now: float
+    daemon_set: Json,
+    fits: Mapping[str, Fit],
+    pods: list[Pod],
+    hashes: Collection[str],
+    resting: Mapping[str, float],
+    now: float,
 ) -> Plan:
     """The next steps.
 
-    `fits` has every node; `hashes` are those of the present template; `resting` gives, for nodes whose pods failed of late, the
-    seconds until a failed pod is cleared away.
+    `fits` has every node; `hashes` are those of the present template; `resting` gives, for nodes
+    whose pods failed of late, the seconds until a failed pod is cleared away.
     """
     spec, made = daemon_set["spec"], Plan()
     minimum, places = float(spec.get("minReadySeconds", 0)), by_node(pods)
@@ -92,22 +100,33 @@ def plan(
                 made.ended.append(pod)
         made.delete += surplus(running, hashes, minimum, now, surge=surges(spec))
     for name, here in places.items():
-        if name and name not in fits:  # the node is gone; of its pods the collector takes care once they cannot be running
+        if (
+            name and name not in fits
+        ):  # the node is gone; of its pods the collector takes care once they cannot be running
             made.delete += [pod for pod in here if not pod.deleting and not pod.spec.node_name]
     made.delete += made.ended
     if (spec.get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate":
         update(made, spec, fits, places, hashes, now)
-    made.wait = min([resting[name] for name in made.resting] + waits(pods, minimum, now), default=None)
+    made.wait = min(
+        [resting[name] for name in made.resting] + waits(pods, minimum, now), default=None
+    )
     return made
 
 
 def waits(pods: list[Pod], minimum: float, now: float) -> list[float]:
     """Seconds until ready pods count as available."""
-    return [minimum - age_of(pod.ready_since, now) for pod in pods if minimum and pod.ready and not pod.available(minimum, now)]
+    return [
+        minimum - age_of(pod.ready_since, now)
+        for pod in pods
+        if minimum and pod.ready and not pod.available(minimum, now)
+    ]
 
 
-def surplus(running: list[Pod], hashes: Collection[str], minimum: float, now: float, *, surge: bool) -> list[Pod]:
-    """Of several pods on a node those that go: all but the first, or, in a surge, all but the first old and the first new."""
+def surplus(
+    running: list[Pod], hashes: Collection[str], minimum: float, now: float, *, surge: bool
+) -> list[Pod]:
+    """Of several pods on a node those that go: all but the first, or, in a surge, all but the first
+    old and the first new."""
     if not surge:
         return running[1:]
     new = [pod for pod in running if is_new(pod, hashes)]
@@ -122,9 +141,20 @@ def is_new(pod: Pod, hashes: Collection[str]) -> bool:
     return pod.metadata.labels.get(HASH_LABEL, "") in hashes
 
 
-def update(made: Plan, spec: Json, fits: Mapping[str, Fit], places: Mapping[str, list[Pod]], hashes: Collection[str], now: float) -> None:
-    """Adds what the rolling update does: replaces old pods that serve nobody, and of the others as many as may be missing."""
-    minimum, limit = float(spec.get("minReadySeconds", 0)), limits(spec, sum(fit.run for fit in fits.values()))
+def update(
+    made: Plan,
+    spec: Json,
+    fits: Mapping[str, Fit],
+    places: Mapping[str, list[Pod]],
+    hashes: Collection[str],
+    now: float,
+) -> None:
+    """Adds what the rolling update does: replaces old pods that serve nobody, and of the others as
+    many as may be missing."""
+    minimum, limit = (
+        float(spec.get("minReadySeconds", 0)),
+        limits(spec, sum(fit.run for fit in fits.values())),
+    )
     gone = {pod.metadata.uid for pod in made.delete}
     missing = over = 0
     replace: list[Pod] = []
@@ -133,7 +163,11 @@ def update(made: Plan, spec: Json, fits: Mapping[str, Fit], places: Mapping[str,
     for name, fit in fits.items():
         if not fit.run:
             continue
-        live = [pod for pod in places.get(name, []) if not pod.deleting and not pod.finished and pod.metadata.uid not in gone]
+        live = [
+            pod
+            for pod in places.get(name, [])
+            if not pod.deleting and not pod.finished and pod.metadata.uid not in gone
+        ]
         new = next((pod for pod in live if is_new(pod, hashes)), None)
         old = next((pod for pod in live if not is_new(pod, hashes)), None)
         if limit.surge:
@@ -154,7 +188,9 @@ def update(made: Plan, spec: Json, fits: Mapping[str, Fit], places: Mapping[str,
         made.delete += replace + candidates[: max(0, limit.unavailable - missing - len(replace))]
 
 
-def status_of(daemon_set: Json, fits: Mapping[str, Fit], pods: list[Pod], hashes: Collection[str], now: float) -> Json:
+def status_of(
+    daemon_set: Json, fits: Mapping[str, Fit], pods: list[Pod], hashes: Collection[str], now: float
+) -> Json:
     """The status that nodes and pods give."""
     minimum, places = float(daemon_set["spec"].get("minReadySeconds", 0)), by_node(pods)
     desired = current = misplaced = ready = available = updated = 0

@@ -1,1 +1,2 @@
-"""Jobs of Kubernetes' own group: pods that run to their end, a number of times.  Reference: local-cluster 10.6."""
+"""Jobs of Kubernetes' own group: pods that run to their end, a number of times.  Reference:
+local-cluster 10.6."""

@@ -1,4 +1,5 @@
-"""How long a Job waits before it tries again, from the pods that have failed.  Pure: a restart of the controller changes nothing."""
+"""How long a Job waits before it tries again, from the pods that have failed.  Pure: a restart of
+the controller changes nothing."""
 
 from __future__ import annotations
 
@@ -9,9 +10,14 @@ FIRST, LONGEST = 10.0, 600.0
 
 
 def ended_at(pod: Pod) -> float:
-    """When the last container ended; where none says so, when the pod was last ready, or began to go, or was made."""
+    """When the last container ended; where none says so, when the pod was last ready, or began to
+    go, or was made."""
     status = pod.status
-    times = [ended.finished_at for c in (*status.container_statuses, *status.init_container_statuses) if (ended := c.terminated)]
+    times = [
+        ended.finished_at
+        for c in (*status.container_statuses, *status.init_container_statuses)
+        if (ended := c.terminated)
+    ]
     if any(times):
         return max(map(instant, filter(None, times)))
     ready = next((c.last_transition_time for c in status.conditions if c.type == "Ready"), None)

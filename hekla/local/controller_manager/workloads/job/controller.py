@@ -1,4 +1,5 @@
-"""Carries out the plan of a Job: pods first, then the status, then the finalizers of what the status has counted.
+"""Carries out the plan of a Job: pods first, then the status, then the finalizers of what the
+status has counted.
 
 Reference: local-cluster 10.6.
 """
@@ -28,7 +29,13 @@ from hekla.local.controller_manager.workloads.job.indexes import (
     ignored_failures_of,
     with_variable,
 )
-from hekla.local.controller_manager.workloads.job.plan import TRACKING, Plan, finished, plan, tracked
+from hekla.local.controller_manager.workloads.job.plan import (
+    TRACKING,
+    Plan,
+    finished,
+    plan,
+    tracked,
+)
 from hekla.local.controller_manager.workloads.job.policies import Action, judge
 from hekla.local.controller_manager.workloads.pod_control import LONGEST_PREFIX, PodControl
 
@@ -46,8 +53,13 @@ class JobController(Controller):
     workers = 5
 
     def __init__(
-        self, client: Client, jobs: Cache[Json], pods: Cache[Pod], recorder: Recorder, clock: Callable[[], float] = time.time,
-    ) -> None:  # fmt: skip
+        self,
+        client: Client,
+        jobs: Cache[Json],
+        pods: Cache[Pod],
+        recorder: Recorder,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         super().__init__(jobs, pods)
         self.client = client
         self.jobs = jobs
@@ -55,8 +67,18 @@ class JobController(Controller):
         self.recorder = recorder
         self.clock = clock
         self.written: dict[str, int] = {}
-        """By key the version of a status that was written and not seen yet: with an older one, ended pods would be forgotten."""
-        self.crew = PodControl(KIND, client, jobs, pods, recorder, lambda job: job["spec"].get("selector"), self.queue.add, [TRACKING])
+        """By key the version of a status that was written and not seen yet: with an older one,
+        ended pods would be forgotten."""
+        self.crew = PodControl(
+            KIND,
+            client,
+            jobs,
+            pods,
+            recorder,
+            lambda job: job["spec"].get("selector"),
+            self.queue.add,
+            [TRACKING],
+        )
         self.enqueue(jobs)
         jobs.on_change(self.leave_over)
         pods.on_change(self.look_for_left_over)
@@ -91,7 +113,9 @@ class JobController(Controller):
     async def scale(self, key: str, job: Json, steps: Plan) -> bool:
         """Makes and removes pods; whether all could be made."""
         await self.crew.delete(key, job, steps.delete)
-        error = await self.crew.create(key, job, [self.body(job, index, steps.replaced) for index in steps.create])
+        error = await self.crew.create(
+            key, job, [self.body(job, index, steps.replaced) for index in steps.create]
+        )
         return error is None
 
     def body(self, job: Json, index: int | None, replaced: dict[int, Pod]) -> Json:
@@ -112,7 +136,8 @@ class JobController(Controller):
         return body
 
     async def write_status(self, key: str, job: Json, steps: Plan) -> None:
-        """Raises Conflict when the Job has changed: what was counted from it must not be written over what was."""
+        """Raises Conflict when the Job has changed: what was counted from it must not be written
+        over what was."""
         if steps.status == job.get("status"):
             return
         try:
@@ -146,7 +171,9 @@ class JobController(Controller):
         meta = job["metadata"]
         precise = {"uid": meta["uid"], "resource_version": meta["resourceVersion"]}
         try:
-            await self.client.delete(JOB, meta["name"], meta["namespace"], propagation="Foreground", **precise)
+            await self.client.delete(
+                JOB, meta["name"], meta["namespace"], propagation="Foreground", **precise
+            )
         except NotFound:
             pass
         return None

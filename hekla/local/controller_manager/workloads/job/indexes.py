@@ -1,4 +1,5 @@
-"""Completion indexes: as sets in arithmetic, as text such as "0-3,7" in a Job's status, as annotations on pods."""
+"""Completion indexes: as sets in arithmetic, as text such as "0-3,7" in a Job's status, as
+annotations on pods."""
 
 from __future__ import annotations
 
@@ -30,7 +31,10 @@ def text_of(indexes: Iterable[int]) -> str:
             parts[-1][1:] = [index]
         else:
             parts.append([index])
-    return ",".join("-".join(map(str, part)) if part[-1] - part[0] != 1 else f"{part[0]},{part[-1]}" for part in parts)
+    return ",".join(
+        "-".join(map(str, part)) if part[-1] - part[0] != 1 else f"{part[0]},{part[-1]}"
+        for part in parts
+    )
 
 
 def index_of(pod: Pod) -> int | None:

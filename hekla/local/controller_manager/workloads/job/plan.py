@@ -1,7 +1,8 @@
 """What to do about a Job now: a pure function of the Job and its pods.
 
-A pod carries a finalizer until it has been counted: its uid is written into the status first, then the finalizer goes, then the
-uid becomes a number.  Whatever breaks in between, no end of a pod is lost and none is counted twice.  Reference: local-cluster 10.6.
+A pod carries a finalizer until it has been counted: its uid is written into the status first, then
+the finalizer goes, then the uid becomes a number.  Whatever breaks in between, no end of a pod is
+lost and none is counted twice.  Reference: local-cluster 10.6.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ from hekla.api.text.times import instant, stamp
 from hekla.api.trees import Json
 from hekla.local.controller_manager.pods import Pod, waiting
 from hekla.local.controller_manager.workloads.job import backoff
-from hekla.local.controller_manager.workloads.job.indexes import failures_of, first_free, index_of, parse, text_of
+from hekla.local.controller_manager.workloads.job.indexes import (
+    failures_of,
+    first_free,
+    index_of,
+    parse,
+    text_of,
+)
 from hekla.local.controller_manager.workloads.job.policies import Action, judge, success_rule
 from hekla.local.controller_manager.workloads.replicas import order_of_removal
 
@@ -39,13 +46,15 @@ class Verdict(NamedTuple):
 
 @dataclass(slots=True)
 class Plan:
-    """Steps, in the order in which they are carried out; `status` is what the caller writes after making and removing pods."""
+    """Steps, in the order in which they are carried out; `status` is what the caller writes after
+    making and removing pods."""
 
     status: Json
     create: list[int | None] = field(default_factory=list)
     """Indexes of pods to make; None for pods without."""
     replaced: dict[int, Pod] = field(default_factory=dict)
-    """For jobs that count failures by index: the failed pod that the next one of an index follows."""
+    """For jobs that count failures by index: the failed pod that the next one of an index follows.
+    """
     delete: list[Pod] = field(default_factory=list)
     release: list[Pod] = field(default_factory=list)
     """Pods whose finalizer goes once the status is written."""
@@ -118,8 +127,15 @@ def tally(job: Json, pods: list[Pod], *, failing: bool) -> Tally:
     active = [pod for pod in pods if pod.active]
     completions = spec.get("completions")
     done = parse(status.get("completedIndexes", ""), completions) if indexed(job) else set()
-    lost = parse(status.get("failedIndexes", ""), completions) if spec.get("backoffLimitPerIndex") is not None else set()
-    succeeded, failed = status.get("succeeded", 0) + len(known_ok), status.get("failed", 0) + len(known_bad)
+    lost = (
+        parse(status.get("failedIndexes", ""), completions)
+        if spec.get("backoffLimitPerIndex") is not None
+        else set()
+    )
+    succeeded, failed = (
+        status.get("succeeded", 0) + len(known_ok),
+        status.get("failed", 0) + len(known_bad),
+    )
     found = Tally(active, succeeded, failed, done, lost)
     for pod in pods:
         uid = pod.metadata.uid
@@ -161,10 +177,14 @@ def verdict_of(job: Json, pods: list[Pod], found: Tally, now: float) -> Verdict 
     if found.fail_job:
         return Verdict(FAILURE_TARGET, "PodFailurePolicy", found.fail_job)
     if found.failed > spec.get("backoffLimit", 6) or _restarted_too_often(job, pods):
-        return Verdict(FAILURE_TARGET, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+        return Verdict(
+            FAILURE_TARGET, "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+        )
     left = until_deadline(job, now)
     if left is not None and left <= 0:
-        return Verdict(FAILURE_TARGET, "DeadlineExceeded", "Job was active longer than specified deadline")
+        return Verdict(
+            FAILURE_TARGET, "DeadlineExceeded", "Job was active longer than specified deadline"
+        )
     if spec.get("backoffLimitPerIndex") is not None and found.failed_indexes:
         most = spec.get("maxFailedIndexes")
         if most is not None and len(found.failed_indexes) > most:
@@ -179,7 +199,9 @@ def verdict_of(job: Json, pods: list[Pod], found: Tally, now: float) -> Verdict 
     completions = spec.get("completions")
     enough = found.succeeded > 0 if completions is None else found.succeeded >= completions
     if enough and not found.active and not spec.get("suspend"):
-        return Verdict(SUCCESS_MET, "CompletionsReached", "Reached expected number of succeeded pods")
+        return Verdict(
+            SUCCESS_MET, "CompletionsReached", "Reached expected number of succeeded pods"
+        )
     return None
 
 
@@ -202,7 +224,8 @@ def until_deadline(job: Json, now: float) -> float | None:
 
 
 def plan(job: Json, pods: list[Pod], now: float, *, may_scale: bool = True) -> Plan:
-    """The next steps of a Job that has not finished.  Not `may_scale` while writes of before have not been seen."""
+    """The next steps of a Job that has not finished.  Not `may_scale` while writes of before have
+    not been seen."""
     spec, status = job["spec"], dict(job.get("status", {}))
     made = Plan(status)
     suspended = bool(spec.get("suspend"))
@@ -211,7 +234,9 @@ def plan(job: Json, pods: list[Pod], now: float, *, may_scale: bool = True) -> P
     job = {**job, "status": status}
     failing = condition(job, FAILURE_TARGET) is not None
     if not failing and condition(job, SUCCESS_MET) is None:
-        note_suspension(made, status, suspended, now)  # before any deadline is looked at: going on starts the clock anew
+        note_suspension(
+            made, status, suspended, now
+        )  # before any deadline is looked at: going on starts the clock anew
     found = tally(job, pods, failing=failing)
     verdict = verdict_of(job, pods, found, now)
     if verdict is not None and verdict.type == FAILURE_TARGET and not failing:
@@ -223,7 +248,14 @@ def plan(job: Json, pods: list[Pod], now: float, *, may_scale: bool = True) -> P
             made.delete = found.active
         else:
             size(made, job, pods, found, delayed, now)
-    count(made, job, pods, found, delayed, failing=verdict is not None and verdict.type == FAILURE_TARGET)
+    count(
+        made,
+        job,
+        pods,
+        found,
+        delayed,
+        failing=verdict is not None and verdict.type == FAILURE_TARGET,
+    )
     left = len(found.active) - len(made.delete) + len(made.create)
     number(status, "active", left)
     gone = {pod.metadata.uid for pod in made.delete}
@@ -246,11 +278,16 @@ def number(status: Json, name: str, value: int) -> None:
 
 
 def failed_and_not_replaced(job: Json, pods: list[Pod], found: Tally) -> dict[int, Pod]:
-    """By index the last failed pod that no pod has followed yet.  It keeps its finalizer: it alone says how often the index failed."""
+    """By index the last failed pod that no pod has followed yet.  It keeps its finalizer: it alone
+    says how often the index failed."""
     if job["spec"].get("backoffLimitPerIndex") is None:
         return {}
     last: dict[int, Pod] = {}
-    settled = found.succeeded_indexes | found.failed_indexes | {i for pod in found.active if (i := index_of(pod)) is not None}
+    settled = (
+        found.succeeded_indexes
+        | found.failed_indexes
+        | {i for pod in found.active if (i := index_of(pod)) is not None}
+    )
     for pod in pods:
         index = index_of(pod)
         if index is None or index in settled or not tracked(pod) or not in_range(job, pod):
@@ -262,7 +299,9 @@ def failed_and_not_replaced(job: Json, pods: list[Pod], found: Tally) -> dict[in
     return last
 
 
-def size(made: Plan, job: Json, pods: list[Pod], found: Tally, delayed: dict[int, Pod], now: float) -> None:
+def size(
+    made: Plan, job: Json, pods: list[Pod], found: Tally, delayed: dict[int, Pod], now: float
+) -> None:
     """How many pods there are to be, and which."""
     spec = job["spec"]
     parallelism, completions = spec.get("parallelism", 1), spec.get("completions")
@@ -290,14 +329,20 @@ def size(made: Plan, job: Json, pods: list[Pod], found: Tally, delayed: dict[int
             return
         made.create = [None] * lacking
         return
-    taken = {i for pod in (*active, *leaving) if (i := index_of(pod)) is not None} | found.succeeded_indexes | found.failed_indexes
+    taken = (
+        {i for pod in (*active, *leaving) if (i := index_of(pod)) is not None}
+        | found.succeeded_indexes
+        | found.failed_indexes
+    )
     if spec.get("backoffLimitPerIndex") is None:
         left = backoff.of_job(pods, now)
         if left > 0:
             made.wait = left
             return
     else:
-        resting = {index: left for index, pod in delayed.items() if (left := rest(job, pod, now)) > 0}
+        resting = {
+            index: left for index, pod in delayed.items() if (left := rest(job, pod, now)) > 0
+        }
         taken |= resting.keys()
         made.wait = min(resting.values(), default=None)
     made.create = list(first_free(lacking, spec.get("completions", 0), taken))
@@ -313,7 +358,15 @@ def sort_out(active: list[Pod], completions: int, found: Tally) -> tuple[list[Po
     """Of the active pods one for each index that is open, and those that are of no use."""
     seen: set[int] = set()
     kept, useless = [], []
-    for pod in sorted(active, key=lambda p: (not p.ready, p.status.phase != "Running", p.metadata.creation_timestamp, p.metadata.name)):
+    for pod in sorted(
+        active,
+        key=lambda p: (
+            not p.ready,
+            p.status.phase != "Running",
+            p.metadata.creation_timestamp,
+            p.metadata.name,
+        ),
+    ):
         index = index_of(pod)
         if index is None or index >= completions or index in seen or index in found.failed_indexes:
             useless.append(pod)
@@ -329,9 +382,13 @@ def note_suspension(made: Plan, status: Json, suspended: bool, now: float) -> No
     was = known is not None and known["status"] == "True"
     if suspended == was:
         return
-    reason, message = ("JobSuspended", "Job suspended") if suspended else ("JobResumed", "Job resumed")
+    reason, message = (
+        ("JobSuspended", "Job suspended") if suspended else ("JobResumed", "Job resumed")
+    )
     fresh = made_condition(SUSPENDED, reason, message, now, "True" if suspended else "False")
-    status["conditions"] = [fresh if c["type"] == SUSPENDED else c for c in conditions] + ([] if known else [fresh])
+    status["conditions"] = [fresh if c["type"] == SUSPENDED else c for c in conditions] + (
+        [] if known else [fresh]
+    )
     made.events.append(("Normal", "Suspended" if suspended else "Resumed", message))
     if not suspended:
         status["startTime"] = stamp(now)
@@ -348,17 +405,26 @@ def made_condition(kind: str, reason: str, message: str, now: float, status: str
     }
 
 
-def count(made: Plan, job: Json, pods: list[Pod], found: Tally, delayed: dict[int, Pod], *, failing: bool) -> None:
-    """Moves ended pods one step on: into `uncountedTerminatedPods`, or, once their finalizer is gone, into the numbers."""
+def count(
+    made: Plan, job: Json, pods: list[Pod], found: Tally, delayed: dict[int, Pod], *, failing: bool
+) -> None:
+    """Moves ended pods one step on: into `uncountedTerminatedPods`, or, once their finalizer is
+    gone, into the numbers."""
     status, spec = made.status, job["spec"]
     uncounted = status.get("uncountedTerminatedPods") or {}
     held = {pod.metadata.uid for pod in pods if tracked(pod)}
     good, bad = uncounted.get("succeeded") or [], uncounted.get("failed") or []
     if not indexed(job):
-        number(status, "succeeded", status.get("succeeded", 0) + sum(uid not in held for uid in good))
+        number(
+            status, "succeeded", status.get("succeeded", 0) + sum(uid not in held for uid in good)
+        )
     number(status, "failed", status.get("failed", 0) + sum(uid not in held for uid in bad))
     good, bad = [uid for uid in good if uid in held], [uid for uid in bad if uid in held]
-    counted = parse(status.get("completedIndexes", ""), spec.get("completions")) if indexed(job) else set()
+    counted = (
+        parse(status.get("completedIndexes", ""), spec.get("completions"))
+        if indexed(job)
+        else set()
+    )
     waiting = {pod.metadata.uid for pod in delayed.values()}
     for pod in pods:
         uid = pod.metadata.uid
@@ -387,7 +453,10 @@ def count(made: Plan, job: Json, pods: list[Pod], found: Tally, delayed: dict[in
             del status["completedIndexes"]
     if spec.get("backoffLimitPerIndex") is not None:
         status["failedIndexes"] = text_of(found.failed_indexes)
-    status["uncountedTerminatedPods"] = {**({"succeeded": good} if good else {}), **({"failed": bad} if bad else {})}
+    status["uncountedTerminatedPods"] = {
+        **({"succeeded": good} if good else {}),
+        **({"failed": bad} if bad else {}),
+    }
 
 
 def end(made: Plan, job: Json, pods: list[Pod], verdict: Verdict, now: float) -> None:
@@ -397,9 +466,17 @@ def end(made: Plan, job: Json, pods: list[Pod], verdict: Verdict, now: float) ->
     if not any(c["type"] == verdict.type for c in conditions):
         conditions.append(made_condition(verdict.type, verdict.reason, verdict.message, now))
     held = [pod for pod in pods if tracked(pod)]
-    if not (held or made.delete or terminating(pods) or status["uncountedTerminatedPods"] or any(pod.active for pod in pods)):
+    if not (
+        held
+        or made.delete
+        or terminating(pods)
+        or status["uncountedTerminatedPods"]
+        or any(pod.active for pod in pods)
+    ):
         failed = verdict.type == FAILURE_TARGET
-        conditions.append(made_condition(FAILED if failed else COMPLETE, verdict.reason, verdict.message, now))
+        conditions.append(
+            made_condition(FAILED if failed else COMPLETE, verdict.reason, verdict.message, now)
+        )
         if failed:
             made.events.append(("Warning", verdict.reason, verdict.message))
         else:

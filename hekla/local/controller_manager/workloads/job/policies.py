@@ -51,7 +51,11 @@ def judge(job: Json, pod: Pod) -> Judgement:
 def _matching_exit(wanted: Json, pod: Pod) -> ContainerStatus | None:
     for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
         ended = status.terminated
-        if ended is None or not ended.exit_code or wanted.get("containerName") not in (None, "", status.name):
+        if (
+            ended is None
+            or not ended.exit_code
+            or wanted.get("containerName") not in (None, "", status.name)
+        ):
             continue
         listed = ended.exit_code in wanted.get("values", ())
         if listed == (wanted["operator"] == "In"):
@@ -62,7 +66,9 @@ def _matching_exit(wanted: Json, pod: Pod) -> ContainerStatus | None:
 def _matching_condition(patterns: Collection[Json], pod: Pod) -> str | None:
     for pattern in patterns:
         for condition in pod.status.conditions:
-            if condition.type == pattern["type"] and condition.status == pattern.get("status", "True"):
+            if condition.type == pattern["type"] and condition.status == pattern.get(
+                "status", "True"
+            ):
                 return condition.type
     return None
 

@@ -17,14 +17,33 @@ from hekla.kube.events import Recorder
 from hekla.local.controller_manager.ownership import deleting
 from hekla.local.controller_manager.pods import Pod
 from hekla.local.controller_manager.workloads.pod_control import PodControl
-from hekla.local.controller_manager.workloads.revisions import Collision, History, name_of, queue_keys, template_of
-from hekla.local.controller_manager.workloads.statefulset.identity import labels_of, ordinal_of, pod_metadata, pod_spec
-from hekla.local.controller_manager.workloads.statefulset.plan import Plan, Revisions, plan, revision_of, split, status_of
+from hekla.local.controller_manager.workloads.revisions import (
+    Collision,
+    History,
+    name_of,
+    queue_keys,
+    template_of,
+)
+from hekla.local.controller_manager.workloads.statefulset.identity import (
+    labels_of,
+    ordinal_of,
+    pod_metadata,
+    pod_spec,
+)
+from hekla.local.controller_manager.workloads.statefulset.plan import (
+    Plan,
+    Revisions,
+    plan,
+    revision_of,
+    split,
+    status_of,
+)
 from hekla.local.controller_manager.workloads.statefulset.volumes import PodClaims
 
 KIND = STATEFUL_SET.untyped
 RETRY = 1.0
-"""Seconds after which what was refused (a quota, a webhook) or waits for an old claim to go is tried again."""
+"""Seconds after which what was refused (a quota, a webhook) or waits for an old claim to go is
+tried again."""
 
 
 class StatefulSetController(Controller):
@@ -33,15 +52,29 @@ class StatefulSetController(Controller):
     name = "statefulset"
 
     def __init__(
-        self, client: Client, sets: Cache[Json], pods: Cache[Pod], revisions: Cache[Json], claims: Cache[Json], recorder: Recorder,
+        self,
+        client: Client,
+        sets: Cache[Json],
+        pods: Cache[Pod],
+        revisions: Cache[Json],
+        claims: Cache[Json],
+        recorder: Recorder,
         clock: Callable[[], float] = time.time,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(sets, pods, revisions, claims)
         self.client = client
         self.sets = sets
         self.recorder = recorder
         self.clock = clock
-        self.crew = PodControl(KIND, client, sets, pods, recorder, lambda owner: owner["spec"].get("selector"), self.queue.add)
+        self.crew = PodControl(
+            KIND,
+            client,
+            sets,
+            pods,
+            recorder,
+            lambda owner: owner["spec"].get("selector"),
+            self.queue.add,
+        )
         self.history = History(KIND, client, revisions)
         self.claims = PodClaims(client, claims, recorder)
         self.enqueue(sets)
@@ -53,31 +86,46 @@ class StatefulSetController(Controller):
             self.crew.expectations.forget(key)
             return None
         name = owner["metadata"]["name"]
-        pods = [pod for pod in await self.crew.claim(owner) if ordinal_of(name, pod.metadata.name) >= 0]
+        pods = [
+            pod for pod in await self.crew.claim(owner) if ordinal_of(name, pod.metadata.name) >= 0
+        ]
         if not self.crew.expectations.satisfied(key):
             return self.crew.expectations.remaining(key)
         known = await self.history.of(owner)
         try:
-            update = await self.history.present(owner, known, {"controller.kubernetes.io/hash": "{hash}"})
+            update = await self.history.present(
+                owner, known, {"controller.kubernetes.io/hash": "{hash}"}
+            )
         except Collision:
             known_status = owner.get("status", {})
-            await self.write_status(owner, {**known_status, "collisionCount": known_status.get("collisionCount", 0) + 1})
+            await self.write_status(
+                owner, {**known_status, "collisionCount": known_status.get("collisionCount", 0) + 1}
+            )
             return RETRY
         by_name = {name_of(revision): revision for revision in (*known, update)}
         said = owner.get("status", {}).get("currentRevision", "")
         revisions = Revisions(said if said in by_name else name_of(update), name_of(update))
         again = None
         if not deleting(owner):
-            again = await self.carry_out(key, owner, pods, plan(owner, pods, revisions, self.clock()), by_name)
+            again = await self.carry_out(
+                key, owner, pods, plan(owner, pods, revisions, self.clock()), by_name
+            )
         status = status_of(owner, pods, revisions, self.clock())
         if status != owner.get("status"):
             await self.write_status(owner, status)
         if not deleting(owner):
-            live = {revisions.current, revisions.update, status["currentRevision"], *map(revision_of, pods)}
+            live = {
+                revisions.current,
+                revisions.update,
+                status["currentRevision"],
+                *map(revision_of, pods),
+            }
             await self.history.trim(known, live, owner["spec"].get("revisionHistoryLimit"))
         return again
 
-    async def carry_out(self, key: str, owner: Json, pods: list[Pod], steps: Plan, revisions: dict[str, Json]) -> float | None:
+    async def carry_out(
+        self, key: str, owner: Json, pods: list[Pod], steps: Plan, revisions: dict[str, Json]
+    ) -> float | None:
         """Does what was planned; gives the seconds until another look."""
         placed, beyond = split(owner, pods)
         if owner["spec"].get("volumeClaimTemplates"):
@@ -87,15 +135,29 @@ class StatefulSetController(Controller):
                 await self.claims.keep_owners(owner, pod, beyond=False)
             for pod in beyond:
                 await self.claims.keep_owners(owner, pod, beyond=True)
-        await asyncio.gather(*(self.keep_identity(owner, ordinal, pod) for ordinal, pod in placed.items()))
+        await asyncio.gather(
+            *(self.keep_identity(owner, ordinal, pod) for ordinal, pod in placed.items())
+        )
         for pod in steps.recreate:
             where = f"StatefulSet {key}"
             if pod.status.phase == "Failed":
-                self.recorder.event(owner, "Warning", "RecreatingFailedPod", f"{where} is recreating failed Pod {pod.metadata.name}")
+                self.recorder.event(
+                    owner,
+                    "Warning",
+                    "RecreatingFailedPod",
+                    f"{where} is recreating failed Pod {pod.metadata.name}",
+                )
             else:
-                self.recorder.event(owner, "Normal", "RecreatingTerminatedPod", f"{where} is recreating terminated Pod {pod.metadata.name}")
+                self.recorder.event(
+                    owner,
+                    "Normal",
+                    "RecreatingTerminatedPod",
+                    f"{where} is recreating terminated Pod {pod.metadata.name}",
+                )
         await self.remove(key, owner, [*steps.recreate, *steps.delete])
-        made = await asyncio.gather(*(self.make(key, owner, ordinal, revisions[name]) for ordinal, name in steps.create))
+        made = await asyncio.gather(
+            *(self.make(key, owner, ordinal, revisions[name]) for ordinal, name in steps.create)
+        )
         return RETRY if not all(made) else steps.wait
 
     async def remove(self, key: str, owner: Json, pods: list[Pod]) -> None:
@@ -117,7 +179,9 @@ class StatefulSetController(Controller):
         pod = f"{meta['name']}-{ordinal}"
         if self.claims.leaving(owner, pod) or await self.claims.make(owner, pod) is not None:
             return False
-        body = self.crew.body(owner, template, **pod_metadata(template, pod, ordinal, name_of(revision)))
+        body = self.crew.body(
+            owner, template, **pod_metadata(template, pod, ordinal, name_of(revision))
+        )
         body["metadata"].pop("generateName", None)
         body["spec"] = pod_spec(owner, body["spec"], pod)
         subject = f"create Pod {pod} in StatefulSet {meta['name']}"
@@ -127,7 +191,9 @@ class StatefulSetController(Controller):
         except AlreadyExists:
             return False  # one of another owner, or of ours that the cache does not show yet
         except ApiError as error:
-            self.recorder.event(owner, "Warning", "FailedCreate", f"{subject} failed error: {error.message}")
+            self.recorder.event(
+                owner, "Warning", "FailedCreate", f"{subject} failed error: {error.message}"
+            )
             return False
         self.recorder.event(owner, "Normal", "SuccessfulCreate", f"{subject} successful")
         return True
@@ -138,7 +204,12 @@ class StatefulSetController(Controller):
         if pod.deleting or all(meta.labels.get(name) == value for name, value in wanted.items()):
             return
         try:
-            await self.client.patch(core.POD, meta.name, {"metadata": {"uid": meta.uid, "labels": wanted}}, meta.namespace)
+            await self.client.patch(
+                core.POD,
+                meta.name,
+                {"metadata": {"uid": meta.uid, "labels": wanted}},
+                meta.namespace,
+            )
         except NotFound:
             return
 

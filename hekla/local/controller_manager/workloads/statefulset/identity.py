@@ -12,7 +12,11 @@ INDEX_LABEL = "apps.kubernetes.io/pod-index"
 def ordinal_of(stateful_set: str, pod: str) -> int:
     """The ordinal in the name of a pod; -1 for a name that is not of the set."""
     prefix, _, text = pod.rpartition("-")
-    return int(text) if prefix == stateful_set and text.isascii() and text.isdigit() and str(int(text)) == text else -1
+    return (
+        int(text)
+        if prefix == stateful_set and text.isascii() and text.isdigit() and str(int(text)) == text
+        else -1
+    )
 
 
 def claim_name(template: Json, pod: str) -> str:
@@ -28,7 +32,12 @@ def claim_body(stateful_set: Json, template: Json, pod: str) -> Json:
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "spec": template.get("spec") or {},
-        "metadata": {"name": claim_name(template, pod), "namespace": stateful_set["metadata"]["namespace"], "labels": labels, **kept},
+        "metadata": {
+            "name": claim_name(template, pod),
+            "namespace": stateful_set["metadata"]["namespace"],
+            "labels": labels,
+            **kept,
+        },
     }
 
 
@@ -36,7 +45,10 @@ def pod_spec(stateful_set: Json, spec: Json, pod: str) -> Json:
     """The template's pod spec with the identity of a pod and its claims for volumes."""
     templates = stateful_set["spec"].get("volumeClaimTemplates") or ()
     claims = {template["metadata"]["name"]: claim_name(template, pod) for template in templates}
-    volumes = [{"name": name, "persistentVolumeClaim": {"claimName": claim}} for name, claim in claims.items()]
+    volumes = [
+        {"name": name, "persistentVolumeClaim": {"claimName": claim}}
+        for name, claim in claims.items()
+    ]
     volumes += [volume for volume in spec.get("volumes") or () if volume["name"] not in claims]
     identity = {"hostname": pod, "subdomain": stateful_set["spec"].get("serviceName", "")}
     return {**spec, **identity, **({"volumes": volumes} if volumes else {})}

@@ -1,7 +1,8 @@
 """What to do about a StatefulSet now: a pure function of its spec and its pods.
 
-Ordered sets take one step at a time, upwards when they grow, downwards when they shrink or change their template, and wait for
-each pod to be available; parallel ones do not wait.  Reference: local-cluster 10.6.
+Ordered sets take one step at a time, upwards when they grow, downwards when they shrink or change
+their template, and wait for each pod to be available; parallel ones do not wait.  Reference:
+local-cluster 10.6.
 """
 
 from __future__ import annotations
@@ -63,7 +64,11 @@ def running_and_ready(pod: Pod) -> bool:
 
 def wait_for(pods: list[Pod], minimum: float, now: float) -> float | None:
     """Seconds until the next ready pod will count as available."""
-    left = [minimum - age_of(pod.ready_since, now) for pod in pods if running_and_ready(pod) and not pod.available(minimum, now)]
+    left = [
+        minimum - age_of(pod.ready_since, now)
+        for pod in pods
+        if running_and_ready(pod) and not pod.available(minimum, now)
+    ]
     return min(left, default=None)
 
 
@@ -82,7 +87,8 @@ def split(stateful_set: Json, pods: list[Pod]) -> tuple[dict[int, Pod], list[Pod
 
 
 def revision_for(stateful_set: Json, ordinal: int, revisions: Revisions) -> str:
-    """The revision that a pod made now is of: below the partition, and while a rolling update has not come so far, the old."""
+    """The revision that a pod made now is of: below the partition, and while a rolling update has
+    not come so far, the old."""
     spec = stateful_set["spec"]
     strategy = spec.get("updateStrategy") or {}
     if strategy.get("type", "RollingUpdate") != "RollingUpdate":
@@ -98,7 +104,10 @@ def revision_for(stateful_set: Json, ordinal: int, revisions: Revisions) -> str:
 def plan(stateful_set: Json, pods: list[Pod], revisions: Revisions, now: float) -> Plan:
     """The next steps."""
     spec = stateful_set["spec"]
-    minimum, ordered = minimum_ready(spec), spec.get("podManagementPolicy", "OrderedReady") != "Parallel"
+    minimum, ordered = (
+        minimum_ready(spec),
+        spec.get("podManagementPolicy", "OrderedReady") != "Parallel",
+    )
     placed, beyond = split(stateful_set, pods)
     made = Plan(wait=wait_for([*placed.values(), *beyond], minimum, now))
     if ordered:
@@ -107,15 +116,26 @@ def plan(stateful_set: Json, pods: list[Pod], revisions: Revisions, now: float) 
     else:
         free = (ordinal for ordinal in window(spec) if ordinal not in placed)
         more = min(BURST, room(len(window(spec)), waiting(placed.values())))
-        made.create = [(ordinal, revision_for(stateful_set, ordinal, revisions)) for ordinal in islice(free, more)]
-        made.recreate = [placed[ordinal] for ordinal in sorted(placed) if placed[ordinal].finished and not placed[ordinal].deleting]
+        made.create = [
+            (ordinal, revision_for(stateful_set, ordinal, revisions))
+            for ordinal in islice(free, more)
+        ]
+        made.recreate = [
+            placed[ordinal]
+            for ordinal in sorted(placed)
+            if placed[ordinal].finished and not placed[ordinal].deleting
+        ]
     for pod in beyond:
         if pod.deleting:
             if ordered:
                 return made
             continue
         # The lowest of those that are not well may go: waiting for it could be for ever.
-        if ordered and not well(pod, minimum, now) and first_ill(placed, beyond, minimum, now) is not pod:
+        if (
+            ordered
+            and not well(pod, minimum, now)
+            and first_ill(placed, beyond, minimum, now) is not pod
+        ):
             return made
         made.delete.append(pod)
         if ordered:
@@ -127,9 +147,15 @@ def plan(stateful_set: Json, pods: list[Pod], revisions: Revisions, now: float) 
 
 
 def grown_in_order(
-    made: Plan, stateful_set: Json, placed: dict[int, Pod], revisions: Revisions, minimum: float, now: float
-) -> bool:  # fmt: skip
-    """Whether all ordinals up to the highest have pods that are well; else the one step towards that is in the plan."""
+    made: Plan,
+    stateful_set: Json,
+    placed: dict[int, Pod],
+    revisions: Revisions,
+    minimum: float,
+    now: float,
+) -> bool:
+    """Whether all ordinals up to the highest have pods that are well; else the one step towards
+    that is in the plan."""
     for ordinal in window(stateful_set["spec"]):
         pod = placed.get(ordinal)
         if pod is None:
@@ -155,8 +181,11 @@ def first_ill(placed: dict[int, Pod], beyond: list[Pod], minimum: float, now: fl
     return next((pod for pod in lowest_first if not well(pod, minimum, now)), None)
 
 
-def outdated(stateful_set: Json, placed: dict[int, Pod], revisions: Revisions, minimum: float, now: float) -> list[Pod]:
-    """The pods that the rolling update takes down now, from the top: one after the other, or as many as may be unavailable.
+def outdated(
+    stateful_set: Json, placed: dict[int, Pod], revisions: Revisions, minimum: float, now: float
+) -> list[Pod]:
+    """The pods that the rolling update takes down now, from the top: one after the other, or as
+    many as may be unavailable.
 
     Of several at a time, those that serve nobody anyway do not count.
     """
@@ -189,7 +218,9 @@ def status_of(stateful_set: Json, pods: list[Pod], revisions: Revisions, now: fl
     """The status that the pods give."""
     spec, before = stateful_set["spec"], stateful_set.get("status", {})
     minimum = minimum_ready(spec)
-    known = [pod for pod in pods if ordinal_of(stateful_set["metadata"]["name"], pod.metadata.name) >= 0]
+    known = [
+        pod for pod in pods if ordinal_of(stateful_set["metadata"]["name"], pod.metadata.name) >= 0
+    ]
     live = [pod for pod in known if not pod.deleting]
     counts = {
         "readyReplicas": sum(running_and_ready(pod) for pod in known),
@@ -200,12 +231,17 @@ def status_of(stateful_set: Json, pods: list[Pod], revisions: Revisions, now: fl
     current, wanted = revisions.current, spec.get("replicas", 1)
     rolling = (spec.get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate"
     if rolling and counts["updatedReplicas"] == replicas == counts["readyReplicas"] == wanted:
-        current, counts["currentReplicas"] = revisions.update, counts["updatedReplicas"]  # the update has come to its end
+        current, counts["currentReplicas"] = (
+            revisions.update,
+            counts["updatedReplicas"],
+        )  # the update has come to its end
     status: Json = {
         "observedGeneration": stateful_set["metadata"].get("generation", 0),
         "replicas": replicas,
         **{name: count for name, count in counts.items() if count},
-        "availableReplicas": sum(running_and_ready(pod) and pod.available(minimum, now) for pod in known),
+        "availableReplicas": sum(
+            running_and_ready(pod) and pod.available(minimum, now) for pod in known
+        ),
         "currentRevision": current,
         "updateRevision": revisions.update,
         "collisionCount": before.get("collisionCount", 0),

@@ -1,4 +1,5 @@
-"""The claims of a StatefulSet's pods: made before their pod, kept, or owned so that they go with the pod or the set.
+"""The claims of a StatefulSet's pods: made before their pod, kept, or owned so that they go with
+the pod or the set.
 
 Reference: local-cluster 10.6, persistentVolumeClaimRetentionPolicy.
 """
@@ -21,19 +22,29 @@ CLAIMS: Kind[Json] = PERSISTENT_VOLUME_CLAIM.untyped
 
 
 def owner_wanted(stateful_set: Json, pod: Pod | None, *, beyond: bool) -> Json | None:
-    """The reference by which a claim goes with its pod (one that is scaled away) or with its set; None for claims that stay."""
+    """The reference by which a claim goes with its pod (one that is scaled away) or with its set;
+    None for claims that stay."""
     policy = stateful_set["spec"].get("persistentVolumeClaimRetentionPolicy") or {}
     if beyond and policy.get("whenScaled") == "Delete":
         if pod is None:
             return None
-        return {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.metadata.uid, "controller": True}
-    if policy.get("whenDeleted") == "Delete" and not (beyond and policy.get("whenScaled") == "Delete"):
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": pod.metadata.name,
+            "uid": pod.metadata.uid,
+            "controller": True,
+        }
+    if policy.get("whenDeleted") == "Delete" and not (
+        beyond and policy.get("whenScaled") == "Delete"
+    ):
         return {**reference(STATEFUL_SET, stateful_set), "blockOwnerDeletion": False}
     return None
 
 
 def owners(stateful_set: Json, claim: Json, wanted: Json | None) -> list[Json] | None:
-    """The owner references that a claim is to have; None when it has them.  Owners that are none of ours stay."""
+    """The owner references that a claim is to have; None when it has them.  Owners that are none of
+    ours stay."""
     known = claim["metadata"].get("ownerReferences") or []
     set_name, claim_of = stateful_set["metadata"]["name"], f"{stateful_set['metadata']['name']}-"
 
@@ -76,9 +87,16 @@ class PodClaims:
             except AlreadyExists:
                 continue
             except ApiError as error:
-                self.recorder.event(stateful_set, "Warning", "FailedCreate", f"create {subject} failed error: {error.message}")
+                self.recorder.event(
+                    stateful_set,
+                    "Warning",
+                    "FailedCreate",
+                    f"create {subject} failed error: {error.message}",
+                )
                 return error
-            self.recorder.event(stateful_set, "Normal", "SuccessfulCreate", f"create {subject} success")
+            self.recorder.event(
+                stateful_set, "Normal", "SuccessfulCreate", f"create {subject} success"
+            )
         return None
 
     async def keep_owners(self, stateful_set: Json, pod: Pod, *, beyond: bool) -> None:
@@ -92,7 +110,9 @@ class PodClaims:
             right = owners(stateful_set, claim, owner_wanted(stateful_set, pod, beyond=beyond))
             if right is None:
                 continue
-            patch = {"metadata": {"uid": claim["metadata"]["uid"], "ownerReferences": right or None}}
+            patch = {
+                "metadata": {"uid": claim["metadata"]["uid"], "ownerReferences": right or None}
+            }
             try:
                 await self.client.patch(CLAIMS, name, patch, namespace)
             except NotFound:
@@ -101,6 +121,11 @@ class PodClaims:
     def leaving(self, stateful_set: Json, pod: str) -> bool:
         """Whether a claim of a pod to be made is on its way out: the pod waits for a fresh one."""
         namespace = stateful_set["metadata"]["namespace"]
-        names = (claim_name(template, pod) for template in stateful_set["spec"].get("volumeClaimTemplates") or ())
+        names = (
+            claim_name(template, pod)
+            for template in stateful_set["spec"].get("volumeClaimTemplates") or ()
+        )
         found = (self.claims.get(f"{namespace}/{name}") for name in names)
-        return any(claim is not None and claim["metadata"].get("deletionTimestamp") for claim in found)
+        return any(
+            claim is not None and claim["metadata"].get("deletionTimestamp") for claim in found
+        )

@@ -1,8 +1,9 @@
 """Gives Python programs the pod's own names where the pod cannot have a hosts file of its own.
 
-On PYTHONPATH only where mount namespaces are not allowed; then this is all that stands between a job and "name or service not
-known".  Names of the file $HEKLA_HOSTS are turned into addresses before the system's resolver is asked; the pod's own name is
-what gethostname() answers.  The machine's own sitecustomize, which this one hides, is run afterwards.
+On PYTHONPATH only where mount namespaces are not allowed; then this is all that stands between a
+job and "name or service not known".  Names of the file $HEKLA_HOSTS are turned into addresses
+before the system's resolver is asked; the pod's own name is what gethostname() answers.  The
+machine's own sitecustomize, which this one hides, is run afterwards.
 """
 
 from __future__ import annotations
@@ -66,7 +67,10 @@ def _run_hidden() -> None:
         path = os.path.join(directory or ".", "sitecustomize.py")
         if os.path.abspath(directory or ".") != here and os.path.isfile(path):
             with open(path) as file:
-                exec(compile(file.read(), path, "exec"), {"__name__": "sitecustomize", "__file__": path})
+                exec(
+                    compile(file.read(), path, "exec"),
+                    {"__name__": "sitecustomize", "__file__": path},
+                )
             return
 
 
