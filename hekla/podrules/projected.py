@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from hekla.api.bounded import BoundedCache
 from hekla.api.text.fielderrors import forbidden, invalid, not_supported, required
 from hekla.api.text.fieldrules import Errors, Tree, check_annotations, selector
 from hekla.api.text.syntax import dns_subdomain
@@ -110,7 +111,7 @@ class _Files:
 
 MOST_KNOWN = 256
 _encode = msgspec.json.Encoder().encode
-_known: set[tuple[bytes, bool]] = set()
+_known: BoundedCache[tuple[bytes, bool], bool] = BoundedCache(MOST_KNOWN)
 """Projections that nothing was wrong with: nearly every pod has that of its account's token."""
 
 
@@ -120,9 +121,7 @@ def sources(body: Tree, path: str, options: Options, found: Errors) -> None:
         return
     _sources(body, path, options, found)
     if len(found) == before:
-        if len(_known) >= MOST_KNOWN:
-            _known.clear()
-        _known.add(key)
+        _known[key] = True
 
 
 def _sources(body: Tree, path: str, options: Options, found: Errors) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from copy import deepcopy
 
+from hekla.api.bounded import BoundedCache
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.encoding import fields
 from hekla.local.apiserver.objects.merging import topology
@@ -51,7 +52,7 @@ def test_rules_say_the_same_of_a_known_template() -> None:
     for _ in range(3000):
         tree = some_pod(dice)
         warm = rules.create(deepcopy(tree))
-        cold_memory, rules._known = rules._known, set()
+        cold_memory, rules._known = rules._known, BoundedCache(rules.KNOWN_SPECS)
         cold = rules.create(deepcopy(tree))
         rules._known = cold_memory
         assert warm == cold, tree

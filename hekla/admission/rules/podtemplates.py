@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from hekla.admission.review import Tree
+from hekla.api.bounded import BoundedCache
 from hekla.api.text.fielderrors import invalid, required
 from hekla.api.text.fieldrules import Errors, not_negative
 from hekla.api.text.quantity import ZERO, Quantity
@@ -23,7 +24,7 @@ from hekla.podrules.resources import is_whole
 
 LARGEST_REMEMBERED, MOST_REMEMBERED = 16 * 1024, 256
 """Bytes of a template, and how many of them."""
-_known: dict[tuple[bytes, str, bool], list[str]] = {}
+_known: BoundedCache[tuple[bytes, str, bool], list[str]] = BoundedCache(MOST_REMEMBERED)
 
 
 def problems(template: Tree, name: str, pod_level_resources: bool) -> list[str]:
@@ -38,8 +39,6 @@ def problems(template: Tree, name: str, pod_level_resources: bool) -> list[str]:
     if found is None:
         found = [str(error) for error in _problems(template, name, pod_level_resources)]
         if len(key[0]) <= LARGEST_REMEMBERED:
-            if len(_known) >= MOST_REMEMBERED:
-                _known.clear()
             _known[key] = found
     return found
 

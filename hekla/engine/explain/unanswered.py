@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hekla.api.bounded import BoundedCache
 from hekla.api.names import IGNORED
 from hekla.engine.model import reading
 from hekla.engine.model.annotations import (
@@ -137,7 +138,7 @@ class Unanswered:
             field.name for field in self.of_jobs if field.name in ANNOTATIONS
         )
         self.others = [field for field in self.of_jobs if field.name not in ANNOTATIONS]
-        self.classes: dict[PodClass, bool] = {}
+        self.classes: BoundedCache[PodClass, bool] = BoundedCache(MOST_CLASSES)
         """Whether pods of a class may ask for something in vain, their labels apart."""
         self.labels = frozenset(field.name for field in self.of_pods)
 
@@ -189,8 +190,6 @@ class Unanswered:
     def _may_ask(self, task: Task) -> bool:
         known = self.classes.get(task.pods)
         if known is None:
-            if len(self.classes) >= MOST_CLASSES:
-                self.classes.clear()
             known = self.classes[task.pods] = any(field.asked(task) for field in self.of_pods)
         return known
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from hekla.api.bounded import BoundedCache
 from hekla.api.kinds import Kind
 from hekla.api.kubernetes.core import POD
 from hekla.api.meta import OwnerReference
@@ -22,14 +23,14 @@ from hekla.api.trees import Json
 T = TypeVar("T", bound=Hashable)
 
 MOST_SHARED = 20_000
-_shared: dict[Any, Any] = {}
+_shared: BoundedCache[Any, Any] = BoundedCache(MOST_SHARED)
 
 
 def shared(value: T) -> T:
     """The one copy of a value that many pods have: thousands of them come from one template."""
-    if len(_shared) > MOST_SHARED:
-        _shared.clear()
-    found: T = _shared.setdefault(value, value)
+    found: T | None = _shared.get(value)
+    if found is None:
+        found = _shared[value] = value
     return found
 
 

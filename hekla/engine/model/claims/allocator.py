@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hekla.api.bounded import BoundedCache
 from hekla.api.text import quantity
 from hekla.engine.model import matching
 from hekla.engine.model.arrays import Bools
@@ -105,11 +106,13 @@ class ClaimBook:
         """How many maps there have been."""
         self._clock = 0
         self._stamps: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        self._answers: dict[tuple[int, ...], tuple[tuple[ClaimRequest, ...], Answers]] = {}
+        self._answers: BoundedCache[tuple[int, ...], tuple[tuple[ClaimRequest, ...], Answers]] = (
+            BoundedCache(512)
+        )
         self._last: Answers | None = None
         self._backed: dict[str, str] = {}
         """Extended resource -> class."""
-        self._implied: dict[tuple[PodClass, frozenset[str]], Implied] = {}
+        self._implied: BoundedCache[tuple[PodClass, frozenset[str]], Implied] = BoundedCache(512)
         self._lent_of: tuple[Any, ...] = ()
         """As of when nodes know what devices they have under the names of extended resources."""
         self.abandoned: dict[str, str] = {}
@@ -253,8 +256,6 @@ class ClaimBook:
     def _implied_in(self, pods: PodClass, own: frozenset[str]) -> Implied:
         found = self._implied.get((pods, own))
         if found is None:
-            if len(self._implied) > 512:
-                self._implied.clear()
             found = self._implied[pods, own] = implied(pods, self._backed, own)
         return found
 
@@ -468,8 +469,6 @@ class ClaimBook:
         key = tuple(id(wish) for wish in wishes)
         known = self._answers.get(key)
         if known is None:
-            if len(self._answers) > 512:
-                self._answers.clear()
             ranked = any(request.ranked for wish in wishes for request in wish.requests)
             known = self._answers[key] = wishes, Answers(ranked=ranked)
         answers = self._last = known[1]

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from hekla.api.bounded import BoundedCache
 from hekla.api.text import quantity
 from hekla.engine.model import matching
 from hekla.engine.model.matching import Toleration
@@ -86,7 +87,7 @@ class ClaimRequests:
     """Wishes by their text."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, ClaimRequest] = {}
+        self._known: BoundedCache[bytes, ClaimRequest] = BoundedCache(4096)
 
     def of(self, claim: Tree) -> ClaimRequest:
         """Raises Unreadable."""
@@ -94,8 +95,6 @@ class ClaimRequests:
         key = _ENCODER.encode(spec)
         found = self._known.get(key)
         if found is None:
-            if len(self._known) > 4096:
-                self._known.clear()
             try:
                 found = self._known[key] = _wish(spec)
             except (AttributeError, TypeError, ValueError, KeyError) as error:

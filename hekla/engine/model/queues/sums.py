@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from hekla.api.bounded import BoundedCache
 from hekla.engine.model.queues.queues import Contribution, Queue
 from hekla.engine.model.resources import Amounts, Request, add
 from hekla.engine.model.tasks import Job, Status, is_allocated
@@ -45,7 +46,7 @@ class Sums:
         self._last: list[Any] = [None, None, 0]
         """The entry of `changes` that the last change came to: the next is most often such another.
         """
-        self.alike: dict[_Key, _Alike] = {}
+        self.alike: BoundedCache[_Key, _Alike] = BoundedCache(MOST_ALIKE)
         """Of each kind of jobs of one pod, or of none yet, the last that was worked out."""
 
     def look(self, job: Job) -> None:
@@ -122,8 +123,6 @@ class Sums:
             )
         known = self.alike.get(key)
         if known is None or known.minimum != job.min_resources or known.allocated != job.allocated:
-            if len(self.alike) >= MOST_ALIKE:
-                self.alike.clear()
             known = self.alike[key] = _Alike(
                 job.min_resources, dict(job.allocated), contribution(job)
             )

@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hekla.api.trees import Json
-from hekla.local.apiserver.admission.attributes import Attributes, Plugin, remembered
+from hekla.local.apiserver.admission.attributes import Attributes, Plugin, TreeCache, remembered
 from hekla.local.apiserver.objects.new_objects import random_suffix
 from hekla.local.apiserver.objects.strategies import tolerate_lost_nodes
 from hekla.local.apiserver.request.status import Refusal, details, forbidden
 from hekla.local.apiserver.storage.registry import Registry, Resource
-from hekla.local.apiserver.storage.store import Row
 
 if TYPE_CHECKING:
     from hekla.local.apiserver.admission.podsecurity import PodSecurity
@@ -50,8 +49,8 @@ class Admission:
         """What holds nodes to their own things."""
         self.creation: Plugin | None = None
         """The same of a new object that no POST makes."""
-        self._accounts: dict[str, tuple[Row, Json]] = {}
-        self._classes: dict[str, tuple[Row, Json]] = {}
+        self._accounts = TreeCache()
+        self._classes = TreeCache()
         self._default: Json | None = None
         self._default_at = -1
 

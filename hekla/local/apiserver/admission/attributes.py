@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from hekla.api.bounded import BoundedCache
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.new_objects import random_suffix
 from hekla.local.apiserver.request.call import Call
@@ -39,6 +40,10 @@ class Changer(Protocol):
         Refusal."""
 
 
+ANNOTATED = 64
+"""Sets of annotations' names for which a `CachedCreate` remembers what webhooks' conditions say."""
+
+
 class CachedCreate(NamedTuple):
     """What became of a spec."""
 
@@ -56,7 +61,7 @@ class CachedCreate(NamedTuple):
     """What they had noted for the audit log."""
     settled: set[Reviewer]
     """Those of the reviewers that found nothing wrong with it."""
-    meant: dict[tuple[Hook, tuple[str, ...] | None], bool]
+    meant: BoundedCache[tuple[Hook, tuple[str, ...] | None], bool]
     """(webhook, names of annotations) -> whether its conditions hold, where they ask for nothing
     else."""
     annotations: dict[str, str]
@@ -122,13 +127,20 @@ async def in_task() -> None:
         await asyncio.sleep(0)
 
 
-def remembered(cache: dict[str, tuple[Row, Json]], key: str, row: Row) -> Json:
+class TreeCache(BoundedCache[str, tuple[Row, Json]]):
+    """Trees of rows that are read again and again, each with the row that it was decoded from."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(5000)
+
+
+def remembered(cache: TreeCache, key: str, row: Row) -> Json:
     """The tree of a row that is asked for again and again; not to be changed."""
     known = cache.get(key)
     if known is not None and known[0] is row:
         return known[1]
-    if len(cache) > 5000:
-        cache.clear()
     tree = row.tree()
     cache[key] = (row, tree)
     return tree

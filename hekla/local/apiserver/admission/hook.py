@@ -9,6 +9,7 @@ import ssl
 from typing import Any
 from urllib.parse import urlsplit
 
+from hekla.api.bounded import BoundedCache
 from hekla.api.trees import Json
 from hekla.kube.http.client import HttpClient, Target
 from hekla.local.apiserver.admission.matching import Conditions
@@ -17,6 +18,8 @@ from hekla.local.apiserver.storage.registry import Registry
 from hekla.local.apiserver.storage.store import Row
 
 POOL = 64
+NAMESPACES = 1000
+"""For which a webhook remembers whether it selects them."""
 
 
 class Unreachable(Exception):
@@ -58,7 +61,7 @@ class Hook:
         self.client_config: Json = tree.get("clientConfig") or {}
         self.namespace_selector: Json = tree.get("namespaceSelector") or {}
         self.object_selector: Json = tree.get("objectSelector") or {}
-        self.namespaces: dict[str, tuple[Row | None, bool]] = {}
+        self.namespaces: BoundedCache[str, tuple[Row | None, bool]] = BoundedCache(NAMESPACES)
         """By name, a namespace as it was when it was last asked about, and whether it is selected.
         """
         self.unusable = ""

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from hekla.api.trees import Json
-from hekla.local.apiserver.admission.attributes import remembered
+from hekla.local.apiserver.admission.attributes import TreeCache, remembered
 from hekla.local.apiserver.storage.registry import Registry, Resource
 from hekla.local.apiserver.storage.store import DELETED, Collection, Event, Row
 
@@ -63,7 +63,7 @@ class Cluster:
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
-        self._trees: dict[str, tuple[Row, Json]] = {}
+        self._trees = TreeCache()
         """Of queues that were asked for."""
         self._followed: Collection | None = None
         self._parents: dict[str, str] = {}

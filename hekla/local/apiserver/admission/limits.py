@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from hekla.api.bounded import BoundedCache
 from hekla.api.text.quantity import ZERO, Quantity
 from hekla.api.trees import Json
-from hekla.local.apiserver.admission.attributes import Attributes, remembered
+from hekla.local.apiserver.admission.attributes import Attributes, TreeCache, remembered
 from hekla.local.apiserver.admission.quotas import accepted_in
 from hekla.local.apiserver.objects.amounts import amount
 from hekla.local.apiserver.objects.usage import resources_text
 from hekla.local.apiserver.request.status import forbidden
 from hekla.local.apiserver.storage.registry import Registry
-from hekla.local.apiserver.storage.store import Row
 
 ANNOTATION = "kubernetes.io/limit-ranger"
 KNOWN_WITHIN = 512
@@ -30,8 +30,10 @@ class Limits:
 
     def __init__(self, registry: Registry) -> None:
         self.collection = registry["limitranges"].collection
-        self._trees: dict[str, tuple[Row, Json]] = {}
-        self._within: dict[tuple[tuple[int, ...], bytes], list[Json]] = {}
+        self._trees = TreeCache()
+        self._within: BoundedCache[tuple[tuple[int, ...], bytes], list[Json]] = BoundedCache(
+            KNOWN_WITHIN
+        )
         """What has been found to be within its ranges."""
 
     def ranges(self, namespace: str) -> list[Json]:
@@ -99,8 +101,6 @@ class Limits:
             elif item.get("type") == "Pod":
                 bounds(item, together(spec, "requests"), together(spec, "limits"), found)
         self._refuse(attributes, found)
-        if len(self._within) >= KNOWN_WITHIN:
-            self._within.clear()
         self._within[key] = items  # which keeps their identities theirs
 
     def check_claim(self, attributes: Attributes) -> None:

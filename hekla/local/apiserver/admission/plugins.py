@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from hekla.api.trees import Json
 from hekla.local.apiserver.admission.admission import Admission
-from hekla.local.apiserver.admission.attributes import Attributes, Plugin, remembered
+from hekla.local.apiserver.admission.attributes import Attributes, Plugin, TreeCache, remembered
 from hekla.local.apiserver.admission.limits import Limits
 from hekla.local.apiserver.objects.amounts import amount
 from hekla.local.apiserver.request.status import forbidden
 from hekla.local.apiserver.storage.registry import Registry
-from hekla.local.apiserver.storage.store import Row
 
 DEFAULT_STORAGE = (
     "storageclass.kubernetes.io/is-default-class",
@@ -28,7 +27,7 @@ class Plugins:
     def __init__(self, registry: Registry, limits: Limits) -> None:
         self.registry = registry
         self.limits = limits
-        self._trees: dict[str, tuple[Row, Json]] = {}
+        self._trees = TreeCache()
 
     def join(self, admission: Admission) -> None:
         """Takes its places in the chain."""

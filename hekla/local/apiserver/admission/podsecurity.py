@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from hekla.api.bounded import BoundedCache
 from hekla.api.text.fielderrors import FieldError
 from hekla.api.trees import Json
 from hekla.local.apiserver.admission.attributes import Attributes
@@ -69,8 +70,10 @@ class PodSecurity:
         self.configuration = configuration or Configuration()
         self._namespaces = registry["namespaces"].collection
         self._pods = registry["pods"].collection
-        self._policies: dict[str, tuple[Mapping[str, str], Policy, tuple[FieldError, ...]]] = {}
-        self._open: dict[str, Mapping[str, str]] = {}
+        self._policies: BoundedCache[
+            str, tuple[Mapping[str, str], Policy, tuple[FieldError, ...]]
+        ] = BoundedCache(KNOWN_POLICIES)
+        self._open: BoundedCache[str, Mapping[str, str]] = BoundedCache(KNOWN_POLICIES)
         """Namespace -> its labels, where they let in every pod and nobody is exempt: most pods are
         answered by this alone."""
 
@@ -104,9 +107,6 @@ class PodSecurity:
             return self.configuration.defaults, ()
         known = self._policies.get(namespace)
         if known is None or known[0] is not row.labels:
-            if len(self._policies) >= KNOWN_POLICIES:
-                self._policies.clear()
-                self._open.clear()
             known = self._policies[namespace] = (
                 row.labels,
                 *policy_of(row.labels, self.configuration.defaults),

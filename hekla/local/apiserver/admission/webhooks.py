@@ -42,11 +42,6 @@ from hekla.local.apiserver.storage.store import Event, decode, encode
 log = logging.getLogger("hekla.apiserver")
 
 GROUP = "admissionregistration.k8s.io"
-ANNOTATED = 64
-"""Sets of annotations' names of which is remembered with a mould what a webhook's conditions say.
-"""
-NAMESPACES = 1000
-"""Of which a webhook remembers whether it selects them."""
 
 
 class Response(msgspec.Struct):
@@ -145,8 +140,6 @@ class Chain:
         known = hook.namespaces.get(namespace)
         if known is not None and known[0] is row:
             return known[1]
-        if len(hook.namespaces) >= NAMESPACES:
-            hook.namespaces.clear()
         answer = selected(hook.namespace_selector, None, attributes, self.registry)
         hook.namespaces[namespace] = row, answer
         return answer
@@ -184,8 +177,6 @@ class Chain:
         key = hook, None if annotations is None else tuple(annotations)
         known = mould.meant.get(key)
         if known is None:
-            if len(mould.meant) >= ANNOTATED:
-                mould.meant.clear()
             known = mould.meant[key] = self._holds(hook, matched, attributes, authorizer)
         return known
 

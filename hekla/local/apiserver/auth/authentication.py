@@ -10,6 +10,7 @@ from base64 import urlsafe_b64decode
 from collections.abc import Mapping
 from pathlib import Path
 
+from hekla.api.bounded import BoundedCache
 from hekla.kube.http.server import Peer, Request
 from hekla.kube.streams import websocket
 from hekla.local.apiserver.auth.tokens import ISSUER, Tokens, Verified
@@ -26,8 +27,8 @@ class Authenticator:
     def __init__(self, tokens: Tokens, token_file: Path | None = None) -> None:
         self.tokens = tokens
         self.static = read_tokens(token_file) if token_file is not None else {}
-        self._known: dict[str, tuple[Verified, float]] = {}
-        self._peers: dict[Peer, User] = {}
+        self._known: BoundedCache[str, tuple[Verified, float]] = BoundedCache(5000)
+        self._peers: BoundedCache[Peer, User] = BoundedCache(1000)
 
     def user(self, request: Request) -> User:
         """The user, perhaps nobody; raises 401 for a credential that is wrong."""
@@ -42,8 +43,6 @@ class Authenticator:
         user = self._peers.get(peer)
         if user is None:
             user = self._of_peer(peer)
-            if len(self._peers) > 1000:
-                self._peers.clear()
             self._peers[peer] = user
         return user
 
@@ -85,8 +84,6 @@ class Authenticator:
         if verified is None:
             self._known.pop(token, None)
             return None
-        if len(self._known) > 5000:
-            self._known.clear()
         self._known[token] = (verified, min(verified.expires, now + REMEMBER_SECONDS))
         return verified.user
 

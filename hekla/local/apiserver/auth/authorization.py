@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from hekla.api.trees import Json
-from hekla.local.apiserver.admission.attributes import remembered
+from hekla.local.apiserver.admission.attributes import TreeCache, remembered
 from hekla.local.apiserver.auth.access import Access
 from hekla.local.apiserver.auth.nodes import NodeAuthorizer
 from hekla.local.apiserver.request.identity import MASTERS, SERVICE_ACCOUNT, User
 from hekla.local.apiserver.request.status import Refusal, unsniffed
 from hekla.local.apiserver.storage.registry import Registry
-from hekla.local.apiserver.storage.store import Event, Row
+from hekla.local.apiserver.storage.store import Event
 
 RBAC = "rbac.authorization.k8s.io"
 OPEN_PATHS = ("/healthz", "/livez", "/readyz", "/version")
@@ -38,7 +38,7 @@ class Authorizer:
         self.registry = registry
         self.nodes = NodeAuthorizer(registry)
         self._grants: list[Grant] | None = None
-        self._trees: dict[str, tuple[Row, Json]] = {}
+        self._trees = TreeCache()
         for plural in ("roles", "rolebindings", "clusterroles", "clusterrolebindings"):
             resource = registry.get(RBAC, "v1", plural)
             if resource is not None:

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import msgspec
 
+from hekla.api.bounded import BoundedCache
 from hekla.api.text.quantity import ZERO, Quantity
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.amounts import amount
@@ -58,15 +59,13 @@ def _pod(tree: Json, found: Usage) -> None:
         for field, prefix in (("requests", "requests."), ("limits", "limits.")):
             for name, value in pod_resources(spec, field).items():
                 _charge(known, name, value, prefix)
-        if len(_asked) >= KNOWN_POD_RESOURCES:
-            _asked.clear()
         _asked[asked] = known
     found.update(known)
 
 
 KNOWN_POD_RESOURCES = 1024
 _encode = msgspec.json.Encoder().encode
-_asked: dict[bytes, Usage] = {}
+_asked: BoundedCache[bytes, Usage] = BoundedCache(KNOWN_POD_RESOURCES)
 """What pods count for beside being pods, by all that says how much they ask for."""
 
 

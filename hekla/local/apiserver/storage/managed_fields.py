@@ -23,6 +23,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from hekla.api.bounded import BoundedCache
 from hekla.api.text.times import stamp
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.merging import fieldsets, merging, ownership
@@ -174,11 +175,14 @@ class Book:
     def __init__(self) -> None:
         self._heads: WeakValueDictionary[tuple[Owner, str, bytes], Head] = WeakValueDictionary()
         self._owners: WeakValueDictionary[tuple[Head, ...], Owners] = WeakValueDictionary()
-        self._created: dict[Any, Owners | None] = {}
-        self._updated: dict[Any, tuple[tuple[Head, ...], tuple[int, ...], tuple[int, ...]]] = {}
-        self._specs: dict[tuple[Node, bytes], int] = {}
-        self._shapes: dict[tuple[Any, ...], int] = {}
+        self._created: BoundedCache[Any, Owners | None] = BoundedCache(KNOWN_SHAPES)
+        self._updated: BoundedCache[
+            Any, tuple[tuple[Head, ...], tuple[int, ...], tuple[int, ...]]
+        ] = BoundedCache(KNOWN_SHAPES)
+        self._specs: BoundedCache[tuple[Node, bytes], int] = BoundedCache(KNOWN_SPECS)
+        self._shapes: BoundedCache[tuple[Any, ...], int] = BoundedCache(KNOWN_SPECS)
         self._numbers = 0
+        """The last number of a shape.  None is given twice, also when `_shapes` starts over."""
         self._clock = _Clock()
 
     # --- writes -----------------------------------------------------------------------------------
@@ -203,8 +207,6 @@ class Book:
         known = self._created.get(key, self)
         if known is self:
             known = self._create(scope, tree, owner, marks)
-            if len(self._created) >= KNOWN_SHAPES:
-                self._created.clear()
             self._created[key] = known
         return self._stamped(known, marks.values)
 
@@ -262,9 +264,6 @@ class Book:
             signature(child, spec, found, marks)
             self._numbers += 1
             number = 0 if marks.values else self._shapes.setdefault(tuple(found), self._numbers)
-            for known in (self._specs, self._shapes):
-                if len(known) >= KNOWN_SPECS:
-                    known.clear()  # a number is never given twice
             self._specs[key] = number
         return number
 
@@ -309,8 +308,6 @@ class Book:
         outcome = self._updated.get(key)
         if outcome is None:
             outcome = self._update(scope, owners, owner, difference)
-            if len(self._updated) >= KNOWN_SHAPES:
-                self._updated.clear()
             self._updated[key] = outcome
         heads, sources, wanted = outcome
         if not heads:

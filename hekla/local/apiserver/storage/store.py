@@ -23,6 +23,7 @@ from typing import Any
 
 import msgspec
 
+from hekla.api.bounded import BoundedCache
 from hekla.api.trees import Json
 from hekla.local.apiserver.storage.history import PastVersions, shelved
 from hekla.local.apiserver.storage.journal import Journal, Record, StorageError
@@ -199,7 +200,9 @@ class Collection:
         self._order: list[str] = []
         self._new: list[str] = []
         self._gone = False
-        self._labels: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+        self._labels: BoundedCache[tuple[tuple[str, str], ...], dict[str, str]] = BoundedCache(
+            10_000
+        )
 
     def _plan(self) -> None:
         """Where selectable fields stand, in the order of `Row.fields`; most are two steps deep."""
@@ -258,8 +261,6 @@ class Collection:
         shape = tuple(labels.items())
         known = self._labels.get(shape)
         if known is None:
-            if len(self._labels) > 10_000:
-                self._labels.clear()
             known = self._labels[shape] = dict(labels)
         return known
 

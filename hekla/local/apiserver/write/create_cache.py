@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from hekla.api.bounded import BoundedCache
 from hekla.api.trees import Json
 from hekla.local.apiserver.admission.admission import Admission
-from hekla.local.apiserver.admission.attributes import TOKEN, Attributes, CachedCreate
+from hekla.local.apiserver.admission.attributes import ANNOTATED, TOKEN, Attributes, CachedCreate
 from hekla.local.apiserver.admission.in_process import QUEUES
 from hekla.local.apiserver.objects.encoding import documents, shapes
 from hekla.local.apiserver.objects.validation.pod import TOKEN_VOLUME
@@ -121,7 +122,14 @@ class CreateRecord:
             return None
         pieces = tuple(rest.split(name.encode())) if name else (rest,)
         return CachedCreate(
-            pieces, self._shape, self.again, self._hooks, self._notes, set(), {}, self._annotations
+            pieces,
+            self._shape,
+            self.again,
+            self._hooks,
+            self._notes,
+            set(),
+            BoundedCache(ANNOTATED),
+            self._annotations,
         )
 
 
@@ -141,8 +149,8 @@ class CreateCache:
         self.store = store
         self.registry = registry
         self.admission = admission
-        self._known: dict[Key, CachedCreate] = {}
-        self._seen: set[int] = set()
+        self._known: BoundedCache[Key, CachedCreate] = BoundedCache(KNOWN)
+        self._seen: BoundedCache[int, bool] = BoundedCache(KNOWN)
         """Hashes of keys that came once."""
         self._looks: dict[Resource, tuple[Collection, ...] | None] = {}
         self._generation = -1
@@ -188,14 +196,10 @@ class CreateCache:
             return (
                 CreateRecord(found, spec) if read_metadata(pieces["metadata"]) is not None else None
             )
-        if len(self._seen) >= KNOWN:
-            self._seen.clear()
-        self._seen.add(hash(found))
+        self._seen[hash(found)] = True
         return None
 
     def keep(self, lesson: CreateRecord, mould: CachedCreate) -> None:
-        if len(self._known) >= KNOWN:
-            self._known.clear()
         self._known[lesson.key] = mould
 
     def _looks_at(self, resource: Resource) -> tuple[Collection, ...] | None:

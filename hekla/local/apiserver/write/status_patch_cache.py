@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from hekla.api.bounded import BoundedCache
 from hekla.local.apiserver.admission.attributes import Attributes
 from hekla.local.apiserver.objects.encoding import documents
 from hekla.local.apiserver.objects.errors import BadBody
@@ -76,8 +77,8 @@ class StatusPatchCache:
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
-        self._known: dict[Key, Outcome] = {}
-        self._seen: set[int] = set()
+        self._known: BoundedCache[Key, Outcome] = BoundedCache(KNOWN)
+        self._seen: BoundedCache[int, bool] = BoundedCache(KNOWN)
         """Hashes of keys that came once."""
         self._generation = -1
 
@@ -169,14 +170,10 @@ class StatusPatchCache:
         if new is old or call.warnings or key in self._known:
             return
         if hash(key) not in self._seen:
-            if len(self._seen) >= KNOWN:
-                self._seen.clear()
-            self._seen.add(hash(key))
+            self._seen[hash(key)] = True
             return
         outcome = self._outcome(call, statement, new)
         if outcome is not None:
-            if len(self._known) >= KNOWN:
-                self._known.clear()
             self._known[key] = outcome
 
     def _outcome(self, call: Call, statement: CachedStatusPatch, new: Row) -> Outcome | None:

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from hekla.api.trees import Json
-from hekla.local.apiserver.admission.attributes import Attributes, remembered
+from hekla.local.apiserver.admission.attributes import Attributes, TreeCache, remembered
 from hekla.local.apiserver.admission.matching import Conditions, Key, selected, through
 from hekla.local.apiserver.objects.expressions import Unusable, compiled
 from hekla.local.apiserver.request.selection import selects
 from hekla.local.apiserver.storage.registry import Registry, Resource
-from hekla.local.apiserver.storage.store import Row
 
 
 class Misconfigured(Exception):
@@ -42,7 +41,7 @@ class Policy:
         self.unusable = ""
         self.variables: dict[str, Any] = {}
         self.types: dict[str, Any] = {}
-        self._trees: dict[str, tuple[Row, Json]] = {}
+        self._trees = TreeCache()
         try:
             self.conditions = Conditions(spec.get("matchConditions") or (), params=self.has_params)
             for variable in spec.get("variables") or ():

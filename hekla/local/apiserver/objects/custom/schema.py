@@ -15,6 +15,7 @@ from datetime import datetime
 from ipaddress import IPv4Address, IPv6Address, ip_interface
 from typing import Any, Protocol
 
+from hekla.api.bounded import BoundedCache
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.identity import identities, identity
 
@@ -394,15 +395,13 @@ def _string_check(schema: Json) -> Checker:
 def remembering(search: Callable[[str], Any]) -> Checker:
     """Whether a text fits a pattern.  Short texts are asked about again and again (`100m`, `1Gi`),
     and a search takes RE2 20 µs."""
-    known: dict[str, bool] = {}
+    known: BoundedCache[str, bool] = BoundedCache(MOST_REMEMBERED)
 
     def fits(text: str) -> bool:
         answer = known.get(text)
         if answer is None:
             answer = search(text) is not None
             if len(text) <= LONGEST_REMEMBERED:
-                if len(known) >= MOST_REMEMBERED:
-                    known.clear()
                 known[text] = answer
         return answer
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from hekla.api.bounded import BoundedCache
 from hekla.api.text.fieldrules import Errors
 from hekla.api.text.syntax import dns_label
 from hekla.api.trees import Json
@@ -24,7 +25,7 @@ TOKEN_VOLUME = re.compile(r"kube-api-access-[a-z0-9]{5}")
 
 KNOWN_SPECS = 2048
 _encode = msgspec.json.Encoder().encode
-_known: set[bytes] = set()
+_known: BoundedCache[bytes, bool] = BoundedCache(KNOWN_SPECS)
 """Specs that were found to be right, apart from what differs between the pods of one template."""
 
 
@@ -46,9 +47,7 @@ def create(tree: Json) -> Errors:
             forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
         )
     if len(found) == before:
-        if len(_known) >= KNOWN_SPECS:
-            _known.clear()
-        _known.add(template)
+        _known[template] = True
     return found
 
 
