@@ -11,7 +11,7 @@ import pytest
 from hekla.api import batch, scheduling
 from hekla.api.meta import ObjectMeta
 from hekla.controllers.daemon import FLAGS, POOL, controllers_of
-from hekla.controllers.job import controller
+from hekla.controllers.job import status_updater
 from hekla.controllers.job.controller import JobController
 from hekla.kube.client import Client
 from hekla.kube.connection.config import load
@@ -47,8 +47,9 @@ class Scene:
 
     def held_back(self, job: str) -> str:
         """The first step that waits to be written."""
-        memory = self.controller._memory.get(f"default/{job}")
-        return memory.step.state.phase if memory is not None and memory.step is not None else ""
+        record = self.controller.statuses._records.get(f"default/{job}")
+        step = record.first_step if record is not None else None
+        return step.state.phase if step is not None else ""
 
 
 @pytest.fixture
@@ -94,28 +95,29 @@ async def test_a_group_that_is_gone_already_is_not_waited_for(scene: Scene) -> N
     """Its end has been seen, and nobody will show it again: the next job of that name would stand
     still until the deadline."""
     gone = scheduling.PodGroup(metadata=ObjectMeta(name="gone", namespace="default", uid="1-2-3"))
-    await scene.controller._delete_group("default/again", gone)
+    await scene.controller.groups.delete("default/again", gone)
     assert scene.controller.expectations.satisfied("default/again")
 
 
 async def test_jobs_write_a_few_at_a_time_and_each_has_its_turn(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(controller, "LONGEST_INTERVAL", 0.05)
-    scene.controller._lane.width = 1
+    monkeypatch.setattr(status_updater, "LONGEST_INTERVAL", 0.05)
+    statuses = scene.controller.statuses
+    statuses._late_writes.width = 1
     writing: set[str] = set()
     together: list[int] = []
-    write = scene.controller._write_status
+    write = statuses.write
 
-    async def counted(job: batch.Job, memory: Any, status: batch.JobStatus) -> batch.Job:
+    async def counted(job: batch.Job, record: Any, status: batch.JobStatus) -> batch.Job:
         writing.add(job.metadata.name)
         together.append(len(writing))
         try:
-            return await write(job, memory, status)
+            return await write(job, record, status)
         finally:
             writing.discard(job.metadata.name)
 
-    monkeypatch.setattr(scene.controller, "_write_status", counted)
+    monkeypatch.setattr(statuses, "write", counted)
     names = [f"turn-{n}" for n in range(8)]
     for name in names:
         await scene.cluster.job(name, a_task("a"))
@@ -131,7 +133,7 @@ async def test_a_turn_ends_with_its_job(scene: Scene) -> None:
     await scene.cluster.until(
         lambda: scene.held_back("gone") == "Pending", lambda: scene.held_back("gone")
     )
-    turn = scene.controller._memory["default/gone"].turn = asyncio.Event()
+    turn = scene.controller.statuses._records["default/gone"].turn = asyncio.Event()
     await scene.cluster.client.delete(batch.JOB, "gone", "default", propagation="Background")
     async with asyncio.timeout(60):
         await turn.wait()

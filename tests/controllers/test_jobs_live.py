@@ -9,7 +9,7 @@ import pytest
 from hekla.api import batch, scheduling
 from hekla.api.kubernetes import core, networking
 from hekla.controllers import records
-from hekla.controllers.job.podrequests import PodRequests
+from hekla.controllers.job.pod_control import PodControl
 from hekla.kube.controller import Expectations
 from hekla.kube.events import Recorder
 from tests.apiserver_process import ApiServerProcess, shared_apiserver
@@ -445,7 +445,7 @@ async def test_a_late_look_leaves_the_next_pod_of_the_name_alone(cluster: Cluste
     earlier = msgspec.structs.replace(there.metadata, uid="of-the-one-before")
     before = msgspec.structs.replace(there, metadata=earlier)
     recorder = Recorder(cluster.client, "late")
-    late = PodRequests(cluster.client, Expectations(), recorder, time.time)
+    late = PodControl(cluster.client, Expectations(), recorder, time.time)
     await late.delete("default/stale", job, [before])
     left = await cluster.client.get(records.POD, "stale-a-0", "default")
     assert left.metadata.uid == there.metadata.uid and left.metadata.annotations.out_of_sync is None

@@ -58,17 +58,16 @@ class View:
     """The largest minimum that is begun at all; 0: the cluster has no bound of its own."""
 
 
-class Beside(Enum):
-    """What happens to the PodGroup, and to the objects of plugins beside it."""
+class DependentsAction(Enum):
+    """What happens to the job's dependents: its PodGroup, and the objects of its plugins."""
 
     KEEP = "keep"
     ENSURE = "ensure"
-    RENEW = "renew"
-    """As ensure, but the PodGroup that is there belongs to an earlier run and goes first."""
-    DISSOLVE = "dissolve"
-    """The PodGroup goes; the job may come back, so the plugins' objects stay."""
-    REMOVE = "remove"
-    """All of it goes."""
+    RECREATE_POD_GROUP = "recreate PodGroup"
+    """As ENSURE, but the PodGroup that exists belongs to an earlier run and is deleted first."""
+    DELETE_POD_GROUP = "delete PodGroup"
+    """The plugins' objects stay, because the job may be resumed."""
+    DELETE_ALL = "delete all"
 
 
 @dataclass(slots=True)
@@ -81,7 +80,7 @@ class Plan:
     status_first: bool = False
     create: list[tuple[batch.TaskSpec, int]] = field(default_factory=list)
     delete: list[Pod] = field(default_factory=list)
-    beside: Beside = Beside.KEEP
+    dependents: DependentsAction = DependentsAction.KEEP
     events: list[tuple[Severity, str, str]] = field(default_factory=list)
     """(type, reason, message) of events on the job."""
     used: list[Trigger] = field(default_factory=list)
@@ -96,13 +95,13 @@ def plan(view: View) -> Plan:
     """The writes for a job as it is."""
     job = view.job
     choice = _choose(view)
-    deed = states.deed(job.status.state.phase, choice.action)
-    if deed.verb is Verb.SYNC:
-        made = _sync(view, deed)
-    elif deed.verb is Verb.KILL_TARGET:
-        made = _kill_target(view, deed, choice)
+    transition = states.transition(job.status.state.phase, choice.action)
+    if transition.verb is Verb.SYNC:
+        made = _sync(view, transition)
+    elif transition.verb is Verb.KILL_TARGET:
+        made = _kill_target(view, transition, choice)
     else:
-        made = _kill(view, deed, choice)
+        made = _kill(view, transition, choice)
     made.action, made.used, made.delayed, made.wake = (
         choice.action,
         choice.used,
@@ -204,7 +203,7 @@ def _overtaken(view: View, trigger: Trigger) -> bool:
 # -- the three kinds of work -----------------------------------------------------------------------
 
 
-def _kill(view: View, deed: Transition, choice: _Choice) -> Plan:
+def _kill(view: View, transition: Transition, choice: _Choice) -> Plan:
     """Stop the whole job: every pod goes, or with `soft` every pod that has not ended by itself."""
     job, old = view.job, view.job.status
     last_retry = old.retry_count >= job.spec.max_retry - 1
@@ -213,29 +212,31 @@ def _kill(view: View, deed: Transition, choice: _Choice) -> Plan:
     for pod in view.pods.values():
         if pod.leaving:
             counts.terminating += 1
-        elif (deed.soft or last_retry) and pod.status.phase in _ENDED:
+        elif (transition.soft or last_retry) and pod.status.phase in _ENDED:
             counts.add(pod.metadata.annotations.task, pod.status.phase)
         else:
             victims.append(pod)
             counts.terminating += 1
-    retries = old.retry_count + int(deed.retry)
+    retries = old.retry_count + int(transition.retry)
     # The version tells the pods of this run from those of the next.  A stop is looked at many times
     # and counts once.
-    begins = old.state.phase in states.AT_WORK or deed.retry or not old.running_duration
+    begins = old.state.phase in states.AT_WORK or transition.retry or not old.running_duration
     fresh = msgspec.structs.replace(
         status.counted(old, counts), retry_count=retries, version=old.version + int(begins)
     )
-    fresh = _entered(view, fresh, deed.outcome(_situation(view, counts, retries)), choice)
+    fresh = _entered(view, fresh, transition.outcome(_situation(view, counts, retries)), choice)
     fresh.running_duration = status.running_duration(job, fresh)
-    if old.state.phase in states.AT_WORK or deed.retry:
-        return Plan(fresh, status_first=True, delete=victims, beside=Beside.DISSOLVE)
+    if old.state.phase in states.AT_WORK or transition.retry:
+        return Plan(
+            fresh, status_first=True, delete=victims, dependents=DependentsAction.DELETE_POD_GROUP
+        )
     fresh.controlled_resources = {
         key: name for key, name in old.controlled_resources.items() if not key.startswith("plugin-")
     }
-    return Plan(fresh, delete=victims, beside=Beside.REMOVE)
+    return Plan(fresh, delete=victims, dependents=DependentsAction.DELETE_ALL)
 
 
-def _kill_target(view: View, deed: Transition, choice: _Choice) -> Plan:
+def _kill_target(view: View, transition: Transition, choice: _Choice) -> Plan:
     """Stop some pods; the rest, the PodGroup and the plugins' objects stay."""
     victims = [pod for pod in view.pods.values() if not pod.leaving and _aimed_at(choice, pod)]
     doomed = {pod.metadata.uid for pod in victims}
@@ -245,9 +246,9 @@ def _kill_target(view: View, deed: Transition, choice: _Choice) -> Plan:
             counts.terminating += 1
         else:
             counts.add(pod.metadata.annotations.task, pod.status.phase)
-    retries = view.job.status.retry_count + int(deed.retry)
+    retries = view.job.status.retry_count + int(transition.retry)
     fresh = msgspec.structs.replace(status.counted(view.job.status, counts), retry_count=retries)
-    fresh = _entered(view, fresh, deed.outcome(_situation(view, counts, retries)), choice)
+    fresh = _entered(view, fresh, transition.outcome(_situation(view, counts, retries)), choice)
     return Plan(fresh, status_first=True, delete=victims)
 
 
@@ -268,13 +269,13 @@ def _aimed_at(choice: _Choice, pod: Pod) -> bool:
     return False
 
 
-def _sync(view: View, deed: Transition) -> Plan:
+def _sync(view: View, transition: Transition) -> Plan:
     """Bring the pods to what the spec asks, as far as the PodGroup lets them in."""
     job = view.job
-    made = Plan(job.status, beside=Beside.ENSURE)
+    made = Plan(job.status, dependents=DependentsAction.ENSURE)
     group = view.group
     if group is not None and of_earlier_run(job, group):
-        made.beside, group = Beside.RENEW, None
+        made.dependents, group = DependentsAction.RECREATE_POD_GROUP, None
     warning = complaint(job, group)
     if warning:
         made.events.append(("Warning", "PodGroupPending", warning))
@@ -317,7 +318,7 @@ def _sync(view: View, deed: Transition) -> Plan:
     )
     if not job.status.state.phase:
         fresh = status.entered(fresh, states.PENDING, view.now)
-    phase = deed.outcome(_situation(view, counts, fresh.retry_count))
+    phase = transition.outcome(_situation(view, counts, fresh.retry_count))
     made.status = _entered(view, fresh, phase, _NO_CHOICE)
     return made
 

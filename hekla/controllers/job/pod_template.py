@@ -1,7 +1,7 @@
 """Bodies of many pods from one template, at the price of joining a few byte strings a pod.
 
 The pods of a task differ by their index alone: in the name, in a label, in an environment variable.
-A mold is built once: the pod as JSON in which every place that depends on the index holds a marker.
+A template is built once: the pod as JSON in which every place that depends on the index holds a marker.
 `body(index)` fills the markers in.  Nothing is copied or encoded again for a pod, which is what
 lets a gang of thousands be created at the speed of the connection.
 """
@@ -45,7 +45,7 @@ class Slot:
 
 
 class BodyTemplate:
-    """A pod with holes."""
+    """The JSON of a pod in which every place that depends on the index is left open."""
 
     __slots__ = ("_parts",)
 

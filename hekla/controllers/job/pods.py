@@ -21,10 +21,10 @@ _FROM_JOB_ANNOTATIONS = (names.PREEMPTABLE, names.COOLDOWN_TIME, names.REVOCABLE
 _FROM_JOB_LABELS = (names.PREEMPTABLE, names.COOLDOWN_TIME)
 
 
-def mold_of(
+def template_of(
     job: batch.Job, task: batch.TaskSpec, plugins: list[Plugin], *, forwarded: bool = False
 ) -> BodyTemplate:
-    """The mold of a task's pods.  Raises PluginError when a plugin cannot serve the job."""
+    """The template of a task's pods.  Raises PluginError when a plugin cannot serve the job."""
     slot = Slot(job.metadata.uid or hashlib.sha1(job.metadata.name.encode()).hexdigest())
     template = task.template
     if plugins or job.spec.volumes:  # they write into it, at any depth

@@ -62,7 +62,7 @@ class Verb(Enum):
 
 @dataclass(slots=True)
 class Situation:
-    """What an outcome may look at: the spec, the pods as they will be once the deed is done, and
+    """What an outcome may look at: the spec, the pods as they will be after the transition, and
     two stored numbers."""
 
     spec: batch.JobSpec
@@ -193,7 +193,7 @@ TABLE: dict[str, dict[str, Transition]] = {
 }
 
 
-def deed(phase: str, action: str) -> Transition:
+def transition(phase: str, action: str) -> Transition:
     """The cell for an action in a phase; an empty or unknown phase is Pending."""
     row = TABLE.get(phase, TABLE[PENDING])
     return row.get(action) or row[ANY_OTHER]

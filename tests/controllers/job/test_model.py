@@ -239,7 +239,9 @@ def test_every_cell_leads_to_a_phase(
     phase: str, action: str, now: Any, retries: int, least: int
 ) -> None:
     job = job_of(task("a", 3), task("b", 3), min_available=least)
-    following = states.deed(phase, action).outcome(states.Situation(job.spec, now, retries, least))
+    following = states.transition(phase, action).outcome(
+        states.Situation(job.spec, now, retries, least)
+    )
     assert following is None or following in states.TABLE
     if phase in ENDS:
         assert following is None, "an end is never left"
@@ -258,7 +260,7 @@ def test_no_phase_is_without_an_exit(phase: str) -> None:
             states.Situation(job.spec, now, retries, 6) for now in counted for retries in (0, 3)
         ]
         found = {
-            states.deed(here, action).outcome(each)
+            states.transition(here, action).outcome(each)
             for action in [*ACTIONS, "SyncJob"]
             for each in situations
         }

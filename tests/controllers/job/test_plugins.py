@@ -10,7 +10,7 @@ from hekla.api import batch
 from hekla.controllers.job.plugins import PluginError, plugins_of
 from hekla.controllers.job.plugins.arguments import Arguments
 from hekla.controllers.job.plugins.ssh import Ssh
-from hekla.controllers.job.pods import mold_of
+from hekla.controllers.job.pods import template_of
 from tests.controllers.job.world import container, job_of, task
 
 
@@ -20,18 +20,18 @@ def with_init() -> dict[str, Any]:
 
 def pod(job: batch.Job, task_name: str, index: int = 0) -> dict[str, Any]:
     found = next(t for t in job.spec.tasks if t.name == task_name)
-    return mold_of(job, found, plugins_of(job)).pod(index)
+    return template_of(job, found, plugins_of(job)).pod(index)
 
 
 def env(container: dict[str, Any]) -> dict[str, str]:
     return {entry["name"]: entry.get("value", "") for entry in container.get("env", ())}
 
 
-def companions(job: batch.Job) -> dict[str, dict[str, Any]]:
+def dependents(job: batch.Job) -> dict[str, dict[str, Any]]:
     return {
         f"{c.kind.kind}/{c.name}": c.make()
         for plugin in plugins_of(job)
-        for c in plugin.companions(job)
+        for c in plugin.dependents(job)
     }
 
 
@@ -84,7 +84,7 @@ def test_every_container_learns_its_index_and_the_hosts() -> None:
 @pytest.mark.scenario("controllers", 14)
 def test_svc_lists_the_hosts_and_names_them() -> None:
     job = job_of(task("ps"), task("my-worker", 2), plugins={"svc": []})
-    beside = companions(job)
+    beside = dependents(job)
     assert set(beside) == {"ConfigMap/train-svc", "Service/train", "NetworkPolicy/train"}
     assert beside["ConfigMap/train-svc"]["data"] == {
         "ps.host": "train-ps-0.train",
@@ -108,7 +108,7 @@ def test_svc_lists_the_hosts_and_names_them() -> None:
 @pytest.mark.scenario("controllers", 16)
 def test_a_task_without_pods_has_no_hosts() -> None:
     job = job_of(task("a", 0), plugins={"svc": []})
-    assert companions(job)["ConfigMap/train-svc"]["data"] == {
+    assert dependents(job)["ConfigMap/train-svc"]["data"] == {
         "a.host": "",
         "VC_A_HOSTS": "",
         "VC_A_NUM": "0",
@@ -118,7 +118,7 @@ def test_a_task_without_pods_has_no_hosts() -> None:
 def test_a_fixed_hostname_is_one_host() -> None:
     template = {"spec": {"containers": [container()], "hostname": "fixed", "subdomain": "else"}}
     job = job_of(task("a", 3, template=template), plugins={"svc": []})
-    assert companions(job)["ConfigMap/train-svc"]["data"]["VC_A_HOSTS"] == "fixed.else"
+    assert dependents(job)["ConfigMap/train-svc"]["data"]["VC_A_HOSTS"] == "fixed.else"
     assert pod(job, "a")["spec"]["hostname"] == "fixed"
 
 
@@ -131,7 +131,7 @@ def test_svc_does_less_when_told() -> None:
         "--publish-not-ready-addresses",
     ]
     job = job_of(task("a", template=with_init()), plugins={"svc": arguments})
-    beside = companions(job)
+    beside = dependents(job)
     assert set(beside) == {"ConfigMap/train-svc", "Service/train"}
     assert beside["Service/train"]["spec"]["publishNotReadyAddresses"] is True
     made = pod(job, "a")["spec"]
@@ -144,7 +144,7 @@ def test_ssh_makes_one_key_pair_a_job() -> None:
     job = job_of(task("a", 2), plugins={"ssh": ["--no-root"]})
     data = {
         key: base64.b64decode(text).decode()
-        for key, text in companions(job)["Secret/train-ssh"]["data"].items()
+        for key, text in dependents(job)["Secret/train-ssh"]["data"].items()
     }
     assert data["id_rsa"].startswith("-----BEGIN RSA PRIVATE KEY-----")
     assert data["id_rsa.pub"] == data["authorized_keys"] and data["id_rsa.pub"].startswith(
@@ -175,7 +175,7 @@ def test_ssh_arguments() -> None:
     )
     data = {
         key: base64.b64decode(text).decode()
-        for key, text in companions(job)["Secret/train-ssh"]["data"].items()
+        for key, text in dependents(job)["Secret/train-ssh"]["data"].items()
     }
     assert (data["id_rsa"], data["id_rsa.pub"]) == ("secret", "open") and "  Port 2026\n" in data[
         "config"
@@ -336,7 +336,7 @@ def test_ray_starts_head_and_workers() -> None:
         pod(job, "worker")["spec"]["containers"][1]["command"][2]
         == "ray start --block --address=train-head-0.train:2345"
     )
-    service = companions(job)["Service/train-head-svc"]["spec"]
+    service = dependents(job)["Service/train-head-svc"]["spec"]
     assert service["selector"]["volcano.sh/task-spec"] == "head"
     assert [(port["port"], port["targetPort"]) for port in service["ports"]] == [
         (2345, "gcs"),

@@ -9,14 +9,14 @@ from hekla.api import batch, names
 from hekla.controllers import records
 from hekla.controllers.job.plugins import plugins_of
 from hekla.controllers.job.pod_template import BodyTemplate, Slot
-from hekla.controllers.job.pods import mold_of
+from hekla.controllers.job.pods import template_of
 from hekla.controllers.job.volumes import claim_name
 from hekla.controllers.records import POD
 from tests.controllers.job.world import UID, World, container, job_of, task
 
 
 def pod(job: batch.Job, at: int = 0, index: int = 0, **more: Any) -> dict[str, Any]:
-    return mold_of(job, job.spec.tasks[at], plugins_of(job), **more).pod(index)
+    return template_of(job, job.spec.tasks[at], plugins_of(job), **more).pod(index)
 
 
 @pytest.mark.scenario("controllers", 54)
@@ -56,7 +56,7 @@ def test_what_the_controller_writes_on_a_pod() -> None:
 
 def test_the_controllers_own_record_reads_what_its_mold_writes() -> None:
     job = job_of(task("a", 2))
-    read = POD.decode(mold_of(job, job.spec.tasks[0], []).body(1))
+    read = POD.decode(template_of(job, job.spec.tasks[0], []).body(1))
     assert (read.metadata.name, read.job_key, read.owner_uid, read.job_version) == (
         "train-a-1",
         "default/train",
@@ -183,9 +183,9 @@ def test_hints_of_the_job_reach_its_pods() -> None:
     assert "other" not in made["annotations"] and "other" not in made["labels"]
 
 
-def test_a_mold_fills_in_the_index_and_what_follows_from_it() -> None:
+def test_a_template_fills_in_the_index_and_what_follows_from_it() -> None:
     slot = Slot("m")
-    mold = BodyTemplate(
+    template = BodyTemplate(
         {
             "name": f"a-{slot.index}",
             "next": slot.plus(1),
@@ -194,7 +194,7 @@ def test_a_mold_fills_in_the_index_and_what_follows_from_it() -> None:
         },
         slot,
     )
-    assert msgspec.json.decode(mold.body(9)) == {
+    assert msgspec.json.decode(template.body(9)) == {
         "name": "a-9",
         "next": "10",
         "same": "9/9",

@@ -6,7 +6,15 @@ from hypothesis import strategies as st
 
 from hekla.api.batch import JobPhase
 from hekla.controllers.job.counts import Counts
-from hekla.controllers.job.states import FAILED, TABLE, Situation, Verb, deed, restarted, started
+from hekla.controllers.job.states import (
+    FAILED,
+    TABLE,
+    Situation,
+    Verb,
+    restarted,
+    started,
+    transition,
+)
 from tests.controllers.job.world import job_of, task
 
 RESTARTS = ("RestartTask", "RestartPod", "RestartPartition")
@@ -20,7 +28,7 @@ def situation(
 
 
 def outcome(phase: str, action: str, counts: Counts, **more: object) -> str | None:
-    return deed(phase, action).outcome(situation(counts, **more))
+    return transition(phase, action).outcome(situation(counts, **more))
 
 
 def counts(**columns: int) -> Counts:
@@ -49,18 +57,18 @@ def counts(**columns: int) -> Counts:
 def test_a_working_job_obeys_whatever_its_pods_do(phase: str, action: str, following: str) -> None:
     for alive in (Counts(), counts(pending=2), counts(running=2)):
         assert outcome(phase, action, alive) == following
-    assert deed(phase, action).retry == action.startswith("Restart")
+    assert transition(phase, action).retry == action.startswith("Restart")
 
 
 @pytest.mark.scenario("controllers", 72)
 def test_an_aborted_job_can_be_resumed_and_the_finished_cannot() -> None:
     for phase in ("Aborting", "Aborted"):
         assert outcome(phase, "ResumeJob", counts(terminating=1)) == "Restarting"
-        assert deed(phase, "ResumeJob").retry
+        assert transition(phase, "ResumeJob").retry
     for phase in ("Completed", "Failed", "Terminated"):
         for action in ("ResumeJob", "RestartJob", "AbortJob", "SyncJob"):
             assert outcome(phase, action, Counts()) is None
-            assert deed(phase, action).verb is Verb.KILL and deed(phase, action).soft
+            assert transition(phase, action).verb is Verb.KILL and transition(phase, action).soft
 
 
 @pytest.mark.scenario("controllers", 72)
@@ -128,13 +136,13 @@ def test_a_task_that_missed_its_minimum_fails_the_job() -> None:
     pods = Counts()
     for name, phase in (("a", "Succeeded"), ("a", "Failed"), ("b", "Succeeded")):
         pods.add(name, phase)
-    assert deed("Running", "SyncJob").outcome(Situation(job.spec, pods, 0, 3)) == "Failed"
+    assert transition("Running", "SyncJob").outcome(Situation(job.spec, pods, 0, 3)) == "Failed"
 
 
 def test_every_phase_has_a_row_and_every_row_an_answer_to_anything() -> None:
     assert set(TABLE) == set(JobPhase)
     for phase in JobPhase:
-        assert deed(phase, "what nobody has heard of")
+        assert transition(phase, "what nobody has heard of")
 
 
 def test_a_suspend_during_a_restart_is_obeyed() -> None:
@@ -145,8 +153,8 @@ def test_a_suspend_during_a_restart_is_obeyed() -> None:
     ):
         assert outcome("Restarting", action, Counts()) == following
     assert (
-        deed("Restarting", "RestartJob").verb is Verb.KILL
-        and not deed("Restarting", "RestartJob").retry
+        transition("Restarting", "RestartJob").verb is Verb.KILL
+        and not transition("Restarting", "RestartJob").retry
     )
 
 

@@ -9,7 +9,7 @@ from hekla.api import batch
 from hekla.api.sizes import ORDINARY, WAITING
 from hekla.controllers.job.plugins import PluginError, plugins_of
 from hekla.controllers.job.plugins.hosts import hosts, letters
-from hekla.controllers.job.pods import mold_of
+from hekla.controllers.job.pods import template_of
 from hekla.controllers.job.window import missing, placed
 from tests.controllers.job.world import World, job_of, pod_of, task
 
@@ -148,9 +148,9 @@ def test_a_list_of_all_hosts_is_refused_before_it_is_made(plugin: str) -> None:
         PluginError, match=r"would have \d+ bytes for \d+ pods; an object holds 1048576"
     ):
         for one in plugins_of(job):
-            mold_of(job, job.spec.tasks[0], [one])
-            for companion in one.companions(job):
-                companion.make()
+            template_of(job, job.spec.tasks[0], [one])
+            for dependent in one.dependents(job):
+                dependent.make()
     assert tracemalloc.get_traced_memory()[1] < 20_000_000
     tracemalloc.stop()
 
@@ -166,4 +166,4 @@ def test_variables_for_each_of_very_many_tasks_are_refused() -> None:
         spec=batch.JobSpec(tasks=[task(f"t{index}") for index in range(1001)], plugins={"svc": []})
     )
     with pytest.raises(PluginError, match="variables for 1001 tasks"):
-        mold_of(job, job.spec.tasks[0], plugins_of(job))
+        template_of(job, job.spec.tasks[0], plugins_of(job))

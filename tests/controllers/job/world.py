@@ -13,7 +13,7 @@ from hekla.api.meta import ObjectMeta
 from hekla.api.text.times import stamp
 from hekla.controllers import records
 from hekla.controllers.job import states
-from hekla.controllers.job.plan import Beside, Plan, View, plan
+from hekla.controllers.job.plan import DependentsAction, Plan, View, plan
 from hekla.controllers.job.policies import (
     COMMAND_ISSUED,
     POD_EVICTED,
@@ -194,9 +194,11 @@ class World:
             assert pod.metadata.name not in self.pods, "a second pod of one name"
             self.pods[pod.metadata.name] = pod
             self.created.append(pod.metadata.name)
-        if made.beside in (Beside.DISSOLVE, Beside.REMOVE):
+        if made.dependents in (DependentsAction.DELETE_POD_GROUP, DependentsAction.DELETE_ALL):
             self.group = None
-        elif made.beside is Beside.RENEW or (made.beside is Beside.ENSURE and self.group is None):
+        elif made.dependents is DependentsAction.RECREATE_POD_GROUP or (
+            made.dependents is DependentsAction.ENSURE and self.group is None
+        ):
             meta = ObjectMeta(
                 name=names.pod_group_name(self.job.metadata.name, UID),
                 namespace="default",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hekla.controllers.job.plugins.env import Env
 from hekla.controllers.job.plugins.hcclrank import HcclRank
 from hekla.controllers.job.plugins.mpi import Mpi
-from hekla.controllers.job.plugins.plugin import Companion, Plugin, PluginError
+from hekla.controllers.job.plugins.plugin import Dependent, Plugin, PluginError
 from hekla.controllers.job.plugins.pytorch import PyTorch
 from hekla.controllers.job.plugins.ray import Ray
 from hekla.controllers.job.plugins.ssh import Ssh
@@ -29,7 +29,7 @@ PLUGINS: dict[str, type[Plugin]] = {
 UNMARKED = frozenset({HcclRank.name})
 """Plugins that leave no entry in the job's list of controlled resources."""
 
-__all__ = ["PLUGINS", "UNMARKED", "Companion", "Plugin", "PluginError", "plugins_of"]
+__all__ = ["PLUGINS", "UNMARKED", "Dependent", "Plugin", "PluginError", "plugins_of"]
 
 
 def plugins_of(job: batch.Job) -> list[Plugin]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hekla.api import batch, names
 from hekla.controllers.job.plugins.arguments import Arguments
 from hekla.controllers.job.plugins.hosts import task_named
-from hekla.controllers.job.plugins.plugin import Companion, Tree, main_containers
+from hekla.controllers.job.plugins.plugin import Dependent, Tree, main_containers
 from hekla.controllers.job.pod_template import Slot
 
 
@@ -18,7 +18,7 @@ class HcclRank:
     def __init__(self, given: Sequence[str]) -> None:
         self.arguments = Arguments({"master": "master", "worker": "worker"}, given)
 
-    def companions(self, job: batch.Job) -> list[Companion]:
+    def dependents(self, job: batch.Job) -> list[Dependent]:
         return []
 
     def complete(self, job: batch.Job, task: batch.TaskSpec, pod: Tree, slot: Slot) -> None:

@@ -9,7 +9,7 @@ from hekla.api import batch
 from hekla.controllers.job.plugins.arguments import Arguments
 from hekla.controllers.job.plugins.hosts import hosts, task_named
 from hekla.controllers.job.plugins.plugin import (
-    Companion,
+    Dependent,
     Tree,
     add_env,
     add_port,
@@ -25,7 +25,7 @@ class Mpi:
     def __init__(self, given: Sequence[str]) -> None:
         self.arguments = Arguments({"master": "master", "worker": "worker", "port": 22}, given)
 
-    def companions(self, job: batch.Job) -> list[Companion]:
+    def dependents(self, job: batch.Job) -> list[Dependent]:
         return []
 
     def complete(self, job: batch.Job, task: batch.TaskSpec, pod: Tree, slot: Slot) -> None:

@@ -2,7 +2,7 @@
 them.
 
 A plugin is a small class.  `complete` changes the template of a task once (never pod by pod: where
-the index matters it writes the slot's marker), `companions` lists the objects that live and die
+the index matters it writes the slot's marker), `dependents` lists the objects that live and die
 with a run of the job.
 """
 
@@ -25,7 +25,7 @@ class PluginError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Companion:
+class Dependent:
     """An object that a plugin keeps beside the job's pods.
 
     `make` builds it, and is called only when it is to be written (a key pair takes a while).
@@ -49,7 +49,7 @@ class Plugin(Protocol):
 
     def __init__(self, given: Sequence[str]) -> None: ...
 
-    def companions(self, job: batch.Job) -> list[Companion]:
+    def dependents(self, job: batch.Job) -> list[Dependent]:
         """The objects that have to exist while the job has pods."""
 
     def complete(self, job: batch.Job, task: batch.TaskSpec, pod: Tree, slot: Slot) -> None:

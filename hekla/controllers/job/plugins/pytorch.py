@@ -8,7 +8,7 @@ from hekla.api import batch
 from hekla.controllers.job.plugins.arguments import Arguments
 from hekla.controllers.job.plugins.hosts import host, task_named
 from hekla.controllers.job.plugins.plugin import (
-    Companion,
+    Dependent,
     Tree,
     add_env,
     add_port,
@@ -36,7 +36,7 @@ class PyTorch:
             given,
         )
 
-    def companions(self, job: batch.Job) -> list[Companion]:
+    def dependents(self, job: batch.Job) -> list[Dependent]:
         return []
 
     def complete(self, job: batch.Job, task: batch.TaskSpec, pod: Tree, slot: Slot) -> None:

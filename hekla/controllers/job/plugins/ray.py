@@ -10,7 +10,7 @@ from hekla.api.kubernetes import core
 from hekla.controllers.job.plugins.arguments import Arguments
 from hekla.controllers.job.plugins.hosts import host, task_named
 from hekla.controllers.job.plugins.plugin import (
-    Companion,
+    Dependent,
     PluginError,
     Tree,
     add_port,
@@ -43,7 +43,7 @@ class Ray:
             "client-server": self.arguments.number("clientPort"),
         }
 
-    def companions(self, job: batch.Job) -> list[Companion]:
+    def dependents(self, job: batch.Job) -> list[Dependent]:
         name = names.ray_head_service(job.metadata.name)
         selector = {**own_pods(job), names.TASK_SPEC: self.arguments.text("head")}
         ports = [
@@ -51,7 +51,7 @@ class Ray:
             for port, number in self.ports.items()
         ]
         body = {"metadata": object_meta(job, name), "spec": {"selector": selector, "ports": ports}}
-        return [Companion(core.SERVICE, name, make=lambda: body)]
+        return [Dependent(core.SERVICE, name, make=lambda: body)]
 
     def complete(self, job: batch.Job, task: batch.TaskSpec, pod: Tree, slot: Slot) -> None:
         head = task_named(job, self.arguments.text("head"))

@@ -14,7 +14,7 @@ from hekla.api.kubernetes import core
 from hekla.controllers.job.plugins.arguments import Arguments
 from hekla.controllers.job.plugins.hosts import check_length, domain, hostname, letters, pod_spec
 from hekla.controllers.job.plugins.plugin import (
-    Companion,
+    Dependent,
     Tree,
     add_mount,
     add_volume,
@@ -45,9 +45,9 @@ class Ssh:
         self.port = port if 0 < port <= 65535 else DEFAULT_PORT
         self.path = self.arguments.text("ssh-key-file-path")
 
-    def companions(self, job: batch.Job) -> list[Companion]:
+    def dependents(self, job: batch.Job) -> list[Dependent]:
         return [
-            Companion(
+            Dependent(
                 core.SECRET,
                 secret_name(job),
                 make=lambda: self._secret(job),

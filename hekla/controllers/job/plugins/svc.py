@@ -15,7 +15,7 @@ from hekla.api.sizes import MOST_TASKS
 from hekla.controllers.job.plugins.arguments import Arguments
 from hekla.controllers.job.plugins.hosts import check_length, host, hosts, letters, pod_spec
 from hekla.controllers.job.plugins.plugin import (
-    Companion,
+    Dependent,
     PluginError,
     Tree,
     add_env,
@@ -42,10 +42,10 @@ class Svc:
             given,
         )
 
-    def companions(self, job: batch.Job) -> list[Companion]:
+    def dependents(self, job: batch.Job) -> list[Dependent]:
         name = job.metadata.name
         wanted = [
-            Companion(
+            Dependent(
                 core.CONFIG_MAP,
                 config_map_name(job),
                 make=lambda: {
@@ -55,11 +55,11 @@ class Svc:
                 outdated=lambda existing: existing.get("data") != host_lists(job),
                 follows_scale=True,
             ),
-            Companion(core.SERVICE, name, make=lambda: self._service(job)),
+            Dependent(core.SERVICE, name, make=lambda: self._service(job)),
         ]
         if not self.arguments.flag("disable-network-policy"):
             wanted.append(
-                Companion(networking.NETWORK_POLICY, name, make=lambda: _network_policy(job))
+                Dependent(networking.NETWORK_POLICY, name, make=lambda: _network_policy(job))
             )
         return wanted
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from hekla.api import batch
 from hekla.controllers.job.plugins.arguments import Arguments
 from hekla.controllers.job.plugins.hosts import check_length, host, letters, task_named
-from hekla.controllers.job.plugins.plugin import Companion, Tree, add_env, main_containers, variable
+from hekla.controllers.job.plugins.plugin import Dependent, Tree, add_env, main_containers, variable
 from hekla.controllers.job.pod_template import Slot
 
 ROLES = ("ps", "worker", "chief", "evaluator")
@@ -21,7 +21,7 @@ class TensorFlow:
     def __init__(self, given: Sequence[str]) -> None:
         self.arguments = Arguments({**{role: role for role in ROLES}, "port": 2222}, given)
 
-    def companions(self, job: batch.Job) -> list[Companion]:
+    def dependents(self, job: batch.Job) -> list[Dependent]:
         return []
 
     def complete(self, job: batch.Job, task: batch.TaskSpec, pod: Tree, slot: Slot) -> None:

@@ -11,8 +11,8 @@ from hekla.api import batch, names
 from hekla.api.text.times import instant
 from hekla.controllers.events import Events
 from hekla.controllers.job import metrics
+from hekla.controllers.job.errors import TRANSIENT, RequeueAfter, SyncError
 from hekla.controllers.job.pod_template import BodyTemplate
-from hekla.controllers.job.trouble import TRANSIENT, Trouble, Wait
 from hekla.controllers.records import POD, Pod, PodMeta
 from hekla.kube.client import Client
 from hekla.kube.controller import Expectations
@@ -25,7 +25,7 @@ IN_FLIGHT = 64
 """Requests for pods of one job at a time."""
 
 
-class PodRequests:
+class PodControl:
     """The writes to pods of one controller."""
 
     def __init__(
@@ -40,7 +40,7 @@ class PodRequests:
         self,
         key: str,
         job: batch.Job,
-        molds: Mapping[str, BodyTemplate],
+        templates: Mapping[str, BodyTemplate],
         wanted: Sequence[tuple[batch.TaskSpec, int]],
     ) -> None:
         """Create these pods, many at a time; after the first that is refused no more are tried."""
@@ -58,7 +58,9 @@ class PodRequests:
                 name = names.pod_name(job.metadata.name, task.name, index)
                 try:
                     with self._expectations.creating(key, f"{job.metadata.namespace}/{name}"):
-                        await self._client.request("POST", path, body=molds[task.name].body(index))
+                        await self._client.request(
+                            "POST", path, body=templates[task.name].body(index)
+                        )
                     metrics.CREATION.observe(max(0.0, self._clock() - since) * 1000)
                 except AlreadyExists:
                     await self._own(job, name, errors)
@@ -80,9 +82,9 @@ class PodRequests:
         if pod.owner_uid == job.metadata.uid:
             return
         if pod.leaving or pod.job_key == f"{job.metadata.namespace}/{job.metadata.name}":
-            errors.append(Wait(f"pod {name} of an earlier job of this name is still there"))
+            errors.append(RequeueAfter(f"pod {name} of an earlier job of this name is still there"))
         else:
-            errors.append(Trouble(f"pod {name} exists already and belongs to something else"))
+            errors.append(SyncError(f"pod {name} exists already and belongs to something else"))
 
     async def delete(self, key: str, job: batch.Job, pods: list[Pod]) -> None:
         """Mark each pod as the controller's own doing, so that its end is no event, then delete it.
@@ -123,11 +125,13 @@ class PodRequests:
     ) -> None:
         if not errors:
             return
-        unexpected = [error for error in errors if not isinstance(error, (*TRANSIENT, Wait))]
+        unexpected = [
+            error for error in errors if not isinstance(error, (*TRANSIENT, RequeueAfter))
+        ]
         if not unexpected:
             raise errors[0]
         self._events.event(job, "Warning", reason, f"Error {doing} pods: {unexpected[0]}")
-        raise Trouble(f"failed {doing} {len(errors)} pods of {total}: {unexpected[0]}")
+        raise SyncError(f"failed {doing} {len(errors)} pods of {total}: {unexpected[0]}")
 
 
 async def _together(worker: Callable[[], Awaitable[None]], wanted: int) -> None:

@@ -46,7 +46,7 @@ class Server:
         """Of new pods."""
         self.silent = False
         """The watch is late."""
-        self.trouble: Exception | None = None
+        self.error: Exception | None = None
         """What comes of writing a status."""
 
     def event(self, obj: Any, type: str, reason: str, message: str) -> None: ...
@@ -81,12 +81,12 @@ class Server:
 
     async def update_status(self, kind: Any, job: batch.Job) -> batch.Job:
         self.phases.append(job.status.state.phase)
-        if self.trouble is not None:
-            raise self.trouble
+        if self.error is not None:
+            raise self.error
         meta = msgspec.structs.replace(job.metadata, resource_version=str(100 + len(self.phases)))
         return msgspec.structs.replace(job, metadata=meta)
 
-    async def look(self) -> float | None:
+    async def reconcile(self) -> float | None:
         """One look at the job; whatever else asked for one before has had it.  Gives when it asks
         for the next."""
         queue = self.controller.queue
@@ -113,7 +113,7 @@ def make(server: Server, **spec: Any) -> batch.Job:
 
 
 @pytest.mark.parametrize(
-    ("trouble", "at_once"),
+    ("error", "at_once"),
     [
         (TransportError("nobody is there", sent=False), False),
         (Conflict(409, "Conflict", "somebody else has changed it"), True),
@@ -121,23 +121,23 @@ def make(server: Server, **spec: Any) -> batch.Job:
     ids=["no server", "a lost race"],
 )
 async def test_a_status_that_was_not_written_waits_for_its_next_turn(
-    server: Server, trouble: Exception, at_once: bool
+    server: Server, error: Exception, at_once: bool
 ) -> None:
     """What was not looked at while it was written asks for a look, but where no server is each look
     fails in no time."""
     make(server)
     server.pace.calm = True
-    server.trouble = trouble
+    server.error = error
     waits = []
     for _ in range(3):
-        waits.append(await server.look())
+        waits.append(await server.reconcile())
         assert bool(server.controller.queue) == at_once
     assert waits == [0.1, 0.2, 0.4]
 
 
 async def test_a_group_as_it_was_made_asks_for_nothing(server: Server) -> None:
     make(server)
-    await server.look()
+    await server.reconcile()
     assert server.group.metadata.name == f"train-{UID}"
     assert not server.asked
     server.show_group(phase="Inqueue")
@@ -146,7 +146,7 @@ async def test_a_group_as_it_was_made_asks_for_nothing(server: Server) -> None:
 
 async def test_a_job_that_was_let_in_goes_before_new_ones(server: Server) -> None:
     make(server)
-    await server.look()
+    await server.reconcile()
     server.caches.jobs._put("default/new", job_of(task("a"), name="new"))
     server.show_group(phase="Inqueue")
     assert [await server.controller.queue.get() for _ in range(2)] == [KEY, "default/new"]
@@ -155,16 +155,16 @@ async def test_a_job_that_was_let_in_goes_before_new_ones(server: Server) -> Non
 async def test_a_group_that_was_changed_on_its_way_is_looked_at(server: Server) -> None:
     make(server)
     server.changed = {"minMember": 7}
-    await server.look()
+    await server.reconcile()
     assert server.asked
-    await server.look()
+    await server.reconcile()
     assert server.patches == [{"spec": {"minMember": 1}}]
 
 
 async def test_a_group_that_lets_pods_in_at_once_is_looked_at(server: Server) -> None:
     make(server)
     server.silent = True
-    await server.look()
+    await server.reconcile()
     server.show_group(phase="Inqueue")
     assert server.asked
 
@@ -172,8 +172,8 @@ async def test_a_group_that_lets_pods_in_at_once_is_looked_at(server: Server) ->
 async def test_a_look_that_came_too_early_is_made_up_for(server: Server) -> None:
     make(server)
     server.silent = True
-    await server.look()
-    await server.look()
+    await server.reconcile()
+    await server.reconcile()
     assert not server.asked
     server.show_group()
     assert server.asked
@@ -181,9 +181,9 @@ async def test_a_look_that_came_too_early_is_made_up_for(server: Server) -> None
 
 async def test_a_pod_as_it_was_made_asks_for_nothing(server: Server) -> None:
     make(server)
-    await server.look()
+    await server.reconcile()
     server.show_group(phase="Inqueue")
-    await server.look()
+    await server.reconcile()
     assert server.pod.metadata.name == "train-a-0"
     assert not server.asked
     server.show_pod(
@@ -196,27 +196,27 @@ async def test_a_pod_as_it_was_made_asks_for_nothing(server: Server) -> None:
 
 async def test_a_pod_whose_waiting_is_answered_is_looked_at(server: Server) -> None:
     make(server, policies=[policy("RestartJob", "PodPending", timeout="1m")])
-    await server.look()
+    await server.reconcile()
     server.show_group(phase="Inqueue")
-    await server.look()
+    await server.reconcile()
     assert server.asked
 
 
 async def test_a_pod_that_has_failed_already_is_looked_at(server: Server) -> None:
     make(server)
     server.phase = "Failed"
-    await server.look()
+    await server.reconcile()
     server.show_group(phase="Inqueue")
-    await server.look()
+    await server.reconcile()
     assert server.asked
 
 
 async def end_of_pods(server: Server, phase: str) -> float | None:
     """A job whose one pod has come to a phase; gives when the look that writes this wants another."""
     make(server)
-    await server.look()
+    await server.reconcile()
     server.show_group(phase="Inqueue")
-    await server.look()
+    await server.reconcile()
     server.show_pod(
         msgspec.structs.replace(
             server.pod, status=msgspec.structs.replace(server.pod.status, phase=phase)
@@ -240,26 +240,27 @@ async def test_a_status_that_may_lag_no_longer_waits_for_its_turn_before_the_job
     server: Server,
 ) -> None:
     make(server)
-    await server.look()
-    controller = server.controller
-    controller._lane.workers = 1000
-    assert len(controller._lagging) == 1 and not server.asked
+    await server.reconcile()
+    statuses = server.controller.statuses
+    statuses._late_writes.workers = 1000
+    assert len(statuses._delays) == 1 and not server.asked
 
-    controller._memory[KEY].due_at = 0.0
-    controller._status_is_due(KEY)
-    assert list(controller._lane.writes) == [KEY] and not server.asked
+    statuses._records[KEY].due_at = 0.0
+    statuses._fall_due(KEY)
+    assert list(statuses._late_writes.writes) == [KEY] and not server.asked
 
-    controller._lane.drop(KEY)
+    statuses._late_writes.drop(KEY)
     server.pace.calm = True
-    controller._status_is_due(KEY)
-    assert not controller._lane.writes and server.asked
+    statuses._fall_due(KEY)
+    assert not statuses._late_writes.writes and server.asked
 
 
 async def test_a_status_that_was_written_meanwhile_has_no_turn(server: Server) -> None:
     make(server)
-    await server.look()
-    memory = server.controller._memory[KEY]
-    memory.due_at = memory.counted_at = 0.0
-    server.controller._status_is_due(KEY)
-    server.controller._status_is_due("default/gone")
-    assert not server.controller._lane.writes and not server.asked
+    await server.reconcile()
+    statuses = server.controller.statuses
+    record = statuses._records[KEY]
+    record.due_at = record.late_since = 0.0
+    statuses._fall_due(KEY)
+    statuses._fall_due("default/gone")
+    assert not statuses._late_writes.writes and not server.asked

@@ -1,0 +1,99 @@
+"""Creates, updates and deletes the PodGroups of jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hekla.api import batch, names, scheduling
+from hekla.controllers.job.layout import Layout
+from hekla.controllers.job.podgroup import difference, group_body
+from hekla.kube.cache import Cache
+from hekla.kube.client import Client
+from hekla.kube.controller import Expectations
+from hekla.kube.errors import AlreadyExists, Conflict, NotFound
+from hekla.kube.objects import unread
+
+_CREATED = unread(scheduling.POD_GROUP)
+
+
+class PodGroupControl:
+    """The writes to PodGroups of one controller."""
+
+    def __init__(
+        self, client: Client, groups: Cache[scheduling.PodGroup], expectations: Expectations
+    ) -> None:
+        self._client = client
+        self._groups = groups
+        self._expectations = expectations
+
+    def of(self, job: batch.Job) -> scheduling.PodGroup | None:
+        """The job's PodGroup; one of the name that was used before Volcano 1.5 is taken over."""
+        namespace = job.metadata.namespace
+        name = names.pod_group_name(job.metadata.name, job.metadata.uid)
+        for candidate in (name, job.metadata.name):
+            group = self._groups.get(f"{namespace}/{candidate}")
+            if group is not None and not group.metadata.deletion_timestamp:
+                owner = group.metadata.controller()
+                if owner is None or owner.uid == job.metadata.uid:
+                    return group
+        return None
+
+    async def ensure(
+        self,
+        key: str,
+        job: batch.Job,
+        group: scheduling.PodGroup | None,
+        layout: Layout,
+        *,
+        recreate: bool,
+    ) -> None:
+        """Create the PodGroup, or bring the one that exists to the spec that the layout asks for.
+        With `recreate` the one that exists is deleted first."""
+        if recreate:
+            await self.delete(key, group)
+            group = None
+        if group is None:
+            await self._create(key, job, layout)
+            return
+        changes = self.changes(group, layout)
+        if changes:
+            await self._client.patch(
+                scheduling.POD_GROUP.untyped,
+                group.metadata.name,
+                {"spec": changes},
+                job.metadata.namespace,
+            )
+
+    async def _create(self, key: str, job: batch.Job, layout: Layout) -> None:
+        namespace = job.metadata.namespace
+        body = group_body(job, layout.group_spec)
+        try:
+            with self._expectations.creating(key, f"{namespace}/{body['metadata']['name']}"):
+                await self._client.create(_CREATED, body, namespace)
+        except AlreadyExists:
+            pass  # the watch may have shown it already, and would not again
+
+    def changes(self, group: scheduling.PodGroup, layout: Layout) -> dict[str, Any]:
+        """What the PodGroup's spec lacks; compared once a generation, because a change of its
+        status leaves the spec alone."""
+        meta = group.metadata
+        seen = (meta.uid, meta.generation or meta.resource_version)
+        if layout.group_seen == seen:
+            return {}
+        changes = difference(group, layout.group_spec)
+        if not changes:
+            layout.group_seen = seen
+        return changes
+
+    async def delete(self, key: str, group: scheduling.PodGroup | None) -> None:
+        """Delete a PodGroup, if there is one."""
+        if group is None:
+            return
+        meta = group.metadata
+        try:
+            with self._expectations.deleting(key, meta.uid):
+                await self._client.delete(
+                    scheduling.POD_GROUP, meta.name, meta.namespace, uid=meta.uid
+                )
+        except (NotFound, Conflict):
+            pass  # gone, or another by that name; the watch may have shown that already
