@@ -9,23 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.apiserver.test_parts import Inside
+from tests.apiserver.test_partial_update import InProcessServer
 
 TEMPLATES, MAPS = "/api/v1/namespaces/default/podtemplates", "/api/v1/namespaces/default/configmaps"
 TEMPLATE = {"template": {"spec": {"containers": [{"name": "c", "image": "busybox"}]}}}
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Inside]:
-    made = Inside(tmp_path)
-    await made.server.start()
+async def server(tmp_path: Path) -> AsyncIterator[InProcessServer]:
+    made = InProcessServer(tmp_path)
+    await made.api.start()
     yield made
-    made.server.stop()
+    made.api.stop()
     await made.store.close()
 
 
 async def test_a_token_of_a_collection_that_rests_expires_and_the_list_goes_on_behind_its_page(
-    server: Inside,
+    server: InProcessServer,
 ) -> None:
     for number in range(12):
         await server.ask(
@@ -61,7 +61,7 @@ async def test_a_token_of_a_collection_that_rests_expires_and_the_list_goes_on_b
     assert (await server.ask("GET", f"{TEMPLATES}?resourceVersion={version}"))[0] == 200
 
 
-async def test_where_nothing_is_written_nothing_expires(server: Inside) -> None:
+async def test_where_nothing_is_written_nothing_expires(server: InProcessServer) -> None:
     await server.ask("POST", MAPS, {"metadata": {"name": "a"}})
     await server.ask("POST", MAPS, {"metadata": {"name": "b"}})
     _, first = await server.ask("GET", f"{MAPS}?limit=1")

@@ -50,13 +50,15 @@ def test_a_deleted_object_is_told_with_its_last_state(http: Http) -> None:
     assert event["type"] == "DELETED" and event["object"]["metadata"]["labels"] == {"which": "gone"}
 
 
-def test_a_shelf_gives_back_what_was_put(tmp_path: Path) -> None:
-    shelf = PastVersions(tmp_path)
+def test_past_versions_are_read_back_as_written(tmp_path: Path) -> None:
+    past_versions = PastVersions(tmp_path)
     pieces = [bytes([n % 251]) * (n + 1) for n in range(300)]
     places = [
-        place for start in range(0, 300, 50) for place in shelf.put(pieces[start : start + 50])
+        place
+        for start in range(0, 300, 50)
+        for place in past_versions.append(pieces[start : start + 50])
     ]
-    assert [shelf.take(place) for place in places] == pieces
+    assert [past_versions.read(place) for place in places] == pieces
     assert list(tmp_path.iterdir()) == []  # its files have no names
-    shelf.close()
-    assert shelf.bytes == 0 and not shelf.segments
+    past_versions.close()
+    assert past_versions.bytes == 0 and not past_versions.segments

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.apiserver.test_parts import Inside
+from tests.apiserver.test_partial_update import InProcessServer
 
 MANY = 50
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -28,8 +28,8 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 async def test_a_refused_body_goes_with_its_request(
     tmp_path: Path, method: str, path: str, name: str, wrong: str | int, code: int
 ) -> None:
-    made = Inside(tmp_path)
-    await made.server.start()
+    made = InProcessServer(tmp_path)
+    await made.api.start()
     await made.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "default"}})
     body = {"metadata": {"name": name}, "data": {"x": "y" * 1000, "y": wrong}}
 
@@ -46,5 +46,5 @@ async def test_a_refused_body_goes_with_its_request(
         assert gc.collect() < MANY
     finally:
         gc.enable()
-        made.server.stop()
+        made.api.stop()
         await made.store.close()

@@ -23,7 +23,7 @@ from hekla.local.apiserver.objects.kind import Kind
 from hekla.local.apiserver.objects.merging import merging, ownership, patch, topology
 from hekla.local.apiserver.objects.merging.ownership import Owner, Scope
 from hekla.local.apiserver.request.status import Refusal, invalid
-from hekla.local.apiserver.storage.managed_fields import Book
+from hekla.local.apiserver.storage.managed_fields import ManagedFields
 
 KINDS = {
     (kind.group, kind.version, kind.kind): kind
@@ -265,7 +265,7 @@ class Steps:
         patch.apply_strategic(tree, document, self.kind.merge_keys)
 
     def owners(self, old: Json, new: Json) -> None:
-        book, owner = Book(), Owner("a", ownership.UPDATE, "", self.scope.version)
+        book, owner = ManagedFields(), Owner("a", ownership.UPDATE, "", self.scope.version)
         held = book.created(self.scope, old, owner)
         held = book.updated(self.scope, old, new, held, owner._replace(manager="b"))
         if held[0] is not None:

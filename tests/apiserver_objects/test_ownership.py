@@ -21,7 +21,7 @@ from hekla.local.apiserver.objects.merging.ownership import (
     Share,
     Shares,
 )
-from hekla.local.apiserver.storage.managed_fields import NOBODY, Book
+from hekla.local.apiserver.storage.managed_fields import NOBODY, ManagedFields
 
 Tree = dict[str, Any]
 
@@ -289,7 +289,7 @@ def test_a_conflict_is_never_with_an_equal_value(first: Tree, second: Tree) -> N
 def test_the_quick_book_says_what_the_slow_algorithm_says(
     first: Tree, second: Tree, third: Tree
 ) -> None:
-    book = Book()
+    book = ManagedFields()
     live = thing()
     held, shares = NOBODY, {}
     for number, spec in enumerate((first, second, third)):
@@ -312,7 +312,7 @@ def test_the_quick_book_says_what_the_slow_algorithm_says(
 
 def test_pods_of_one_template_share_their_owners() -> None:
     pods = next(kind for kind in builtin.kinds() if kind.kind == "Pod")
-    book = Book()
+    book = ManagedFields()
 
     def pod(number: int) -> Tree:
         tree: Tree = {

@@ -12,7 +12,7 @@ from hekla.local.apiserver.objects.merging import topology
 from hekla.local.apiserver.objects.merging.ownership import UPDATE, Owner, Scope
 from hekla.local.apiserver.objects.usage import usage
 from hekla.local.apiserver.objects.validation import pod as rules
-from hekla.local.apiserver.storage.managed_fields import Book
+from hekla.local.apiserver.storage.managed_fields import ManagedFields
 
 
 def some_pod(dice: random.Random) -> Json:
@@ -69,11 +69,11 @@ def test_owners_of_a_known_template_are_those_of_the_object() -> None:
         frozenset({"status"}),
         lambda version, tree: None,
     )
-    dice, owner, book = random.Random(2), Owner("m", UPDATE, "", "v1"), Book()
+    dice, owner, book = random.Random(2), Owner("m", UPDATE, "", "v1"), ManagedFields()
     for _ in range(2000):
         tree = some_pod(dice)
         known, stamps = book.created(scope, tree, owner)
-        fresh, others = Book().created(scope, tree, owner)
+        fresh, others = ManagedFields().created(scope, tree, owner)
         assert known is not None and fresh is not None
         assert [
             head.with_keys(stamps[known.times.size :].split(b"\0")) for head in known.heads

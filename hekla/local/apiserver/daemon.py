@@ -171,7 +171,7 @@ async def serve(daemon: plumbing.Daemon, journal: Journal, files: Files) -> None
             registry, files.kubelet, files.kubelet_key, files.authority
         )
     if options.inside_webhooks:
-        server.webhooks.inside = reviewers_of(options, registry)
+        server.webhooks.in_process = reviewers_of(options, registry)
     if options.admission_control_config_file:
         server.admission.pod_security = configured(options, registry)
     if options.audit_log_path:

@@ -1,4 +1,4 @@
-"""What admission decides about."""
+"""The attributes of a write, as admission plugins, policies and webhooks see them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from hekla.local.apiserver.admission.in_process import Reviewer
 
 
-TOKEN = "kube-api-access-"
-"""What the name of a token's volume begins with."""
+TOKEN_VOLUME_PREFIX = "kube-api-access-"
+"""How the name of a service account token's volume begins."""
 
 
 class Changer(Protocol):
@@ -40,45 +40,49 @@ class Changer(Protocol):
         Refusal."""
 
 
-ANNOTATED = 64
-"""Sets of annotations' names for which a `CachedCreate` remembers what webhooks' conditions say."""
+CACHED_CONDITIONS = 64
+"""Results of match conditions that a cached create holds."""
 
 
 class CachedCreate(NamedTuple):
-    """What became of a spec."""
+    """The results of a create that depend on the object's spec and not on its metadata."""
 
     pieces: tuple[bytes, ...]
-    """The stored bytes behind metadata; between them stands the name of the token's volume, which
-    is made up for each pod."""
+    """The stored bytes after metadata.  They are split where the name of the token volume stands,
+    because that name is generated for each pod."""
     shape: int
-    """Of the spec, as the book of owners knows it."""
-    again: bool
-    """Whether metadata was read once more behind the webhooks, which puts its fields in their
-    order."""
+    """The number of the spec's shape in `ManagedFields`."""
+    reordered: bool
+    """Whether a webhook's patch made the server read metadata again, which puts its fields in the
+    order of the schema."""
     hooks: tuple[Hook, ...]
-    """Which were asked."""
-    notes: tuple[tuple[str, str], ...]
-    """What they had noted for the audit log."""
-    settled: set[Reviewer]
-    """Those of the reviewers that found nothing wrong with it."""
-    meant: BoundedCache[tuple[Hook, tuple[str, ...] | None], bool]
-    """(webhook, names of annotations) -> whether its conditions hold, where they ask for nothing
-    else."""
+    """The mutating webhooks that were called."""
+    audit_annotations: tuple[tuple[str, str], ...]
+    """What those webhooks added to the audit log."""
+    allowed_by: set[Reviewer]
+    """The in-process validating webhooks that allowed the object."""
+    conditions: BoundedCache[tuple[Hook, tuple[str, ...] | None], bool]
+    """(webhook, names of annotations) -> whether the webhook's match conditions hold.  Only for
+    conditions that read nothing else."""
     annotations: dict[str, str]
-    """What admission gave an object that came without annotations."""
+    """The annotations that admission added to an object without annotations."""
 
     def rest(self) -> bytes:
-        """The bytes behind metadata and its comma."""
+        """The stored bytes after metadata and its comma, with a new token volume name."""
         pieces = self.pieces
-        return pieces[0] if len(pieces) == 1 else f"{TOKEN}{random_suffix()}".encode().join(pieces)
+        return (
+            pieces[0]
+            if len(pieces) == 1
+            else f"{TOKEN_VOLUME_PREFIX}{random_suffix()}".encode().join(pieces)
+        )
 
 
 class Attributes:
-    """What admission decides about."""
+    """One write as admission sees it: who does what to which object."""
 
     __slots__ = (
+        "cached",
         "call",
-        "mould",
         "name",
         "namespace",
         "object",
@@ -112,23 +116,23 @@ class Attributes:
         self.subresource = subresource
         self.options = options
         self.views: list[tuple[Json, str, Json]] = []
-        """(object, version, how a conversion webhook shows it in that version)"""
-        self.mould: CachedCreate | None = None
-        """Where a new object comes from, if it does."""
+        """(object, version, the object as a conversion webhook converted it to that version)"""
+        self.cached: CachedCreate | None = None
+        """The cached results for the object's spec, where the create cache has them."""
 
 
 Plugin = Callable[[Attributes], None]
 
 
 async def in_task() -> None:
-    """Goes on as a task of its own: a request begins in the step in which it was read (see
-    `eager`), where no timeouts work."""
+    """Continue in a task of its own.  A request starts in the callback that read it (see `eager`),
+    where timeouts do not work."""
     if asyncio.current_task() is None:
         await asyncio.sleep(0)
 
 
 class TreeCache(BoundedCache[str, tuple[Row, Json]]):
-    """Trees of rows that are read again and again, each with the row that it was decoded from."""
+    """Decoded objects by key, each with the row that it was decoded from."""
 
     __slots__ = ()
 
@@ -137,7 +141,7 @@ class TreeCache(BoundedCache[str, tuple[Row, Json]]):
 
 
 def remembered(cache: TreeCache, key: str, row: Row) -> Json:
-    """The tree of a row that is asked for again and again; not to be changed."""
+    """The decoded object of a row that is read often.  Callers must not change it."""
     known = cache.get(key)
     if known is not None and known[0] is row:
         return known[1]

@@ -60,8 +60,8 @@ class Review(msgspec.Struct):
     response: Response | None = None
 
 
-class Inside(Response):
-    """An answer that was given in this process, with a patch that need not be read."""
+class InProcessResponse(Response):
+    """The response of an in-process webhook, whose patch needs no decoding."""
 
     operations: list[Any] | None = None
 
@@ -145,15 +145,17 @@ class Chain:
         return answer
 
     def of(self, attributes: Attributes, authorizer: Authorizer) -> list[tuple[Hook, Resource]]:
-        """The webhooks that are to be asked.  Raises what the client sees of a condition that
-        cannot be evaluated."""
+        """The webhooks to call, by rules, selectors and match conditions.  Raises Refusal for a
+        condition that cannot be evaluated."""
         return [
-            pair for pair in self._chosen(attributes) if self._meant(*pair, attributes, authorizer)
+            pair
+            for pair in self._chosen(attributes)
+            if self._conditions_hold(*pair, attributes, authorizer)
         ]
 
-    def surely(self, attributes: Attributes) -> list[tuple[Hook, Resource]] | None:
-        """The webhooks that are asked about such an object whatever it holds; None where its labels
-        or a condition decide."""
+    def independent_of_object(self, attributes: Attributes) -> list[tuple[Hook, Resource]] | None:
+        """The webhooks that are called for an object whatever it holds; None where its labels or a
+        match condition decide."""
         if any(
             hook.object_selector or hook.conditions.entries or hook.unusable
             for hook, _ in self.by_rule(attributes)
@@ -161,26 +163,26 @@ class Chain:
             return None
         return self._chosen(attributes)
 
-    def _meant(
+    def _conditions_hold(
         self, hook: Hook, matched: Resource, attributes: Attributes, authorizer: Authorizer
     ) -> bool:
         if not hook.conditions.entries and not hook.unusable:
             return True
-        mould = attributes.mould
-        if mould is None or matched is not attributes.resource or not hook.conditions.of_names:
-            return self._holds(hook, matched, attributes, authorizer)
+        cached = attributes.cached
+        if cached is None or matched is not attributes.resource or not hook.conditions.of_names:
+            return self._evaluate(hook, matched, attributes, authorizer)
         annotations = (
             attributes.object["metadata"].get("annotations")
             if attributes.object is not None
             else None
         )
         key = hook, None if annotations is None else tuple(annotations)
-        known = mould.meant.get(key)
+        known = cached.conditions.get(key)
         if known is None:
-            known = mould.meant[key] = self._holds(hook, matched, attributes, authorizer)
+            known = cached.conditions[key] = self._evaluate(hook, matched, attributes, authorizer)
         return known
 
-    def _holds(
+    def _evaluate(
         self, hook: Hook, matched: Resource, attributes: Attributes, authorizer: Authorizer
     ) -> bool:
         try:
@@ -202,8 +204,8 @@ class Webhooks:
         self.mutating = Chain(registry, "mutatingwebhookconfigurations")
         self.validating = Chain(registry, "validatingwebhookconfigurations")
         self.clients = HookClients(registry)
-        self.inside: Mapping[str, Reviewer] = {}
-        """Those that answer for webhooks inside this process, by URL."""
+        self.in_process: Mapping[str, Reviewer] = {}
+        """The functions that answer for in-process webhooks, by URL."""
         self.calls: dict[tuple[str, str, str, int, bool], Histogram] = {}
         """(webhook, type, operation, code of its answer, refused) -> how long it took."""
         self.rejections: dict[tuple[str, str, str, str, int], int] = {}
@@ -311,7 +313,7 @@ class Webhooks:
         reviewer = self.reviewer(hook)
         try:
             if reviewer is not None:
-                response = await self._inside(reviewer, matched, attributes)
+                response = await self._review_in_process(reviewer, matched, attributes)
             else:
                 response = await self._exchange(hook, matched, attributes, str(uuid.uuid4()))
         except Unreachable as error:
@@ -337,11 +339,11 @@ class Webhooks:
         return response
 
     def reviewer(self, hook: Hook) -> Reviewer | None:
-        """Who answers for a webhook inside this process."""
-        return self.inside.get(hook.client_config.get("url") or "") if self.inside else None
+        """The function that answers for an in-process webhook; None for all others."""
+        return self.in_process.get(hook.client_config.get("url") or "") if self.in_process else None
 
-    def spared(self, hook: Hook, attributes: Attributes) -> None:
-        """Counts a webhook whose answer is known."""
+    def count_skipped(self, hook: Hook, attributes: Attributes) -> None:
+        """Count a webhook that was not called because its answer is cached."""
         self._count(hook, attributes, 200, False, time.perf_counter())
 
     def _count(
@@ -353,17 +355,19 @@ class Webhooks:
             durations = self.calls[key] = Histogram()
         durations.observe(time.perf_counter() - started)
 
-    async def _inside(
+    async def _review_in_process(
         self, reviewer: Reviewer, matched: Resource, attributes: Attributes
     ) -> Response:
-        """Asks a function of this process, as a webhook would be asked."""
-        mould = attributes.mould
-        settled = mould.settled if mould is not None and matched is attributes.resource else None
-        if settled is not None:
+        """Call an in-process webhook with the same input that an HTTP webhook would get."""
+        cached = attributes.cached
+        allowed_by = (
+            cached.allowed_by if cached is not None and matched is attributes.resource else None
+        )
+        if allowed_by is not None:
             if not reviewer.settled(attributes.object or {}):
-                settled = None
-            elif reviewer in settled:
-                return Inside(allowed=True)
+                allowed_by = None
+            elif reviewer in allowed_by:
+                return InProcessResponse(allowed=True)
         await convert_views(matched, attributes)
         kind = matched.kind
         try:
@@ -378,9 +382,9 @@ class Webhooks:
         except Exception as error:  # whatever broke in it, the webhook's failure policy says what becomes of the request
             log.exception("the review of %s failed", kind.kind)
             raise Unreachable(f"failed to call webhook: {type(error).__name__}: {error}") from error
-        if settled is not None and allowed and not operations:
-            settled.add(reviewer)
-        return Inside(
+        if allowed_by is not None and allowed and not operations:
+            allowed_by.add(reviewer)
+        return InProcessResponse(
             allowed=allowed,
             status=None if allowed else {"message": message, "metadata": {}},
             operations=operations,
@@ -447,7 +451,7 @@ async def convert_views(matched: Resource, attributes: Attributes) -> None:
 
 def operations_of(response: Response) -> list[Any] | None:
     """The patch of an answer.  Raises Unreachable where there is one that cannot be read."""
-    if isinstance(response, Inside):
+    if isinstance(response, InProcessResponse):
         return response.operations
     if response.patch is None:
         return None

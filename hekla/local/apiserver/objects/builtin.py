@@ -389,7 +389,7 @@ def _strategy(group: str, row: _Row) -> Strategy:
         unconditional_update="v" not in row.flags,
         warnings=warnings.OF.get(key),
         parts=strategies.parts(key),
-        moulded=strategies.moulded(key),
+        known_spec=strategies.known_spec(key),
         create_on_update="u" in row.flags,
         returns_object_on_delete="d" in row.flags,
         default_propagation="Orphan" if "o" in row.flags else "Background",

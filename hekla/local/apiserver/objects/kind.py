@@ -74,34 +74,34 @@ def no_errors(*_: Any) -> list[FieldError]:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """How a write that touches few fields at the top of an object (its status, say) goes without
-    the others, whose bytes stay.
+    """How an update that changes few top-level fields (for example the status) keeps the bytes of
+    the others.
 
-    The trees that these functions see hold what is touched; `kept` names what is not.  Metadata is
-    always there, and empty where it stays as it is.
+    The trees that these functions get hold the changed fields; `kept` names the others.  Metadata
+    is always present, and empty if it does not change.
     """
 
     may_stay: Callable[[str, Collection[str]], bool]
-    """(subresource, kept): whether such a write needs nothing of the rest."""
+    """(subresource, kept): whether such an update can do without the kept fields."""
     default: Callable[[Json], None]
     fits: Callable[[Json, Json, Collection[str], str], bool]
-    """(new, old, kept, subresource): whether the new state is valid.  What is wrong with it the
-    whole object tells."""
+    """(new, old, kept, subresource): whether the new state is valid.  The error messages come from
+    the validation of the whole object."""
     counts: Callable[[Json, Json], bool] = lambda new, old: False
-    """(new, old): whether a quota may see the object with other eyes now."""
+    """(new, old): whether the update may change what a quota counts."""
     texts: Callable[[], re.Pattern[bytes] | None] = lambda: None
-    """Finds the texts of a status that decide about nothing (objects.texts); None where that is not
-    known."""
+    """The pattern of those texts in a status that have no influence on the result (objects.texts);
+    None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
-class Moulded:
-    """How a new object is checked whose spec is, byte for byte, that of one that was made before."""
+class KnownSpec:
+    """How the create cache handles an object whose spec has the same bytes as an earlier one."""
 
-    may: Callable[[], bool]
-    """Whether what becomes of a spec follows from it and from admission, and not from metadata."""
-    check: Callable[[Json], list[FieldError]]
-    """What is wrong with the metadata."""
+    cacheable: Callable[[], bool]
+    """Whether defaults, admission and validation of the spec are independent of metadata."""
+    validate_metadata: Callable[[Json], list[FieldError]]
+    """Validate what the cached result does not cover."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +132,9 @@ class Strategy:
     warnings: Callable[[Json, Json | None], list[str]] | None = None
     """(new, old or None): what the writer of a valid object should hear."""
     parts: Parts | None = None
-    """None: every write sees the whole object."""
-    moulded: Moulded | None = None
-    """None: every create sees the whole object."""
+    """None: every update reads the whole object."""
+    known_spec: KnownSpec | None = None
+    """None: objects of this kind do not use the create cache."""
     fill: Callable[[Json], None] | None = None
     """`default` for what was read a moment ago, and so holds no field that the kind does not know;
     None where that is the same."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.defaults import DEFAULTS
 from hekla.local.apiserver.objects.defaults.pod import first_status
-from hekla.local.apiserver.objects.kind import FieldError, Moulded, Parts, nothing
+from hekla.local.apiserver.objects.kind import FieldError, KnownSpec, Parts, nothing
 from hekla.local.apiserver.objects.new_objects import now
 from hekla.local.apiserver.objects.texts import OF_POD
 from hekla.local.apiserver.objects.validation import (
@@ -585,9 +585,9 @@ def _ends(new: Json, old: Json) -> bool:
     return phases[0] != phases[1]
 
 
-def moulded(key: tuple[str, str]) -> Moulded | None:
-    """Of pods: their spec's defaults, first status and most of its rules look at nothing else."""
-    return Moulded(lambda: True, pod.beside_spec) if key == ("", "Pod") else None
+def known_spec(key: tuple[str, str]) -> KnownSpec | None:
+    """For pods only: defaults, first status and most rules of a pod's spec read nothing else."""
+    return KnownSpec(lambda: True, pod.beside_spec) if key == ("", "Pod") else None
 
 
 def default(key: tuple[str, str]) -> Callable[[Json], None]:

@@ -1,5 +1,4 @@
-"""How a JSON answer goes out: as it is, indented for people, as YAML, or compressed for those who
-are far away."""
+"""Encodes a JSON response for its client: as it is, indented, as YAML, or compressed."""
 
 from __future__ import annotations
 
@@ -10,16 +9,15 @@ import msgspec
 from hekla.kube.http.server import Request, Response
 
 PEOPLE = ("curl", "Wget", "Mozilla/5.0")
-"""Programs with a person in front of them."""
+"""User agents whose reader is a person; they get indented JSON."""
 TRUE = ("1", "t", "T", "true", "TRUE", "True")
 LARGE = 128 * 1024
 NEAR = ("", "127.0.0.1", "::1")
-"""Compressing costs more than it saves on the way through one machine, and the server does nothing
-else meanwhile."""
+"""Peers on this machine.  Compressing for them costs more than it saves, and it blocks the server."""
 
 
-def dress(request: Request, answer: Response) -> None:
-    """Changes a JSON answer in place to what its client prefers."""
+def encode_response(request: Request, answer: Response) -> None:
+    """Change a JSON response in place to the encoding that its client prefers."""
     headers = request.headers
     accept = headers.get("accept")
     if accept is not None and "yaml" in accept and accept.lstrip().startswith("application/yaml"):

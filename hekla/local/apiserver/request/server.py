@@ -39,7 +39,7 @@ from hekla.local.apiserver.request import bodies
 from hekla.local.apiserver.request.audit import Audit
 from hekla.local.apiserver.request.call import Call, read_body, shortened, warning_header
 from hekla.local.apiserver.request.connect import Connections
-from hekla.local.apiserver.request.encoding import dress
+from hekla.local.apiserver.request.encoding import encode_response
 from hekla.local.apiserver.request.forms import negotiate
 from hekla.local.apiserver.request.health import Health
 from hekla.local.apiserver.request.identity import NOBODY, User
@@ -187,7 +187,7 @@ class ApiServer:
                 time.perf_counter() - started,
             )
             if answer.content_type == "application/json":
-                dress(request, answer)
+                encode_response(request, answer)
         if self.audit is not None:
             where = found if isinstance(found, Route) else None
             self.audit.record(

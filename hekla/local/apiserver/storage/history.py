@@ -1,10 +1,9 @@
-"""Where the past lies: bytes of superseded objects, in files that have no name and vanish with the
-process.
+"""Past versions of objects on the disk, in unnamed files that vanish with the process.
 
-A watch that comes back after a minute needs every state of that minute, which under load is
-hundreds of megabytes: too much for memory, nothing for a disk.  What stays in memory of a past
-state is its row; the row's bytes go here and are read again by whoever asks for them, which is
-rare.  Rows do not know the difference: a shelved row is a row whose `data` is a look-up.
+A watch that resumes after a minute needs every version of that minute.  Under load these are
+hundreds of megabytes: too much for memory, little for a disk.  The row of a past version stays in
+memory; its bytes move here and are read again when somebody asks, which is rare.  Callers see no
+difference: a past row is a row whose `data` property reads the file.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ class Segment:
         self.number = number
         self.size = 0
         self.newest = 0.0
-        """When the newest of it was put here."""
+        """When something was last appended."""
 
 
 class PastVersions:
-    """Appended to at one end, cleared at the other."""
+    """Segments of past versions: appended at one end, dropped at the other."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -45,8 +44,8 @@ class PastVersions:
         self._numbers = 0
         self.bytes = 0
 
-    def put(self, pieces: Sequence[bytes]) -> list[int]:
-        """Writes pieces; gives the place of each.  Raises OSError, and then nothing is there."""
+    def append(self, pieces: Sequence[bytes]) -> list[int]:
+        """Write pieces and return the place of each.  Raises OSError; then nothing was written."""
         segment = self.segments[-1] if self.segments else None
         if segment is None or segment.size >= SEGMENT:
             segment = Segment(self.directory, self._numbers)
@@ -67,16 +66,16 @@ class PastVersions:
         segment.newest = time.monotonic()
         return places
 
-    def take(self, place: int) -> bytes:
-        """What was put at a place."""
+    def read(self, place: int) -> bytes:
+        """The bytes at a place that `append` returned."""
         length = place & ((1 << LENGTH_BITS) - 1)
         place >>= LENGTH_BITS
         segment = self._by_number[place >> OFFSET_BITS]
         return os.pread(segment.descriptor, length, place & ((1 << OFFSET_BITS) - 1))
 
-    def clear(self, before: float, most: int) -> float:
-        """Drops what was put here before a time, or is too much; gives the time of the newest that
-        is gone."""
+    def drop(self, before: float, most: int) -> float:
+        """Drop segments older than a time, and the oldest while there are more than `most` bytes.
+        Returns the time of the newest bytes dropped."""
         gone = 0.0
         while self.segments and (
             self.segments[0].newest < before or (self.bytes > most and len(self.segments) > 1)
@@ -89,19 +88,19 @@ class PastVersions:
         return gone
 
     def close(self) -> None:
-        self.clear(float("inf"), 0)
+        self.drop(float("inf"), 0)
 
 
-def shelved(row: type[Any], shelf: PastVersions) -> type[Any]:
-    """The class of rows whose `data` is a place on the shelf; a row becomes one by changing its
-    class."""
+def past_row_class(row: type[Any], past_versions: PastVersions) -> type[Any]:
+    """The class of rows whose `data` is a place in the files.  A row becomes a past row when its
+    class is changed to this one."""
     slot = row.__dict__["data"]
 
     def data(self: Any) -> bytes:
-        return shelf.take(slot.__get__(self))
+        return past_versions.read(slot.__get__(self))
 
     return type(
-        f"Shelved{row.__name__}",
+        f"Past{row.__name__}",
         (row,),
         {"__slots__": (), "data": property(data), "__module__": row.__module__},
     )

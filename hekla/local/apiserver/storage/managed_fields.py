@@ -168,7 +168,7 @@ class _Clock:
         return self.second, self.stamp
 
 
-class Book:
+class ManagedFields:
     """All that is known of owners: the shared entries, and the outcomes of creates and updates by
     their shape."""
 

@@ -25,9 +25,9 @@ import msgspec
 
 from hekla.api.bounded import BoundedCache
 from hekla.api.trees import Json
-from hekla.local.apiserver.storage.history import PastVersions, shelved
+from hekla.local.apiserver.storage.history import PastVersions, past_row_class
 from hekla.local.apiserver.storage.journal import Journal, Record, StorageError
-from hekla.local.apiserver.storage.managed_fields import NOBODY, Book, Ownership
+from hekla.local.apiserver.storage.managed_fields import NOBODY, ManagedFields, Ownership
 
 log = logging.getLogger("hekla.apiserver")
 
@@ -38,8 +38,8 @@ LARGEST_OBJECT = 3 * 512 * 1024
 """Bytes of an object, as etcd has them for a request."""
 HISTORY_SECONDS = 300.0
 HELD_BYTES = 4 * 1024 * 1024
-"""Of superseded objects that lie in memory; what is more goes to the shelf."""
-SHELF_BYTES = 1024 * 1024 * 1024
+"""Of past versions in memory; more than that moves to the disk."""
+HISTORY_FILE_BYTES = 1024 * 1024 * 1024
 HISTORY_EVENTS = 100_000
 """A collection."""
 SUPERSEDED_EVENTS = 80_000
@@ -196,7 +196,7 @@ class Collection:
         """How large an object is for Kubernetes, which keeps most kinds in a shorter form than
         JSON."""
         self.account: Callable[[Collection, str, Json, Row | None, Row], None] | None = None
-        """Who keeps books of what is accepted here; told in the very step."""
+        """Who counts what is accepted here (quotas); called in the same step."""
         self._order: list[str] = []
         self._new: list[str] = []
         self._gone = False
@@ -324,8 +324,8 @@ class Collection:
 
         `kept` are the fields at the top in their order, metadata first, as the bytes that they are;
         those that the tree has are the tree's.  Metadata that only `kept` has says its version in
-        one place.  `fields` are the selectable ones, where the caller knows them.  What does not
-        count is of no interest to those who keep books.
+        one place.  `fields` are the selectable ones, where the caller knows them.  An
+        update that does not count is not reported to `account`.
         """
         return self._accept(
             MODIFIED,
@@ -448,7 +448,7 @@ class Collection:
         tree = decode(data)
         if next(iter(tree)) != "metadata":
             data = encode({"metadata": tree["metadata"], **tree})
-        held = (self.store.book.read(decode(managed)) if managed else None) or NOBODY
+        held = (self.store.managed_fields.read(decode(managed)) if managed else None) or NOBODY
         metadata = tree["metadata"]
         namespace = self.store.intern(metadata.get("namespace", ""))
         uid, labels = metadata.get("uid", ""), self.labels_of(metadata)
@@ -535,7 +535,7 @@ class Store:
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
-        self.book = Book()
+        self.managed_fields = ManagedFields()
         self.version = 1
         """Of the newest accepted write."""
         self.committed = 1
@@ -548,8 +548,8 @@ class Store:
         """Bytes of superseded objects in memory."""
         self.past = 0
         """Events that hold a superseded state."""
-        self.shelf = PastVersions(journal.directory)
-        self._shelved: type[Row] = shelved(Row, self.shelf)
+        self.past_versions = PastVersions(journal.directory)
+        self._past_row: type[Row] = past_row_class(Row, self.past_versions)
         self._data: Any = Row.__dict__["data"]
         self._held: deque[Row] = deque()
         self.collections: dict[str, Collection] = {}
@@ -566,7 +566,7 @@ class Store:
         self._versions: deque[tuple[float, int]] = deque()
         """What was committed, and when: a mark each sweep."""
         self.on_loss: Callable[[], None] | None = None
-        """Who kept books of writes that the disk then refused."""
+        """Called when the disk refused writes that were already counted."""
         self.on_collection: Callable[[Collection], None] | None = None
         self._load()
 
@@ -589,7 +589,7 @@ class Store:
         if self._tick is not None:
             self._tick.cancel()
         await self.journal.close()
-        self.shelf.close()
+        self.past_versions.close()
         await asyncio.sleep(0)
 
     def number(self) -> int:
@@ -678,7 +678,7 @@ class Store:
             else:
                 self._telling = self.loop.call_later(STEP_SECONDS - since, self.tell)
         if self.superseded > HELD_BYTES:
-            self._put_away()
+            self._move_to_disk()
         if self.past > SUPERSEDED_EVENTS:
             self._shorten()
         if self._versions_seen:
@@ -723,15 +723,15 @@ class Store:
         self.superseded += len(row.data)
         self._held.append(row)
 
-    def _put_away(self) -> None:
-        """Puts the oldest half of what the history holds in memory on the shelf."""
+    def _move_to_disk(self) -> None:
+        """Move the older half of the past versions in memory to the disk."""
         rows: list[Row] = []
         while self._held and self.superseded > HELD_BYTES // 2:
             row = self._held.popleft()
             self.superseded -= len(row.data)
             rows.append(row)
         try:
-            places = self.shelf.put([row.data for row in rows])
+            places = self.past_versions.append([row.data for row in rows])
         except OSError as error:
             log.warning(
                 "the history cannot be kept on the disk (%s); watches that come back late list again",
@@ -739,7 +739,7 @@ class Store:
             )
             self._forget_all(time.monotonic())
             return
-        keep, kind = self._data.__set__, self._shelved
+        keep, kind = self._data.__set__, self._past_row
         for row, place in zip(rows, places):
             keep(row, place)
             row.__class__ = kind
@@ -757,7 +757,7 @@ class Store:
         self.compact(now)
         self._forget_all(before)
         # A watcher may still be reading what has just been forgotten.
-        gone = self.shelf.clear(before - 60.0, SHELF_BYTES)
+        gone = self.past_versions.drop(before - 60.0, HISTORY_FILE_BYTES)
         if gone > before:
             self._forget_all(gone)
         self._tick = self.loop.call_later(5.0, self._sweep)

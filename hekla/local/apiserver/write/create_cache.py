@@ -20,7 +20,12 @@ import msgspec
 from hekla.api.bounded import BoundedCache
 from hekla.api.trees import Json
 from hekla.local.apiserver.admission.admission import Admission
-from hekla.local.apiserver.admission.attributes import ANNOTATED, TOKEN, Attributes, CachedCreate
+from hekla.local.apiserver.admission.attributes import (
+    CACHED_CONDITIONS,
+    TOKEN_VOLUME_PREFIX,
+    Attributes,
+    CachedCreate,
+)
 from hekla.local.apiserver.admission.in_process import QUEUES
 from hekla.local.apiserver.objects.encoding import documents, shapes
 from hekla.local.apiserver.objects.validation.pod import TOKEN_VOLUME
@@ -33,7 +38,7 @@ if TYPE_CHECKING:
     from hekla.local.apiserver.admission.webhooks import Webhooks
 
 KNOWN = 512
-"""Moulds that are kept, and bodies that are remembered to have been seen."""
+"""Cached results, and hashes of keys that were seen once."""
 LARGEST = 16 * 1024
 """Bytes of a body that goes this way."""
 FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec"})
@@ -54,7 +59,7 @@ class Body(NamedTuple):
 
     key: Key
     metadata: msgspec.Raw
-    mould: CachedCreate
+    cached: CachedCreate
 
 
 class CreateRecord:
@@ -68,15 +73,15 @@ class CreateRecord:
         "_metadata",
         "_notes",
         "_shape",
-        "again",
         "key",
+        "reordered",
         "said",
     )
 
     def __init__(self, key: Key, said: bytes) -> None:
         self.key = key
         self.said = said
-        self.again = False
+        self.reordered = False
         self._before = b""
         self._metadata: Json = {}
         self._shape = 0
@@ -102,11 +107,11 @@ class CreateRecord:
             ):
                 self._shape = 0
             self._annotations = after.get("annotations") or {}
-        self.again = after is not self._metadata
+        self.reordered = after is not self._metadata
         self._notes = tuple((call.request.notes or {}).items())
 
     def learned(self, call: Call, stored: Json) -> CachedCreate | None:
-        """The mould; None where another object of this spec may come out otherwise."""
+        """The cached; None where another object of this spec may come out otherwise."""
         if (
             not self._shape
             or self._hooks is None
@@ -118,17 +123,17 @@ class CreateRecord:
             return None  # they say when
         rest = encode({name: value for name, value in stored.items() if name != "metadata"})[1:]
         name = token_volume(stored["spec"])
-        if name and TOKEN.encode() in self.said:
+        if name and TOKEN_VOLUME_PREFIX.encode() in self.said:
             return None
         pieces = tuple(rest.split(name.encode())) if name else (rest,)
         return CachedCreate(
             pieces,
             self._shape,
-            self.again,
+            self.reordered,
             self._hooks,
             self._notes,
             set(),
-            BoundedCache(ANNOTATED),
+            BoundedCache(CACHED_CONDITIONS),
             self._annotations,
         )
 
@@ -143,7 +148,7 @@ def token_volume(spec: Any) -> str:
 
 
 class CreateCache:
-    """The moulds of this server."""
+    """Results of creates, by resource, namespace, spec and what admission reads."""
 
     def __init__(self, store: Store, registry: Registry, admission: Admission) -> None:
         self.store = store
@@ -156,12 +161,12 @@ class CreateCache:
         self._generation = -1
 
     def find(self, call: Call) -> Body | CreateRecord | None:
-        """A body with its mould, or what is to be learned from it; None where the short way is not
+        """A body with its cached, or what is to be learned from it; None where the short way is not
         for it."""
         request, resource = call.request, call.resource
         body = request.body
         if (
-            resource.kind.strategy.moulded is None
+            resource.kind.strategy.known_spec is None
             or request.query
             or len(body) > LARGEST
             or call.user.node is not None
@@ -189,9 +194,9 @@ class CreateCache:
             return None  # blanks, or a field that stands twice
         key += (named, version, spec)
         found = tuple(key)
-        mould = self._known.get(found)
-        if mould is not None:
-            return Body(found, pieces["metadata"], mould)
+        cached = self._known.get(found)
+        if cached is not None:
+            return Body(found, pieces["metadata"], cached)
         if hash(found) in self._seen:
             return (
                 CreateRecord(found, spec) if read_metadata(pieces["metadata"]) is not None else None
@@ -199,8 +204,8 @@ class CreateCache:
         self._seen[hash(found)] = True
         return None
 
-    def keep(self, lesson: CreateRecord, mould: CachedCreate) -> None:
-        self._known[lesson.key] = mould
+    def keep(self, record: CreateRecord, cached: CachedCreate) -> None:
+        self._known[record.key] = cached
 
     def _looks_at(self, resource: Resource) -> tuple[Collection, ...] | None:
         """The collections that admission looks at for a new object; None where it looks at others."""
@@ -216,10 +221,10 @@ class CreateCache:
 
     def _found(self, resource: Resource) -> tuple[Collection, ...] | None:
         kind, name = resource.kind, resource.collection.name
-        moulded = kind.strategy.moulded
+        known_spec = kind.strategy.known_spec
         if (
-            moulded is None
-            or not moulded.may()
+            known_spec is None
+            or not known_spec.cacheable()
             or kind.conversion is not None
             or kind.keep is not None
             or kind.present is not None
@@ -240,13 +245,13 @@ class CreateCache:
 
     def asked(self, attributes: Attributes) -> tuple[Hook, ...] | None:
         """The webhooks that see a new object and may change it; None where their answers may depend
-        on more than its mould."""
+        on more than its cached."""
         webhooks = self.admission.webhooks
         if webhooks is None:
             return ()
         if self.admission.policies.mutating.wanted(attributes):
             return None
-        found = webhooks.mutating.surely(attributes)
+        found = webhooks.mutating.independent_of_object(attributes)
         if found is None:
             return None
         for hook, matched in found:
@@ -260,21 +265,21 @@ class CreateCache:
                 return None
         return tuple(hook for hook, _ in found)
 
-    def settled(self, mould: CachedCreate, tree: Json) -> bool:
-        """Whether the webhooks that were asked about the mould would say the same of this object,
+    def settled(self, cached: CachedCreate, tree: Json) -> bool:
+        """Whether the webhooks that were asked about the cached would say the same of this object,
         whatever stands in its metadata."""
         webhooks = self.admission.webhooks
         reviewers = (
-            [webhooks.reviewer(hook) for hook in mould.hooks] if webhooks is not None else []
+            [webhooks.reviewer(hook) for hook in cached.hooks] if webhooks is not None else []
         )
         return all(reviewer is not None and reviewer.settled(tree) for reviewer in reviewers)
 
 
-def note(webhooks: Webhooks, attributes: Attributes, mould: CachedCreate) -> None:
+def note(webhooks: Webhooks, attributes: Attributes, cached: CachedCreate) -> None:
     """Counts the webhooks and writes down for the audit log what they would have."""
-    for hook in mould.hooks:
-        webhooks.spared(hook, attributes)
-    for name, text in mould.notes:
+    for hook in cached.hooks:
+        webhooks.count_skipped(hook, attributes)
+    for name, text in cached.audit_annotations:
         attributes.call.annotate(name, text)
 
 

@@ -57,13 +57,13 @@ async def patch(writer: Writer, subresources: Subresources, call: Call) -> Respo
             "force", "FieldValueForbidden", "Forbidden: may not be specified for non-apply patch"
         )
         raise invalid_option("PatchOptions", [forbidden])
-    statement = writer.statements.read(call, media)
-    if statement is not None:
-        write = writer.statements.write(call, statement)
+    cached_patch = writer.status_patch_cache.read(call, media)
+    if cached_patch is not None:
+        write = writer.status_patch_cache.write(call, cached_patch)
         if write is not None:
             return writer.answer(call, 200, await writer.stored(write), {})
     document = read_patch(call.request.body, media)
-    books = b"managedFields" in call.request.body
+    sets_managed_fields = b"managedFields" in call.request.body
     if call.route.subresource == "scale":
         return await patch_scale(subresources, call, document, media)
 
@@ -74,7 +74,7 @@ async def patch(writer: Writer, subresources: Subresources, call: Call) -> Respo
         # What comes of a patch may share with it, and is changed later: each attempt has one of its
         # own.
         document = fresh.pop() if fresh else read_patch(call.request.body, media)
-        if books:
+        if sets_managed_fields:
             row = call.resource.collection.newest(call.route.key)
             if row is not None and row.owners is not None:
                 old["metadata"]["managedFields"] = row.managed()
@@ -90,7 +90,7 @@ async def patch(writer: Writer, subresources: Subresources, call: Call) -> Respo
             else named
         )
         emptied = (
-            books
+            sets_managed_fields
             and isinstance(new.get("metadata"), dict)
             and new["metadata"].get("managedFields") == []
         )
@@ -110,10 +110,10 @@ async def patch(writer: Writer, subresources: Subresources, call: Call) -> Respo
         return new
 
     said = document.get("metadata") if isinstance(document, dict) else None
-    row = None if books else await parts.modify(writer, call, change, named, said)
+    row = None if sets_managed_fields else await parts.modify(writer, call, change, named, said)
     if row is not None:
-        if statement is not None:
-            writer.statements.learn(call, statement, row)
+        if cached_patch is not None:
+            writer.status_patch_cache.learn(call, cached_patch, row)
         return writer.answer(call, 200, row, {})
     names_version = isinstance(said, dict) and bool(said.get("resourceVersion"))
     return await writer.modify(call, change, retry=not names_version)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hekla.local.apiserver.write.writing import Writer
 
 KNOWN = 512
-"""Statements that are remembered, and those of which is known that they were made."""
+"""Patches that are remembered, and those of which is known that they were made."""
 LARGEST = 16 * 1024
 """Bytes of a patch and of a status that go this way."""
 SAID = frozenset({"metadata", "status"})
@@ -44,7 +44,7 @@ Cut = tuple[Any, ...]
 
 
 class Outcome(NamedTuple):
-    """What a statement makes."""
+    """What a patch makes."""
 
     status: Cut
     heads: tuple[tuple[Head, int], ...]
@@ -73,7 +73,7 @@ class CachedStatusPatch:
 
 
 class StatusPatchCache:
-    """The statements of this server."""
+    """The results of status patches, by patch, stored status and owners."""
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
@@ -132,14 +132,14 @@ class StatusPatchCache:
         )
         return CachedStatusPatch(row, pieces, key, list(numbers))
 
-    def write(self, call: Call, statement: CachedStatusPatch) -> Write | None:
-        """Accepts what a known statement makes; None where the way of all patches must be gone."""
+    def write(self, call: Call, patch: CachedStatusPatch) -> Write | None:
+        """Accepts what a known patch makes; None where the way of all patches must be gone."""
         if self._generation != self.writer.registry.generation:
             self._generation = self.writer.registry.generation
             self._known.clear()  # what was served otherwise was perhaps read otherwise
             self._seen.clear()
-        outcome = self._known.get(statement.key)
-        row, pieces, texts = statement.row, statement.pieces, statement.texts
+        outcome = self._known.get(patch.key)
+        row, pieces, texts = patch.row, patch.pieces, patch.texts
         if outcome is None or not parts.may_stand(bytes(pieces["metadata"]), row.version):
             return None
         operation = Attributes(
@@ -149,9 +149,9 @@ class StatusPatchCache:
         if admission.concerned(operation) or admission.asked(operation):
             return None
         assert row.owners is not None
-        book = self.writer.store.book
-        times = (*row.owners.times.unpack_from(row.stamps), book.now())
-        held = book.packed(
+        managed_fields = self.writer.store.managed_fields
+        times = (*row.owners.times.unpack_from(row.stamps), managed_fields.now())
+        held = managed_fields.packed(
             [(head, times[source]) for head, source in outcome.heads],
             [texts[number].decode() for number in outcome.keys],
         )
@@ -164,38 +164,38 @@ class StatusPatchCache:
             {}, row, held, kept=kept, fields=tuple(fields), counts=outcome.counts
         )
 
-    def learn(self, call: Call, statement: CachedStatusPatch, new: Row) -> None:
-        """Remembers what came of a statement that comes the second time."""
-        key, old = statement.key, statement.row
+    def learn(self, call: Call, patch: CachedStatusPatch, new: Row) -> None:
+        """Remembers what came of a patch that comes the second time."""
+        key, old = patch.key, patch.row
         if new is old or call.warnings or key in self._known:
             return
         if hash(key) not in self._seen:
             self._seen[hash(key)] = True
             return
-        outcome = self._outcome(call, statement, new)
+        outcome = self._outcome(call, patch, new)
         if outcome is not None:
             self._known[key] = outcome
 
-    def _outcome(self, call: Call, statement: CachedStatusPatch, new: Row) -> Outcome | None:
+    def _outcome(self, call: Call, patch: CachedStatusPatch, new: Row) -> Outcome | None:
         """None where it cannot be told from this one what would come of others."""
-        described, resource, old = call.route.kind.strategy.parts, call.resource, statement.row
+        described, resource, old = call.route.kind.strategy.parts, call.resource, patch.row
         texts = described.texts() if described is not None else None
         if described is None or texts is None or old.owners is None or new.owners is None:
             return None
-        numbers = {text: number for number, text in enumerate(statement.texts)}
+        numbers = {text: number for number, text in enumerate(patch.texts)}
         status = cut(texts, bytes(split(new.data).get("status", b"{}")), numbers)
         keys = [numbers.get(text.encode(), -1) for text in new.owners.values(new.stamps)]
-        heads = booked(old.owners, old.stamps, new.owners, new.stamps, self._owner(call))
-        if len(numbers) != len(statement.texts) or heads is None or -1 in keys:
+        heads = entry_times(old.owners, old.stamps, new.owners, new.stamps, self._owner(call))
+        if len(numbers) != len(patch.texts) or heads is None or -1 in keys:
             return None  # something of it is the server's own word
         # The same with the numbers in the place of the texts shows which of them can be selected
         # by.
         marks = [f"\\u0001{number}\\u0001".encode() for number in range(len(numbers))]
         before, after = (
-            {"status": decode(filled(part, marks))} for part in (statement.key[-2], status)
+            {"status": decode(filled(part, marks))} for part in (patch.key[-2], status)
         )
         marked = {decode(b'"%b"' % mark): number for number, mark in enumerate(marks)}
-        shown = resource.collection.fields_of(after, statement.pieces, old.fields)
+        shown = resource.collection.fields_of(after, patch.pieces, old.fields)
         fields = tuple(
             None if path[0] != "status" else marked.get(value, value)
             for value, path in zip(shown, resource.collection.selectable.values(), strict=True)
@@ -220,7 +220,7 @@ def filled(status: Cut, texts: Sequence[bytes]) -> bytes:
     return b"".join(pieces)
 
 
-def booked(
+def entry_times(
     old: Owners, before: bytes, new: Owners, after: bytes, owner: Owner
 ) -> tuple[tuple[Head, int], ...] | None:
     """The new entries, and from which of the old ones each has its time; None where that cannot be

@@ -78,8 +78,8 @@ class Writer:
         self.store = store
         self.registry = registry
         self.admission = admission
-        self.moulds = CreateCache(store, registry, admission)
-        self.statements = StatusPatchCache(self)
+        self.create_cache = CreateCache(store, registry, admission)
+        self.status_patch_cache = StatusPatchCache(self)
 
     # --- create -----------------------------------------------------------------------------------
 
@@ -87,16 +87,16 @@ class Writer:
         route = call.route
         if route.kind.namespaced and not route.namespace:
             raise method_not_allowed()
-        found = self.moulds.find(call)
-        lesson: CreateRecord | None = None
+        found = self.create_cache.find(call)
+        record: CreateRecord | None = None
         if isinstance(found, CreateRecord):
-            lesson = found
+            record = found
         elif found is not None:
-            row = await self.cast(call, found)
+            row = await self.create_cached(call, found)
             if row is not None:
                 return self.answer(call, 201, row, {})
         tree = read_body(call)
-        return await self.create_tree(call, call.resource, route.namespace, tree, lesson)
+        return await self.create_tree(call, call.resource, route.namespace, tree, record)
 
     async def create_tree(
         self,
@@ -104,35 +104,35 @@ class Writer:
         resource: Resource,
         namespace: str,
         tree: Json,
-        lesson: CreateRecord | None = None,
+        record: CreateRecord | None = None,
     ) -> Response:
-        row, tree = await self.add(call, resource, namespace, tree, read=True, lesson=lesson)
+        row, tree = await self.add(call, resource, namespace, tree, read=True, record=record)
         return await self.shown(call, 201, row, tree)
 
-    async def cast(self, call: Call, body: Body) -> Row | None:
+    async def create_cached(self, call: Call, body: Body) -> Row | None:
         """Creates an object whose like was made before; None where the long way must be gone."""
-        resource, namespace, mould = call.resource, call.route.namespace, body.mould
+        resource, namespace, cached = call.resource, call.route.namespace, body.cached
         kind, admission = resource.kind, self.admission
         metadata = read_metadata(body.metadata)
-        if metadata is None or (mould.annotations and "annotations" in metadata):
+        if metadata is None or (cached.annotations and "annotations" in metadata):
             return None
-        if mould.hooks and not self.moulds.settled(mould, {"metadata": metadata}):
+        if cached.hooks and not self.create_cache.settled(cached, {"metadata": metadata}):
             return None
         named = "namespace" in metadata
         self._place(kind, metadata, namespace)
         scope = scope_of(self.registry, resource, "")
-        held = self.store.book.created_alike(
-            scope, metadata, mould.shape, Owner(call.manager, ownership.UPDATE, "", scope.version)
+        held = self.store.managed_fields.created_alike(
+            scope, metadata, cached.shape, Owner(call.manager, ownership.UPDATE, "", scope.version)
         )
         if held is None:
             return None
-        if mould.annotations:
+        if cached.annotations:
             metadata["annotations"] = dict(
-                mould.annotations
+                cached.annotations
             )  # owned by nobody, as all that admission adds
-        if mould.again and (mould.annotations or not named):
+        if cached.reordered and (cached.annotations or not named):
             metadata = in_order(metadata)
-        rest = mould.rest()
+        rest = cached.rest()
         tree: Json = {"metadata": metadata, **decode(b"{" + rest)}
         attributes = Attributes(
             call, resource, "CREATE", namespace, metadata.get("name") or "", tree, None
@@ -141,9 +141,9 @@ class Writer:
         if admission.webhooks is not None:
             if admission.policies.mutating.wanted(attributes):
                 return None
-            note(admission.webhooks, attributes, mould)
-        attributes.mould = mould
-        row, _ = await self._made(call, attributes, tree, held, mould=mould, rest=rest)
+            note(admission.webhooks, attributes, cached)
+        attributes.cached = cached
+        row, _ = await self._made(call, attributes, tree, held, cached=cached, rest=rest)
         return row
 
     def answer(self, call: Call, status: int, row: Row | None, tree: Json) -> Response:
@@ -163,7 +163,7 @@ class Writer:
         validate: bool = True,
         claimed: Shares | None = None,
         read: bool = False,
-        lesson: CreateRecord | None = None,
+        record: CreateRecord | None = None,
     ) -> tuple[Row | None, Json]:
         """Creates; the row is None under dry run.  `claimed` says who owns the fields where an
         apply creates; `read` says that the tree was decoded a moment ago, so that it holds no
@@ -185,26 +185,27 @@ class Writer:
         # What admission adds from here on is owned by nobody.
         if claimed is None:
             scope = scope_of(self.registry, resource, "")
-            held = self.store.book.created(
+            held = self.store.managed_fields.created(
                 scope, tree, Owner(call.manager, ownership.UPDATE, "", scope.version)
             )
         else:
-            held = self.store.book.compact(claimed)
-        if lesson is not None:
-            lesson.begin(
-                self.store.book.shape_of(scope_of(self.registry, resource, ""), tree), metadata
+            held = self.store.managed_fields.compact(claimed)
+        if record is not None:
+            record.begin(
+                self.store.managed_fields.shape_of(scope_of(self.registry, resource, ""), tree),
+                metadata,
             )
         attributes = Attributes(
             call, resource, "CREATE", namespace, metadata.get("name") or "", tree, None
         )
         tree = self.admission.mutate(attributes)
-        if lesson is not None:
-            lesson.asked(self.moulds.asked(attributes))
+        if record is not None:
+            record.asked(self.create_cache.asked(attributes))
         if self.admission.mutating_webhooks(attributes):
             tree = await self.admission.call_mutating(attributes)
-        if lesson is not None:
-            lesson.mutated(call, tree)
-        return await self._made(call, attributes, tree, held, validate=validate, lesson=lesson)
+        if record is not None:
+            record.mutated(call, tree)
+        return await self._made(call, attributes, tree, held, validate=validate, record=record)
 
     async def _made(
         self,
@@ -214,11 +215,11 @@ class Writer:
         held: Ownership,
         *,
         validate: bool = True,
-        lesson: CreateRecord | None = None,
-        mould: CachedCreate | None = None,
+        record: CreateRecord | None = None,
+        cached: CachedCreate | None = None,
         rest: bytes = b"",
     ) -> tuple[Row | None, Json]:
-        """Creates what admission has made; of what comes from a mould the spec is known to be
+        """Creates what admission has made; of what comes from a cached the spec is known to be
         right."""
         resource, namespace = attributes.resource, attributes.namespace
         kind, strategy = resource.kind, resource.kind.strategy
@@ -238,12 +239,12 @@ class Writer:
             metadata.pop(name, None)
         if strategy.generation:
             metadata["generation"] = 1
-        if mould is None:
+        if cached is None:
             strategy.prepare_create(tree)
             errors = list(strategy.validate_create(tree)) if validate else []
         else:
-            assert strategy.moulded is not None
-            errors = strategy.moulded.check(tree)
+            assert strategy.known_spec is not None
+            errors = strategy.known_spec.validate_metadata(tree)
         why = refuse_name(kind, metadata["name"])
         if missing:
             errors = [NAMELESS, *(error for error in errors if error.field != "metadata.name")]
@@ -281,10 +282,10 @@ class Writer:
         self.admission.last_look(attributes)
         if call.dry_run:
             return None, with_owners(tree, held)
-        if lesson is not None:
-            learned = lesson.learned(call, stored)
+        if record is not None:
+            learned = record.learned(call, stored)
             if learned is not None:
-                self.moulds.keep(lesson, learned)
+                self.create_cache.keep(record, learned)
         row = await self.stored(collection.create(stored, held, rest))
         return row, tree
 
@@ -477,7 +478,7 @@ class Writer:
         self.keep_identity(kind, row, old, new, call.request.method)
         strategy.default(new)
         if claimed is not None:
-            held = self.store.book.compact(claimed)
+            held = self.store.managed_fields.compact(claimed)
         elif admit or subresource == "server":
             held = self.owned(call, resource, row, old, new, given, subresource)
         else:
@@ -530,13 +531,13 @@ class Writer:
     ) -> Ownership:
         """Who owns what after a change that is no apply; `given` are the managedFields that the
         client sent."""
-        book, held = self.store.book, row.held
+        managed_fields, held = self.store.managed_fields, row.held
         endpoint = call.route.subresource or ("status" if subresource == "server" else "")
         if given is not None and not endpoint:
             if ownership.is_reset(given):
                 held = NOBODY
             else:
-                read = book.read(given)
+                read = managed_fields.read(given)
                 if read is not None and read[0] is not None:
                     held = read
         scope = scope_of(self.registry, resource, endpoint)
@@ -547,7 +548,7 @@ class Writer:
             }
         # What comes in through scale has no time.
         timed = endpoint != "scale"
-        return book.updated(
+        return managed_fields.updated(
             scope,
             old,
             new,

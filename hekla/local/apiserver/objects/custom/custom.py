@@ -32,7 +32,7 @@ from hekla.local.apiserver.objects.kind import (
     Decoded,
     FieldError,
     Kind,
-    Moulded,
+    KnownSpec,
     Parts,
     Strategy,
     Subresource,
@@ -99,7 +99,7 @@ def _kind(spec: Json, version: Json, stored: str) -> Kind:
             parts=Parts(
                 behaviour.may_stay, behaviour.fill, behaviour.parts_fit, texts=behaviour.texts
             ),
-            moulded=Moulded(behaviour.may_be_moulded, behaviour.metadata_alone),
+            known_spec=KnownSpec(behaviour.spec_decides, behaviour.validate_metadata),
         ),
         decode=behaviour.decode,
         read_again=behaviour.read_again,
@@ -289,7 +289,8 @@ class _Rules:
         if self._default is not None:
             self._default(tree)
 
-    def may_be_moulded(self) -> bool:
+    def spec_decides(self) -> bool:
+        """Whether the outcome of a spec is independent of metadata."""
         if not self._compiled:
             self._compile()
         return not self._has_rules and schema.bare(
@@ -302,7 +303,7 @@ class _Rules:
         return self._texts
 
     @staticmethod
-    def metadata_alone(tree: Json) -> list[FieldError]:
+    def validate_metadata(tree: Json) -> list[FieldError]:
         return check_metadata(tree, bare_finalizers=True)
 
     def may_stay(self, subresource: str, kept: Collection[str]) -> bool:

@@ -35,8 +35,8 @@ MERGE, STRATEGIC, JSON = (
 )
 
 
-class Inside:
-    """A whole API server without its doors."""
+class InProcessServer:
+    """A whole API server in this process, without its listeners."""
 
     def __init__(self, directory: Path) -> None:
         self.store = Store(Journal(directory / "data"))
@@ -44,7 +44,7 @@ class Inside:
         certificates.ensure(directory / "pki")
         registry = Registry(self.store, builtin.kinds())
         tokens = Tokens(directory / "pki" / "sa.key", registry)
-        self.server = ApiServer(
+        self.api = ApiServer(
             self.store, registry, Admission(registry), tokens, Authenticator(tokens, None)
         )
 
@@ -61,7 +61,7 @@ class Inside:
 
     async def answer(self, request: Request) -> Response:
         """Of one that is no watch."""
-        answer = self.server.handle(request)
+        answer = self.api.handle(request)
         if isawaitable(answer):
             answer = await answer
         assert isinstance(answer, Response)
@@ -94,9 +94,9 @@ SCHEMA = {
 
 
 @pytest.fixture
-async def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Inside]:
-    made = Inside(tmp_path)
-    await made.server.start()
+async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[InProcessServer]:
+    made = InProcessServer(tmp_path)
+    await made.api.start()
     short = parts.modify
 
     async def modify(writer: Any, call: Any, *rest: Any) -> Any:
@@ -127,7 +127,7 @@ async def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     )
     assert status == 201, answer
     yield made
-    made.server.stop()
+    made.api.stop()
     await made.store.close()
 
 
@@ -219,12 +219,14 @@ def patch_of(dice: random.Random, status: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-async def both(inside: Inside, method: str, target: str, body: Any, media: str, agent: str) -> int:
+async def both(
+    server: InProcessServer, method: str, target: str, body: Any, media: str, agent: str
+) -> int:
     """The same request about the twins; shows that they stay twins."""
     answers = []
     for namespace in ("long", "short"):
-        code, answer = await inside.ask(method, target.format(namespace), body, media, agent)
-        shown = await inside.ask(
+        code, answer = await server.ask(method, target.format(namespace), body, media, agent)
+        shown = await server.ask(
             "GET", target.format(namespace).partition("/status")[0].partition("?")[0]
         )
         answers.append((code, plain(answer, namespace), plain(shown[1], namespace)))
@@ -233,12 +235,14 @@ async def both(inside: Inside, method: str, target: str, body: Any, media: str, 
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_twins_of_which_one_goes_the_long_way_stay_twins(inside: Inside, seed: int) -> None:
+async def test_twins_of_which_one_goes_the_long_way_stay_twins(
+    server: InProcessServer, seed: int
+) -> None:
     dice = random.Random(seed)
     container = {"name": "main", "image": "pause", "resources": {"requests": {"cpu": "1"}}}
     for namespace in ("long", "short"):
         pod = {"metadata": {"name": "p", "labels": {"a": "x"}}, "spec": {"containers": [container]}}
-        code, answer = await inside.ask("POST", PODS.format(namespace), pod)
+        code, answer = await server.ask("POST", PODS.format(namespace), pod)
         assert code == 201, answer
         spec = answer["spec"]
         thing = {
@@ -248,11 +252,11 @@ async def test_twins_of_which_one_goes_the_long_way_stay_twins(inside: Inside, s
             "spec": {"names": ["a"]},
             "extra": {"z": [1]},
         }
-        code, answer = await inside.ask("POST", THINGS.format(namespace), thing)
+        code, answer = await server.ask("POST", THINGS.format(namespace), thing)
         assert code == 201, answer
     # The name of the token's volume is drawn at random: make the twins equal.
-    row = inside.server.registry["pods"].collection.newest("long/p")
-    twin = inside.server.registry["pods"].collection.newest("short/p")
+    row = server.api.registry["pods"].collection.newest("long/p")
+    twin = server.api.registry["pods"].collection.newest("short/p")
     assert row is not None and twin is not None
     twin.data = json.dumps(
         {**twin.tree(), "spec": row.tree()["spec"]}, separators=(",", ":")
@@ -266,7 +270,7 @@ async def test_twins_of_which_one_goes_the_long_way_stay_twins(inside: Inside, s
         if dice.random() < 0.5:
             patch = patch_of(dice, status_of_pod(dice))
             code = await both(
-                inside,
+                server,
                 "PATCH",
                 f"{PODS}/p{endpoint}{query}",
                 patch,
@@ -275,25 +279,25 @@ async def test_twins_of_which_one_goes_the_long_way_stay_twins(inside: Inside, s
             )
         elif dice.random() < 0.7:
             patch = patch_of(dice, status_of_thing(dice))
-            code = await both(inside, "PATCH", f"{THINGS}/t{endpoint}{query}", patch, MERGE, agent)
+            code = await both(server, "PATCH", f"{THINGS}/t{endpoint}{query}", patch, MERGE, agent)
         else:
-            code = await put_status(inside, dice, agent)
+            code = await put_status(server, dice, agent)
         good += code == 200
     assert good > 20
 
 
-async def put_status(inside: Inside, dice: random.Random, agent: str) -> int:
+async def put_status(server: InProcessServer, dice: random.Random, agent: str) -> int:
     answers = []
     status, meta = status_of_thing(dice), dice.choice([{}, {"labels": {"q": "1"}}])
     for namespace in ("long", "short"):
-        thing = (await inside.ask("GET", f"{THINGS.format(namespace)}/t"))[1]
+        thing = (await server.ask("GET", f"{THINGS.format(namespace)}/t"))[1]
         body = {
             **thing,
             "status": status,
             "spec": {"names": ["ignored"], "size": 8},
             "metadata": {**thing["metadata"], **meta},
         }
-        code, answer = await inside.ask(
+        code, answer = await server.ask(
             "PUT", f"{THINGS.format(namespace)}/t/status", body, JSON, agent
         )
         answers.append((code, plain(answer, namespace)))
@@ -301,12 +305,14 @@ async def put_status(inside: Inside, dice: random.Random, agent: str) -> int:
     return answers[0][0]
 
 
-async def test_the_short_way_is_gone(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_short_way_is_gone(
+    server: InProcessServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "pause"}]}}
-    await inside.ask("POST", PODS.format("short"), pod)
-    monkeypatch.setattr(inside.server.writer, "change", None)  # the long way
+    await server.ask("POST", PODS.format("short"), pod)
+    monkeypatch.setattr(server.api.writer, "change", None)  # the long way
 
-    code, answer = await inside.ask(
+    code, answer = await server.ask(
         "PATCH", f"{PODS.format('short')}/p/status", {"status": {"phase": "Running"}}, MERGE
     )
 
@@ -315,17 +321,17 @@ async def test_the_short_way_is_gone(inside: Inside, monkeypatch: pytest.MonkeyP
         and answer["status"]["phase"] == "Running"
         and answer["spec"]["containers"][0]["name"] == "main"
     )
-    collection = inside.server.registry["pods"].collection
+    collection = server.api.registry["pods"].collection
     row = collection.newest("short/p")
     assert row is not None and row.fields[collection.positions["status.phase"]] == "Running"
 
 
 @pytest.mark.parametrize("brings", [{}, {"labels": {"a": "b"}, "annotations": {"n": "1"}}])
 async def test_a_bound_pod_is_the_same_either_way(
-    inside: Inside, monkeypatch: pytest.MonkeyPatch, brings: dict[str, Any]
+    server: InProcessServer, monkeypatch: pytest.MonkeyPatch, brings: dict[str, Any]
 ) -> None:
-    collection = inside.server.registry["pods"].collection
-    await inside.ask("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}})
+    collection = server.api.registry["pods"].collection
+    await server.ask("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}})
     spec = {
         "automountServiceAccountToken": False,
         "containers": [{"name": "main", "image": "pause"}],
@@ -334,9 +340,9 @@ async def test_a_bound_pod_is_the_same_either_way(
     for name in ("quick", "slow"):
         if name == "slow":
             monkeypatch.setattr(parts, "bind", lambda *_: None)
-        await inside.ask("POST", PODS.format("short"), {"metadata": {"name": name}, "spec": spec})
+        await server.ask("POST", PODS.format("short"), {"metadata": {"name": name}, "spec": spec})
         body = {"metadata": {"name": name, **brings}, "target": {"kind": "Node", "name": "n1"}}
-        code, answer = await inside.ask("POST", f"{PODS.format('short')}/{name}/binding", body)
+        code, answer = await server.ask("POST", f"{PODS.format('short')}/{name}/binding", body)
         assert code == 201, answer
         row = collection.newest(f"short/{name}")
         assert row is not None and row.fields[collection.positions["spec.nodeName"]] == "n1"
@@ -344,14 +350,14 @@ async def test_a_bound_pod_is_the_same_either_way(
     assert trees[0] == trees[1]
 
 
-async def test_pods_that_cannot_be_bound_say_so(inside: Inside) -> None:
+async def test_pods_that_cannot_be_bound_say_so(server: InProcessServer) -> None:
     container = {"name": "main", "image": "pause"}
     gated = {
         "metadata": {"name": "gated"},
         "spec": {"containers": [container], "schedulingGates": [{"name": "example.com/wait"}]},
     }
-    await inside.ask("POST", PODS.format("short"), gated)
-    await inside.ask(
+    await server.ask("POST", PODS.format("short"), gated)
+    await server.ask(
         "POST",
         PODS.format("short"),
         {"metadata": {"name": "twice"}, "spec": {"containers": [container]}},
@@ -359,12 +365,12 @@ async def test_pods_that_cannot_be_bound_say_so(inside: Inside) -> None:
     codes = []
     for name in ("gated", "twice", "twice"):
         body = {"metadata": {"name": name}, "target": {"kind": "Node", "name": "n1"}}
-        codes.append((await inside.ask("POST", f"{PODS.format('short')}/{name}/binding", body))[0])
+        codes.append((await server.ask("POST", f"{PODS.format('short')}/{name}/binding", body))[0])
     assert codes == [409, 201, 409]
 
 
 async def test_metadata_that_a_patch_changes_is_read_and_what_names_the_object_is_not(
-    inside: Inside,
+    server: InProcessServer,
 ) -> None:
     container = {"name": "main", "image": "pause"}
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "u", "controller": True}
@@ -372,13 +378,13 @@ async def test_metadata_that_a_patch_changes_is_read_and_what_names_the_object_i
         "metadata": {"name": "p", "ownerReferences": [owner]},
         "spec": {"containers": [container]},
     }
-    code, made = await inside.ask("POST", PODS.format("short"), pod)
+    code, made = await server.ask("POST", PODS.format("short"), pod)
     assert code == 201, made
     uid = made["metadata"]["uid"]
     status = {"phase": "Running"}
 
     async def patched(metadata: Any, endpoint: str = "") -> int:
-        code, _ = await inside.ask(
+        code, _ = await server.ask(
             "PATCH",
             f"{PODS.format('short')}/p{endpoint}",
             {"metadata": metadata, "status": status},

@@ -1,5 +1,5 @@
-"""Patches that say a status and whose it is come to the same where metadata stays as its bytes, and
-where what they make is known."""
+"""The status-patch cache: a cached patch gives the same object as a full one, and so does a patch
+that keeps metadata as bytes."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.storage.store import Row, Write
 from hekla.local.apiserver.write import partial_update as parts
 from hekla.local.apiserver.write.status_patch_cache import CachedStatusPatch, StatusPatchCache
-from tests.apiserver.test_parts import (
+from tests.apiserver.test_partial_update import (
     MERGE,
     PODS,
     SCHEMA,
     STRATEGIC,
     THINGS,
-    Inside,
-    inside,
+    InProcessServer,
     plain,
+    server,
     status_of_pod,
     status_of_thing,
 )
 
-__all__ = ["inside"]
+__all__ = ["server"]
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
@@ -48,21 +48,19 @@ class Clock:
 class Twins:
     """Objects of one name in two namespaces, of which one always goes the long way."""
 
-    def __init__(self, inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.inside = inside
+    def __init__(self, server: InProcessServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.server = server
         self.clock = Clock()
         self.repeated = 0
-        """Statements of which it was known what they make."""
-        monkeypatch.setattr(inside.store.book, "_clock", self.clock)
+        """How many patches had a cached result."""
+        monkeypatch.setattr(server.store.managed_fields, "_clock", self.clock)
         read, write = StatusPatchCache.read, StatusPatchCache.write
 
-        def reads(statements: StatusPatchCache, call: Call, media: str) -> CachedStatusPatch | None:
-            return None if call.route.namespace == "long" else read(statements, call, media)
+        def reads(cache: StatusPatchCache, call: Call, media: str) -> CachedStatusPatch | None:
+            return None if call.route.namespace == "long" else read(cache, call, media)
 
-        def writes(
-            statements: StatusPatchCache, call: Call, statement: CachedStatusPatch
-        ) -> Write | None:
-            found = write(statements, call, statement)
+        def writes(cache: StatusPatchCache, call: Call, patch: CachedStatusPatch) -> Write | None:
+            found = write(cache, call, patch)
             self.repeated += found is not None
             return found
 
@@ -71,7 +69,7 @@ class Twins:
 
     def row(self, target: str, namespace: str) -> Row | None:
         collection = "pods" if target.startswith("/api/") else "things.example.com"
-        return self.inside.store.collections[collection].newest(
+        return self.server.store.collections[collection].newest(
             f"{namespace}/{target.partition('?')[0].split('/')[-1]}"
         )
 
@@ -91,7 +89,7 @@ class Twins:
             where = target.format(namespace)
             sent = body(self.row(where, namespace)) if callable(body) else body
             path, question, query = where.partition("?")
-            code, answer = await self.inside.ask(
+            code, answer = await self.server.ask(
                 method, f"{path}{endpoint}{question}{query}", sent, media, agent
             )
             row = self.row(where, namespace)
@@ -116,7 +114,7 @@ class Twins:
 
     def is_sound(self, target: str, row: Row) -> None:
         """What a row has beside its bytes is what they say."""
-        collection = self.inside.store.collections[
+        collection = self.server.store.collections[
             "pods" if target.startswith("/api/") else "things.example.com"
         ]
         tree = row.tree()
@@ -152,7 +150,7 @@ def of_metadata(dice: random.Random) -> Any:
 
 
 def upset(dice: random.Random, store_version: int) -> Json:
-    """A change of metadata that the next statement meets."""
+    """A change of metadata before the next status patch."""
     return dice.choice(
         [
             {"labels": {"a": dice.choice("xyz")}},
@@ -174,11 +172,11 @@ def upset(dice: random.Random, store_version: int) -> Json:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_statements_come_to_the_same_with_and_without_their_metadata(
-    inside: Inside, seed: int, monkeypatch: pytest.MonkeyPatch
+async def test_status_patches_give_the_same_with_and_without_decoding_metadata(
+    server: InProcessServer, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dice = random.Random(seed)
-    twins = Twins(inside, monkeypatch)
+    twins = Twins(server, monkeypatch)
     alone = 0
     may_stand = parts.may_stand
 
@@ -207,11 +205,11 @@ async def test_statements_come_to_the_same_with_and_without_their_metadata(
             [(f"{PODS}/p", status_of_pod), (f"{THINGS}/t", status_of_thing)]
         )
         if dice.random() < 0.25:
-            await twins.ask("PATCH", where, {"metadata": upset(dice, inside.store.version)}, MERGE)
+            await twins.ask("PATCH", where, {"metadata": upset(dice, server.store.version)}, MERGE)
         if dice.random() < 0.05:
             await twins.ask("DELETE", f"{where}?gracePeriodSeconds={dice.choice('05')}")
         if step % 20 == 10:
-            await judged(inside, dice.choice(["x", "y"]))
+            await judged(server, dice.choice(["x", "y"]))
         said = of_metadata(dice)
         stated: Json = {"status": status(dice)}
         if dice.random() < 0.15:
@@ -235,7 +233,7 @@ async def test_statements_come_to_the_same_with_and_without_their_metadata(
     assert alone > 5
 
 
-async def judged(inside: Inside, label: str) -> None:
+async def judged(server: InProcessServer, label: str) -> None:
     """From now on a policy looks at the status of what has a label, and no longer at that of
     others."""
     rule = {
@@ -255,28 +253,28 @@ async def judged(inside: Inside, label: str) -> None:
         "failurePolicy": "Fail",
     }
     binding = {"policyName": "judge", "validationActions": ["Deny"]}
-    await inside.ask("DELETE", f"{BINDINGS}/judge")
-    await inside.ask("DELETE", f"{POLICIES}/judge")
+    await server.ask("DELETE", f"{BINDINGS}/judge")
+    await server.ask("DELETE", f"{POLICIES}/judge")
     for path, made in ((POLICIES, policy), (BINDINGS, binding)):
-        code, answer = await inside.ask("POST", path, {"metadata": {"name": "judge"}, "spec": made})
+        code, answer = await server.ask("POST", path, {"metadata": {"name": "judge"}, "spec": made})
         assert code == 201, answer
 
 
-async def test_metadata_that_says_its_version_twice_is_read(inside: Inside) -> None:
+async def test_metadata_that_says_its_version_twice_is_read(server: InProcessServer) -> None:
     pods = PODS.format("short")
     spec = {
         "automountServiceAccountToken": False,
         "containers": [{"name": "main", "image": "pause"}],
     }
-    version = inside.store.version + 1
+    version = server.store.version + 1
     pod = {
         "metadata": {"name": "p", "annotations": {"resourceVersion": str(version)}},
         "spec": spec,
     }
-    code, made = await inside.ask("POST", pods, pod)
+    code, made = await server.ask("POST", pods, pod)
     assert code == 201 and made["metadata"]["resourceVersion"] == str(version)
 
-    code, stated = await inside.ask(
+    code, stated = await server.ask(
         "PATCH", f"{pods}/p/status", {"status": {"phase": "Running"}}, MERGE
     )
 
@@ -385,11 +383,11 @@ def said_of_thing(shape: random.Random, dice: random.Random) -> Json:
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_statements_that_were_made_before_come_to_the_same(
-    inside: Inside, seed: int, monkeypatch: pytest.MonkeyPatch
+async def test_cached_status_patches_give_what_full_ones_give(
+    server: InProcessServer, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dice = random.Random(seed)
-    twins = Twins(inside, monkeypatch)
+    twins = Twins(server, monkeypatch)
     spec = {
         "automountServiceAccountToken": False,
         "containers": [{"name": "main", "image": "pause"}],
@@ -413,7 +411,7 @@ async def test_statements_that_were_made_before_come_to_the_same(
             {"kind": kind, "metadata": metadata, "spec": spec if kind == "Pod" else {}},
         )
         if turn == 40:
-            await judged(inside, "x")
+            await judged(server, "x")
         shape = random.Random(
             seed + turn % 3
         )  # what is said of every third object differs by its texts
@@ -444,10 +442,10 @@ def said_again(number: int) -> tuple[Json, Json]:
 
 
 @pytest.mark.parametrize("then", [MERGE, STRATEGIC])
-async def test_what_is_known_of_a_statement_is_of_its_language_and_gives_way_to_policies(
-    inside: Inside, then: str, monkeypatch: pytest.MonkeyPatch
+async def test_a_cached_status_patch_is_of_its_media_type_and_gives_way_to_policies(
+    server: InProcessServer, then: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    twins = Twins(inside, monkeypatch)
+    twins = Twins(server, monkeypatch)
     spec = {
         "automountServiceAccountToken": False,
         "containers": [{"name": "main", "image": "pause"}],
@@ -458,7 +456,7 @@ async def test_what_is_known_of_a_statement_is_of_its_language_and_gives_way_to_
             "POST", PODS, {"metadata": {"name": f"p{number}", "labels": {"a": "x"}}, "spec": spec}
         )
         if number == 5:
-            await judged(inside, "x")
+            await judged(server, "x")
         for status in (*said_again(number), {"phase": "Running"}):
             twins.clock.second += 1
             media = then if number > 3 and "podIP" in status else STRATEGIC

@@ -1,5 +1,4 @@
-"""Webhooks that the API server answers itself: as their configurations say, and as the daemon would
-have answered them."""
+"""In-process webhooks: they follow their configurations and give the same responses as the daemon."""
 
 from __future__ import annotations
 
@@ -60,7 +59,7 @@ def opened(http: Http, name: str, **spec: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def inside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerProcess]:
+def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerProcess]:
     """A server with our kinds and the webhooks of workloads, whose URL leads nowhere."""
     server = ApiServerProcess(tmp_path_factory.mktemp("inside"), f"--inside-webhooks={URL}={ENTRY}")
     server.start()
@@ -103,8 +102,8 @@ def configure(http: Http, path: str, **more: Any) -> None:
 
 
 @pytest.fixture
-def http(inside: ApiServerProcess) -> Http:
-    return Http(inside)
+def http(api_server: ApiServerProcess) -> Http:
+    return Http(api_server)
 
 
 def test_a_job_is_filled_in_without_anybody_listening(http: Http) -> None:

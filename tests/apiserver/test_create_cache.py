@@ -1,4 +1,4 @@
-"""Creates of which metadata alone is read come to the same as creates that see the whole object."""
+"""The create cache: a cached create gives the same object as a full one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hekla.local.apiserver.objects.expressions import of_names
 from hekla.local.apiserver.request.health import KUBERNETES_MINOR
 from hekla.local.apiserver.write.create_cache import CreateCache
 from hekla.local.apiserver.write.writing import Writer
-from tests.apiserver.test_parts import CHANGING, SCHEMA, Inside, plain
+from tests.apiserver.test_partial_update import CHANGING, SCHEMA, InProcessServer, plain
 
 URL = "https://127.0.0.1:1"
 PODS = "/api/v1/namespaces/{}/pods"
@@ -36,11 +36,11 @@ MADE_UP = re.compile(r"(kube-api-access-|made-|Bad_)[a-z0-9]{5}")
 
 
 class World:
-    """A server with our kinds and webhooks, one namespace of which is never given a mould."""
+    """A server with our kinds and webhooks, one namespace of which does not use the create cache."""
 
-    def __init__(self, inside: Inside) -> None:
-        self.inside = inside
-        self.casts = 0
+    def __init__(self, server: InProcessServer) -> None:
+        self.server = server
+        self.hits = 0
         self.narrow = 0
         """What was upset that keeps many objects off the short way, to be set right next."""
 
@@ -52,7 +52,7 @@ class World:
         media: str = "application/json",
         agent: str = "one",
     ) -> Any:
-        return await self.inside.ask(method, target, body, media, agent)
+        return await self.server.ask(method, target, body, media, agent)
 
     async def must(
         self, method: str, target: str, body: Any = None, media: str = "application/json"
@@ -66,7 +66,7 @@ class World:
         path, _, query = target.partition("?")
         headers = {"content-type": "application/json", "user-agent": f"{agent}/1"}
         request = Request("POST", path, query, headers, body, Peer(user_id=os.getuid()))
-        answer = await self.inside.answer(request)
+        answer = await self.server.answer(request)
         return (
             answer.status,
             json.loads(answer.body),
@@ -123,27 +123,27 @@ def plain_order(tree: Any) -> Any:
 
 @pytest.fixture
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    inside = Inside(tmp_path)
-    server = inside.server
-    server.webhooks.inside = reviewers(
-        server.registry, f"{URL}=hekla.admission.inside:reviewers", int(KUBERNETES_MINOR)
+    server = InProcessServer(tmp_path)
+    api = server.api
+    api.webhooks.in_process = reviewers(
+        api.registry, f"{URL}=hekla.admission.inside:reviewers", int(KUBERNETES_MINOR)
     )
-    await server.start()
-    made = World(inside)
-    find, short = CreateCache.find, Writer.cast
+    await api.start()
+    made = World(server)
+    find, create_cached = CreateCache.find, Writer.create_cached
 
     def found(self: CreateCache, call: Any) -> Any:
         if call.route.namespace == "long":
             return None
         return find(self, call)
 
-    async def cast(self: Writer, call: Any, body: Any) -> Any:
-        row = await short(self, call, body)
-        made.casts += row is not None
+    async def counted(self: Writer, call: Any, body: Any) -> Any:
+        row = await create_cached(self, call, body)
+        made.hits += row is not None
         return row
 
     monkeypatch.setattr(CreateCache, "find", found)
-    monkeypatch.setattr(Writer, "cast", cast)
+    monkeypatch.setattr(Writer, "create_cached", counted)
     names: Json = {
         "plural": "things",
         "kind": "Thing",
@@ -204,8 +204,8 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         }
         await made.must("POST", f"{HOOKS}/{kind.plural}", configuration)
     yield made
-    server.stop()
-    await inside.store.close()
+    api.stop()
+    await server.store.close()
 
 
 CONTAINER = {
@@ -302,7 +302,7 @@ ODD: list[Json] = [
 
 
 async def upset(world: World, dice: random.Random) -> None:
-    """Changes something that moulds depend on, or not; for both namespaces alike."""
+    """Change something that cached creates depend on, or not; for both namespaces alike."""
     merge = "application/merge-patch+json"
     narrow, world.narrow = world.narrow, 0
     match dice.choice([0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7] if not narrow else [narrow]):
@@ -411,7 +411,7 @@ async def upset(world: World, dice: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_twins_of_which_one_comes_from_a_mould_are_twins(world: World, seed: int) -> None:
+async def test_cached_creates_give_what_full_creates_give(world: World, seed: int) -> None:
     dice = random.Random(seed)
     good = 0
     for number in range(300):
@@ -441,14 +441,14 @@ async def test_twins_of_which_one_comes_from_a_mould_are_twins(world: World, see
         query = dice.choice(["", "", "", "", "", "", "?dryRun=All", "?fieldValidation=Strict"])
         code, _ = await world.both(target + query, tree, dice.choice(["one", "one", "two"]))
         good += code == 201
-    assert good > 100 and world.casts > 20, (good, world.casts)
+    assert good > 100 and world.hits > 20, (good, world.hits)
 
 
 async def test_webhooks_whose_answers_are_known_are_counted_and_noted(world: World) -> None:
     def asked() -> dict[str, int]:
         return {
             name: sum(durations.counts)
-            for (name, *_), durations in world.inside.server.webhooks.calls.items()
+            for (name, *_), durations in world.server.api.webhooks.calls.items()
         }
 
     notes = []
@@ -468,7 +468,7 @@ async def test_webhooks_whose_answers_are_known_are_counted_and_noted(world: Wor
         assert {
             name: count - before.get(name, 0) for name, count in asked().items()
         } == dict.fromkeys(asked(), 1)
-    assert world.casts == 3 and notes[0] == notes[4] and notes[0]
+    assert world.hits == 3 and notes[0] == notes[4] and notes[0]
 
 
 async def test_a_body_that_says_a_thing_twice_is_read_whole(world: World) -> None:
@@ -492,7 +492,7 @@ async def test_a_body_that_says_a_thing_twice_is_read_whole(world: World) -> Non
         '299 - "duplicate field \\"spec\\""',
         '299 - "duplicate field \\"metadata.name\\""',
     ]
-    assert world.casts == 0
+    assert world.hits == 0
 
 
 @pytest.mark.parametrize(
@@ -555,7 +555,7 @@ async def test_a_condition_is_asked_again_for_other_annotations(world: World) ->
         201,
         201,
     ]  # nobody listens where the webhook of pods with a budget is
-    assert world.casts >= 3
+    assert world.hits >= 3
 
 
 CLASS = {"metadata": {"name": "high"}, "value": 7, "globalDefault": True}
@@ -605,7 +605,7 @@ async def test_what_admission_looks_at_has_changed(
         }
         code, answer = await world.both(target, tree)
         answers.append((code, answer.get("spec")))
-    assert world.casts == 2
+    assert world.hits == 2
     assert MADE_UP.sub("", str(answers[3])) != MADE_UP.sub("", str(answers[4]))
 
 
