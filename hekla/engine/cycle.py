@@ -120,7 +120,7 @@ def open_session(
     stage("open", "")
     state.refresh()
     state.cycle += 1
-    hooks.part(Placer).begin_cycle(state.nodes)
+    hooks.part(Placer).lookahead.begin_cycle(state.nodes)
     session = Session(state, hooks, now, uid or f"cycle-{state.cycle}")
     session.stage = stage
     session.total = state.nodes.total()

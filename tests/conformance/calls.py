@@ -13,8 +13,8 @@ from hekla.engine.framework.session import Session
 from hekla.engine.model.durations import instant, seconds
 from hekla.engine.model.nodes import NodeView
 from hekla.engine.model.tasks import Job, Task
-from hekla.engine.placement.merge import normalised
 from hekla.engine.placement.placer import placer_of
+from hekla.engine.placement.scorer import normalised
 from tests.conformance.case import Case, Difference, feed, policy_of, state_of
 from tests.conformance.sessions import open_case
 
@@ -83,7 +83,7 @@ class _Caller:
             self.session.state.nodes, np.array([self.session.state.nodes.rows[call["node"]]])
         )
         total = 0.0
-        for _, score in placer_of(self.session).scores:
+        for _, score in placer_of(self.session).scores.by_plugin:
             if score.batch:
                 continue
             raw = score.raw(task.pods, view, task)
@@ -97,7 +97,7 @@ class _Caller:
         view = NodeView(self.session.state.nodes, rows)
         total = np.zeros(len(rows))
         spoke = False
-        for _, score in placer_of(self.session).scores:
+        for _, score in placer_of(self.session).scores.by_plugin:
             raw = score.raw(task.pods, view, task) if score.batch else None
             if raw is not None:
                 spoke = True
@@ -122,7 +122,7 @@ class _Caller:
         row = self.session.state.nodes.rows[call["node"]]
         view = NodeView(self.session.state.nodes, np.array([row]))
         statuses: list[dict[str, Any]] = []
-        for _, filters in placer_of(self.session).filters:
+        for _, filters in placer_of(self.session).filters.by_plugin:
             refused: set[str] = set()
             for one in filters:
                 passed = one.mask(task.pods, view, task)

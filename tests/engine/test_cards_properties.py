@@ -150,7 +150,7 @@ def test_undoing_a_placement_gives_every_card_back(sizes, wanted):
     )
     statement = session.statement()
     for task in here.state.jobs["default/last"].tasks.values():
-        rows = placer_of(session).candidates(session, task).idle
+        rows = placer_of(session).filters.candidates(session, task).idle
         if len(rows):
             statement.allocate(task, int(rows[-1]))
     statement.discard()

@@ -261,7 +261,7 @@ def test_no_device_is_given_twice_and_undoing_restores_everything(sizes, counts,
             session = open_session(here.state, hooks_of(here.state, here.policy), here.now)
             task = here.state.tasks.get(f"default/p{number}")
             if task is not None and task.status.value == "Pending":
-                candidates = placer_of(session).candidates(session, task)
+                candidates = placer_of(session).filters.candidates(session, task)
                 before = (
                     dict(book.usage.held),
                     {key: dict(one.owners) for key, one in book.promises.items()},

@@ -96,7 +96,7 @@ def bound(
         patched.setattr(merge, "AT_ONCE", steps[0])
         patched.setattr(merge, "HARDLY_MORE", steps[1])
         if not merged:
-            patched.setattr(Placer, "_wide", reluctant)
+            patched.setattr(Placer, "changes_others", reluctant)
         if not stepped:
             patched.setattr(Placer, "steps", lambda *_: None)
         return world.run().bound()
@@ -125,7 +125,7 @@ def test_many_at_once_equals_one_at_a_time(
     assert bound(build(nodes, plugins, pods, request, seed), merged=False, stepped=True) == plain
 
 
-KIN = {"matchLabels": {"kin": "yes"}}
+SPREAD = {"matchLabels": {"spread": "yes"}}
 
 
 def spread(when: str, skew: int) -> dict:
@@ -135,14 +135,14 @@ def spread(when: str, skew: int) -> dict:
                 "topologyKey": "zone",
                 "maxSkew": skew,
                 "whenUnsatisfiable": when,
-                "labelSelector": KIN,
+                "labelSelector": SPREAD,
             }
         ]
     }
 
 
 def affinity(kind: str, key: str, weight: int) -> dict:
-    term = {"topologyKey": key, "labelSelector": KIN}
+    term = {"topologyKey": key, "labelSelector": SPREAD}
     if weight:
         return {
             "affinity": {
@@ -180,7 +180,7 @@ TOGETHER = st.one_of(
 def test_stepping_equals_asking_every_time(
     nodes: list, plugins: list, pods: int, request: tuple, seed: int, terms: dict, ports: bool
 ) -> None:
-    more = {"spec": terms, "labels": {"kin": "yes"}, "port": 9000 if ports else 0}
+    more = {"spec": terms, "labels": {"spread": "yes"}, "port": 9000 if ports else 0}
     plain = bound(build(nodes, plugins, pods, request, seed, **more), merged=True, stepped=False)
     assert (
         bound(build(nodes, plugins, pods, request, seed, **more), merged=True, stepped=True)

@@ -38,7 +38,7 @@ AWAY = {
 
 def open_nodes(here: World) -> list[str]:
     session = opened(here)
-    mask = placer_of(session).feasible(session, here.state.tasks["default/asks-0"])
+    mask = placer_of(session).filters.feasible(session, here.state.tasks["default/asks-0"])
     return [name for name, fits in zip(here.state.nodes.names, mask.tolist()) if fits]
 
 
@@ -181,12 +181,12 @@ def test_what_is_promised_counts_for_the_limit_of_a_group():
         here.job(name, pods=1, cpu=2, queue="q1")
     session = opened(here)
     first, second = (here.state.tasks[f"default/{name}-task-0"] for name in ("first", "second"))
-    assert placer_of(session).passes(session, second, 0)
+    assert placer_of(session).filters.passes(session, second, 0)
     statement = session.statement()
     statement.pipeline(first, 0)
-    assert not placer_of(session).passes(session, second, 0)
+    assert not placer_of(session).filters.passes(session, second, 0)
     statement.discard()
-    assert placer_of(session).passes(session, second, 0)
+    assert placer_of(session).filters.passes(session, second, 0)
 
 
 # ---------------------------------------------------------------------- images, extender, arguments

@@ -118,7 +118,7 @@ def test_filters_speak_in_their_order():
     ]
     assert [name for name in kept if name in later] == later
     session = opened(here)
-    errors = placer_of(session).explain(
+    errors = placer_of(session).filters.explain(
         session, here.state.tasks["default/asks-task-0"], room=False
     )
     assert [reason.text for reason in errors.reasons] == [
@@ -128,7 +128,7 @@ def test_filters_speak_in_their_order():
     # What evictions cannot help with ends the questions about a node.
     here.nodes("n1", cpu=8, pods=1, unschedulable=True)
     session = opened(here)
-    errors = placer_of(session).explain(
+    errors = placer_of(session).filters.explain(
         session, here.state.tasks["default/asks-task-0"], room=False
     )
     assert [reason.text for reason in errors.reasons] == [
@@ -150,7 +150,7 @@ def test_a_filter_that_does_not_concern_a_pod_is_not_asked():
         answers.setdefault(one.name, one.mask(task.pods, view, task))
     concerned = {name for name, mask in answers.items() if mask is not None}
     assert concerned == {"PodNumber", "NodeUnschedulable", "TaintToleration"}
-    errors = placer_of(session).explain(session, task)
+    errors = placer_of(session).filters.explain(session, task)
     assert [(reason.text, reason.count) for reason in errors.reasons] == [
         ("node(s) had untolerated taint(s)", 1)
     ]
@@ -228,14 +228,18 @@ def test_who_scores_and_who_does_not():
     for name in ("ranked", "plain"):
         claims.pod(here, name, name)
     session = opened(here)
-    own = [score for plugin, score in placer_of(session).scores if plugin.name == "predicates"]
+    own = [
+        score
+        for plugin, score in placer_of(session).scores.by_plugin
+        if plugin.name == "predicates"
+    ]
     assert [(score.name, score.weight) for score in own] == [("DynamicResources", 1.0)]
     names = {one.name for one in predicates(here).filters()}
     assert "VolumeBinding" not in names and "DynamicResources" in names
     rows = np.arange(2)
     task = here.state.tasks["default/ranked-0"]
     # 8 for the first choice and 7 for the second, on a scale where the best has 100.
-    assert placer_of(session).total(session, task, rows).tolist() == [87.0, 100.0]
+    assert placer_of(session).scores.total(session, task, rows).tolist() == [87.0, 100.0]
     assert (
         own[0].raw(
             here.state.tasks["default/plain-0"].pods,
@@ -244,7 +248,7 @@ def test_who_scores_and_who_does_not():
         )
         is None
     )
-    assert placer_of(session).total(
+    assert placer_of(session).scores.total(
         session, here.state.tasks["default/plain-0"], rows
     ).tolist() == [0.0, 0.0]
 
@@ -397,7 +401,7 @@ def test_no_card_is_a_lack_and_a_wrong_request_is_a_mistake():
     codes = {}
     for name in ("lack", "wrong"):
         task = here.state.tasks[f"default/{name}-task-0"]
-        for _, own in placer_of(session).filters:
+        for _, own in placer_of(session).filters.by_plugin:
             for one in own:
                 passed = one.mask(task.pods, NodeView(here.state.nodes), task)
                 if passed is not None and not passed[0]:
@@ -466,7 +470,7 @@ def test_a_pod_without_a_topology_goes_where_domains_are_fullest():
     here = sized_tree()
     here.job("plain", pods=1, cpu=2, memory="4Gi")
     session = opened(here)
-    total = placer_of(session).total(
+    total = placer_of(session).scores.total(
         session, here.state.tasks["default/plain-task-0"], np.arange(8)
     )
     assert [round(float(value), 1) for value in total[::2]] == [25.8, 21.6, 19.9, 15.7]
@@ -500,7 +504,7 @@ def test_volumes_are_chosen_by_how_they_would_be_used():
         volumes.claim(here, "data", "4Gi")
         volumes.pod(here, "one", "data")
         session = opened(here)
-        total = placer_of(session).total(
+        total = placer_of(session).scores.total(
             session, here.state.tasks["default/one-task-0"], np.arange(4)
         )
         assert total.tolist() == ([80.0, 40.0, 0.0, 0.0] if gate else [0.0, 0.0, 0.0, 0.0])

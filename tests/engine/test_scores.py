@@ -40,7 +40,7 @@ def scores(here: World, name: str) -> dict[str, float]:
     session = open_session(here.state, hooks_of(here.state, here.policy), here.now)
     nodes = here.state.nodes
     task = here.state.tasks[f"default/{name}"]
-    total = placer_of(session).total(session, task, np.arange(len(nodes)))
+    total = placer_of(session).scores.total(session, task, np.arange(len(nodes)))
     return {node: round(float(value), 3) for node, value in zip(nodes.names, total)}
 
 
@@ -48,7 +48,7 @@ def verdicts(here: World, name: str) -> dict[str, str]:
     """Node -> why it is out of the question for a pod; empty where it is not."""
     session = open_session(here.state, hooks_of(here.state, here.policy), here.now)
     task = here.state.tasks[f"default/{name}"]
-    errors = placer_of(session).explain(session, task, room=False)
+    errors = placer_of(session).filters.explain(session, task, room=False)
     said = dict.fromkeys(here.state.nodes.names, "")
     for reason in errors.reasons:
         for row in np.flatnonzero(reason.mask):

@@ -16,8 +16,8 @@ from hekla.engine.framework.plugin import Depends, Plugin, Score
 from hekla.engine.framework.session import Session
 from hekla.engine.model.nodes import NodeTable
 from hekla.engine.model.tasks import Status
+from hekla.engine.placement.lookahead import Lookahead
 from hekla.engine.placement.merge import Merge
-from hekla.engine.placement.placer import Placer
 from hekla.engine.world import World, policy
 
 
@@ -260,9 +260,9 @@ def compare(
     assert tables(worlds[0]) == tables(worlds[1])
 
 
-def forget(self: Placer, nodes: NodeTable) -> None:
+def forget(self: Lookahead, nodes: NodeTable) -> None:
     """A cycle begins with nothing chosen ahead."""
-    self.ahead = {}
+    self.sequences = {}
     nodes.log.clear()
 
 
@@ -282,7 +282,7 @@ def test_nodes_that_are_known_from_the_last_cycle_are_those_that_would_be_chosen
         decided = []
         with pytest.MonkeyPatch.context() as patch:
             if thorough:
-                patch.setattr(Placer, "begin_cycle", forget)
+                patch.setattr(Lookahead, "begin_cycle", forget)
             queues(world, draw)
             world.priority_class("high", 100)
             world.nodes(
@@ -363,7 +363,7 @@ def test_what_happens_between_two_cycles_counts(
     found = []
     for thorough in (False, True):
         if thorough:
-            monkeypatch.setattr(Placer, "begin_cycle", forget)
+            monkeypatch.setattr(Lookahead, "begin_cycle", forget)
         plugins: list[Any] = ["gang", "predicates", "nodeorder", *(["moody"] if moody else [])]
         world = World(policy(tiers=[plugins], custom=[Moody]))
         world.nodes("n1", "n2", "n3", cpu=150, pods=150)

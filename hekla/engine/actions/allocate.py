@@ -13,8 +13,6 @@ from bisect import insort
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from hekla.engine.actions.singles import Singles, plain
 from hekla.engine.framework.faults import fault
 from hekla.engine.framework.heap import Line
@@ -22,8 +20,8 @@ from hekla.engine.framework.statement import Operation, Placed, Statement
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.hypernodes import ROOT as CLUSTER
 from hekla.engine.model.queues.queues import Queue
-from hekla.engine.model.reasons import UNSCORED, FitErrors, Reason
-from hekla.engine.model.tasks import NOWHERE, QUEUE_GATE, Job, Status, SubJob, Task
+from hekla.engine.model.reasons import FitErrors
+from hekla.engine.model.tasks import QUEUE_GATE, Job, Status, SubJob, Task
 from hekla.engine.placement.placer import placer_of
 from hekla.engine.placement.refused_nodes import Refused
 
@@ -382,7 +380,7 @@ def allocate_nominated(
 ) -> Statement | None:
     """Every task goes where an eviction made room for it, or none does and the nomination is void."""
     statement = session.statement()
-    nodes, pipeline = session.state.nodes, placer_of(session)
+    nodes, placer = session.state.nodes, placer_of(session)
     scope = session.nodes_of_domain(sub_job.nominated_domain)
     for task in tasks:
         row = nodes.rows.get(task.nominated, -1) if task.nominated else -1
@@ -391,7 +389,7 @@ def allocate_nominated(
             and (scope is None or bool(scope[row]))
             and session.allocatable(queue, task)
             and not session.prefilter(task)
-            and pipeline.passes(session, task, row)
+            and placer.filters.passes(session, task, row)
             and nodes.fits_future(row, task.request)
         )
         if not held:
@@ -547,7 +545,7 @@ def allocate_tasks(
             at += run
             continue
         left = refused.left(task, scope)
-        placed, errors, again = place(session, statement, tasks, at, allowed, left)
+        placed, errors = _place(session, statement, tasks[at : at + allowed], left)
         at += placed
         if (
             errors is None and placed and not all_at_once
@@ -562,7 +560,7 @@ def allocate_tasks(
         if (
             placed
             and session.sub_job_ready(sub_job)
-            and not (all_at_once and at < len(tasks) and (again or errors is None))
+            and not (all_at_once and at < len(tasks) and errors is None)
         ):
             break
         if errors is not None:
@@ -585,67 +583,17 @@ def allocate_tasks(
     return None
 
 
-def place(
-    session: Session,
-    statement: Statement,
-    tasks: list[Task],
-    at: int,
-    count: int,
-    scope: Bools | None,
-) -> tuple[int, FitErrors | None, bool]:
-    """Filter, score, place: up to `count` tasks of the class at `tasks[at]`.
-
-    Returns how many were placed, why the next found no node (None where all were placed), and
-    whether to come again.
-    """
-    pipeline, task = placer_of(session), tasks[at]
-    blocked = session.prefilter(task)
-    if blocked:
-        mask = session.state.nodes.ready if scope is None else scope
-        return (
-            0,
-            FitErrors(int(mask.sum()), [Reason(blocked, int(mask.sum()), mask, "prefilter")]),
-            False,
-        )
-    done = 0
-    if count == 1 and scope is None and not task.nominated:
-        ahead = pipeline.choose_ahead(session, task, count)
-        if ahead is not None:
-            statement.place(tasks[at : at + 1], ahead, Status.ALLOCATED)
-            return 1, None, False
-    steps = pipeline.steps(session, task, scope) if count > 1 else None
-    while done < count:
-        task = tasks[at + done]  # The same to filters; a score may still know one from the other.
-        session.step("Predicate")
-        candidates = (
-            pipeline.candidates(session, task, scope) if steps is None else steps.candidates()
-        )
-        pipelining = not len(candidates.idle)
-        rows = candidates.future if pipelining else candidates.idle
-        if task.nominated:
-            row = session.state.nodes.rows.get(task.nominated)
-            if row is not None and row in candidates.future:
-                rows = candidates.future[candidates.future == row]
-                pipelining = row not in candidates.idle
-        if not len(rows):
-            session.step("")
-            return done, pipeline.explain(session, task, scope), False
-        session.step("Scoring")
-        if steps is None:
-            chosen, _ = pipeline.fill(
-                session, task, 1 if task.nominated else count - done, rows, pipelining
-            )
-        else:
-            chosen = np.array([steps.choose(task, pipeline.preferred(session, rows), pipelining)])
-        session.step("")
-        if len(chosen) and chosen[0] == NOWHERE:
-            return done, FitErrors(len(rows), base=UNSCORED), False
-        batch = tasks[at + done : at + done + len(chosen)]
-        statement.place(batch, chosen, Status.PIPELINED if pipelining else Status.ALLOCATED)
-        done += len(chosen)
-        if pipelining and done < count and not len(chosen):
-            break
-    return done, None, False
+def _place(
+    session: Session, statement: Statement, tasks: list[Task], scope: Bools | None
+) -> tuple[int, FitErrors | None]:
+    """Place tasks of one class: how many found a node, and why the next did not."""
+    placed = 0
+    for placement in placer_of(session).place(session, tasks, scope):
+        if placement.why_not is not None:
+            return placed, placement.why_not()
+        statement.record(placement)
+        placed += len(placement.rows)
+    return placed, None
 
 
 def _run_length(session: Session, tasks: list[Task], at: int) -> int:
@@ -673,7 +621,7 @@ def _run_length(session: Session, tasks: list[Task], at: int) -> int:
 def _told_apart(one: LabelSet, other: LabelSet) -> bool:
     """Whether pods with these labels are not the same to every plugin."""
     return bool(
-        one.terms or other.terms or one.kin is not other.kin or one.counted != other.counted
+        one.terms or other.terms or one.peers is not other.peers or one.counted != other.counted
     )
 
 
@@ -695,4 +643,4 @@ def _may_continue(job: Job, sub_job: SubJob, failed_roles: set[str]) -> bool:
     return True
 
 
-__all__ = ["Allocate", "Worksheet", "allocate_tasks", "place", "worksheet"]
+__all__ = ["Allocate", "Worksheet", "allocate_tasks", "worksheet"]

@@ -6,13 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from hekla.engine.model.arrays import Rows
-from hekla.engine.model.nodes import NodeView
-from hekla.engine.model.reasons import UNSCORED, FitErrors, Reason
-from hekla.engine.model.tasks import NOWHERE, Job, Status, Task
-from hekla.engine.placement.placer import placer_of
+from hekla.engine.model.tasks import Job, Status, Task
+from hekla.engine.placement.placer import Room, placer_of
 
 if TYPE_CHECKING:
     from hekla.engine.framework.session import Session
@@ -25,30 +20,14 @@ class Backfill:
     arguments: Mapping[str, Any] = {"predicateErrorCacheEnable": True}
 
     def run(self, session: Session) -> None:
-        pipeline = placer_of(session)
         for task in pick(session):
             job = task.job
             assert job is not None
-            blocked = session.prefilter(task)
-            if blocked:
-                ready = session.state.nodes.ready
-                job.fit_errors[task.key] = FitErrors(
-                    int(ready.sum()), [Reason(blocked, int(ready.sum()), ready)]
-                )
-                continue
-            rows = np.flatnonzero(pipeline.feasible(session, task))
-            if not len(rows):
-                job.fit_errors[task.key] = pipeline.explain(session, task, room=False)
-                continue
-            free = rows[NodeView(session.state.nodes, rows).fits(task.request, future=False)]
-            if not len(free):
-                job.fit_errors[task.key] = _slots_being_left(session, rows)
-                continue
-            best = pipeline.best(session, task, pipeline.preferred(session, free))
-            if best == NOWHERE:
-                job.fit_errors[task.key] = FitErrors(len(rows), base=UNSCORED)
-            else:
-                session.allocate_now(task, best)
+            for placement in placer_of(session).place(session, [task], room=Room.NOW):
+                if placement.why_not is not None:
+                    job.fit_errors[task.key] = placement.why_not()
+                else:
+                    session.allocate_now(task, int(placement.rows[0]))
 
 
 def pick(session: Session) -> list[Task]:
@@ -81,15 +60,6 @@ def pick(session: Session) -> list[Task]:
                     )
                 )
     return result
-
-
-def _slots_being_left(session: Session, rows: Rows) -> FitErrors:
-    """Every node that would do has the pods that it may have, until some that leave it are gone: a
-    kubelet refuses one more."""
-    mask = np.zeros(len(session.state.nodes), dtype=np.bool_)
-    mask[rows] = True
-    leaving = Reason("Too many pods until those that leave are gone", len(rows), mask, "leaving")
-    return FitErrors(int(session.state.nodes.ready.sum()), [leaving])
 
 
 def _has_best_effort(job: Job) -> bool:

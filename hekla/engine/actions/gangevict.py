@@ -303,7 +303,7 @@ def _promise(
     session: Session, job: Job, sub_job: SubJob, tasks: list[Task], domain: str
 ) -> Statement | None:
     """A node for every task of the sub-job, or none."""
-    pipeline, queue = placer_of(session), session.queue_of(job)
+    placer, queue = placer_of(session), session.queue_of(job)
     scope = session.nodes_of_domain(domain)
     trial, refused = session.statement(), Refused(session, evicting=True)
     for at, task in enumerate(tasks, 1):
@@ -313,12 +313,12 @@ def _promise(
             within = refused.left(task, scope)
             if errors is not None and errors.unresolvable is not None and errors.unresolvable.any():
                 within = ~errors.unresolvable if within is None else within & ~errors.unresolvable
-            candidates = pipeline.candidates(session, task, within)
+            candidates = placer.filters.candidates(session, task, within)
             rows = candidates.idle if len(candidates.idle) else candidates.future
             if not len(rows):
                 rows = _being_left(session, task, within)
             if len(rows):
-                found = pipeline.best(session, task, pipeline.preferred(session, rows))
+                found = placer.scores.best(session, task, session.preferred(rows))
         if found == NOWHERE:
             trial.rollback()
             return None
@@ -337,7 +337,7 @@ def _being_left(session: Session, task: Task, within: Bools | None) -> Rows:
     Upstream takes every node of which no filter says that evictions could not help, also where what
     is in the way stays.
     """
-    nodes, pipeline = session.state.nodes, placer_of(session)
+    nodes, placer = session.state.nodes, placer_of(session)
     left = np.zeros(len(nodes), dtype=np.bool_)
     for row in np.flatnonzero(nodes.releasing[session.state.space.column(PODS)] > 0).tolist():
         left[row] = any(
@@ -346,7 +346,7 @@ def _being_left(session: Session, task: Task, within: Bools | None) -> Rows:
     if within is not None:
         left &= within
     if left.any():
-        left &= pipeline.preempt_mask(session, task)
+        left &= placer.filters.preempt_mask(session, task)
     fitting = [row for row in np.flatnonzero(left).tolist() if nodes.fits_future(row, task.request)]
     idle = [row for row in fitting if nodes.fits_idle(row, task.request)]
     return np.array(idle or fitting, dtype=np.intp)

@@ -184,7 +184,7 @@ class _Preemption:
             or session.prefilter(task)
         ):
             return False
-        room = placer_of(session).candidates(session, task).future
+        room = placer_of(session).filters.candidates(session, task).future
         if not len(room) and not task.labels.terms and not task.pods.has_terms:
             self.full[task.pods] = changes
         errors = job.fit_errors.get(task.key)
@@ -193,7 +193,7 @@ class _Preemption:
         if task.role and len(job.tasks) > 1:
             room = room[self._asked(task)[room]]
         for rows in session.shard_groups(room):
-            ranked = placer_of(session).ranked(session, task, rows)
+            ranked = placer_of(session).scores.ranked(session, task, rows)
             if len(ranked):
                 statement.pipeline(task, int(ranked[0]))
                 return True
@@ -202,7 +202,7 @@ class _Preemption:
     def _asked(self, task: Task) -> Bools:
         """`[nodes]`: those that evictions could help, and that refused no other pod of the role in
         this action."""
-        mask, job = placer_of(self.session).preempt_mask(self.session, task), task.job
+        mask, job = placer_of(self.session).filters.preempt_mask(self.session, task), task.job
         assert job is not None
         if task.role and self.remembers and len(job.tasks) > 1:
             known = self.refused.get((job.key, task.role))
@@ -218,10 +218,10 @@ class _Preemption:
             return True
         nodes = self.session.state.nodes
         row = nodes.rows.get(task.nominated)
-        pipeline = placer_of(self.session)
-        if row is None or pipeline.passes(self.session, task, row):
+        placer = placer_of(self.session)
+        if row is None or placer.filters.passes(self.session, task, row):
             return False
-        if not pipeline.passes(self.session, task, row, unresolvable_only=True):
+        if not placer.filters.passes(self.session, task, row, unresolvable_only=True):
             return True
         return not any(
             one.disrupted and one.pod_priority < task.pod_priority
@@ -255,13 +255,13 @@ class _Preemption:
         return (
             session.state.nodes.fits_future(row, task.request)
             and session.allocatable(session.queue_of(job), task)
-            and placer_of(session).passes(session, task, row)
+            and placer_of(session).filters.passes(session, task, row)
         )
 
     def _plain(self, statement: Statement, task: Task, rows: Rows, wanted: Wanted) -> bool:
         """The first node, best score first, where evicting from the lowest up makes room."""
         session = self.session
-        for row in placer_of(session).ranked(session, task, rows).tolist():
+        for row in placer_of(session).scores.ranked(session, task, rows).tolist():
             candidates = self._candidates(task, row, wanted)
             victims, enough = agreed(
                 session, task, row, candidates, lambda some: session.preemptable(task, some)

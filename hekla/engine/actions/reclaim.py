@@ -103,7 +103,7 @@ def _reclaim_for_task(
     """Promise the task a node, with the evictions that it takes; where there is none, what the
     search met."""
     nodes = session.state.nodes
-    mask = placer_of(session).preempt_mask(session, task)
+    mask = placer_of(session).filters.preempt_mask(session, task)
     errors = job.fit_errors.get(task.key)
     if errors is not None and errors.unresolvable is not None:
         mask &= ~errors.unresolvable

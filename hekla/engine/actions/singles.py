@@ -3,7 +3,7 @@ together.
 
 Which queue and which job comes next does not depend on the node that the last pod went to, as long
 as no plugin makes it so. While the nodes for a class of pods are known ahead
-(`Placer.choose_ahead`), a turn is then no more than this: may the queue take it, the next node,
+(`Lookahead`), a turn is then no more than this: may the queue take it, the next node,
 tell the plugins.  The statement that could undo it is left out, because nothing in such a turn can
 fail late; the table is written before anybody reads it.  What is decided is the same as by the long
 way, which tests hold it to.
@@ -17,14 +17,15 @@ import numpy as np
 
 from hekla.engine.model.decisions import Bind
 from hekla.engine.model.tasks import NOWHERE, Job, Status, SubJob, Task
-from hekla.engine.placement.placer import ALONE, placer_of
+from hekla.engine.placement.lookahead import ALONE
+from hekla.engine.placement.placer import placer_of
 
 if TYPE_CHECKING:
     from hekla.engine.framework.session import Session
     from hekla.engine.model.podclass import PodClass
     from hekla.engine.model.queues.queues import Queue
     from hekla.engine.model.spread_peers import SpreadPeers
-    from hekla.engine.placement.placer import Ahead, AheadKey
+    from hekla.engine.placement.lookahead import Key, NodeSequence
 
 
 def plain(job: Job, sub_job: SubJob, task: Task) -> bool:
@@ -49,12 +50,13 @@ class Singles:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self.lookahead = placer_of(session).lookahead
         self.possible = session.hooks.minds_no_nodes and session.shard_mode == "none"
         self.pods: PodClass | None = None
         self.whose: Any = None
         """The second part of the key under which the nodes are known."""
-        self.known: Ahead | None = None
-        self.kin: set[SpreadPeers] = set()
+        self.known: NodeSequence | None = None
+        self.peers: set[SpreadPeers] = set()
         """Whose counts the table will change when it is told."""
         self.tasks: list[Task] = []
         """Tasks whose places the node table has not been told of, and `rows`, the places."""
@@ -88,36 +90,32 @@ class Singles:
                     nodes.hold(task, row, Status.BINDING)
             self.tasks, self.rows = [], []
         self.pods = self.known = None
-        self.kin.clear()
+        self.peers.clear()
 
     def _knows(self, task: Task) -> bool:
         """Whether the next node for the task is known."""
         if (
             task.pods is self.pods
             and self.whose is None
-            and task.labels.kin is None
+            and task.labels.peers is None
             and self.known is not None
         ):
             return self.known.next < len(self.known.rows)  # as most are
         key = self._key(task)
-        if key[1] == ALONE and task.labels.kin in self.kin:
+        if key[1] == ALONE and task.labels.peers in self.peers:
             self.settle()  # It is alone no more.
             key = self._key(task)
         if task.pods is not self.pods or key[1] != self.whose:
             self.settle()
-            known = placer_of(self.session).ahead.get(key)
-            if known is None or self.session.state.nodes.log[known.at :] != known.given:
+            known = self.lookahead.known(self.session, key)
+            if known is None:
                 return False
             self.pods, self.whose, self.known = task.pods, key[1], known
         assert self.known is not None
         return self.known.next < len(self.known.rows)
 
-    def _key(self, task: Task) -> AheadKey:
-        return (
-            (task.pods, None)
-            if task.labels.kin is None
-            else placer_of(self.session).ahead_key(task)
-        )
+    def _key(self, task: Task) -> Key:
+        return (task.pods, None) if task.labels.peers is None else self.lookahead.key(task)
 
     def _place(self, queue: Queue, job: Job, task: Task) -> bool:
         session, known = self.session, self.known
@@ -145,7 +143,7 @@ class Singles:
         self.tasks.append(task)
         self.rows.append(row)
         if task.labels.counted:
-            self.kin |= task.labels.counted
+            self.peers |= task.labels.counted
         session.decisions.binds.append(
             Bind(task.key, task.uid, session.state.nodes.names[row], job.key, task.annotations)
         )

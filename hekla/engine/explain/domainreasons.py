@@ -145,7 +145,7 @@ def _left_out(tree: HyperTree) -> str:
 
 def _fits(session: Session, task: Task, free: Floats) -> Floats:
     """`[nodes]`: how many pods like this each node has room for, of those that it may use."""
-    suits = placer_of(session).static_mask(session, task)
+    suits = placer_of(session).filters.static_mask(session, task)
     fits: Floats = np.where(suits, np.inf, 0.0)
     for column, value in task.request:
         if value > 0:

@@ -132,7 +132,7 @@ class Hopeless:
         if len(job.counts.statuses[Status.PENDING]) != len(job.tasks):
             return None  # What a job holds decides about its share.
         labels = (
-            task.labels if task.labels.terms or task.labels.kin is not None else None
+            task.labels if task.labels.terms or task.labels.peers is not None else None
         )  # Others' labels move no filter.
         return (
             job.queue,

@@ -142,8 +142,8 @@ def _own_nodes(session: Session, job: Job, task: Task) -> Bools:
 def _for_good(session: Session, task: Task, errors: FitErrors) -> list[Reason]:
     """The reasons, where a node that the pod may not use anyway is counted under that, whatever
     else it lacks."""
-    pipeline = placer_of(session)
-    static = pipeline.static_mask(session, task)
+    placer = placer_of(session)
+    static = placer.filters.static_mask(session, task)
     blocked = np.zeros(len(static), dtype=np.bool_)
     for reason in errors.reasons:
         if reason.mask is not None:
@@ -152,7 +152,7 @@ def _for_good(session: Session, task: Task, errors: FitErrors) -> list[Reason]:
         return errors.reasons
     final = [
         Reason(one.text, 0, one.mask & blocked, one.filter)
-        for one in pipeline.static_reasons(session, task)
+        for one in placer.filters.static_reasons(session, task)
         if one.mask is not None
     ]
     names = {one.filter for one in final}
@@ -295,7 +295,7 @@ def _help(task: Task, reason: Reason, one: bool) -> str:
 def _too_large(session: Session, task: Task) -> str:
     """Of a request that not even an empty node holds, how much the largest have."""
     nodes = session.state.nodes
-    suits = placer_of(session).static_mask(session, task)
+    suits = placer_of(session).filters.static_mask(session, task)
     fits, most = suits.copy(), []
     for name in ordered(task.request.amounts):
         value = task.request.amounts[name]

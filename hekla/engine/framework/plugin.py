@@ -46,7 +46,7 @@ class Depends(enum.Enum):
     STATIC = "the pod class and node objects"
     NODE_ROW = "the load of the node itself"
     CLUSTER = "other nodes too"
-    KIN = "where pods of the same kin are"
+    PEERS = "where the spread peers of a pod are"
     """For scores that know how each placement changes them (`Score.running`)."""
 
 
@@ -116,7 +116,7 @@ class Score:
     batch: bool = True
     """Whether upstream computes it for all candidates at once; only the conformance runner asks."""
     running: Callable[[PodClass, NodeView, Task], Running | None] | None = None
-    """For a score by kin: the same, from placement to placement; None where no placement of the
+    """For a score by peers: the same, from placement to placement; None where no placement of the
     class changes it."""
 
 

@@ -397,6 +397,13 @@ class Session:
                 return reason
         return ""
 
+    def preferred(self, rows: Rows) -> Rows:
+        """The nodes inside this scheduler's shard, if there are any; all of them without shards."""
+        if self.shard_mode != "soft" or self.node_scope is None:
+            return rows
+        inside = rows[self.node_scope[rows]]
+        return inside if len(inside) else rows
+
     def shard_groups(self, rows: Rows) -> list[Rows]:
         """Nodes in the order of shards: one's own first, others' only where the mode is soft."""
         if self.shard_mode != "soft" or self.node_scope is None:

@@ -7,17 +7,30 @@ it had.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from hekla.engine.model.arrays import Rows
+from hekla.engine.model.reasons import FitErrors
 from hekla.engine.model.tasks import NOWHERE, Status, Task
 
 if TYPE_CHECKING:
     from hekla.engine.framework.session import Session
+
+
+class Placement(NamedTuple):
+    """Nodes for tasks, or the reason why the first of the tasks has none."""
+
+    tasks: Sequence[Task]
+    rows: Rows
+    """`[tasks]`: the node of each; empty where the first has none."""
+    pipelined: bool = False
+    """Whether the room is there only once releasing pods have gone."""
+    why_not: Callable[[], FitErrors] | None = None
+    """Computes why the first of the tasks has no node; None where there are nodes."""
 
 
 @dataclass(slots=True)
@@ -68,6 +81,11 @@ class Statement:
         operation = Placed(list(tasks), rows, status, evicted_for)
         self._do(operation)
         self.operations.append(operation)
+
+    def record(self, placement: Placement) -> None:
+        """Carry out what a placer has chosen."""
+        status = Status.PIPELINED if placement.pipelined else Status.ALLOCATED
+        self.place(placement.tasks, placement.rows, status)
 
     def allocate(self, task: Task, row: int) -> None:
         self.place([task], np.array([row]), Status.ALLOCATED)

@@ -560,8 +560,8 @@ class NodeTable:
             label.codes[len(kept) :] = ABSENT
         for term in self.terms.terms.values():
             term.move(kept)
-        for kin in self.terms.kin.kin.values():
-            kin.renumber(moved)
+        for peers in self.terms.peers.by_selectors.values():
+            peers.renumber(moved)
         self.names = [self.names[row] for row in kept.tolist()]
         self.rows = {name: row for row, name in enumerate(self.names)}
         self.facts = [self.facts[row] for row in kept.tolist()]

@@ -60,21 +60,21 @@ _PER_POD_ANNOTATIONS = frozenset({
 
 
 class LabelSet:
-    """Namespace, labels and owner of pods, interned; remembers which pod terms and whose kin select
+    """Namespace, labels and owner of pods, interned; remembers which pod terms and whose peers select
     it."""
 
-    __slots__ = ("counted", "kin", "labels", "namespace", "owner", "placed", "terms")
+    __slots__ = ("counted", "labels", "namespace", "owner", "peers", "placed", "terms")
 
     def __init__(self, namespace: str, labels: Mapping[str, str], owner: str = "") -> None:
         self.namespace = namespace
         self.labels = labels
         self.owner = owner
-        """Kind and name of the owner that says whose kin these pods are (`kin.owner_of`)."""
+        """Kind and name of the owner that says whose peers these pods are (`peers.owner_of`)."""
         self.terms: list[PodTerm] = []
-        self.kin: SpreadPeers | None = None
+        self.peers: SpreadPeers | None = None
         """Among whom these pods are spread if they say nothing of it themselves."""
         self.counted: frozenset[SpreadPeers] = frozenset()
-        """All kin that these pods belong to."""
+        """All peers that these pods belong to."""
         self.placed = False
         """Whether such a pod was ever on a node."""
 
@@ -262,7 +262,7 @@ class TermTable:
         self.terms: dict[tuple[str, PodSelector], PodTerm] = {}
         self.label_sets: dict[tuple[str, str, bytes], LabelSet] = {}
         self.namespaces: dict[str, Mapping[str, str]] = {}
-        self.kin = SpreadPeersIndex()
+        self.peers = SpreadPeersIndex()
         self.new: list[PodTerm] = []
         """Terms whose counts of what is already on the nodes have not been taken yet."""
 
@@ -272,7 +272,7 @@ class TermTable:
         found = self.label_sets.get(key)
         if found is None:
             found = self.label_sets[key] = LabelSet(namespace, kept, owner)
-            self.kin.met(found)
+            self.peers.met(found)
             found.terms = [
                 term for term in self.terms.values() if term.select.matches(found, self.namespaces)
             ]
@@ -324,7 +324,7 @@ class TermTable:
         self.terms = {key: term for key, term in self.terms.items() if id(term) in used}
         for label_set in self.label_sets.values():
             label_set.terms = [term for term in label_set.terms if id(term) in used]
-        self.kin.keep(self.label_sets.values())
+        self.peers.keep(self.label_sets.values())
 
     def appear(self, pods: PodClass, labels: LabelSet, row: int, live: bool, by: int) -> None:
         """A pod comes to a node (`by` 1) or leaves it (`by` -1)."""
@@ -335,8 +335,8 @@ class TermTable:
             if live:
                 term.live[row] += by
         if live:
-            for kin in labels.counted:
-                kin.moved(row, by)
+            for peers in labels.counted:
+                peers.moved(row, by)
         for term in pods.anti_affinity:
             if row >= term.size:
                 term.grow(max(64, 2 * row + 1))

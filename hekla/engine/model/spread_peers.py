@@ -1,10 +1,10 @@
-"""Kin: pods that the same Services select and the same owner keeps, and how many of them each node
+"""Spread peers: pods that the same Services select and the same owner keeps, and how many of them each node
 has.
 
-Kubernetes spreads a pod that states no spread constraints among its kin.  Which pods these are,
+Kubernetes spreads a pod that states no spread constraints among its peers.  Which pods these are,
 Services, ReplicaSets, StatefulSets and ReplicationControllers say; of these objects nothing but the
 selector is kept.  The answer belongs to a set of labels, not to a pod, so a gang asks once; pods
-that nobody selects have no kin, and nothing is counted for them. Reference: plugins-placement 2.2
+that nobody selects have no peers, and nothing is counted for them. Reference: plugins-placement 2.2
 (topology spread, system defaults).
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SERVICE, CONTROLLER = "Service", "ReplicationController"
 OWNERS = {"ReplicaSet": "apps/v1", "StatefulSet": "apps/v1", CONTROLLER: "v1"}
-"""Whose pods are their kin, by the API version in which the pods name them."""
+"""Whose pods are their peers, by the API version in which the pods name them."""
 KINDS = frozenset((SERVICE, *OWNERS))
 
 Pair = tuple[str, str]
@@ -93,10 +93,10 @@ class SpreadPeersIndex:
         """Namespace -> name -> the labels that a Service selects by."""
         self.owners: dict[tuple[str, str], Selected] = {}
         """Namespace, and kind and name of a pod's owner -> what it selects by."""
-        self.kin: dict[tuple[str, Selected], SpreadPeers] = {}
+        self.by_selectors: dict[tuple[str, Selected], SpreadPeers] = {}
         self.uncounted: list[SpreadPeers] = []
         self.asked: set[SpreadPeers] = set()
-        """Kin that counts are kept of in this cycle."""
+        """Spread peers that counts are kept of in this cycle."""
         self._here: dict[str, list[LabelSet]] = {}
         """Namespace -> all known sets of labels."""
         self._indexed: set[str] = set()
@@ -106,7 +106,7 @@ class SpreadPeersIndex:
         self._services: dict[tuple[str, Pair], set[str]] = {}
         self._filed: dict[tuple[str, str], Pair] = {}
         """Service -> the one of its labels under which it is found."""
-        self._kin: dict[tuple[str, Pair | None], list[SpreadPeers]] = {}
+        self._by_pair: dict[tuple[str, Pair | None], list[SpreadPeers]] = {}
 
     # ---------------------------------------------------------------------------------- what is fed
 
@@ -160,20 +160,22 @@ class SpreadPeersIndex:
             self._index(labels)
         if labels.owner:
             self._owned.setdefault((namespace, labels.owner), set()).add(labels)
-        if self.kin:
+        if self.by_selectors:
             found = [
-                kin
+                peers
                 for pair in (*labels.labels.items(), None)
-                for kin in self._kin.get((namespace, pair), ())
+                for peers in self._by_pair.get((namespace, pair), ())
             ]
-            labels.counted = frozenset(kin for kin in found if kin.selector.matches(labels.labels))
-            for kin in labels.counted:
-                kin.members.add(labels)
+            labels.counted = frozenset(
+                peers for peers in found if peers.selector.matches(labels.labels)
+            )
+            for peers in labels.counted:
+                peers.members.add(labels)
         if labels.owner or namespace in self.services:
             self._look_again((labels,))
 
     def keep(self, label_sets: Iterable[LabelSet]) -> None:
-        """Forget all sets of labels but these, and kin that nobody has."""
+        """Forget all sets of labels but these, and peers that nobody has."""
         live = set(label_sets)
         self._here = {
             namespace: found
@@ -185,40 +187,44 @@ class SpreadPeersIndex:
         }
         self._owned = {key: still for key, those in self._owned.items() if (still := those & live)}
         self._services = {key: names for key, names in self._services.items() if names}
-        wanted = {labels.kin for labels in live}
-        self.kin = {key: kin for key, kin in self.kin.items() if kin in wanted}
-        for kin in self.kin.values():
-            kin.members &= live
-        self._kin = {
+        wanted = {labels.peers for labels in live}
+        self.by_selectors = {
+            key: peers for key, peers in self.by_selectors.items() if peers in wanted
+        }
+        for peers in self.by_selectors.values():
+            peers.members &= live
+        self._by_pair = {
             key: left
-            for key, listed in self._kin.items()
-            if (left := [kin for kin in listed if kin in wanted])
+            for key, listed in self._by_pair.items()
+            if (left := [peers for peers in listed if peers in wanted])
         }
         for labels in live:
             if labels.counted:
-                labels.counted = frozenset(kin for kin in labels.counted if kin in wanted)
+                labels.counted = frozenset(peers for peers in labels.counted if peers in wanted)
 
     # -------------------------------------------------------------------------------- what is asked
 
     def count(self, held: Iterable[Mapping[str, Task]]) -> None:
-        """New kin learn where they are; `held` are the tasks of each node."""
-        placed = [kin for kin in self.uncounted if any(labels.placed for labels in kin.members)]
-        for kin in self.uncounted:
-            kin.rows = {}
+        """New peers learn where they are; `held` are the tasks of each node."""
+        placed = [
+            peers for peers in self.uncounted if any(labels.placed for labels in peers.members)
+        ]
+        for peers in self.uncounted:
+            peers.rows = {}
         self.uncounted.clear()
         if not placed:
             return
         new = set(placed)
         for row, tasks in enumerate(held):
             for task in tasks.values():
-                for kin in task.labels.counted:
-                    if kin in new and not task.terminating:
-                        kin.moved(row, 1)
+                for peers in task.labels.counted:
+                    if peers in new and not task.terminating:
+                        peers.moved(row, 1)
 
     def rest(self) -> None:
         """A cycle ends."""
-        for kin in self.asked:
-            kin.rest()
+        for peers in self.asked:
+            peers.rest()
         self.asked.clear()
 
     # --------------------------------------------------------------------------------------- inside
@@ -230,7 +236,7 @@ class SpreadPeersIndex:
     def _look_again(self, affected: Iterable[LabelSet]) -> None:
         for labels in list(affected):
             selected = self._selector(labels)
-            labels.kin = self._kin_of(labels.namespace, selected) if selected else None
+            labels.peers = self._peers_of(labels.namespace, selected) if selected else None
 
     def _selector(self, labels: LabelSet) -> Selected:
         """What selects pods with these labels: all Services that do, in one, and their owner's
@@ -246,21 +252,23 @@ class SpreadPeersIndex:
         by_owner = self.owners.get((namespace, labels.owner), ()) if labels.owner else ()
         return tuple(sorted({*_equal(merged), *by_owner}, key=_text)) if merged or by_owner else ()
 
-    def _kin_of(self, namespace: str, selected: Selected) -> SpreadPeers:
-        known = self.kin.get((namespace, selected))
+    def _peers_of(self, namespace: str, selected: Selected) -> SpreadPeers:
+        known = self.by_selectors.get((namespace, selected))
         if known is not None:
             return known
-        kin = self.kin[namespace, selected] = SpreadPeers(
+        peers = self.by_selectors[namespace, selected] = SpreadPeers(
             namespace, LabelSelector(selected), self.asked
         )
-        kin.members = self._selected(namespace, selected)
-        for labels in kin.members:
-            labels.counted |= {kin}
+        peers.members = self._selected(namespace, selected)
+        for labels in peers.members:
+            labels.counted |= {peers}
         pairs = _equalities(selected)
-        filed = min(pairs, key=lambda pair: len(self._kin.get((namespace, pair), ())), default=None)
-        self._kin.setdefault((namespace, filed), []).append(kin)
-        self.uncounted.append(kin)
-        return kin
+        filed = min(
+            pairs, key=lambda pair: len(self._by_pair.get((namespace, pair), ())), default=None
+        )
+        self._by_pair.setdefault((namespace, filed), []).append(peers)
+        self.uncounted.append(peers)
+        return peers
 
     def _selected(self, namespace: str, selected: Selected) -> set[LabelSet]:
         """All known sets of labels that a selector means."""
@@ -275,7 +283,7 @@ class SpreadPeersIndex:
 
 
 def owner_of(meta: Mapping[str, Any]) -> str:
-    """Kind and name of the owner whose pods are this pod's kin; "" for any other owner."""
+    """Kind and name of the owner whose pods are this pod's peers; "" for any other owner."""
     for one in meta.get("ownerReferences") or ():
         if one.get("controller"):
             kind = one.get("kind", "")

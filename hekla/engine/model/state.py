@@ -666,7 +666,7 @@ class State:
                 self.remove_other(kind, key_of(tree))
             raise
         if kind in KIN_KINDS:
-            self.terms.kin.changed(kind, key_of(tree), tree)
+            self.terms.peers.changed(kind, key_of(tree), tree)
             # It only says where a pod had rather go: nothing that waits can start because of it.
             return
         # Kept for long, so it must not change when whoever fed it lets go of the rest of its own.
@@ -682,7 +682,7 @@ class State:
         key = obj if isinstance(obj, str) else key_of(tree_of_object(obj))
         self.rejected.pop((kind, key), None)
         if kind in KIN_KINDS:
-            self.terms.kin.changed(kind, key, None)
+            self.terms.peers.changed(kind, key, None)
             return
         self.others.get(kind, {}).pop(key, None)
         self.version += 1
@@ -744,8 +744,8 @@ class State:
             self._look_again(job)
         self.sums.count()
         self.dirty.clear()
-        if self.terms.kin.uncounted:
-            self.terms.kin.count(self.nodes.tasks)
+        if self.terms.peers.uncounted:
+            self.terms.peers.count(self.nodes.tasks)
         self.claims.lend(self.nodes)
         self.nodes.widen()
         self._tidy()

@@ -9,16 +9,15 @@ scheduler-core 6.0, 9.3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hekla.engine.framework.plugin import Depends, Normalise, Plugin, Score
-from hekla.engine.model.arrays import Bools, Rows
+from hekla.engine.model.arrays import Rows
 from hekla.engine.model.nodes import NodeView
 from hekla.engine.model.resources import Floats
+from hekla.engine.placement.scorer import Scorer
 
 if TYPE_CHECKING:
     from hekla.engine.framework.session import Session
@@ -32,75 +31,18 @@ HARDLY_MORE = 512
 """So many scores cost hardly more than one."""
 
 
-class Scorer:
-    """Scores of one class over one set of candidates; the normalised parts are computed once for
-    the set.
-
-    `kin`: with the scores that depend on kin as they are now.  They are added last, in every way to
-    place, because the order of additions decides the last digit.
-    """
-
-    def __init__(
-        self,
-        scores: Sequence[tuple[Plugin, Score]],
-        session: Session,
-        task: Task,
-        rows: Rows,
-        kin: bool = True,
-    ) -> None:
-        self.pods = task.pods
-        self.task = task
-        self.fixed: Floats = np.zeros(len(rows))
-        self.moving: list[Score] = []
-        self.extremes: list[Bools] = []
-        """For each normalised score: which candidates hold the value that the others are measured
-        by."""
-        self.by_kin: list[Floats] = []
-        view = NodeView(session.state.nodes, rows)
-        for _, score in scores:
-            if score.depends_on is Depends.KIN:
-                raw = score.raw(self.pods, view, task) if kin else None
-                if raw is not None:
-                    self.by_kin.append(score.weight * raw)
-                    if len(raw) and raw.max() != raw.min():
-                        self.extremes.extend((raw == raw.max(), raw == raw.min()))
-                continue
-            if score.depends_on is Depends.NODE_ROW and score.normalise is Normalise.NONE:
-                self.moving.append(score)
-                continue
-            raw = score.raw(self.pods, view, task)
-            if raw is None:
-                continue
-            self.fixed += score.weight * normalised(raw, score.normalise)
-            if score.normalise is not Normalise.NONE and len(raw) and raw.max() != raw.min():
-                self.extremes.append(raw == raw.max())
-                if score.normalise is Normalise.SPAN:
-                    self.extremes.append(raw == raw.min())
-
-    def at(self, view: NodeView, which: NDArray[np.intp] | slice) -> Floats:
-        """`[rows of the view]`; `which` says which of the candidates these are."""
-        total = self.fixed[which].copy()
-        for score in self.moving:
-            raw = score.raw(self.pods, view, self.task)
-            if raw is not None:
-                total += score.weight * raw
-        for part in self.by_kin:
-            total += part[which]
-        return total
-
-
 class Merge:
     """The merge of the candidates' score sequences, in as few vector steps as the answer needs."""
 
     def __init__(
-        self, pipeline: Placer, session: Session, task: Task, rows: Rows, pipelining: bool
+        self, placer: Placer, session: Session, task: Task, rows: Rows, pipelining: bool
     ) -> None:
-        self.pipeline = pipeline
+        self.placer = placer
         self.session = session
         self.task = task
         self.rows = rows
         self.pipelining = pipelining
-        self.scorer = Scorer(pipeline.scores, session, task, rows)
+        self.scorer = Scorer(placer.scores.by_plugin, session, task, rows)
         self.open = np.ones(len(rows), dtype=np.bool_)
         """Candidates whose sequence may go on beyond the levels computed so far."""
         self.depth = np.zeros(len(rows), dtype=np.intp)
@@ -109,7 +51,12 @@ class Merge:
         self.positions: list[Rows] = []
         self.levels: list[Rows] = []
 
-    def take(self, count: int) -> tuple[Rows, bool]:
+    def take(self, count: int) -> Rows:
+        """Nodes for up to `count` pods, in the order in which they would be taken one by one.
+
+        Fewer where a placement changes what the other nodes are worth: the scores have to be asked
+        again then.
+        """
         self._begin()
         self._deepen(np.arange(len(self.rows)), count // len(self.rows))
         rank = self.session.rank(self.rows)
@@ -133,8 +80,8 @@ class Merge:
         sequence = positions[np.lexsort((levels, rank[positions], -values))]
         cut = self._first_change(sequence, taken)
         if cut is not None and cut + 1 < len(sequence):
-            return self.rows[sequence[: cut + 1]], True
-        return self.rows[sequence], False
+            return self.rows[sequence[: cut + 1]]
+        return self.rows[sequence]
 
     def _begin(self) -> None:
         """The first level: every candidate has passed and has room as it is, so only its score is
@@ -169,7 +116,7 @@ class Merge:
         alive = view.fits(task.request, future=True)
         if not self.pipelining and nodes.moving:
             alive &= view.fits(task.request, future=False)
-        for one in self.pipeline.row_filters:
+        for one in self.placer.filters.row:
             passed = one.mask(pods, view, task)
             if passed is not None:
                 alive &= passed
@@ -213,19 +160,3 @@ def _top(values: Floats, rank: NDArray[np.intp], levels: Rows, count: int) -> Ro
     if missing < len(tied):
         tied = tied[np.lexsort((levels[tied], rank[tied]))][:missing]
     return np.concatenate((above, tied))
-
-
-def normalised(raw: Floats, how: Normalise) -> Floats:
-    """Raw scores of the candidates on the scale 0 to 100, in whole numbers as Kubernetes does it."""
-    if how is Normalise.NONE or not len(raw):
-        return raw
-    if how is Normalise.SPAN:
-        low, high = raw.min(), raw.max()
-        if high == low:
-            return np.zeros(len(raw))
-        spanned: Floats = np.trunc(100.0 * (raw - low) / (high - low))
-        return spanned
-    high = raw.max()
-    if how is Normalise.MAX:
-        return np.floor(100.0 * raw / high) if high else raw
-    return 100.0 - np.floor(100.0 * raw / high) if high else np.full(len(raw), 100.0)

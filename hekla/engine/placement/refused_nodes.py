@@ -61,15 +61,15 @@ class Refused:
             return  # Only the node that was nominated for it was asked.
         if not session.argument("allocate", "predicateErrorCacheEnable", True):
             return
-        pipeline, nodes = placer_of(session), session.state.nodes
+        placer, nodes = placer_of(session), session.state.nodes
         if self.evicting:
             refusing = ~(
-                pipeline.preempt_mask(session, placed)
+                placer.filters.preempt_mask(session, placed)
                 & NodeView(nodes).fits(placed.request, future=True)
             )
         else:
             refusing = nodes.ready.copy()
-            refusing[pipeline.candidates(session, placed, scope).future] = False
+            refusing[placer.filters.candidates(session, placed, scope).future] = False
         refusing[placed.row] = False
         if self.roles is None:
             self.roles = {}
@@ -78,7 +78,7 @@ class Refused:
         if not self.evicting:
             asked = refusing if known is None else refusing & ~known
             self.reasons.setdefault(task.role, []).append(
-                pipeline.explain(session, placed, asked if scope is None else asked & scope)
+                placer.filters.explain(session, placed, asked if scope is None else asked & scope)
             )
 
     def told(self, task: Task, errors: FitErrors) -> FitErrors:

@@ -1,7 +1,7 @@
 """Placing many pods of one class at once where each placement changes a score of every node, by a
 rule that is known.
 
-The scores by load are worked out level by level, as for a merge; in each round the score by kin is
+The scores by load are worked out level by level, as for a merge; in each round the score by peers is
 added to them, the best candidate is taken, and only what its placement changed is done again.  The
 result equals placing one at a time, exactly. Reference: plugins-placement 0.5, 0.6, 2.2 (topology
 spread).
@@ -17,7 +17,7 @@ from hekla.engine.framework.plugin import Running
 from hekla.engine.model.arrays import Rows
 from hekla.engine.model.nodes import NodeView
 from hekla.engine.model.resources import Floats
-from hekla.engine.placement.merge import Scorer
+from hekla.engine.placement.scorer import Scorer
 
 if TYPE_CHECKING:
     from hekla.engine.framework.session import Session
@@ -29,13 +29,13 @@ FEW = 8
 
 
 def running_scores(
-    pipeline: Placer, session: Session, task: Task, rows: Rows
+    placer: Placer, session: Session, task: Task, rows: Rows
 ) -> list[tuple[float, Running]]:
     """Scores that placements of this class keep changing, with their weights."""
     view = NodeView(session.state.nodes, rows)
     found = (
         (score.weight, score.running(task.pods, view, task))
-        for score in pipeline.kin_scores
+        for score in placer.scores.of_peers
         if score.running is not None
     )
     return [(weight, running) for weight, running in found if running is not None]
@@ -46,16 +46,16 @@ class Rounds:
     somebody asked."""
 
     def __init__(
-        self, pipeline: Placer, session: Session, task: Task, rows: Rows, pipelining: bool
+        self, placer: Placer, session: Session, task: Task, rows: Rows, pipelining: bool
     ) -> None:
-        self.pipeline = pipeline
+        self.placer = placer
         self.session = session
         self.task = task
         rank = session.rank(rows)
         self.rows = rows if rank is None else rows[np.argsort(rank)]
         self.pipelining = pipelining
-        self.scorer = Scorer(pipeline.scores, session, task, self.rows, kin=False)
-        self.running = running_scores(pipeline, session, task, self.rows)
+        self.scorer = Scorer(placer.scores.by_plugin, session, task, self.rows, peers=False)
+        self.running = running_scores(placer, session, task, self.rows)
         self.depth = np.zeros(len(rows), dtype=np.intp)
         """`[candidates]`: pods placed on each."""
         self.levels: list[Floats] = []
@@ -63,9 +63,9 @@ class Rounds:
         one more, NaN if nobody asked."""
         self._deepen(np.arange(len(rows)), 0)
 
-    def take(self, count: int) -> tuple[Rows, bool]:
-        """Nodes for up to `count` pods in the order in which they would be taken; and whether to
-        look again before more is placed."""
+    def take(self, count: int) -> Rows:
+        """Nodes for up to `count` pods, in the order in which they would be taken one by one; fewer
+        as for a merge (`Merge.take`)."""
         chosen: list[int] = []
         base = self.levels[0].copy()
         open_still = int((base > -np.inf).sum())
@@ -84,8 +84,8 @@ class Rounds:
                 for _, running in self.running:
                     running.left(at)
                 if any(not (base[extreme] > -np.inf).any() for extreme in self.scorer.extremes):
-                    return self.rows[chosen], True
-        return self.rows[chosen], False
+                    return self.rows[chosen]
+        return self.rows[chosen]
 
     def _next(self, at: int) -> float:
         """The score by load of a candidate as it is now."""
@@ -114,7 +114,7 @@ class Rounds:
         if not self.pipelining:
             alive &= view.fits(self.task.request, future=False)
         if level:
-            for one in self.pipeline.row_filters:
+            for one in self.placer.filters.row:
                 passed = one.mask(self.task.pods, view, self.task)
                 if passed is not None:
                     alive &= passed

@@ -15,20 +15,13 @@ from hekla.engine.framework.plugin import Depends, Normalise
 from hekla.engine.model.arrays import Bools, Rows
 from hekla.engine.model.nodes import NodeView
 from hekla.engine.model.resources import Floats
-from hekla.engine.placement.merge import normalised
+from hekla.engine.placement.filters import Candidates
+from hekla.engine.placement.scorer import normalised
 
 if TYPE_CHECKING:
     from hekla.engine.framework.session import Session
     from hekla.engine.model.tasks import Task
     from hekla.engine.placement.placer import Placer
-
-
-@dataclass(slots=True)
-class Candidates:
-    """Nodes that a class may go to: with room now, and with room once the releasing have gone."""
-
-    idle: Rows
-    future: Rows
 
 
 AHEAD = 8
@@ -57,21 +50,21 @@ class Steps:
 
     What depends on a node's own load is computed once for all and again for the rows that the node
     table's log names; only what looks at other nodes is computed at every step.  The answers equal
-    those of `Placer.candidates` and `best`.
+    those of `Filters.candidates` and `Scores.best`.
     """
 
-    def __init__(self, pipeline: Placer, session: Session, task: Task, scope: Bools | None) -> None:
-        self.pipeline = pipeline
+    def __init__(self, placer: Placer, session: Session, task: Task, scope: Bools | None) -> None:
+        self.placer = placer
         self.session = session
         self.task = task
         nodes = session.state.nodes
-        self.allowed = pipeline.static_mask(session, task)
+        self.allowed = placer.filters.static_mask(session, task)
         if scope is not None:
             self.allowed = self.allowed & scope
         if session.shard_mode == "hard" and session.node_scope is not None:
             self.allowed = self.allowed & session.node_scope
         everywhere = NodeView(nodes)
-        scores = [score for _, score in pipeline.scores]
+        scores = [score for _, score in placer.scores.by_plugin]
         self.statics = {
             at: score.raw(task.pods, everywhere, task)
             for at, score in enumerate(scores)
@@ -93,7 +86,7 @@ class Steps:
     def _loaded(self, view: NodeView, allowed: Bools) -> Loaded:
         task, pods = self.task, self.task.pods
         future = allowed & view.fits(task.request, future=True)
-        for one in self.pipeline.row_filters:
+        for one in self.placer.filters.row:
             passed = one.mask(pods, view, task)
             if passed is not None:
                 future = future & passed
@@ -137,7 +130,7 @@ class Steps:
         self._renew()
         view = NodeView(self.session.state.nodes)
         passing: Bools | None = None
-        for one in self.pipeline.cluster_filters:
+        for one in self.placer.filters.cluster:
             passed = one.mask(self.task.pods, view, self.task)
             if passed is not None:
                 passing = passed if passing is None else passing & passed
@@ -157,8 +150,8 @@ class Steps:
         view = NodeView(self.session.state.nodes, rows)
         total: Floats = np.zeros(len(rows))
         own: list[Floats] = []
-        kin: list[Floats] = []
-        for at, (_, score) in enumerate(self.pipeline.scores):
+        peers: list[Floats] = []
+        for at, (_, score) in enumerate(self.placer.scores.by_plugin):
             if at in self.statics or at in self.by_load:
                 known = self.statics[at] if at in self.statics else self.now.raw.get(at)
                 raw = None if known is None else known[rows]
@@ -169,10 +162,10 @@ class Steps:
             # Last, as in merge.Scorer: the order of additions decides the last digit.
             if at in self.by_load and score.normalise is Normalise.NONE:
                 own.append(score.weight * raw)
-            elif score.depends_on is Depends.KIN:
-                kin.append(score.weight * raw)
+            elif score.depends_on is Depends.PEERS:
+                peers.append(score.weight * raw)
             else:
                 total += score.weight * normalised(raw, score.normalise)
-        for part in (*own, *kin):
+        for part in (*own, *peers):
             total += part
-        return self.pipeline.best_by(self.session, rows, total)
+        return self.placer.scores.best_by(self.session, rows, total)

@@ -18,7 +18,7 @@ from hekla.engine.placement.victims import in_order
 from hekla.engine.plugins.fairness.capacity import Capacity
 from hekla.engine.world import World, policy
 from tests.engine.fairness.stage import group, opened
-from tests.engine.fairness.verdicts import SpreadPeers, Verdicts
+from tests.engine.fairness.verdicts import QueueFacts, Verdicts
 
 GPU, RDMA = "nvidia.com/gpu", "example.com/rdma"
 NAMES = ("cpu", "memory", GPU, RDMA, "pods")
@@ -94,7 +94,7 @@ def page(plugin: Capacity, levels: int) -> Verdicts:
     """The page's view of the plugin's tree; how ceilings come about is compared elsewhere."""
     return Verdicts(
         [
-            SpreadPeers(
+            QueueFacts(
                 name,
                 [above.name for above in reversed(one.ancestors)],
                 bool(one.children),

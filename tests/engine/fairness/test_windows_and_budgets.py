@@ -80,7 +80,7 @@ def test_who_may_use_lent_nodes_and_when() -> None:
     feasible = {
         name: {
             world.state.nodes.names[row]
-            for row in placer_of(session).feasible(session, task(world, name)).nonzero()[0]
+            for row in placer_of(session).filters.feasible(session, task(world, name)).nonzero()[0]
         }
         for name in ("any", "none", "labelled", "noted")
     }

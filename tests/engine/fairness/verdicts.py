@@ -66,7 +66,7 @@ def past(left: Mapping[str, float], right: Mapping[str, float], asked: Mapping[s
 
 
 @dataclass
-class SpreadPeers:
+class QueueFacts:
     """A queue of the tree."""
 
     name: str
@@ -103,14 +103,16 @@ class SpreadPeers:
 class Verdicts:
     """Of a tree of queues."""
 
-    def __init__(self, kin: Iterable[SpreadPeers], levels: int, total: Mapping[str, float]) -> None:
+    def __init__(
+        self, queues: Iterable[QueueFacts], levels: int, total: Mapping[str, float]
+    ) -> None:
         """`total`: what the cluster has."""
-        self.kin = {one.name: one for one in kin}
+        self.queues = {one.name: one for one in queues}
         self.levels = levels
         self.total = total
 
-    def path(self, queue: str) -> list[SpreadPeers]:
-        return [self.kin[name] for name in (queue, *self.kin[queue].above)]
+    def path(self, queue: str) -> list[QueueFacts]:
+        return [self.queues[name] for name in (queue, *self.queues[queue].above)]
 
     def hold(self, queue: str, request: Amounts, times: float) -> None:
         for one in self.path(queue):
@@ -125,7 +127,7 @@ class Verdicts:
     def common(self, left: str, right: str) -> int:
         last = 0
         for at, (mine, theirs) in enumerate(
-            zip(self.kin[left].above[::-1], self.kin[right].above[::-1])
+            zip(self.queues[left].above[::-1], self.queues[right].above[::-1])
         ):
             if mine != theirs:
                 break
@@ -134,17 +136,17 @@ class Verdicts:
 
     def place(self, queue: str, beside: str) -> tuple[object, ...]:
         """What the queue is compared with another by; the smaller goes first."""
-        own = self.kin[queue]
+        own = self.queues[queue]
         part = own
-        if not own.children and not self.kin[beside].children:
+        if not own.children and not self.queues[beside].children:
             line = [*own.above[::-1], queue]
-            part = self.kin[line[min(self.common(queue, beside) + 1, len(line) - 1)]]
+            part = self.queues[line[min(self.common(queue, beside) + 1, len(line) - 1)]]
         return -own.priority, own.children, *part.rank()
 
     # --------------------------------------------------------------------------------------- may it
 
     def allocatable(self, queue: str, asked: Amounts) -> bool:
-        own = self.kin[queue]
+        own = self.queues[queue]
         if not own.is_open or own.children:
             return False
         if any(beyond(plus(one.held, asked), one.ceiling, asked) for one in self.path(queue)):
@@ -156,12 +158,12 @@ class Verdicts:
     def takes_what_is_kept(self, queue: str, resource: str, asked: float) -> bool:
         """Whether the queue would take room that is kept for others' guarantees, in the cluster or
         below a ceiling (decision 0341)."""
-        if all(one.guarantee.get(resource, 0.0) < EPS for one in self.kin.values()):
+        if all(one.guarantee.get(resource, 0.0) < EPS for one in self.queues.values()):
             return False
-        own = self.kin[queue]
+        own = self.queues[queue]
         unused = max(own.guarantee.get(resource, 0.0) - own.held.get(resource, 0.0), 0.0)
         for name in own.above:
-            above = self.kin[name]
+            above = self.queues[name]
             before, after = (
                 self.reserved_below(name, resource, queue, more) for more in (0.0, asked)
             )
@@ -176,7 +178,7 @@ class Verdicts:
     def reserved(self, name: str, resource: str, queue: str, more: float) -> float:
         """What a queue holds or is guaranteed, whichever is more; of one above others what they
         reserve counts as held."""
-        own = self.kin[name]
+        own = self.queues[name]
         held = (
             self.reserved_below(name, resource, queue, more)
             if own.children
@@ -185,11 +187,11 @@ class Verdicts:
         return max(own.guarantee.get(resource, 0.0), held)
 
     def reserved_below(self, name: str, resource: str, queue: str, more: float) -> float:
-        below = (one.name for one in self.kin.values() if one.above and one.above[0] == name)
+        below = (one.name for one in self.queues.values() if one.above and one.above[0] == name)
         return sum(self.reserved(one, resource, queue, more) for one in below)
 
     def enqueueable(self, queue: str, minimum: Amounts | None) -> bool:
-        own = self.kin[queue]
+        own = self.queues[queue]
         if not own.is_open or own.children:
             return False
         return minimum is None or not any(
@@ -202,22 +204,22 @@ class Verdicts:
         )
 
     def preemptive(self, queue: str, asked: Amounts) -> bool:
-        own = self.kin[queue]
+        own = self.queues[queue]
         if not own.is_open or beyond(plus(own.held, asked), own.ceiling, asked):
             return False
-        line = [own, *(self.kin[name] for name in own.above[: self.levels] if name != ROOT)]
+        line = [own, *(self.queues[name] for name in own.above[: self.levels] if name != ROOT)]
         return any(partly(plus(one.held, asked), one.deserved, asked) for one in line)
 
     # ------------------------------------------------------------------------------------- who goes
 
     def victims(self, claimer: str, wanted: Amounts, candidates: list[Candidate]) -> list[str]:
         """For one pod, in the order in which the candidates would go."""
-        left = {name: dict(one.held) for name, one in self.kin.items()}
-        above = self.kin[claimer].above
+        left = {name: dict(one.held) for name, one in self.queues.items()}
+        above = self.queues[claimer].above
         near = {name for name in above[: self.levels] if name != ROOT}
         chosen = []
         for pod, queue, asked in candidates:
-            own = self.kin[queue]
+            own = self.queues[queue]
             if not (names(asked) & names(wanted)) - {"pods"} or not fits(
                 own.guarantee, plus(left[queue], asked, -1.0)
             ):
@@ -226,7 +228,7 @@ class Verdicts:
                 if not past(left[queue], own.deserved, asked):
                     continue
             elif near & set(own.above[: self.levels]) and not names(wanted) & names(
-                self.kin[claimer].deserved
+                self.queues[claimer].deserved
             ):
                 continue
             looked_at = [queue]
@@ -234,8 +236,8 @@ class Verdicts:
                 if name == ROOT or above[level : level + 1] == [name]:
                     continue
                 looked_at.append(name)
-                if names(asked) & names(self.kin[name].deserved) and not past(
-                    left[name], self.kin[name].deserved, asked
+                if names(asked) & names(self.queues[name].deserved) and not past(
+                    left[name], self.queues[name].deserved, asked
                 ):
                     break
             else:
@@ -246,10 +248,10 @@ class Verdicts:
 
     def gang_victims(self, candidates: list[Candidate]) -> list[str]:
         """For a gang, in the order given."""
-        left = {name: dict(one.held) for name, one in self.kin.items()}
+        left = {name: dict(one.held) for name, one in self.queues.items()}
         chosen = []
         for pod, queue, asked in candidates:
-            own = self.kin[queue]
+            own = self.queues[queue]
             if not fits(own.guarantee, plus(left[queue], asked, -1.0)):
                 continue
             if not names(asked) & names(own.deserved) or past(left[queue], own.deserved, asked):

@@ -157,7 +157,7 @@ class Landing:
 
         Also once the old one has left and its node has the room again.
         """
-        nodes, pipeline = self.session.state.nodes, placer_of(self.session)
+        nodes, placer = self.session.state.nodes, placer_of(self.session)
         from_row = task.row
         self.statement.evict(task, "shuffle")
         again = copy(task)
@@ -169,9 +169,9 @@ class Landing:
         )
         found = NOWHERE
         if not self.session.prefilter(again):
-            room = pipeline.candidates(self.session, again)
+            room = placer.filters.candidates(self.session, again)
             choices = [
-                pipeline.best(self.session, again, pipeline.preferred(self.session, rows))
+                placer.scores.best(self.session, again, self.session.preferred(rows))
                 for rows in (room.idle, room.future)
                 if len(rows)
             ]

@@ -1,9 +1,9 @@
 """How evenly pods are spread, as nodeorder scores it: by the soft constraints that a pod states, or
-among its kin where it states none.
+among its peers where it states none.
 
 A pod without constraints has two from the system: by host (skew 3) and by zone (skew 5).  Each
-placement of its kin changes what all nodes of a zone are worth, and by how much all others are
-measured.  But nodes differ only in their zone and in how many of the kin they hold, so for a gang
+placement of its peers changes what all nodes of a zone are worth, and by how much all others are
+measured.  But nodes differ only in their zone and in how many of the peers they hold, so for a gang
 the score is a small table of these two, of which a placement changes a line. Reference:
 plugins-placement 2.2 (topology spread).
 """
@@ -36,18 +36,18 @@ def raw(pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
     candidates may be left out of it."""
     if pods.states_spread:
         return _stated(pods, nodes)
-    if task is None or task.labels.kin is None:
+    if task is None or task.labels.peers is None:
         return None
     if not len(nodes):
         return np.zeros(0)
-    return _Places(pods, nodes, task.labels, task.labels.kin).now()
+    return _Places(pods, nodes, task.labels, task.labels.peers).now()
 
 
 def running(pods: PodClass, nodes: NodeView, task: Task) -> Running | None:
-    """The same for pods among their kin, from placement to placement."""
-    if pods.states_spread or task.labels.kin is None or not len(nodes):
+    """The same for pods among their peers, from placement to placement."""
+    if pods.states_spread or task.labels.peers is None or not len(nodes):
         return None
-    return _Places(pods, nodes, task.labels, task.labels.kin)
+    return _Places(pods, nodes, task.labels, task.labels.peers)
 
 
 class _Places:
@@ -55,12 +55,14 @@ class _Places:
     is a place.
 
     `raw[places, counts]`: the score before normalisation of a node of this place that holds so many
-    of the kin.
+    of the peers.
     """
 
-    def __init__(self, pods: PodClass, nodes: NodeView, labels: LabelSet, kin: SpreadPeers) -> None:
+    def __init__(
+        self, pods: PodClass, nodes: NodeView, labels: LabelSet, peers: SpreadPeers
+    ) -> None:
         table = nodes.table
-        counts = kin.counts(len(table))
+        counts = peers.counts(len(table))
         held = nodes.take(counts).astype(np.intp)
         zones = table.label_codes(ZONE)
         mine, hosted = nodes.take(zones), nodes.take(table.label_codes(HOST)) != ABSENT
@@ -73,10 +75,10 @@ class _Places:
         taking_part = _taking_part(pods, table)
         around = np.append(domain_sums(zones, counts * taking_part), 0.0)
         self.around: Floats = around[self.zone]
-        """`[places]`: how many of the kin the zone holds, on whatever nodes the pod could be."""
+        """`[places]`: how many of the peers the zone holds, on whatever nodes the pod could be."""
         self.counts_there: Bools = nodes.take(taking_part)
         """`[candidates]`: whether a pod there counts for the zone."""
-        self.counts_itself = kin in labels.counted
+        self.counts_itself = peers in labels.counted
         self.number: NDArray[np.intp] = np.zeros((len(codes), int(held.max()) + 2), dtype=np.intp)
         """`[places, counts]`: how many candidates are like that."""
         np.add.at(self.number, (place, held), 1)

@@ -50,7 +50,7 @@ class NodeOrder(Plugin):
         self.terms = session.state.terms
 
     def close(self, session: Session) -> None:
-        session.state.terms.kin.rest()
+        session.state.terms.peers.rest()
 
     def scores(self) -> Iterable[Score]:
         weights: NodeOrderArguments = self.arguments
@@ -65,7 +65,11 @@ class NodeOrder(Plugin):
         )
         yield Score("tainttoleration", weights.taints, static, _taints, Normalise.MAX_REVERSED)
         yield Score(
-            "podtopologyspread", weights.spread, Depends.KIN, evenness.raw, running=evenness.running
+            "podtopologyspread",
+            weights.spread,
+            Depends.PEERS,
+            evenness.raw,
+            running=evenness.running,
         )
 
     def _pod_affinity(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:

@@ -1,4 +1,4 @@
-"""Pods that state no spread constraints are spread among their kin: who they are, how they count,
+"""Pods that state no spread constraints are spread among their peers: who they are, how they count,
 and that a gang is placed by it."""
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def spreading(**arguments: Any) -> World:
 def scores(here: World, pod: str) -> dict[str, float]:
     session = open_session(here.state, hooks_of(here.state, here.policy), here.now)
     nodes = here.state.nodes
-    total = placer_of(session).total(
+    total = placer_of(session).scores.total(
         session, here.state.tasks[f"default/{pod}"], np.arange(len(nodes))
     )
     return dict(zip(nodes.names, total.tolist()))
@@ -269,7 +269,7 @@ def build(
 def bound(world: World, *, at_once: bool) -> dict[str, str]:
     with pytest.MonkeyPatch.context() as patched:
         if not at_once:
-            patched.setattr(Placer, "_wide", lambda *_: True)
+            patched.setattr(Placer, "changes_others", lambda *_: True)
             patched.setattr(Placer, "steps", lambda *_: None)
         return world.run().bound()
 
@@ -290,7 +290,7 @@ def test_many_at_once_are_spread_as_one_at_a_time(
     assert bound(build(nodes, plugins, pods, pod, seed, selected), at_once=True) == plain
 
 
-# --------------------------------------------------------------------------------- who is whose kin
+# --------------------------------------------------------------------------------- who is whose peers
 
 LABELS = st.fixed_dictionaries(
     {},
@@ -303,10 +303,10 @@ LABELS = st.fixed_dictionaries(
 OWNER_KINDS = ("ReplicaSet", "StatefulSet", "ReplicationController")
 
 
-def expected_kin(
+def expected_peers(
     world: World, selectors: dict[tuple[str, str], dict[str, str]], tree: dict[str, Any]
 ) -> dict[str, int] | None:
-    """Node -> pods that count, worked out from the objects; None for a pod without kin."""
+    """Node -> pods that count, worked out from the objects; None for a pod without peers."""
     labels, namespace = tree["metadata"]["labels"], tree["metadata"]["namespace"]
     wanted: set[tuple[str, str]] = set()
     for (kind, _), selector in selectors.items():
@@ -336,7 +336,7 @@ def expected_kin(
 
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 10**9), length=st.integers(5, 60))
-def test_kin_are_those_that_the_objects_say_and_where_they_are(seed: int, length: int) -> None:
+def test_peers_are_those_that_the_objects_say_and_where_they_are(seed: int, length: int) -> None:
     world, draw = (
         World(policy(plugins=["gang", "predicates", "nodeorder"], actions="allocate")),
         random.Random(seed),
@@ -387,8 +387,10 @@ def test_kin_are_those_that_the_objects_say_and_where_they_are(seed: int, length
     world.state.refresh()
     names = world.state.nodes.names
     for key, task in world.state.tasks.items():
-        kin = task.labels.kin
+        peers = task.labels.peers
         found = (
-            None if kin is None else {names[row]: count for row, count in (kin.rows or {}).items()}
+            None
+            if peers is None
+            else {names[row]: count for row, count in (peers.rows or {}).items()}
         )
-        assert found == expected_kin(world, selectors, world.pods[key]), key
+        assert found == expected_peers(world, selectors, world.pods[key]), key
