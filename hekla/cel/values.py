@@ -11,6 +11,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from hekla.api.text.times import EPOCH, stamp
 from hekla.cel.errors import Failed
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
@@ -137,7 +138,6 @@ class Duration(_Nanoseconds):
 _MOMENT = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?([Zz]|[+-]\d\d:\d\d)"
 )
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FIRST, LAST = -62135596800 * SECOND, 253402300800 * SECOND
 
 
@@ -171,16 +171,15 @@ class Timestamp(_Nanoseconds):
             ) from None
 
     def moment(self) -> datetime:
-        return _EPOCH + timedelta(microseconds=self.ns // 1000)
+        return EPOCH + timedelta(microseconds=self.ns // 1000)
 
     def __str__(self) -> str:
         whole, part = divmod(self.ns, SECOND)
-        text = (_EPOCH + timedelta(seconds=whole)).strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
-        return text + (f".{part:09}".rstrip("0") if part else "") + "Z"
+        return stamp(whole)[:-1] + (f".{part:09}".rstrip("0") if part else "") + "Z"
 
 
 def seconds_since(moment: datetime) -> int:
-    span = moment - _EPOCH
+    span = moment - EPOCH
     return span.days * 86400 + span.seconds
 
 

@@ -144,7 +144,7 @@ class Recorder:
         key = kind_of_event if combined else (*kind_of_event, message)
         series = self._series.touch(key, lambda: self._begin(target, type, reason, now))
         series.count += 1
-        series.last = timestamp(now)
+        series.last = stamp(now)
         series.message = message
         # two writers of one would both make it, or the later be overtaken; who writes it looks
         # again
@@ -183,7 +183,7 @@ class Recorder:
             "type": type,
             "reason": reason,
             "source": source,
-            "firstTimestamp": timestamp(now),
+            "firstTimestamp": stamp(now),
             "reportingComponent": self.component,
             "reportingInstance": self._instance,
         }
@@ -293,8 +293,3 @@ def reference(obj: Any, field_path: str = "") -> dict[str, str]:
         "resourceVersion": metadata.resource_version,
         "fieldPath": field_path,
     }
-
-
-def timestamp(seconds: float) -> str:
-    """Whole seconds, as Kubernetes writes a Time."""
-    return stamp(seconds)

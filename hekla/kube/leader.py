@@ -17,10 +17,10 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from hekla.api.kubernetes.coordination import LEASE
+from hekla.api.text.times import micro_stamp
 from hekla.kube.client import Client
 from hekla.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from hekla.kube.http.client import TransportError
@@ -247,4 +247,4 @@ class LeaderElection:
 
 def micro_time() -> str:
     """Now, as Kubernetes writes a MicroTime."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return micro_stamp(time.time())

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hekla.api.text.times import stamp
 from hekla.local.apiserver.storage.event_expiry import EventExpiry
 from hekla.local.apiserver.storage.journal import Journal
 from hekla.local.apiserver.storage.store import Store
@@ -68,7 +69,7 @@ async def test_events_live_for_an_hour(tmp_path: Path) -> None:
     now = time.time()
 
     def at(seconds: float) -> str:
-        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now + seconds))
+        return stamp(now + seconds)
 
     await events.create({"metadata": {"name": "old", "creationTimestamp": at(-4000)}}).done
     await events.create(

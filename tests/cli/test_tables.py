@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from hekla.api.text.times import stamp
 from tests.cli.answers import BUS, FLOW, JOBS, SCHEDULING, Answers, Tree, command
 
-THREE_DAYS_AGO = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 3 * 86400 - 60))
+THREE_DAYS_AGO = stamp(time.time() - 3 * 86400 - 60)
 
 
 @pytest.fixture

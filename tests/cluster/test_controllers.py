@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hekla.api.text.times import stamp
 from tests.cluster import objects
 from tests.cluster.api import PATIENCE, STRATEGIC, Api, Tree, eventually, steadily
 from tests.cluster.conftest import Kubectl, Namespace
@@ -454,7 +455,7 @@ def test_item_123_a_silent_node(api: Api, ns: Namespace, fake_node: str) -> None
             {
                 "type": "Ready",
                 "status": "True",
-                "lastHeartbeatTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                "lastHeartbeatTime": stamp(time.time()),
             }
         ]
         api.patch(f"{path}/status", {"status": {"conditions": fresh}}, STRATEGIC)

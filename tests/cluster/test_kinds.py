@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hekla.api.text.times import stamp
 from tests.cluster import objects
 from tests.cluster.api import JSON_PATCH, Api, Tree, eventually, needs_https
 from tests.cluster.conftest import Kubectl, Namespace
@@ -399,7 +400,7 @@ def test_item_102_describe_shows_events(api: Api, ns: Namespace, kubectl: Kubect
         "uid": made["metadata"]["uid"],
         "apiVersion": "v1",
     }
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    now = stamp(time.time())
     api.create(
         ns.path("events"),
         {

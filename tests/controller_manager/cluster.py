@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from hekla.api.kubernetes import core
+from hekla.api.text.times import stamp
 from hekla.api.trees import Json
 from hekla.kube.client import Client
 from hekla.kube.connection import config
@@ -84,7 +85,7 @@ async def namespace(client: Client) -> str:
 
 
 def now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return stamp(time.time())
 
 
 class Kubelet:

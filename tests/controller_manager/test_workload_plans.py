@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hekla.api.text.times import stamp
 from hekla.local.controller_manager.pods import Pod
 from hekla.local.controller_manager.workloads.daemonset import plan as daemons
 from hekla.local.controller_manager.workloads.daemonset.placement import (
@@ -33,7 +34,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp()
 
 
 def at(seconds: float) -> str:
-    return datetime.fromtimestamp(NOON + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return stamp(NOON + seconds)
 
 
 def pod(

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from datetime import UTC, datetime, timedelta
+import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from hekla.api.text.times import stamp
 from hekla.engine.framework.policy import Policy
 from hekla.engine.policies import default_policy, read_policy
 from hekla.kube.errors import Conflict, NotFound
@@ -165,7 +167,7 @@ def node(**annotations: str) -> dict[str, Any]:
 
 
 def ago(**length: float) -> str:
-    return (datetime.now(UTC) - timedelta(**length)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return stamp(time.time() - timedelta(**length).total_seconds())
 
 
 async def test_a_node_is_locked_once_in_five_minutes():

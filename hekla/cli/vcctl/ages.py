@@ -7,18 +7,12 @@ wire.
 
 from __future__ import annotations
 
-import datetime
+from datetime import datetime
+
+from hekla.api.text.times import age_of, instant
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 UNSET_TIME = "0001-01-01 00:00:00 +0000 UTC"
-
-
-def seconds_since(timestamp: str, now: float) -> float:
-    return now - parsed(timestamp).timestamp()
-
-
-def parsed(timestamp: str) -> datetime.datetime:
-    return datetime.datetime.fromisoformat(timestamp.replace("Z", "+00:00"))
 
 
 def human(seconds: float, *, whole_years: bool = False) -> str:
@@ -56,9 +50,7 @@ def _two(seconds: int, unit: int, letter: str, part: int, part_letter: str) -> s
 
 
 def age(timestamp: str | None, now: float, *, whole_years: bool = False) -> str:
-    return (
-        human(seconds_since(timestamp, now), whole_years=whole_years) if timestamp else "<unknown>"
-    )
+    return human(age_of(timestamp, now), whole_years=whole_years) if timestamp else "<unknown>"
 
 
 def creation_date(timestamp: str | None) -> str:
@@ -70,5 +62,5 @@ def full(timestamp: str | None) -> str:
     """`2006-01-02 15:04:05 -0700 MST` in the local zone."""
     if not timestamp:
         return UNSET_TIME
-    local = parsed(timestamp).astimezone()
+    local = datetime.fromtimestamp(instant(timestamp)).astimezone()
     return local.strftime("%Y-%m-%d %H:%M:%S %z ") + (local.tzname() or "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ import msgspec
 from hekla.api import batch, names
 from hekla.api.kubernetes.core import ObjectReference
 from hekla.api.meta import key as key_of
-from hekla.api.text.times import instant, stamp
+from hekla.api.text.times import instant, stamp, zoned_stamp
 from hekla.controllers.caches import CRON_INDEX, Caches, concerns
 from hekla.controllers.cronjob.history import surplus
 from hekla.controllers.cronjob.runs import Missed, job_name, most_recent, until_next
@@ -328,10 +328,7 @@ def job_body(cron: batch.CronJob, name: str, run: float, *, stamped: bool = True
     annotations = dict(template.metadata.annotations)
     if stamped:
         zone = zone_named(cron.spec.time_zone) if cron.spec.time_zone else UTC
-        text = (
-            datetime.fromtimestamp(run, zone).isoformat(timespec="seconds").replace("+00:00", "Z")
-        )
-        annotations[names.CRON_JOB_SCHEDULED_TIMESTAMP] = text
+        annotations[names.CRON_JOB_SCHEDULED_TIMESTAMP] = zoned_stamp(run, zone)
     return {
         "metadata": {
             "name": name,

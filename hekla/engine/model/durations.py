@@ -4,8 +4,10 @@ time zones."""
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
+
+from hekla.api.text import times
 
 _UNITS = {
     "ns": 1e-9,
@@ -37,10 +39,8 @@ def seconds(text: str) -> float:
 
 def instant(text: str) -> float:
     """Seconds since 1970; 0 for an absent or unreadable time."""
-    if not text:
-        return 0.0
     try:
-        return datetime.fromisoformat(text).timestamp()
+        return times.instant(text)
     except ValueError:
         return 0.0
 

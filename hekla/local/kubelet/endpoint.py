@@ -9,12 +9,13 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import msgspec
 
 from hekla.api.kubernetes import core
+from hekla.api.text.times import microseconds
 from hekla.kube.connection.tls import load_files
 from hekla.kube.http.server import Request, Response, Stream, Upgrade
 from hekla.local.kubelet.records import PodDirectory, Slot
@@ -28,7 +29,6 @@ PLAIN = "text/plain"
 STREAMS = {"exec": 4, "attach": 4, "portForward": 3}
 """What becomes a connection of its own, with the number of words of its path."""
 ONE_LOG = f'both streams of this container share one log: ask for stream=All, or annotate the pod with {SPLIT}: "true"'
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def text(status: int, message: str) -> Response:
@@ -152,7 +152,7 @@ def options_of(request: Request) -> Options:
     elif moment := request.option("sinceTime"):
         # Whole microseconds, rounded down: as a float the time of a line would come out a little
         # after the line.
-        since = (datetime.fromisoformat(moment) - EPOCH) // timedelta(microseconds=1) * 1000
+        since = microseconds(moment) * 1000
     stream = request.option("stream") or "All"
     return Options(
         request.flag("follow"),

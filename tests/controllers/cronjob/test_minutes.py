@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 
 import pytest
 
+from hekla.api.text.times import stamp
 from tests.cluster.api import Api, Tree
 from tests.cluster.conftest import cluster_of_our_own
 from tests.controllers.whole.place import BATCH, Place, a_job, a_task
@@ -107,7 +108,7 @@ def test_a_run_of_more_than_a_minute_keeps_the_next_one_away(place: Place) -> No
     )
 
     seen.until(lambda: "ForbidConcurrent" in seen.reasons(), begin + MINUTE + LATE - time.time())
-    turn = datetime.fromtimestamp(begin + MINUTE, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    turn = stamp(begin + MINUTE)
     text = f"the run of {turn} does not start: {first} still runs (concurrencyPolicy Forbid)"
     assert ("Warning", "ForbidConcurrent", text) in seen.told()
     assert time.time() >= begin + MINUTE and not seen.ended

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 import pytest
 
+from hekla.api.text.times import stamp
 from hekla.engine.framework.plugin import Plugin
 from hekla.engine.framework.policy import PolicyError
 from hekla.engine.model.durations import seconds, zone
@@ -308,10 +309,8 @@ def test_cooldown_times(text: str, length: float | None) -> None:
 
 def since(world: World, pod: str, age: float) -> None:
     """The pod was scheduled so many seconds ago."""
-    stamp = (datetime.fromtimestamp(world.now, UTC) - timedelta(seconds=age)).strftime(
-        "%Y-%m-%dT%H:%M:%SZ"
-    )
-    conditions = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp}]
+    when = stamp(world.now - age)
+    conditions = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": when}]
     world.pods[f"default/{pod}"]["status"]["conditions"] = conditions
     world.state.upsert_pod(world.pods[f"default/{pod}"])
 

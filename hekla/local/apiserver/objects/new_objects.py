@@ -5,27 +5,14 @@ from __future__ import annotations
 import random
 import time
 
+from hekla.api.text.times import stamp
+
 GENERATED = "bcdfghjklmnpqrstvwxz2456789"
 
 
-class _Clock:
+def now() -> str:
     """The time as text, made once a second: making it costs more than checking a pod's metadata."""
-
-    __slots__ = ("second", "text")
-
-    def __init__(self) -> None:
-        self.second = 0
-        self.text = ""
-
-    def now(self) -> str:
-        second = int(time.time())
-        if second != self.second:
-            self.text = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
-            self.second = second
-        return self.text
-
-
-now = _Clock().now
+    return stamp(time.time())
 
 
 def new_uid() -> str:

@@ -18,6 +18,7 @@ import msgspec
 import yaml
 
 from hekla.api.text import yamltext
+from hekla.api.text.times import micro_stamp
 from hekla.api.trees import Json
 from hekla.kube.http.server import Request, Response
 from hekla.local.apiserver.request.identity import User
@@ -175,8 +176,8 @@ class Audit:
             event["requestObject"] = body_tree(request.body)
         if level == "RequestResponse" and not stream:
             event["responseObject"] = body_tree(answer.body)
-        event["requestReceivedTimestamp"] = stamp(started)
-        event["stageTimestamp"] = stamp(time.time())
+        event["requestReceivedTimestamp"] = micro_stamp(started)
+        event["stageTimestamp"] = micro_stamp(time.time())
         event["annotations"] = {
             "authorization.k8s.io/decision": "forbid" if code == 403 else "allow",
             "authorization.k8s.io/reason": "",
@@ -185,7 +186,9 @@ class Audit:
             event["annotations"].update(request.notes)
         if "RequestReceived" not in omitted:
             first = {key: value for key, value in event.items() if key not in LATER}
-            self._write({**first, "stage": "RequestReceived", "stageTimestamp": stamp(started)})
+            self._write(
+                {**first, "stage": "RequestReceived", "stageTimestamp": micro_stamp(started)}
+            )
         if stage not in omitted:
             self._write(event)
 
@@ -236,9 +239,3 @@ def body_tree(body: bytes) -> Any:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
         return {"kind": "Unknown", "bytes": len(body)}
-
-
-def stamp(seconds: float) -> str:
-    return (
-        time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{int(seconds % 1 * 1e6):06d}Z"
-    )

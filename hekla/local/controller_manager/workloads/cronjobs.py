@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC
 
 from hekla.api.kubernetes.batch import CRON_JOB, JOB
-from hekla.api.text.times import instant, stamp
+from hekla.api.text.times import instant, stamp, zoned_stamp
 from hekla.api.trees import Json
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
@@ -39,11 +39,7 @@ def job_name(cron: Json, run: float) -> str:
 def job_body(cron: Json, run: float) -> Json:
     template, zone = cron["spec"]["jobTemplate"], cron["spec"].get("timeZone")
     meta = template.get("metadata") or {}
-    at = (
-        datetime.fromtimestamp(run, zone_named(zone) if zone else UTC)
-        .isoformat(timespec="seconds")
-        .replace("+00:00", "Z")
-    )
+    at = zoned_stamp(run, zone_named(zone) if zone else UTC)
     return {
         "metadata": {
             "name": job_name(cron, run),

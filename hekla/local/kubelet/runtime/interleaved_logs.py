@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from heapq import merge
 
+from hekla.api.text.times import nano_stamp
 from hekla.local.kubelet.records import Slot
 from hekla.local.kubelet.runtime import logs as logbook
 from hekla.local.kubelet.runtime.logs import (
@@ -22,7 +23,6 @@ from hekla.local.kubelet.runtime.logs import (
     Dates,
     Options,
     line_start,
-    nanoseconds,
     start_of_log,
     tail_start,
 )
@@ -120,7 +120,7 @@ async def chunks(
                 if surplus:
                     surplus -= 1
                     continue
-                out.append(nanoseconds(when) + b" " + line if options.timestamps else line)
+                out.append(nano_stamp(when).encode() + b" " + line if options.timestamps else line)
                 length += len(line)
                 if length >= CHUNK:
                     yield b"".join(out)

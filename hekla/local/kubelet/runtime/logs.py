@@ -24,9 +24,9 @@ import time
 from bisect import bisect_left, bisect_right
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
+from hekla.api.text.times import nano_stamp
 from hekla.local.kubelet.records import Slot, write_atomically
 
 log = logging.getLogger("agent.logs")
@@ -371,12 +371,6 @@ def last_words(slot: Slot, length: int) -> bytes:
         return file.read(length)
 
 
-def nanoseconds(when: int) -> bytes:
-    """RFC3339Nano, UTC."""
-    seconds, rest = divmod(when, 1_000_000_000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z".encode()
-
-
 async def read(
     slot: Slot, options: Options, clock: Clock, running: Callable[[], bool]
 ) -> AsyncIterator[bytes]:
@@ -435,7 +429,7 @@ async def chunks(
             start = position - len(held) - sum(len(line) + 1 for line in lines)
             out = []
             for line in lines:
-                out.append(nanoseconds(dates.of(start)) + b" " + line + b"\n")
+                out.append(nano_stamp(dates.of(start)).encode() + b" " + line + b"\n")
                 start += len(line) + 1
             if out:
                 yield b"".join(out)
@@ -444,4 +438,4 @@ async def chunks(
             break
         await clock.growth(slot)
     if held:
-        yield nanoseconds(dates.of(position - len(held))) + b" " + held
+        yield nano_stamp(dates.of(position - len(held))).encode() + b" " + held

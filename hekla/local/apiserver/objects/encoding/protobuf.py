@@ -12,12 +12,13 @@ from __future__ import annotations
 import struct
 from base64 import b64decode, b64encode
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
 
+from hekla.api.text.times import EPOCH, microseconds, stamp_of
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.durations import duration_nanoseconds, duration_text
 from hekla.local.apiserver.objects.encoding import fields
@@ -30,7 +31,6 @@ DEEPEST = 200
 (_STRING, _MESSAGE, _LIST, _MAP, _INT, _BOOL, _INLINE, _SPECIAL, _DOUBLE, _BYTES, _INT_LIST) = (
     range(11)
 )
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64 = 1 << 63
 
 
@@ -376,27 +376,26 @@ def _moment(data: bytes) -> datetime | None:
         return None
     try:
         micros = _signed(parts.get(2, 0)) // 1000
-        return _EPOCH + timedelta(seconds=_signed(parts.get(1, 0)), microseconds=micros)
+        return EPOCH + timedelta(seconds=_signed(parts.get(1, 0)), microseconds=micros)
     except OverflowError:
         raise BadBody("Time.MarshalJSON: year outside of range [0,9999]") from None
 
 
 def _read_time(data: bytes, _: int) -> str | None:
     moment = _moment(data)
-    return None if moment is None else f"{moment:%Y-%m-%dT%H:%M:%SZ}".rjust(20, "0")
+    return None if moment is None else stamp_of(moment)
 
 
 def _read_micro_time(data: bytes, _: int) -> str | None:
     moment = _moment(data)
-    return None if moment is None else f"{moment:%Y-%m-%dT%H:%M:%S.%fZ}".rjust(27, "0")
+    return None if moment is None else stamp_of(moment, "microseconds")
 
 
 def _write_time(text: str) -> bytes:
     if not text:
         return b""
-    moment = datetime.fromisoformat(text) - _EPOCH
-    seconds = moment.days * 86400 + moment.seconds
-    return b"\x08" + varint(seconds) + b"\x10" + varint(moment.microseconds * 1000)
+    seconds, micros = divmod(microseconds(text), 1_000_000)
+    return b"\x08" + varint(seconds) + b"\x10" + varint(micros * 1000)
 
 
 def _read_quantity(data: bytes, _: int) -> str:

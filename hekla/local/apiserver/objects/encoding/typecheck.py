@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hekla.api.text.times import stamp_of
 from hekla.local.apiserver.objects.amounts import canonical
 from hekla.local.apiserver.objects.encoding import documents, fields
 from hekla.local.apiserver.objects.encoding.documents import Pairs
@@ -320,13 +321,11 @@ def _octets(values: list[Any], owner: str, names: str) -> str:
 
 
 def _time(value: Any, _path: str, _found: Findings) -> str:
-    moment = _moment(value)
-    return f"{moment:%Y-%m-%dT%H:%M:%SZ}".rjust(20, "0")
+    return stamp_of(_moment(value))
 
 
 def _micro_time(value: Any, _path: str, _found: Findings) -> str:
-    moment = _moment(value)
-    return f"{moment:%Y-%m-%dT%H:%M:%S.%fZ}".rjust(27, "0")
+    return stamp_of(_moment(value), "microseconds")
 
 
 def _moment(value: Any) -> datetime:

@@ -8,16 +8,14 @@ Reference: local-cluster 2.7.
 
 from __future__ import annotations
 
-import calendar
 import json
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
 
-from hekla.api.text.times import stamp
+from hekla.api.text.times import instant, stamp
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.merging import fieldsets, merging
 from hekla.local.apiserver.objects.merging.fieldsets import Tree
@@ -164,7 +162,7 @@ def is_reset(entries: Any) -> bool:
 
 def seconds(text: Any) -> int:
     try:
-        return max(calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ")), 0)
+        return max(int(instant(text)), 0)
     except (TypeError, ValueError):
         return 0
 
