@@ -20,7 +20,7 @@ from hekla.local.kubelet.runtime import cgroups
 from tests.kubelet.live_cluster import NODE_NAME, POD, Cluster, cluster, condition, container
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["groups", "ceilings"])
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["groups", "polling"])
 async def live(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Cluster]:

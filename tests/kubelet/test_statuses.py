@@ -6,9 +6,9 @@ import pytest
 
 from hekla.api.kubernetes import core
 from hekla.local.kubelet.pods.statuses import (
+    ContainerView,
     Ended,
     PodView,
-    View,
     conditions,
     container_status,
     phase,
@@ -19,19 +19,19 @@ from hekla.local.kubelet.pods.statuses import (
 NOW = 1_800_000_000.0
 
 
-def waiting(name: str = "c") -> View:
-    return View(name, "busybox", waiting=("ContainerCreating", ""))
+def waiting(name: str = "c") -> ContainerView:
+    return ContainerView(name, "busybox", waiting=("ContainerCreating", ""))
 
 
-def running(name: str = "c", **more: bool) -> View:
-    return View(name, "busybox", running_since=NOW, ready=True, started=True, **more)
+def running(name: str = "c", **more: bool) -> ContainerView:
+    return ContainerView(name, "busybox", running_since=NOW, ready=True, started=True, **more)
 
 
-def ended(code: int, name: str = "c", **more: bool) -> View:
-    return View(name, "busybox", ended=Ended(code, NOW - 1, NOW, "id"), **more)
+def ended(code: int, name: str = "c", **more: bool) -> ContainerView:
+    return ContainerView(name, "busybox", ended=Ended(code, NOW - 1, NOW, "id"), **more)
 
 
-def crashing(code: int = 1) -> View:
+def crashing(code: int = 1) -> ContainerView:
     view = ended(code)
     view.waiting = ("CrashLoopBackOff", "back-off 10s")
     return view
@@ -57,7 +57,9 @@ def crashing(code: int = 1) -> View:
         ([running("s", sidecar=True)], [ended(0)], "Never", "Succeeded"),
     ],
 )
-def test_phases(inits: list[View], mains: list[View], policy: str, expected: str) -> None:
+def test_phases(
+    inits: list[ContainerView], mains: list[ContainerView], policy: str, expected: str
+) -> None:
     assert phase(PodView(inits, mains), policy) == expected
 
 

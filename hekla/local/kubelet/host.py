@@ -29,7 +29,7 @@ from hekla.local.kubelet.runtime import preload
 from hekla.local.kubelet.runtime.cgroups import Groups
 from hekla.local.kubelet.runtime.isolation import Isolation
 from hekla.local.kubelet.runtime.logs import Clock
-from hekla.local.kubelet.runtime.memory_limits import Ceilings
+from hekla.local.kubelet.runtime.memory_limits import MemoryLimits
 from hekla.local.kubelet.runtime.runtime import Runtime
 from hekla.local.machine.homes import Homes, programs
 
@@ -145,7 +145,7 @@ class Host:
         self.api = api
         """(host, port) at which pods reach the API server."""
         self.groups: Groups | None = None
-        self.ceilings = Ceilings(self.runtime)
+        self.memory_limits = MemoryLimits(self.runtime)
         self.network = Network(root) if isolation.network else None
         self._resolver = machine.read("/etc/resolv.conf")
         self._switch: str | None = None
@@ -220,7 +220,7 @@ class Host:
         await self.reporter.close()
         if self.network is not None:
             await self.network.close()
-        await self.ceilings.close()
+        await self.memory_limits.close()
         self.runtime.close()
         self.clock.close()
 

@@ -27,7 +27,7 @@ from hekla.local.kubelet.network_policies import NetworkPolicies
 from hekla.local.kubelet.nodes.node import RegisteredNode
 from hekla.local.kubelet.pods.admit import refusal
 from hekla.local.kubelet.pods.images import Images
-from hekla.local.kubelet.pods.pod_worker import Worker
+from hekla.local.kubelet.pods.pod_worker import PodWorker
 from hekla.local.kubelet.pods.pressure import Pressure, Threshold
 from hekla.local.kubelet.pods.statuses import FINAL
 from hekla.local.kubelet.records import PodDirectory, pod_directories
@@ -119,7 +119,7 @@ class Agent:
         )
         self.keepers: dict[str, RegisteredNode] = {}
         self.pods: dict[str, Cache[core.Pod]] = {}
-        self.workers: dict[str, Worker] = {}
+        self.workers: dict[str, PodWorker] = {}
         self.finished: set[str] = set()
         """Pods that are over while their objects stay: nothing is to be done for them but to keep
         their logs."""
@@ -189,8 +189,7 @@ class Agent:
             *(worker.task for worker in self.workers.values() if worker.task is not None)
         )
         for worker in self.workers.values():
-            for run in worker.runs:
-                run.forget_tasks()
+            worker.containers.forget_tasks()
         await self.policies.close()
         for cache in [*self.objects.caches, *self.policies.caches, *self.pods.values()]:
             await cache.stop()
@@ -221,7 +220,7 @@ class Agent:
     def take(self, pod: core.Pod) -> None:
         """Gives a pod its worker."""
         keeper = self.keepers[pod.spec.node_name]
-        worker = Worker(self.host, pod, self.admit, keeper.allocatable, self._closed)
+        worker = PodWorker(self.host, pod, self.admit, keeper.allocatable, self._closed)
         self.workers[pod.metadata.uid] = worker
         maps, secrets = references(pod)
         namespace = pod.metadata.namespace
@@ -252,7 +251,7 @@ class Agent:
             self.holding[name][pod.metadata.uid] = pod
         return refused
 
-    def _closed(self, worker: Worker) -> None:
+    def _closed(self, worker: PodWorker) -> None:
         """The pod holds nothing of the node any more."""
         pod = worker.pod
         self.workers.pop(worker.uid, None)
@@ -325,7 +324,7 @@ class Agent:
 
     def _network_is_new(self) -> None:
         for worker in self.workers.values():
-            worker.unplug()
+            worker.reconnect()
 
     def _object_changed(self, kind: str, old: Any, new: Any) -> None:
         found = new if new is not None else old

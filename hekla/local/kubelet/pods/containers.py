@@ -1,5 +1,5 @@
-"""One container of a pod through all its instances: starting, ending, backing off, and what is told
-of it."""
+"""One container of a pod through all its instances: what it is, how it ended, how long it backs
+off, and how an agent finds it again."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ import msgspec
 
 from hekla.api.kubernetes import core
 from hekla.local.kubelet.host import Host
-from hekla.local.kubelet.pods.statuses import Ended, View
+from hekla.local.kubelet.pods.statuses import ContainerView, Ended
 from hekla.local.kubelet.records import UNKNOWN_EXIT, Launch, PodDirectory, Slot
-from hekla.local.kubelet.runtime import interleaved_logs as interleaving
-from hekla.local.kubelet.runtime import logs as logbook
+from hekla.local.kubelet.runtime import interleaved_logs, logs
 from hekla.local.kubelet.runtime.probes import Prober
 from hekla.local.kubelet.runtime.runtime import Instance
 
@@ -28,7 +27,7 @@ FORGIVEN_AFTER = 600.0
 """Seconds of running after which earlier ends no longer count."""
 LONGEST_MESSAGE = 4096
 LONGEST_MESSAGES = 12 * 1024
-"""Bytes of last words of all containers of a pod."""
+"""Bytes of termination messages of all containers of a pod."""
 LOG_MESSAGE = 2048
 LOG_LINES = 80
 
@@ -47,12 +46,12 @@ def image_id(image: str) -> str:
 
 
 @dataclass(eq=False)
-class Run:
-    """A container of a pod."""
+class Container:
+    """A container of a pod through all its instances."""
 
     spec: core.Container
     init: bool
-    view: View
+    view: ContainerView
     attempt: int = 0
     """Of the newest slot, or of the first one that is still to be made."""
     instance: Instance | None = None
@@ -66,8 +65,8 @@ class Run:
     """It was ended to start again with other resources."""
     noted: bool = True
     """The end of `instance` has been taken into the view."""
-    hook: asyncio.Task[None] | None = None
     killing: asyncio.Task[None] | None = None
+    """Ends the instance while the pod goes on."""
 
     @property
     def sidecar(self) -> bool:
@@ -96,10 +95,9 @@ class Run:
         if self.prober is not None:
             self.prober.stop()
             self.prober = None
-        for task in (self.hook, self.killing):
-            if task is not None and task is not asyncio.current_task():
-                task.cancel()
-        self.hook = self.killing = None
+        if self.killing is not None and self.killing is not asyncio.current_task():
+            self.killing.cancel()
+        self.killing = None
 
     def begin(self, instance: Instance, uid: str) -> None:
         """A new instance runs, or has already ended."""
@@ -150,7 +148,7 @@ class Run:
 
 
 def ended(pod: core.Pod, spec: core.Container, instance: Instance) -> Ended:
-    """The end of an instance, with the container's last words: fewer of them in a pod of many
+    """The end of an instance, with its termination message: a shorter one in a pod of many
     containers."""
     assert instance.exit is not None
     slot = instance.slot
@@ -186,22 +184,22 @@ def termination_message(
     if text or code == 0 or spec.termination_message_policy != "FallbackToLogsOnError":
         return text
     try:
-        tail = (interleaving if slot.split else logbook).last_words(slot, min(most, LOG_MESSAGE))
+        tail = (interleaved_logs if slot.split else logs).last_words(slot, min(most, LOG_MESSAGE))
     except OSError:
         return ""
     return "".join(tail.decode(errors="replace").splitlines(keepends=True)[-LOG_LINES:])
 
 
-def runs_of(pod: core.Pod) -> tuple[list[Run], list[Run]]:
+def containers_of(pod: core.Pod) -> tuple[list[Container], list[Container]]:
     """(init containers, main containers), nothing started yet."""
 
-    def make(spec: core.Container, init: bool) -> Run:
+    def make(spec: core.Container, init: bool) -> Container:
         sidecar = init and spec.restart_policy == "Always"
         first = ("PodInitializing", "") if pod.spec.init_containers else ("ContainerCreating", "")
-        return Run(
+        return Container(
             spec,
             init,
-            View(
+            ContainerView(
                 spec.name,
                 spec.image,
                 waiting=first,
@@ -218,15 +216,17 @@ def runs_of(pod: core.Pod) -> tuple[list[Run], list[Run]]:
     ]
 
 
-def guest_of(spec: core.EphemeralContainer) -> Run:
+def ephemeral_container(spec: core.EphemeralContainer) -> Container:
     """A container that came to a running pod for looking into it: it starts once, and the pod's end
     does not wait for it."""
     whole = msgspec.convert(msgspec.to_builtins(spec), core.Container)
     first = ("ContainerCreating", "")
-    return Run(
+    return Container(
         whole,
         False,
-        View(spec.name, spec.image, waiting=first, policy="Never", mounts=spec.volume_mounts),
+        ContainerView(
+            spec.name, spec.image, waiting=first, policy="Never", mounts=spec.volume_mounts
+        ),
     )
 
 
@@ -240,61 +240,65 @@ def identity(launch: Launch) -> tuple[int, int, list[int]]:
 
 
 def restore(
-    run: Run, pod: core.Pod, directory: PodDirectory, host: Host, on_end: Callable[[Instance], None]
+    container: Container,
+    pod: core.Pod,
+    directory: PodDirectory,
+    host: Host,
+    on_end: Callable[[Instance], None],
 ) -> bool:
     """Finds again what an agent before this one did for a container; False when it never did
     anything."""
-    slots = [slot for slot in directory.slots() if slot.container == run.spec.name]
+    slots = [slot for slot in directory.slots() if slot.container == container.spec.name]
     uid = pod.metadata.uid
     reported = next(
         (
             s
             for s in [*pod.status.init_container_statuses, *pod.status.container_statuses]
-            if s.name == run.spec.name
+            if s.name == container.spec.name
         ),
         None,
     )
     if not slots:
-        return restore_lost(run, reported)
+        return restore_lost(container, reported)
     newest = slots[-1]
-    run.attempt = newest.attempt
-    run.failures = newest.attempt
+    container.attempt = newest.attempt
+    container.failures = newest.attempt
     for slot in slots[:-1]:
         previous = host.runtime.adopt(slot, lambda _: None)
         if previous is not None and previous.exit is not None:
-            run.view.ended = ended(pod, run.spec, previous)
-    run.view.restarts = run.attempt
-    run.view.image_id = image_id(run.spec.image)
+            container.view.ended = ended(pod, container.spec, previous)
+    container.view.restarts = container.attempt
+    container.view.image_id = image_id(container.spec.image)
     instance = host.runtime.adopt(newest, on_end)
     if instance is None:
         return True  # written down, never started: the next start takes the same slot
     launch = newest.launch()
-    run.view.user = identity(launch) if launch is not None else None
-    run.begin(instance, uid)
+    container.view.user = identity(launch) if launch is not None else None
+    container.begin(instance, uid)
     if instance.exit is None:
         host.clock.follow(newest)
         if (
-            reported is not None and reported.container_id == run.view.id
+            reported is not None and reported.container_id == container.view.id
         ):  # what its probes have found holds until they find otherwise
-            run.view.started = run.view.started or bool(reported.started)
-            run.view.ready = run.view.started and (
-                run.spec.readiness_probe is None or reported.ready
+            container.view.started = container.view.started or bool(reported.started)
+            container.view.ready = container.view.started and (
+                container.spec.readiness_probe is None or reported.ready
             )
     return True
 
 
-def restore_lost(run: Run, reported: core.ContainerStatus | None) -> bool:
+def restore_lost(container: Container, reported: core.ContainerStatus | None) -> bool:
     """The container of a pod whose records are gone: what ran is lost, what had ended is believed."""
     if reported is None or not (reported.container_id or reported.state.terminated):
         return False
     done = reported.state.terminated
     now = time.time()
     if done is not None:
-        run.view.ended = Ended(
+        container.view.ended = Ended(
             done.exit_code, now, now, done.container_id, done.reason, done.message
         )
     else:
-        run.view.ended = Ended(
+        container.view.ended = Ended(
             UNKNOWN_EXIT,
             now,
             now,
@@ -302,11 +306,11 @@ def restore_lost(run: Run, reported: core.ContainerStatus | None) -> bool:
             "ContainerStatusUnknown",
             "The container could not be located when the pod was terminated",
         )
-    run.view.id = reported.container_id
-    run.view.restarts = reported.restart_count
-    run.view.waiting = None
-    run.attempt = reported.restart_count
-    run.failures = 1
+    container.view.id = reported.container_id
+    container.view.restarts = reported.restart_count
+    container.view.waiting = None
+    container.attempt = reported.restart_count
+    container.failures = 1
     return True
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import psutil
 
 from hekla.api.text import quantity
-from hekla.local.kubelet.pods.pod_worker import Worker
-from hekla.local.kubelet.runtime import memory_limits as ceilings
+from hekla.local.kubelet.pods.pod_worker import PodWorker
+from hekla.local.kubelet.runtime import memory_limits
 
 log = logging.getLogger("agent.pressure")
 
@@ -110,7 +110,7 @@ def amount(value: int) -> str:
 class Use:
     """What a pod has of the scarce resource, and what it asked for."""
 
-    worker: Worker
+    worker: PodWorker
     used: int
     requested: int
     by_container: list[tuple[str, int, int]]
@@ -127,28 +127,28 @@ class Use:
         )
 
 
-def use(worker: Worker, signal: str) -> Use:
+def use(worker: PodWorker, signal: str) -> Use:
     resource = RESOURCES[signal]
     parts = []
-    for run in worker.runs:
-        asked = run.spec.resources.requests.get(resource, 0)
+    for container in worker.containers:
+        asked = container.spec.resources.requests.get(resource, 0)
         requested = quantity.whole(asked) if asked else 0
         used = 0
-        if run.instance is not None and run.instance.exit is None:
-            family = ceilings.family(run.instance.claim.pid)
+        if container.instance is not None and container.instance.exit is None:
+            family = memory_limits.family(container.instance.claim.pid)
             used = (
                 len(family)
                 if signal == "pid"
-                else sum(map(ceilings.resident, family))
+                else sum(map(memory_limits.resident, family))
                 if signal == "memory"
                 else 0
             )
         if signal == "nodefs":
-            used = size_of(worker.directory.scratch / run.spec.name) + size_of(
-                worker.directory.path / "containers" / run.spec.name
+            used = size_of(worker.directory.scratch / container.spec.name) + size_of(
+                worker.directory.path / "containers" / container.spec.name
             )
         if used:
-            parts.append((run.spec.name, used, requested))
+            parts.append((container.spec.name, used, requested))
     more = size_of(worker.directory.volumes) if signal == "nodefs" else 0
     return Use(worker, sum(part[1] for part in parts) + more, sum(part[2] for part in parts), parts)
 
@@ -174,7 +174,7 @@ class Pressure:
         self,
         root: Path,
         thresholds: list[Threshold],
-        workers: Callable[[], Iterable[Worker]],
+        workers: Callable[[], Iterable[PodWorker]],
         on_change: Callable[[set[str]], None],
     ) -> None:
         self._root = root
@@ -219,7 +219,7 @@ class Pressure:
             for worker in self._workers()
             if not worker.over
             and (worker.pod.spec.priority or 0) < CRITICAL
-            and any(run.running for run in worker.runs)
+            and worker.containers.running
         ]
         if not candidates:
             return
@@ -243,7 +243,7 @@ class Pressure:
                 worker.evict(why)
 
 
-def too_much(worker: Worker) -> str:
+def too_much(worker: PodWorker) -> str:
     """Which limit of scratch space the pod has broken, in a kubelet's words; "" when none."""
     total, allowed = 0, 0
     for volume in worker.pod.spec.volumes:
@@ -257,15 +257,13 @@ def too_much(worker: Worker) -> str:
             return f'Usage of EmptyDir volume "{volume.name}" exceeds the limit "{limit}". '
         if volume.empty_dir.medium != "Memory":
             total += size
-    for run in worker.runs:
-        size = size_of(worker.directory.scratch / run.spec.name) + size_of(
-            worker.directory.path / "containers" / run.spec.name
+    for container in worker.containers:
+        size = size_of(worker.directory.scratch / container.spec.name) + size_of(
+            worker.directory.path / "containers" / container.spec.name
         )
-        limit = run.spec.resources.limits.get("ephemeral-storage", "")
+        limit = container.spec.resources.limits.get("ephemeral-storage", "")
         if limit and size > quantity.whole(limit):
-            return (
-                f'Container {run.spec.name} exceeded its local ephemeral storage limit "{limit}". '
-            )
+            return f'Container {container.spec.name} exceeded its local ephemeral storage limit "{limit}". '
         total += size
         allowed += quantity.whole(limit) if limit else 1 << 62
     if total > allowed:

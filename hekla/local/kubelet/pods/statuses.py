@@ -12,6 +12,8 @@ from hekla.api.trees import Json
 
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
 FINAL = (SUCCEEDED, FAILED)
+RESIZE_PENDING, RESIZE_IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
+RESIZE_CONDITIONS = frozenset((RESIZE_PENDING, RESIZE_IN_PROGRESS))
 
 
 @dataclass(slots=True)
@@ -27,7 +29,7 @@ class Ended:
 
 
 @dataclass(slots=True)
-class View:
+class ContainerView:
     """One container as the agent knows it.  Running when `running_since` is set, else ended, else
     waiting."""
 
@@ -76,9 +78,9 @@ class View:
 class PodView:
     """A pod as the agent knows it."""
 
-    inits: list[View] = field(default_factory=list)
-    mains: list[View] = field(default_factory=list)
-    guests: list[View] = field(default_factory=list)
+    inits: list[ContainerView] = field(default_factory=list)
+    mains: list[ContainerView] = field(default_factory=list)
+    ephemeral: list[ContainerView] = field(default_factory=list)
     """Ephemeral containers; the pod's phase does not depend on them."""
     sandbox: bool = False
     """It has its address, files and hosts file."""
@@ -135,7 +137,7 @@ def stopped_before_start(view: PodView) -> str:
     return PENDING
 
 
-def state(view: View) -> Json:
+def state(view: ContainerView) -> Json:
     """The member `state` of a container status."""
     if view.running_since is not None:
         return {"running": {"startedAt": stamp(view.running_since)}}
@@ -162,7 +164,7 @@ def terminated(end: Ended) -> Json:
     return found
 
 
-def container_status(view: View) -> Json:
+def container_status(view: ContainerView) -> Json:
     """One entry of containerStatuses."""
     now = state(view)
     previous = view.last if view.ended is None or "terminated" in now else view.ended
@@ -248,7 +250,7 @@ def replacing(new: Json, old: core.PodCondition | None) -> Json:
     return {**new, **gone}
 
 
-def names(text: str, views: Iterable[View]) -> str:
+def names(text: str, views: Iterable[ContainerView]) -> str:
     return f"{text}: [{' '.join(view.name for view in views)}]"
 
 
@@ -343,8 +345,8 @@ def status(pod: core.Pod, view: PodView, old: Sequence[core.PodCondition], now: 
     }
     if view.inits:
         found["initContainerStatuses"] = [container_status(c) for c in view.inits]
-    if view.guests:
-        found["ephemeralContainerStatuses"] = [container_status(c) for c in view.guests]
+    if view.ephemeral:
+        found["ephemeralContainerStatuses"] = [container_status(c) for c in view.ephemeral]
     if view.pod_ip:
         found["podIP"] = view.pod_ip
         found["podIPs"] = [{"ip": view.pod_ip}]

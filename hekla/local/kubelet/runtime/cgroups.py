@@ -4,7 +4,7 @@ Version 2: the agent moves itself into a leaf of the group that it was started i
 controllers may be enabled for its siblings, and gives each container a group there.  Version 1: a
 group in each of the hierarchies `memory` and `cpu`, below the agent's own.  A container that asks
 for no limit and no share gets no group.  Where the kernel refuses there are no limits by groups,
-the survey says why, and `ceilings.py` watches memory instead.
+the survey says why, and `memory_limits.py` watches memory instead.
 """
 
 from __future__ import annotations

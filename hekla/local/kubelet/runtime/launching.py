@@ -14,8 +14,7 @@ from hekla.local.kubelet.host import Host
 from hekla.local.kubelet.hosts import kernel_hostname
 from hekla.local.kubelet.pods import containers
 from hekla.local.kubelet.records import Launch, PodDirectory
-from hekla.local.kubelet.runtime import capabilities as powers
-from hekla.local.kubelet.runtime import isolation, preload
+from hekla.local.kubelet.runtime import capabilities, isolation, preload
 from hekla.local.kubelet.volumes import volumes
 
 SPLIT = "hekla.io/split-log-streams"
@@ -33,9 +32,9 @@ class Launching:
     """Where each volume is, by its name."""
     sources: environment.Sources
     address: str
-    cable: str | None
+    network_namespace: str | None
     """Path of the pod's network namespace; "" or None where it shares the machine's."""
-    complain: Callable[[str, str, str], None]
+    warn: Callable[[str, str, str], None]
     """Told (reason, message, container) of what does not keep the container from starting."""
 
     def of(self, spec: core.Container, attempt: int) -> Launch:
@@ -46,12 +45,14 @@ class Launching:
             image["PATH"] = ":".join((*programs, image["PATH"]))
         if not spec.command:
             image["HEKLA_POD_IP"] = (
-                self.address if host.isolation.private_addresses and not self.cable else ""
+                self.address
+                if host.isolation.private_addresses and not self.network_namespace
+                else ""
             )
         built = environment.build(pod, spec, self.sources, image)
         if built.skipped:
             names = ", ".join(built.skipped)
-            self.complain(
+            self.warn(
                 "InvalidEnvironmentVariableNames",
                 f"Keys [{names}] were skipped: they are no names of variables",
                 spec.name,
@@ -87,9 +88,13 @@ class Launching:
             ):
                 mounts.append((str(self.directory.hosts), "/etc/hosts", False))
             taken = {target for _, target, _ in mounts}
-            if self.cable or pod.spec.dns_policy == "None" or pod.spec.dns_config is not None:
+            if (
+                self.network_namespace
+                or pod.spec.dns_policy == "None"
+                or pod.spec.dns_config is not None
+            ):
                 mounts.append((str(self.directory.path / "resolv.conf"), "/etc/resolv.conf", False))
-                if self.cable and (switch := host.name_switch()) is not None:
+                if self.network_namespace and (switch := host.name_switch()) is not None:
                     mounts.append((switch, "/etc/nsswitch.conf", True))
             if os.path.exists("/etc/hostname"):
                 mounts.append((str(self.directory.path / "hostname"), "/etc/hostname", False))
@@ -135,13 +140,13 @@ class Launching:
             shown=host.shown(scratch),
             fixed=self.fixed(security),
             machine=self.reaches_machine(security),
-            dropped=powers.dropped(security) if host.isolation.mounts else [],
+            dropped=capabilities.dropped(security) if host.isolation.mounts else [],
             no_new_privileges=security.allow_privilege_escalation is False,
             stdin=spec.stdin,
             stdin_once=spec.stdin_once,
             tty=spec.tty,
             split=not spec.tty and (pod.metadata.annotations or {}).get(SPLIT) == "true",
-            network=self.cable or "",
+            network=self.network_namespace or "",
         )
 
     def fixed(self, security: core.SecurityContext) -> list[str]:
@@ -164,7 +169,7 @@ class Launching:
         """Where the container finds the library that keeps its ports and names apart; "" where it
         goes without."""
         host = self.host
-        if not host.preload or self.cable or self.pod.spec.host_network:
+        if not host.preload or self.network_namespace or self.pod.spec.host_network:
             return ""
         if (
             host.isolation.mounts

@@ -50,7 +50,7 @@ def used(instance: Instance) -> int:
     return sum(resident(pid) for pid in family(instance.claim.pid))
 
 
-class Ceilings:
+class MemoryLimits:
     """The containers that are watched, with their limits in bytes."""
 
     def __init__(self, runtime: Runtime) -> None:
