@@ -64,11 +64,6 @@ class ConcurrencyPolicy(StrEnum):
     REPLACE = "Replace"
 
 
-class Iteration(StrEnum):
-    ANY = "any"
-    ALL = "all"
-
-
 class LifecyclePolicy(Struct):
     """When this happens, do that.  Triggers are `event`, `events` together, or an exit code."""
 

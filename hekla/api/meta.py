@@ -162,10 +162,6 @@ class Object(Struct):
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
 
 
-class PartialObject(Object):
-    """Any object, of which only the metadata matters."""
-
-
 class StatusCause(Struct):
     reason: str = ""
     message: str = ""

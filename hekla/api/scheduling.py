@@ -28,11 +28,6 @@ class PodGroupPhase(StrEnum):
     COMPLETED = "Completed"
 
 
-class PodGroupConditionType(StrEnum):
-    UNSCHEDULABLE = "Unschedulable"
-    SCHEDULED = "Scheduled"
-
-
 class QueueState(StrEnum):
     OPEN = "Open"
     CLOSED = "Closed"

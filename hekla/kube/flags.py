@@ -83,10 +83,6 @@ class Options:
     def given(self, name: str) -> bool:
         return name in self._given
 
-    def with_values(self, **values: Any) -> Options:
-        """The same options with some replaced (tests, derived defaults)."""
-        return Options({**self._values, **values}, self._given, self.rest)
-
 
 def parse(
     flags: Sequence[Flag], argv: Sequence[str], *, program: str = "", positional: bool = False

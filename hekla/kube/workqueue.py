@@ -98,7 +98,6 @@ class WorkQueue:
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._closed = False
         self.added = 0
-        self.retried = 0
 
     def add(self, key: str, *, ahead: bool = False) -> None:
         """Have the key looked at as soon as a worker is free; with `ahead` before those that are
@@ -136,7 +135,6 @@ class WorkQueue:
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         delay = min(self._longest, self._base * 2.0 ** min(failures, 60))
-        self.retried += 1
         self.add_after(key, delay)
         return delay
 

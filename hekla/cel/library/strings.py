@@ -115,22 +115,21 @@ def _format(text: str, arguments: list[Any]) -> str:
         if used >= len(arguments):
             raise Failed(f"index {used} out of range")
         precision = 6
-        given = False
         if text[at] == ".":
             end = at + 1
             while end < size and text[end].isdigit():
                 end += 1
             if end >= size:
                 raise Failed("could not find end of precision specifier")
-            precision, given, at = int(text[at + 1 : end] or 0), True, end
+            precision, at = int(text[at + 1 : end] or 0), end
         verb = text[at]
         at += 1
-        found.append(_clause(verb, arguments[used], min(precision, 1000), given))
+        found.append(_clause(verb, arguments[used], min(precision, 1000)))
         used += 1
     return str(limited("".join(found)))
 
 
-def _clause(verb: str, value: Any, precision: int, given: bool) -> str:
+def _clause(verb: str, value: Any, precision: int) -> str:
     if verb == "s":
         return _shown(value)
     number = isinstance(value, (int, float)) and not isinstance(value, bool)

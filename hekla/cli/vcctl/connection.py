@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from hekla.api.kinds import Kind
@@ -117,8 +117,3 @@ def name_of(invocation: Invocation, missing: str) -> str:
     if not name:
         raise CommandError(missing)
     return name
-
-
-def print_lines(lines: Sequence[str]) -> None:
-    for line in lines:
-        print(line)

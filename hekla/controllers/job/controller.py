@@ -322,7 +322,7 @@ class JobController(Controller):
             or (pod.job_version or 0) < job.status.version
         ):
             return
-        trigger = from_pod(POD_EVICTED, job, pod, since=self._clock())
+        trigger = from_pod(POD_EVICTED, pod, since=self._clock())
         if decide(job, trigger).action != states.SYNC_JOB:
             cause = f"pod {pod.metadata.name} was deleted"
             self._remember(key, job).triggers.append(replace(trigger, cause=cause))

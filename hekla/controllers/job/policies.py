@@ -140,20 +140,20 @@ def triggers(job: batch.Job, pods: Iterable[Pod]) -> Iterator[Trigger]:
         elif pod.status.phase == PENDING:
             pending.append(pod)
     for pod in failed:
-        yield from_pod(POD_FAILED, job, pod)
+        yield from_pod(POD_FAILED, pod)
     for task in job.spec.tasks:
         members = tasks.get(task.name, [])
         if task_failed(task, members):
-            yield from_pod(TASK_FAILED, job, members[0])
+            yield from_pod(TASK_FAILED, members[0])
         if task_completed(task, members):
             yield from_pod(
-                TASK_COMPLETED, job, next(pod for pod in members if pod.status.phase == SUCCEEDED)
+                TASK_COMPLETED, next(pod for pod in members if pod.status.phase == SUCCEEDED)
             )
     for pod in pending:
-        yield from_pod(POD_PENDING, job, pod)
+        yield from_pod(POD_PENDING, pod)
 
 
-def from_pod(event: str, job: batch.Job, pod: Pod, since: float | None = None) -> Trigger:
+def from_pod(event: str, pod: Pod, since: float | None = None) -> Trigger:
     """The trigger that a pod gives."""
     return Trigger(
         event=event,

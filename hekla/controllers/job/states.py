@@ -32,7 +32,6 @@ TERMINATING = JobPhase.TERMINATING
 TERMINATED = JobPhase.TERMINATED
 FAILED = JobPhase.FAILED
 
-STOPPING = frozenset({ABORTING, COMPLETING, TERMINATING})
 AT_WORK = frozenset({"", PENDING, RUNNING, RESTARTING})
 """Phases in which the job is to have pods; in all others every pod that still runs has to go."""
 

@@ -20,7 +20,7 @@ from hekla.engine.model import matching
 from hekla.engine.model.arrays import Bools, Rows
 from hekla.engine.model.nodes import NodeTable
 from hekla.engine.model.resources import Floats
-from hekla.engine.model.tasks import Group, Job, SubJob, Topology, is_allocated
+from hekla.engine.model.tasks import Group, Job, Topology, is_allocated
 
 if TYPE_CHECKING:
     from hekla.engine.model.state import State
@@ -355,7 +355,7 @@ def _place(tree: HyperTree, job: Job) -> None:
             changed = changed or bool(sub_job.allocated_domain)
             sub_job.allocated_domain = ""
         if rows and not sub_job.allocated_domain and sub_job.effective is not None:
-            sub_job.allocated_domain = _recovered(tree, sub_job, rows)
+            sub_job.allocated_domain = _recovered(tree, rows)
             changed = True
     if not _held_rows(job) or job.allocated_domain not in tree.by_name:
         job.allocated_domain = ""
@@ -366,6 +366,6 @@ def _place(tree: HyperTree, job: Job) -> None:
         job.allocated_domain = domain
 
 
-def _recovered(tree: HyperTree, sub_job: SubJob, rows: list[int]) -> str:
+def _recovered(tree: HyperTree, rows: list[int]) -> str:
     """Where its tasks are; nothing when one of them is on a node that is not in the session."""
     return tree.smallest_holding(rows)

@@ -8,7 +8,7 @@ compacted: row numbers are held by tasks. Reference: scheduler-core 2.11.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -704,8 +704,3 @@ def _same_static(old: NodeFacts, new: NodeFacts) -> bool:
 def rows_of(mask: Bools) -> Rows:
     """The row numbers of a mask."""
     return np.flatnonzero(mask)
-
-
-def names_at(table: NodeTable, rows: Iterable[int]) -> list[str]:
-    """The names of some rows."""
-    return [table.names[row] for row in rows]

@@ -471,16 +471,12 @@ class PodClasses:
             "requiredDuringSchedulingIgnoredDuringExecution",
             "preferredDuringSchedulingIgnoredDuringExecution",
         )
-        pods.affinity = tuple(
-            self._term(namespace, one, labels) for one in toward.get(required) or ()
-        )
-        pods.anti_affinity = tuple(
-            self._term(namespace, one, labels) for one in away.get(required) or ()
-        )
+        pods.affinity = tuple(self._term(namespace, one) for one in toward.get(required) or ())
+        pods.anti_affinity = tuple(self._term(namespace, one) for one in away.get(required) or ())
         pods.preferences = tuple(
             (
                 sign * float(one.get("weight", 0)),
-                self._term(namespace, one.get("podAffinityTerm") or {}, labels),
+                self._term(namespace, one.get("podAffinityTerm") or {}),
             )
             for sign, side in ((1.0, toward), (-1.0, away))
             for one in side.get(preferred) or ()
@@ -488,7 +484,7 @@ class PodClasses:
         pods.states_spread = bool(spreads)
         pods.spreads = tuple(self._spread(namespace, labels, one) for one in spreads)
 
-    def _term(self, namespace: str, tree: Tree, labels: Mapping[str, str]) -> PodTerm:
+    def _term(self, namespace: str, tree: Tree) -> PodTerm:
         named = tree.get("namespaces") or ()
         chosen = tree.get("namespaceSelector")
         namespaces = frozenset(named if named or chosen is not None else (namespace,))

@@ -296,10 +296,6 @@ class Session:
     def ping(self, number: int) -> None:
         self._control_frame(PING, 0, struct.pack(">I", number))
 
-    @property
-    def open_streams(self) -> int:
-        return len(self._reading | self._writing)
-
     def _forget(self, stream: int) -> None:
         self._reading.discard(stream)
         self._writing.discard(stream)

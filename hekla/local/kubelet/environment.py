@@ -219,7 +219,7 @@ def build(
     values.update(api_variables(sources.api_host, sources.api_port))
     skipped: list[str] = []
     for source in container.env_from:
-        for name, value in from_object(source, sources, pod.metadata.namespace).items():
+        for name, value in from_object(source, sources).items():
             if LEGAL_NAME.fullmatch(name):
                 values[name] = value
             else:
@@ -234,7 +234,7 @@ def build(
     return Environment(values, skipped)
 
 
-def from_object(source: core.EnvFromSource, sources: Sources, namespace: str) -> dict[str, str]:
+def from_object(source: core.EnvFromSource, sources: Sources) -> dict[str, str]:
     """Every key of a ConfigMap or Secret.  Raises ConfigError when it is missing and not optional."""
     if source.config_map_ref is not None:
         config_map = sources.config_map(source.config_map_ref.name)

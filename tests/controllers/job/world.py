@@ -130,7 +130,7 @@ class World:
     def evict(self, name: str) -> None:
         """Somebody deletes a pod, and the watch tells."""
         pod = self.pods.pop(name)
-        trigger = from_pod(POD_EVICTED, self.job, pod, since=self.now)
+        trigger = from_pod(POD_EVICTED, pod, since=self.now)
         if self.phase in states.AT_WORK and decide(self.job, trigger).action != states.SYNC_JOB:
             self.inbox.append(trigger)
 

@@ -94,10 +94,8 @@ def find(
 ) -> Found:
     """Devices for claims that ask for these.  `limit`: steps, 0 for as many as it takes."""
     search = _Search(wishes, offer, pools, classes, usage, limit)
-    for claim, wish in enumerate(wishes):
-        least = sum(
-            min(search.least(one, claim) for one in request.choices) for request in wish.requests
-        )
+    for wish in wishes:
+        least = sum(min(search.least(one) for one in request.choices) for request in wish.requests)
         if least > MOST_DEVICES:
             return Found(
                 reason=f"a claim may have {MOST_DEVICES} devices, this one asks for {least}"
@@ -144,7 +142,7 @@ class _Search:
             choice for wish in wishes for request in wish.requests for choice in request.choices
         ]
 
-    def least(self, choice: Choice, claim: int) -> int:
+    def least(self, choice: Choice) -> int:
         return len(self.suit(choice)) if choice.everything else choice.count
 
     # ----------------------------------------------------------------------------------- the search

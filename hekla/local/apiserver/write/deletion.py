@@ -240,7 +240,7 @@ class Deleter:
             metadata["finalizers"] = finalizers
         else:
             metadata.pop("finalizers", None)
-        grace = grace_of(kind, collection.name, tree, options)
+        grace = grace_of(collection.name, tree, options)
         contents = collection.name == "namespaces" and bool(
             (tree.get("spec") or {}).get("finalizers")
         )
@@ -323,7 +323,7 @@ def finalizers_after(finalizers: list[str], options: DeleteOptions, kind: Kind) 
     return kept
 
 
-def grace_of(kind: Kind, collection: str, tree: Json, options: DeleteOptions) -> int:
+def grace_of(collection: str, tree: Json, options: DeleteOptions) -> int:
     """Seconds that the object is left; only pods that run somewhere have any."""
     if collection != "pods":
         return 0

@@ -112,14 +112,14 @@ class Writer:
     async def create_cached(self, call: Call, body: Body) -> Row | None:
         """Creates an object whose like was made before; None where the long way must be gone."""
         resource, namespace, cached = call.resource, call.route.namespace, body.cached
-        kind, admission = resource.kind, self.admission
+        admission = self.admission
         metadata = read_metadata(body.metadata)
         if metadata is None or (cached.annotations and "annotations" in metadata):
             return None
         if cached.hooks and not self.create_cache.settled(cached, {"metadata": metadata}):
             return None
         named = "namespace" in metadata
-        self._place(kind, metadata, namespace)
+        self._place(metadata, namespace)
         scope = scope_of(self.registry, resource, "")
         held = self.store.managed_fields.created_alike(
             scope, metadata, cached.shape, Owner(call.manager, ownership.UPDATE, "", scope.version)
@@ -169,7 +169,7 @@ class Writer:
         apply creates; `read` says that the tree was decoded a moment ago, so that it holds no
         fields that the kind does not know.
         """
-        kind, strategy = resource.kind, resource.kind.strategy
+        strategy = resource.kind.strategy
         metadata = tree["metadata"]
         if metadata.get("resourceVersion"):
             raise Refusal(
@@ -178,7 +178,7 @@ class Writer:
                 reason="",
                 details=None,
             )
-        self._place(kind, metadata, namespace)
+        self._place(metadata, namespace)
         for name in UNSENT:
             metadata.pop(name, None)
         (strategy.fill if read and strategy.fill is not None else strategy.default)(tree)
@@ -225,7 +225,7 @@ class Writer:
         kind, strategy = resource.kind, resource.kind.strategy
         missing, generated = self._name(kind, tree["metadata"])
         metadata = tree["metadata"]
-        self._place(kind, metadata, namespace)
+        self._place(metadata, namespace)
         attributes.name = metadata["name"]
         metadata["uid"] = new_uid()
         metadata["creationTimestamp"] = now()
@@ -289,7 +289,7 @@ class Writer:
         row = await self.stored(collection.create(stored, held, rest))
         return row, tree
 
-    def _place(self, kind: Kind, metadata: Json, namespace: str) -> None:
+    def _place(self, metadata: Json, namespace: str) -> None:
         """Fills the namespace from the URL."""
         found = metadata.get("namespace") or ""
         if found and found != namespace:
@@ -334,7 +334,7 @@ class Writer:
             raise bad_request(
                 f"the name of the object ({metadata['name']}) does not match the name on the URL ({route.name})"
             )
-        self._place(route.kind, metadata, route.namespace)
+        self._place(metadata, route.namespace)
         if (
             route.resource.collection.newest(route.key) is None
             and route.kind.strategy.create_on_update
@@ -365,7 +365,7 @@ class Writer:
             if row is not None:
                 return self.answer(call, 200, row, {})
             tree = read_body(call)  # which the attempt has changed
-            self._place(route.kind, tree["metadata"], route.namespace)
+            self._place(tree["metadata"], route.namespace)
         return await self.modify(
             call, lambda old: tree_copy(tree), retry=not metadata.get("resourceVersion")
         )

@@ -129,7 +129,7 @@ class CronJobController(Controller):
         await self.forget_old(cron, owned)
         again = None
         try:
-            again = await self.start_due(cron, status, owned)
+            again = await self.start_due(cron, status)
         finally:
             if status != (cron.get("status") or {}):
                 try:
@@ -196,7 +196,7 @@ class CronJobController(Controller):
             if not deleting(job):
                 await self.delete(cron, job["metadata"]["name"], job["metadata"]["uid"])
 
-    async def start_due(self, cron: Json, status: Json, owned: list[Json]) -> float | None:
+    async def start_due(self, cron: Json, status: Json) -> float | None:
         """Starts the run that is due; gives the seconds until the next one."""
         spec, now = cron["spec"], self.clock()
         if spec.get("suspend"):

@@ -170,7 +170,7 @@ class Filter:
         found = self._others()
         if family == IP:
             found.append((TABLE, CREATE, head + text(1, NAME)))
-        found.append(chain(head, "forward", family))
+        found.append(chain(head, "forward"))
         forward: list[Expressions] = [
             [*tracked(), verdict(ACCEPT)],
             [*address(SOURCE, self.machine), verdict(ACCEPT)],
@@ -208,7 +208,7 @@ class Filter:
         head = struct.pack(">BBH", BRIDGE, 0, 0)
         kinds: list[Message] = [
             (TABLE, CREATE, head + text(1, NAME)),
-            chain(head, "kinds", BRIDGE, -10),
+            chain(head, "kinds", -10),
         ]
         meta = expression("meta", big(1, 1), big(2, 1))
         line = [
@@ -278,7 +278,7 @@ def head_of_elements(head: bytes, name: str) -> bytes:
     return head + text(1, NAME) + text(2, name)
 
 
-def chain(head: bytes, name: str, family: int, priority: int = 0) -> Message:
+def chain(head: bytes, name: str, priority: int = 0) -> Message:
     """A chain of what is passed on."""
     hook = nest(4, big(1, FORWARD), big(2, priority))
     return (

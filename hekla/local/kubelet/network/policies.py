@@ -283,10 +283,6 @@ class Verdicts:
             and self._lets(INGRESS, target, source, protocol, port)
         )
 
-    def lets_out(self, source: str, target: str, protocol: str, port: int) -> bool:
-        """Whether a connection may leave its pod, whoever is at the other end."""
-        return self._lets(EGRESS, source, target, protocol, port)
-
     def _lets(self, direction: str, pod: str, other: str, protocol: str, port: int) -> bool:
         rules = self._rules.get((direction, pod))
         return rules is None or any(lets(rule, other, protocol, port) for rule in rules)

@@ -209,7 +209,7 @@ class PodWorker:
         reason, message = refused
         self._context.event("Warning", reason, message)
         self._final = True
-        self._status.send(statuses.rejected(self.pod, reason, message, time.time()))
+        self._status.send(statuses.rejected(reason, message, time.time()))
         self._closed(self)
         return False
 

@@ -357,6 +357,6 @@ def status(pod: core.Pod, view: PodView, old: Sequence[core.PodCondition], now: 
     return found
 
 
-def rejected(pod: core.Pod, reason: str, message: str, now: float) -> Json:
+def rejected(reason: str, message: str, now: float) -> Json:
     """The status of a pod that the node does not admit."""
     return {"phase": FAILED, "reason": reason, "message": message, "startTime": stamp(now)}

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hekla.api.text.times import instant, stamp
+from hekla.api.text.times import instant
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.merging import fieldsets, merging
 from hekla.local.apiserver.objects.merging.fieldsets import Tree
@@ -109,24 +109,6 @@ class Scope:
 def order_of(owner: Owner, share: Share) -> tuple[str, int, str, str, str]:
     """Appliers first, then by time."""
     return owner.operation, share.time, owner.manager, share.version, owner.subresource
-
-
-def to_wire(shares: Shares) -> list[Json]:
-    """managedFields of an object."""
-    found = []
-    for owner, share in sorted(shares.items(), key=lambda pair: order_of(*pair)):
-        entry: Json = {
-            "manager": owner.manager,
-            "operation": owner.operation,
-            "apiVersion": share.version,
-        }
-        if share.time:
-            entry["time"] = stamp(share.time)
-        entry |= {"fieldsType": "FieldsV1", "fieldsV1": share.fields}
-        if owner.subresource:
-            entry["subresource"] = owner.subresource
-        found.append(entry)
-    return found
 
 
 def from_wire(entries: Any) -> Shares | None:

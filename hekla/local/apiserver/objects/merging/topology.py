@@ -145,7 +145,7 @@ class Node:
 STRING, NUMBER, BOOL, SCALAR = (
     Node(LEAF, scalar=scalar) for scalar in ("string", "number", "bool", "any")
 )
-LIST, OBJECT = Node(LEAF, scalar="list"), Node(LEAF, scalar="map")
+LIST = Node(LEAF, scalar="list")
 FREE = Node(LEAF)
 """Anything, owned whole."""
 GUESSED = Node(ANY)

@@ -262,7 +262,7 @@ def plan(job: Json, pods: list[Pod], now: float, *, may_scale: bool = True) -> P
     status["ready"] = sum(pod.ready for pod in found.active if pod.metadata.uid not in gone)
     status["terminating"] = len(terminating(pods)) + len(made.delete)
     if verdict is not None:
-        end(made, job, pods, verdict, now)
+        end(made, pods, verdict, now)
     deadline = until_deadline(job, now)
     if deadline is not None and deadline > 0:
         made.wait = deadline if made.wait is None else min(made.wait, deadline)
@@ -459,7 +459,7 @@ def count(
     }
 
 
-def end(made: Plan, job: Json, pods: list[Pod], verdict: Verdict, now: float) -> None:
+def end(made: Plan, pods: list[Pod], verdict: Verdict, now: float) -> None:
     """Writes the decision, and, once every pod has ended and is counted, the end."""
     status = made.status
     conditions = list(status.get("conditions") or ())

@@ -135,9 +135,7 @@ class StatefulSetController(Controller):
                 await self.claims.keep_owners(owner, pod, beyond=False)
             for pod in beyond:
                 await self.claims.keep_owners(owner, pod, beyond=True)
-        await asyncio.gather(
-            *(self.keep_identity(owner, ordinal, pod) for ordinal, pod in placed.items())
-        )
+        await asyncio.gather(*(self.keep_identity(ordinal, pod) for ordinal, pod in placed.items()))
         for pod in steps.recreate:
             where = f"StatefulSet {key}"
             if pod.status.phase == "Failed":
@@ -198,7 +196,7 @@ class StatefulSetController(Controller):
         self.recorder.event(owner, "Normal", "SuccessfulCreate", f"{subject} successful")
         return True
 
-    async def keep_identity(self, owner: Json, ordinal: int, pod: Pod) -> None:
+    async def keep_identity(self, ordinal: int, pod: Pod) -> None:
         """Puts back labels that tell which pod this is, when somebody took them away."""
         meta, wanted = pod.metadata, labels_of(pod.metadata.name, ordinal)
         if pod.deleting or all(meta.labels.get(name) == value for name, value in wanted.items()):
