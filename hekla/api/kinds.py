@@ -18,6 +18,7 @@ from urllib.parse import quote
 import msgspec
 
 from hekla.api.meta import ListMeta, Status, Struct
+from hekla.api.trees import without_nulls
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -232,15 +233,6 @@ _plain = re.compile(r"[A-Za-z0-9._-]+").fullmatch
 _raw_page = msgspec.json.Decoder(_RawPage)
 _raw_event = msgspec.json.Decoder(_Event[msgspec.Raw])
 _status_decoder = msgspec.json.Decoder(Status)
-
-
-def without_nulls(tree: Any) -> Any:
-    """The same tree without object members that are null."""
-    if isinstance(tree, dict):
-        return {name: without_nulls(value) for name, value in tree.items() if value is not None}
-    if isinstance(tree, list):
-        return [without_nulls(value) for value in tree]
-    return tree
 
 
 def _segment(name: str, safe: str) -> str:

@@ -24,7 +24,7 @@ _TOKEN = re.compile(
     |(?P<sign>&&|\|\||==|!=|<=|>=|[-+*/%<>!?:.,\[\](){}])""",
     re.VERBOSE,
 )
-_RESERVED = frozenset(
+RESERVED = frozenset(
     (
         "as",
         "break",
@@ -258,7 +258,7 @@ class _Parser:
             self.next()
             return Constant(token.at, {"true": True, "false": False, "null": None}[token.text])
         self.next()
-        if token.text in _RESERVED:
+        if token.text in RESERVED:
             self.refuse(f"reserved identifier: {token.text}", token.at, syntax=False)
         if self.token.text == "(" and self.token.kind == "sign":
             return self.called(self.token.at, None, token.text)

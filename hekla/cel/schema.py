@@ -6,33 +6,10 @@ from __future__ import annotations
 import re
 
 from hekla.api.trees import Json
+from hekla.cel import parser
 from hekla.cel.types import BOOL, DYN, INT, STRING, LazyFields, Type, list_of, map_of
 
-RESERVED = frozenset(
-    (
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    )
-)
+RESERVED = parser.RESERVED | {"true", "false", "null", "in"}
 _SIGNS = {"_": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 _FIELD = re.compile("[a-zA-Z_][a-zA-Z0-9_./-]*")
 _STRING_META = {"type": "string"}

@@ -11,6 +11,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from hekla.api.text.durations import NotADuration, nanoseconds
 from hekla.api.text.times import EPOCH, stamp
 from hekla.cel.errors import Failed
 
@@ -85,19 +86,6 @@ class _Nanoseconds:
         return hash((type(self), self.ns))
 
 
-_UNITS = {
-    "ns": 1,
-    "us": 1000,
-    "\u00b5s": 1000,
-    "\u03bcs": 1000,
-    "ms": 1_000_000,
-    "s": SECOND,
-    "m": 60 * SECOND,
-    "h": 3600 * SECOND,
-}
-_SPAN = re.compile("(\\d+\\.?\\d*|\\.\\d+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)")
-
-
 NO_DURATION = "type conversion error from 'string' to 'google.protobuf.Duration'"
 
 
@@ -110,23 +98,10 @@ class Duration(_Nanoseconds):
     @classmethod
     def read(cls, text: str) -> Duration:
         """As Go writes durations: `1h30m`, `-1.5s`, `0`."""
-        body = text[1:] if text[:1] in ("+", "-") else text
-        if body == "0":
-            return cls(0)
-        total, at = 0, 0
-        while at < len(body):
-            match = _SPAN.match(body, at)
-            if match is None:
-                break
-            whole, _, part = match[1].partition(".")
-            unit = _UNITS[match[2]]
-            total += int(whole or 0) * unit + (int(part) * unit // 10 ** len(part) if part else 0)
-            at = match.end()
-        if not body or at != len(body):
-            raise Failed(NO_DURATION)
-        if total > HIGHEST:
-            raise Failed(NO_DURATION)
-        return cls(-total if text[0] == "-" else total)
+        try:
+            return cls(nanoseconds(text))
+        except NotADuration:
+            raise Failed(NO_DURATION) from None
 
     def __str__(self) -> str:
         """In seconds, as CEL converts durations to strings."""

@@ -315,7 +315,7 @@ def with_flags(settings: Settings, flags: dict[str, object]) -> Settings:
 def check_duration(flag: str, value: str) -> None:
     """Raises ClusterError unless it is a duration that leaves a node time to speak: a fake one does
     so every 25 s."""
-    from hekla.kube.flags import seconds
+    from hekla.api.text.durations import seconds
 
     try:
         enough = seconds(value) >= LEAST_GRACE

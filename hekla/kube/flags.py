@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hekla.api.text.durations import duration_text, seconds
+
 
 class FlagError(Exception):
     """The command line is wrong; the message quotes what was wrong in it."""
@@ -179,45 +181,7 @@ def _value(flag: Flag, text: str) -> Any:
 
 # types
 
-UNITS = {
-    "ns": 1e-9,
-    "us": 1e-6,
-    "µs": 1e-6,
-    "μs": 1e-6,
-    "ms": 1e-3,
-    "s": 1.0,
-    "m": 60.0,
-    "h": 3600.0,
-}
-_DURATION = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+", re.ASCII)
-_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _WHOLE = re.compile(r"[-+]?[0-9]+")
-
-
-LONGEST = (2**63 - 1) / 1e9
-"""Seconds of the longest duration that Go can read."""
-
-
-def seconds(text: str) -> float:
-    """Seconds of a Go duration: 500ms, 1.5s, 1h30m, 0."""
-    if text in ("0", "+0", "-0"):
-        return 0.0
-    if not _DURATION.fullmatch(text):
-        raise ValueError("expected a duration such as 500ms, 1s or 1h30m")
-    total = sum(float(number) * UNITS[unit] for number, unit in _PART.findall(text))
-    if total > LONGEST:
-        raise ValueError("expected a duration of at most 2562047h47m16s")
-    return -total if text.startswith("-") else total
-
-
-def duration_text(value: float) -> str:
-    """How Go prints a duration: 500ms, 1s, 1m30s, 1h0m0s."""
-    if 0 < abs(value) < 1:
-        return f"{value * 1e3:g}ms" if abs(value) >= 1e-3 else f"{value * 1e6:g}µs"
-    minutes, rest = divmod(abs(value), 60)
-    hours, minutes = divmod(int(minutes), 60)
-    text = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
-    return f"{'-' if value < 0 else ''}{text}{rest:g}s"
 
 
 def _whole(text: str) -> int:

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta, tzinfo
 from typing import Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from hekla.kube.flags import seconds
+from hekla.api.text.durations import seconds
 
 _MONTHS = {name.lower(): at for at, name in enumerate(calendar.month_abbr) if name}
 _DAYS = {name: at for at, name in enumerate(("sun", "mon", "tue", "wed", "thu", "fri", "sat"))}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hekla.local.apiserver.objects import durations
+from hekla.api.text import durations
 from hekla.local.apiserver.objects.encoding import fields, protobuf
 from hekla.local.apiserver.objects.errors import BadBody
 
@@ -165,5 +165,5 @@ def test_what_is_encoded_decodes_to_itself(data: st.DataObject) -> None:
     ],
 )
 def test_durations_print_as_go_does(nanoseconds: int, text: str) -> None:
-    assert durations.duration_text(nanoseconds) == text
-    assert durations.duration_nanoseconds(text) == nanoseconds
+    assert durations.nanoseconds_text(nanoseconds) == text
+    assert durations.nanoseconds(text) == nanoseconds

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from hekla.admission.review import Tree
 from hekla.admission.rules.fielderrors import invalid
-from hekla.kube.flags import seconds
+from hekla.api.text.durations import seconds
 
 ANY_EVENT = "*"
 VALID_EVENTS = (

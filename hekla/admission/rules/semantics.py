@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from hekla.api.text import quantity
-from hekla.kube.flags import seconds
+from hekla.api.text.durations import seconds
 
 QUANTITY_MAPS = frozenset({"requests", "limits", "capacity", "overhead"})
 QUANTITIES = frozenset({"sizeLimit", "divisor"})

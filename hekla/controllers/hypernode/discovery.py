@@ -16,6 +16,7 @@ import msgspec
 
 from hekla.api import names, topology
 from hekla.api.kubernetes import core
+from hekla.api.text.durations import seconds
 from hekla.controllers.hypernode import labels, ufm
 from hekla.controllers.hypernode.controller import (
     NODE,
@@ -28,7 +29,6 @@ from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.errors import AlreadyExists, NotFound
-from hekla.kube.flags import seconds
 
 __all__ = ["NODE", "DiscoveryController"]
 

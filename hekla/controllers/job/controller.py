@@ -16,6 +16,7 @@ import msgspec
 from hekla.api import batch, names, scheduling
 from hekla.api.meta import key as key_of
 from hekla.api.sizes import MOST_PODS
+from hekla.api.text.durations import duration_text
 from hekla.controllers.caches import JOB_INDEX, Caches
 from hekla.controllers.events import Events
 from hekla.controllers.job import metrics, states
@@ -44,7 +45,6 @@ from hekla.controllers.records import Pod
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller, Expectations
 from hekla.kube.errors import ApiError, NotFound
-from hekla.kube.flags import duration_text
 
 log = logging.getLogger(__name__)
 

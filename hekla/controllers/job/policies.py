@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from hekla.api import batch
 from hekla.api.bus import Event
+from hekla.api.text.durations import seconds
 from hekla.api.text.times import instant
 from hekla.controllers.job.counts import FAILED, PENDING, RUNNING, SUCCEEDED
 from hekla.controllers.job.states import SYNC_JOB
 from hekla.controllers.records import Pod, Terminated
-from hekla.kube.flags import seconds
 
 POD_FAILED = Event.POD_FAILED
 POD_EVICTED = Event.POD_EVICTED

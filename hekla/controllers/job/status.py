@@ -10,9 +10,9 @@ from __future__ import annotations
 import msgspec
 
 from hekla.api import batch
+from hekla.api.text.durations import duration_text
 from hekla.api.text.times import instant, stamp
 from hekla.controllers.job.counts import Counts
-from hekla.kube.flags import duration_text
 
 
 def counted(status: batch.JobStatus, counts: Counts) -> batch.JobStatus:

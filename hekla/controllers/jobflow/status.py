@@ -9,9 +9,9 @@ import msgspec
 from hekla.api import batch, flow
 from hekla.api.batch import JobPhase
 from hekla.api.flow import JobFlowPhase
+from hekla.api.text.durations import seconds
 from hekla.api.text.times import instant, stamp
 from hekla.controllers.jobflow.steps import attempt_of
-from hekla.kube.flags import seconds
 
 _LISTS = {
     JobPhase.PENDING: "pending_jobs",

@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 
 from hekla.api.text import yamltext
+from hekla.api.text.durations import seconds
 from hekla.controllers.sharding.policies import Chain, NodeLimit, policy_named
-from hekla.kube.flags import seconds
 
 KEY = "sharding.yaml"
 DEFAULT_FLAGS = ("volcano:volcano:0.0:0.6:false:2:100", "agent-scheduler:agent:0.7:1.0:true:2:100")

@@ -7,34 +7,17 @@ import re
 from datetime import UTC, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
-from hekla.api.text import times
-
-_UNITS = {
-    "ns": 1e-9,
-    "us": 1e-6,
-    "µs": 1e-6,
-    "μs": 1e-6,
-    "ms": 1e-3,
-    "s": 1.0,
-    "m": 60.0,
-    "h": 3600.0,
-}
-_PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
-_LONGEST = 2**63 / 1e9  # Go counts nanoseconds in 64 bits
+from hekla.api.text import durations, times
 
 
 def seconds(text: str) -> float:
     """The length in seconds.  Raises ValueError."""
-    body = text[1:] if text[:1] in ("+", "-") else text
-    if body == "0":
-        return 0.0
-    parts = _PART.findall(body)
-    if not parts or "".join(number + unit for number, unit in parts) != body:
-        raise ValueError(f"{text!r} is not a duration such as 90s or 1h30m")
-    total = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    if total >= _LONGEST:
-        raise ValueError(f"{text!r} is longer than 290 years")
-    return -total if text.startswith("-") else total
+    try:
+        return durations.seconds(text)
+    except durations.TooLong:
+        raise ValueError(f"{text!r} is longer than 290 years") from None
+    except durations.NotADuration:
+        raise ValueError(f"{text!r} is not a duration such as 90s or 1h30m") from None
 
 
 def instant(text: str) -> float:

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from hekla.api import nodeinfo, scheduling, shard, topology
-from hekla.api.kinds import without_nulls
 from hekla.api.kubernetes import claims, core, policy, priority, resource, storage
 from hekla.api.text.quantity import Quantity
+from hekla.api.trees import without_nulls
 
 SHAPES: dict[str, Any] = {
     kind.kind: kind.type

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from hekla.kube.flags import seconds as go_seconds
+from hekla.api.text.durations import seconds as go_seconds
 
 START_DELAY = "pod-ready.stage.kwok.x-k8s.io/delay"
 START_JITTER = "pod-ready.stage.kwok.x-k8s.io/jitter-delay"

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from hekla.api.trees import Json
+from hekla.api.trees import Json, without_nulls
 from hekla.local.apiserver.objects.columns import AGE, NAME, custom_column
 from hekla.local.apiserver.objects.custom import rules, schema, schema_errors, schema_rules
 from hekla.local.apiserver.objects.encoding import documents, protobuf, shapes, typecheck
@@ -23,7 +23,6 @@ from hekla.local.apiserver.objects.encoding.decode import (
     YAML_TYPES,
     summary,
     unsupported_media_type,
-    without_nulls,
 )
 from hekla.local.apiserver.objects.encoding.go_text import printed, type_of
 from hekla.local.apiserver.objects.errors import BadBody

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from hekla.api.trees import Json
+from hekla.api.trees import Json, without_nulls
 from hekla.local.apiserver.objects.encoding import documents, fields, protobuf, shapes, typecheck
 from hekla.local.apiserver.objects.encoding.go_text import quoted
 from hekla.local.apiserver.objects.errors import BadBody
@@ -27,7 +27,6 @@ YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml"})
 
 HEADER = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
 """What a body is first read as, to learn what it is."""
-NESTED = frozenset({dict, list})
 _FREE_FORM = frozenset({"RawExtension", "JSON"})
 """Types whose nulls mean something.  So do those of FieldsV1, which only managedFields hold: bodies
 with these are looked for."""
@@ -277,19 +276,6 @@ def _registered(api_version: str, kind: str) -> bool:
         fields.section_of(group, version) in fields.sections()
         and fields.root(group, version, kind) is not None
     )
-
-
-def without_nulls(tree: Any) -> Any:
-    """The tree without null members."""
-    if isinstance(tree, dict):
-        return {
-            key: without_nulls(value) if type(value) in NESTED else value
-            for key, value in tree.items()
-            if value is not None
-        }
-    if isinstance(tree, list):
-        return [without_nulls(item) if type(item) in NESTED else item for item in tree]
-    return tree
 
 
 def summary(body: bytes) -> str:

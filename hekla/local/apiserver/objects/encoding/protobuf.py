@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from hekla.api.text.durations import nanoseconds, nanoseconds_text
 from hekla.api.text.times import EPOCH, microseconds, stamp_of
 from hekla.api.trees import Json
-from hekla.local.apiserver.objects.durations import duration_nanoseconds, duration_text
 from hekla.local.apiserver.objects.encoding import fields
 from hekla.local.apiserver.objects.errors import BadBody
 
@@ -501,11 +501,11 @@ def _write_schema_or_strings(value: Any) -> bytes:
 
 
 def _read_duration(data: bytes, _: int) -> str:
-    return duration_text(_signed(_plain(data).get(1, 0)))
+    return nanoseconds_text(_signed(_plain(data).get(1, 0)))
 
 
 def _write_duration(text: str) -> bytes:
-    return b"\x08" + varint(duration_nanoseconds(text))
+    return b"\x08" + varint(nanoseconds(text))
 
 
 _FORMS = {

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from hekla.api.trees import Json
+from hekla.api.trees import NESTED, Json, without_nulls
 from hekla.local.apiserver.objects.errors import BadBody
 from hekla.local.apiserver.objects.merging.strategic import apply_strategic
 
@@ -18,9 +18,6 @@ __all__ = ["apply_json", "apply_merge", "apply_strategic"]
 
 WHOLE = ("replace", "test")
 """Operations that can be about the whole tree."""
-NESTED = frozenset({dict, list})
-"""What is gone into; all else in a tree stands for itself, and a call for each of it would be most
-of the work."""
 LARGEST_COPY = 3 * 1024 * 1024
 """Bytes that all `copy` operations of one patch may add; without a bound a short patch doubles a
 tree without end."""
@@ -195,7 +192,7 @@ def apply_merge(tree: Any, patch: Any) -> Any:
 
 def _merge(tree: Any, patch: Any) -> Any:
     if not isinstance(patch, dict):
-        return patch if isinstance(tree, dict) else without_null_members(patch)
+        return patch if isinstance(tree, dict) else without_nulls(patch)
     result = dict(tree) if isinstance(tree, dict) else {}
     for key, value in patch.items():
         if value is None:
@@ -203,20 +200,6 @@ def _merge(tree: Any, patch: Any) -> Any:
         else:
             result[key] = _merge(result.get(key), value)
     return result
-
-
-def without_null_members(value: Any) -> Any:
-    """What a patch brings anew: in what it says of an object null is absence, wherever that object
-    stands."""
-    if isinstance(value, dict):
-        return {
-            key: without_null_members(item) if type(item) in NESTED else item
-            for key, item in value.items()
-            if item is not None
-        }
-    if isinstance(value, list):
-        return [without_null_members(item) if type(item) in NESTED else item for item in value]
-    return value
 
 
 def _copy(tree: Any) -> Any:

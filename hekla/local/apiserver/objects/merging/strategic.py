@@ -11,13 +11,12 @@ from collections.abc import Callable, Hashable
 from functools import cache
 from typing import Any, NamedTuple
 
-from hekla.api.trees import Json
+from hekla.api.trees import NESTED, Json
 from hekla.local.apiserver.objects.encoding import fields
 from hekla.local.apiserver.objects.errors import BadBody, shown
 from hekla.local.apiserver.objects.identity import first_places, identities, identity
 from hekla.local.apiserver.objects.merging.topology import PLAIN, UNION, WHOLE, rules
 
-NESTED = frozenset({dict, list})
 DIRECTIVE = "$patch"
 RETAIN = "$retainKeys"
 ORDER = "$setElementOrder/"
