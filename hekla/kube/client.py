@@ -18,6 +18,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from hekla.api.kinds import Kind, Listing, Malformed
+from hekla.kube.adaptive_debounce import AdaptiveDebounce
 from hekla.kube.backoff import Backoff
 from hekla.kube.connection.config import Connection
 from hekla.kube.connection.credentials import CredentialError
@@ -25,7 +26,6 @@ from hekla.kube.connection.tls import TlsError
 from hekla.kube.errors import ApiError, ServerError, from_answer
 from hekla.kube.http.client import HttpClient, Response, Stream, TransportError
 from hekla.kube.objects import name_of, with_kind
-from hekla.kube.pace import Pace
 from hekla.kube.throttle import TokenBucket
 from hekla.kube.watch import Event, Watch
 
@@ -82,7 +82,7 @@ class Client:
     ) -> None:
         self.connection = connection
         self.http = HttpClient(connection.target, pool=pool)
-        self.pace = Pace()
+        self.debounce = AdaptiveDebounce()
         self._credentials = connection.credentials
         self._base = connection.base_path
         self._fixed = b"User-Agent: %b\r\n%b%b" % (user_agent.encode(), WANTED, connection.headers)
@@ -386,7 +386,7 @@ class Client:
             if (
                 not self._first
             ):  # those that go before all others know nothing of the others' waiting
-                self.pace.answered(began)
+                self.debounce.observe(began)
             if answer.status < 400:
                 for name, value in answer.headers:
                     if len(name) == 7 and name.lower() == b"warning":

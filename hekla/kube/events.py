@@ -241,7 +241,7 @@ class Recorder:
         """What is only told comes after what has to be done: a busy server gets few events at a
         time, and the rest when it has calmed."""
         if len(self._queue) < PATIENT and not self._closing:
-            await asyncio.sleep(self._client.pace.gather(0.0, LONGEST_PAUSE))
+            await asyncio.sleep(self._client.debounce.delay(0.0, LONGEST_PAUSE))
 
     async def _write(self, series: _Series) -> None:
         moving = {"count": series.count, "lastTimestamp": series.last, "message": series.message}

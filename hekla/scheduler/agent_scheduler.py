@@ -137,7 +137,7 @@ async def work(daemon: Daemon) -> None:
     )
     scheduler.worker, scheduler.stages.opening = CYCLE, SNAPSHOT
     try:
-        await scheduler.feed.start()
+        await scheduler.informers.start()
         notify.ready()
         await scheduler.run()
     finally:

@@ -37,31 +37,31 @@ from hekla.kube.http.client import TransportError
 from hekla.kube.status_writer import StatusWriter
 from hekla.scheduler.claims import ClaimBinder, ClaimError
 from hekla.scheduler.devices import LockError, lock_node, lock_of, unlock_node
-from hekla.scheduler.informers import LeftOut
+from hekla.scheduler.informers import RejectedObject
 from hekla.scheduler.metrics import BIND_CALL, BOUND, FAILED_BINDS, PRE_BIND, PRE_BOUND
-from hekla.scheduler.podgroup_statuses import GroupStatuses, now
+from hekla.scheduler.podgroup_statuses import PodGroupStatusUpdater, now
 from hekla.scheduler.volumes import VolumeBinder, VolumeError
 
 log = logging.getLogger(__name__)
 
 Tree = dict[str, Any]
 FAILED = "FailedScheduling"
-COMPLAINTS = ("Unschedulable", WAITING)
+WAITING_REASONS = ("Unschedulable", WAITING)
 NOT_PLACED = ("", "Pending", "Inqueue", "Unknown")
 """Phases of groups that are not where they want to be."""
 LOST = (ApiError, TransportError)
 
-STANDS = 0.3
+STABLE = 0.3
 """Seconds for which a reason to wait must stand before it is written on the pod.  While a gang's
 pods are being made the reason changes with each of them; writing every one cost five writes a pod,
 more than all the rest of its way.
 """
-QUEUES_GATHERED = 1.0
+QUEUE_DELAY = 1.0
 """Seconds for which what a queue holds is gathered."""
-LONGEST_HELD = 3.0
+LONGEST_UNSTABLE = 3.0
 """Seconds after which a reason is written even if it keeps changing; and for which it must stand
 where the server is busy."""
-LONGEST_SILENCE = 10.0
+LONGEST_DEFERRAL = 10.0
 """Seconds after which pods and groups are told why they wait, however busy the server is."""
 
 
@@ -70,7 +70,7 @@ def split(key: str) -> tuple[str, str]:
     return namespace, name
 
 
-class Held(NamedTuple):
+class DeferredCondition(NamedTuple):
     """A condition that waits to be written, and the event that tells of it."""
 
     condition: PodCondition
@@ -80,7 +80,7 @@ class Held(NamedTuple):
     changed: float
 
 
-class Complaint(NamedTuple):
+class DeferredEvent(NamedTuple):
     """What a group that waits would be told, the newest text, and when the first came (loop time)."""
 
     event: Event
@@ -117,38 +117,44 @@ class Binder:
         self.writing: dict[str, asyncio.Task[None]] = {}
         """The write in flight for a PodGroup, pod condition or queue; a newer one for the same
         object waits for it."""
-        self.lane = StatusWriter(self.launch)
-        self.groups = GroupStatuses(client, state, self.in_turn, self.lane, seen)
-        self.complaints: dict[tuple[str, str], Complaint] = {}
+        self.status_writer = StatusWriter(self.launch)
+        self.pod_groups = PodGroupStatusUpdater(
+            client, state, self.write_in_order, self.status_writer, seen
+        )
+        self.deferred_events: dict[tuple[str, str], DeferredEvent] = {}
         """Events about groups that wait, until it is clear that they go on waiting."""
-        self.queues: dict[str, QueueStatus] = {}
+        self.deferred_queues: dict[str, QueueStatus] = {}
         """The newest of what queues hold that waits to be written."""
-        self.waiting: dict[str, Held] = {}
+        self.deferred_conditions: dict[str, DeferredCondition] = {}
         """Conditions that have not stood long enough to be written, with the event that tells of
         each."""
 
-    def carry(self, decisions: Decisions) -> None:
+    def submit(self, decisions: Decisions) -> None:
         """Starts everything that was decided; returns at once."""
         for group in decisions.pod_groups:
-            self.groups.begins(group, decisions.explanations.get(group.key))
+            self.pod_groups.update_early(group, decisions.explanations.get(group.key))
         for bind in decisions.binds:
             self.launch(self.bind(bind))
         for eviction in decisions.evictions:
             self.launch(self.evict(eviction))
         told = {event.key: event for event in decisions.events if event.reason == FAILED}
         for condition in decisions.conditions:
-            self.hold(condition, told.get(condition.pod))
+            self.defer_condition(condition, told.get(condition.pod))
         for queue in decisions.queues if self.batch else ():
-            self.hold_queue(queue)
+            self.defer_queue_status(queue)
         for said in decisions.shards:
-            self.in_turn(f"shard {said.name}", self.write_shard(said))
+            self.write_in_order(f"shard {said.name}", self.write_shard(said))
         for pod in decisions.gates:
             self.launch(self.lift_gate(pod))
         for freed in decisions.freed:
             self.launch(self.claims.free(freed.claim, freed.uid))
         for event in decisions.events:
-            if event.kind == "PodGroup" and event.reason in COMPLAINTS and event.type == "Warning":
-                self.hold_complaint(event)
+            if (
+                event.kind == "PodGroup"
+                and event.reason in WAITING_REASONS
+                and event.type == "Warning"
+            ):
+                self.defer_event(event)
             elif event.reason != FAILED:
                 self.record(event)
 
@@ -157,7 +163,7 @@ class Binder:
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    def in_turn(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def write_in_order(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Two writes of one object arrive in the order in which they were decided."""
         before = self.writing.get(name)
 
@@ -245,7 +251,7 @@ class Binder:
             stage.observe(max(0.0, 1000 * (time.time() - task.creation)))
 
     async def was_bound(self, bind: Bind, error: Exception) -> bool:
-        """Whether a bind that was not answered, or was refused as done already, stands on the
+        """Whether a bind that was not answered, or was refused as done already, stable on the
         server."""
         if isinstance(error, ApiError) and not isinstance(error, Conflict) and error.code < 500:
             return False
@@ -274,45 +280,45 @@ class Binder:
         message = f"failed to bind to node {bind.node}: {error}"
         log.warning("%s: %s", bind.pod, message)
         self.recorder.event(reference("Pod", bind.pod, bind.uid), "Warning", FAILED, message)
-        self.in_turn(
+        self.write_in_order(
             f"pod {bind.pod}",
             self.write_condition(PodCondition(bind.pod, bind.uid, "SchedulerError", message, "")),
         )
 
-    def hold(self, condition: PodCondition, event: Event | None) -> None:
+    def defer_condition(self, condition: PodCondition, event: Event | None) -> None:
         """Keeps a condition until it has stood for a while; a newer one for the same pod takes its
         place."""
         loop = asyncio.get_running_loop()
-        if not self.waiting:
-            loop.call_later(STANDS, self.write_waiting)
-        before = self.waiting.get(condition.pod)
-        self.waiting[condition.pod] = Held(
+        if not self.deferred_conditions:
+            loop.call_later(STABLE, self.write_deferred_conditions)
+        before = self.deferred_conditions.get(condition.pod)
+        self.deferred_conditions[condition.pod] = DeferredCondition(
             condition, event, before.since if before else loop.time(), loop.time()
         )
 
-    def hold_complaint(self, event: Event) -> None:
+    def defer_event(self, event: Event) -> None:
         """Tells why a group waits once that has stood for a while: most groups wait for nothing but
         their pods, and not for long."""
         loop = asyncio.get_running_loop()
-        if not self.complaints:
-            loop.call_later(STANDS, self.tell_complaints)
-        before = self.complaints.get((event.key, event.reason))
-        self.complaints[event.key, event.reason] = Complaint(
+        if not self.deferred_events:
+            loop.call_later(STABLE, self.record_deferred_events)
+        before = self.deferred_events.get((event.key, event.reason))
+        self.deferred_events[event.key, event.reason] = DeferredEvent(
             event, before.since if before else loop.time()
         )
 
-    def tell_complaints(self) -> None:
+    def record_deferred_events(self) -> None:
         """Tells what has stood for long enough and is still true."""
         loop = asyncio.get_running_loop()
-        stands = self.client.pace.gather(STANDS, LONGEST_SILENCE)
-        for held, (event, since) in list(self.complaints.items()):
+        stable = self.client.debounce.delay(STABLE, LONGEST_DEFERRAL)
+        for held, (event, since) in list(self.deferred_events.items()):
             if not self.waits(event):
-                del self.complaints[held]
-            elif loop.time() - since >= stands:
-                del self.complaints[held]
+                del self.deferred_events[held]
+            elif loop.time() - since >= stable:
+                del self.deferred_events[held]
                 self.record(event)
-        if self.complaints:
-            loop.call_later(STANDS / 2, self.tell_complaints)
+        if self.deferred_events:
+            loop.call_later(STABLE / 2, self.record_deferred_events)
 
     def waits(self, complaint: Event) -> bool:
         """Whether a group has no place yet; why pods of one that runs have none, only the
@@ -323,52 +329,52 @@ class Binder:
             job.phase in NOT_PLACED or (explains and bool(job.counts.statuses[Status.PENDING]))
         )
 
-    def hold_queue(self, queue: QueueStatus) -> None:
+    def defer_queue_status(self, queue: QueueStatus) -> None:
         """Writes what a queue holds once in a while: it changes with every pod, and nobody waits
         for it."""
-        if not self.queues:
-            asyncio.get_running_loop().call_later(QUEUES_GATHERED, self.write_queues)
-        before = self.queues.get(queue.name)
+        if not self.deferred_queues:
+            asyncio.get_running_loop().call_later(QUEUE_DELAY, self.write_deferred_queues)
+        before = self.deferred_queues.get(queue.name)
         gone = set(queue.gone) | set(before.gone if before is not None else ())
-        self.queues[queue.name] = QueueStatus(
+        self.deferred_queues[queue.name] = QueueStatus(
             queue.name, queue.allocated, sorted(gone - queue.allocated.keys())
         )
 
-    def write_queues(self) -> None:
-        waiting, self.queues = self.queues, {}
+    def write_deferred_queues(self) -> None:
+        waiting, self.deferred_queues = self.deferred_queues, {}
         for name, queue in waiting.items():
-            self.in_turn(f"queue {name}", self.write_queue(queue))
+            self.write_in_order(f"queue {name}", self.write_queue(queue))
 
-    def write_waiting(self) -> None:
+    def write_deferred_conditions(self) -> None:
         """Writes the conditions that have stood long enough, of the pods that are still pending."""
         loop = asyncio.get_running_loop()
         now = loop.time()
-        pace = self.client.pace
-        stands, longest = (
-            pace.gather(STANDS, LONGEST_HELD),
-            pace.gather(LONGEST_HELD, LONGEST_SILENCE),
+        debounce = self.client.debounce
+        stable, longest = (
+            debounce.delay(STABLE, LONGEST_UNSTABLE),
+            debounce.delay(LONGEST_UNSTABLE, LONGEST_DEFERRAL),
         )
-        for pod, held in list(self.waiting.items()):
+        for pod, held in list(self.deferred_conditions.items()):
             if not self.is_pending(pod):
-                del self.waiting[pod]
-            elif now - held.changed >= stands or now - held.since >= longest:
-                del self.waiting[pod]
-                self.lane.put(f"pod {pod}", partial(self.begin_condition, held))
-        if self.waiting:
-            loop.call_later(STANDS / 2, self.write_waiting)
+                del self.deferred_conditions[pod]
+            elif now - held.changed >= stable or now - held.since >= longest:
+                del self.deferred_conditions[pod]
+                self.status_writer.put(f"pod {pod}", partial(self.start_condition, held))
+        if self.deferred_conditions:
+            loop.call_later(STABLE / 2, self.write_deferred_conditions)
 
     def is_pending(self, pod: str) -> bool:
         task = self.state.tasks.get(pod)
         return task is not None and task.status is Status.PENDING
 
-    def begin_condition(self, held: Held) -> asyncio.Task[None] | None:
+    def start_condition(self, held: DeferredCondition) -> asyncio.Task[None] | None:
         """Starts the write of a condition whose turn has come, if its pod still waits."""
         pod = held.condition.pod
         if not self.is_pending(pod):
             return None
         if held.event is not None:
             self.record(held.event)
-        return self.in_turn(f"pod {pod}", self.write_condition(held.condition))
+        return self.write_in_order(f"pod {pod}", self.write_condition(held.condition))
 
     # evictions
 
@@ -476,7 +482,7 @@ class Binder:
             pod, self.client.patch(core.POD, name, patch, namespace, type="strategic")
         )
 
-    def tell_left_out(self, refused: LeftOut) -> None:
+    def record_rejected(self, refused: RejectedObject) -> None:
         """Says on an object that it cannot be understood, and why."""
         self.recorder.event(
             reference(refused.kind, refused.key, refused.uid),

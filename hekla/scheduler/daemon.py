@@ -198,7 +198,7 @@ class Scheduler:
         name: str,
         period: float,
         *,
-        tape: Recording | None = None,
+        recording: Recording | None = None,
         selector: NodeSelector = EVERY_NODE,
         stuck_after: float = 0.0,
         batch: bool = True,
@@ -209,7 +209,7 @@ class Scheduler:
         self.policy = policy
         self.recorder = recorder
         self.period = period
-        self.feed = Informers(
+        self.informers = Informers(
             client,
             state,
             selector,
@@ -217,25 +217,27 @@ class Scheduler:
             batch=batch,
             ring=ring,
             taint_rules=taint_rules,
-            whole=tape is not None,
+            whole=recording is not None,
         )
         ask = ExtenderClient()
-        state.ask_extender = ask if tape is None else RecordedExtender(tape, ask)
+        state.ask_extender = ask if recording is None else RecordedExtender(recording, ask)
         self.load = LoadCollector(
-            client, state, lambda: policy.policy.metrics, self.feed.changed.set
+            client, state, lambda: policy.policy.metrics, self.informers.changed.set
         )
-        self.tape = tape
+        self.recording = recording
         self.stages = Stages()
         self.watchdog = Watchdog(self.stages, stuck_after)
         self.worker: Histogram | None = None
         """Takes a cycle's time in the place of the batch scheduler's histogram."""
         self.problems: set[str] = set()
-        seen = self.feed.versions_of(scheduling.POD_GROUP) if batch else lambda group: ""
-        self.carrier = Binder(
-            client, state, recorder, name, self.feed.changed.set, batch=batch, seen=seen
+        seen = self.informers.versions_of(scheduling.POD_GROUP) if batch else lambda group: ""
+        self.binder = Binder(
+            client, state, recorder, name, self.informers.changed.set, batch=batch, seen=seen
         )
-        self.feed.cache_of(PERSISTENT_VOLUME_CLAIM).on_change(self.carrier.volumes.claim_changed)
-        self.feed.cache_of(RESOURCE_CLAIM).on_change(self.carrier.claims.claim_changed)
+        self.informers.cache_of(PERSISTENT_VOLUME_CLAIM).on_change(
+            self.binder.volumes.claim_changed
+        )
+        self.informers.cache_of(RESOURCE_CLAIM).on_change(self.binder.claims.claim_changed)
         self.plugin_metrics = PluginMetrics()
         self.job_metrics = JobMetrics()
         self.tidied = 0.0
@@ -252,38 +254,38 @@ class Scheduler:
                     # Not wait_for: until Python 3.12 it loses a cancellation that comes together
                     # with the change.
                     async with asyncio.timeout(self.period):
-                        await self.feed.changed.wait()
-                    await asyncio.sleep(self.carrier.client.pace.gather(GATHER, LONGEST_GATHER))
+                        await self.informers.changed.wait()
+                    await asyncio.sleep(self.binder.client.debounce.delay(GATHER, LONGEST_GATHER))
                 except TimeoutError:
                     pass
                 self.policy.changed()
         finally:
             collecting.cancel()
             self.watchdog.stop()
-            if self.tape is not None:
-                self.tape.close()
+            if self.recording is not None:
+                self.recording.close()
             try:
                 async with asyncio.timeout(
                     5
                 ):  # it only looks on: the writes go on when it gives up
-                    await self.carrier.settle()
+                    await self.binder.settle()
             except TimeoutError:
-                log.warning("%d writes were not answered in time", len(self.carrier.tasks))
+                log.warning("%d writes were not answered in time", len(self.binder.tasks))
 
     def cycle(self) -> float:
         """One cycle; gives its seconds."""
-        self.feed.changed.clear()
+        self.informers.changed.clear()
         began = time.perf_counter()
         now, number = time.time(), self.state.cycle
-        if self.tape is not None:
-            self.tape.take_policy(self.policy)
+        if self.recording is not None:
+            self.recording.take_policy(self.policy)
         decisions = cycle(self.state, self.policy.policy, now, stage=self.stages)
         took = time.perf_counter() - began
-        if self.tape is not None and self.state.cycle != number:
-            self.tape.cycle(now, decisions)
-        self.carrier.locks = locks_of(self.policy.policy)
-        self.carrier.volumes.patience = volume_patience(self.policy.policy)
-        self.carrier.carry(decisions)
+        if self.recording is not None and self.state.cycle != number:
+            self.recording.cycle(now, decisions)
+        self.binder.locks = locks_of(self.policy.policy)
+        self.binder.volumes.patience = volume_patience(self.policy.policy)
+        self.binder.submit(decisions)
         self.plugin_metrics.take(decisions.metrics)
         (CYCLE if self.worker is None else self.worker).observe(1000 * took)
         self.observe(decisions, now)
@@ -292,9 +294,9 @@ class Scheduler:
                 log.error("%s", problem)
         if self.state.cycle != number:
             self.problems = set(decisions.problems)
-        for refused in self.feed.newly_rejected():
+        for refused in self.informers.newly_rejected():
             log.warning("%s %s is left out: %s", refused.kind, refused.key, refused.reason)
-            self.carrier.tell_left_out(refused)
+            self.binder.record_rejected(refused)
         if decisions.binds or decisions.evictions:
             log.info(
                 "bound %d, evicted %d, in %.1f ms",
@@ -363,10 +365,10 @@ async def work(daemon: Daemon) -> None:
     except PolicyFileError as error:
         raise DaemonError(str(error)) from error
     component = names[0] if len(names) == 1 else "volcano"
-    lone = ["default-scheduler"] if options.default_scheduler else []
+    own_jobs = ["default-scheduler"] if options.default_scheduler else []
     given: dict[str, Any] = {
         "scheduler_names": names,
-        "lone_schedulers": lone,
+        "lone_schedulers": own_jobs,
         "default_queue": options.default_queue,
         "time_zone": options.time_zone or time_zone(),
         "lifts_gates": gate(options, "SchedulingGatesQueueAdmission"),
@@ -382,13 +384,13 @@ async def work(daemon: Daemon) -> None:
         ring = Ring.from_environment(os.environ)
     except ValueError as error:
         raise DaemonError(str(error)) from error
-    tape = None
+    recording = None
     if options.record:
         try:
-            tape = Recording(Path(options.record))
+            recording = Recording(Path(options.record))
         except OSError as error:
             raise DaemonError(f"--record {options.record}: {error}") from error
-    state = State(**given) if tape is None else RecordedState(tape, **given)
+    state = State(**given) if recording is None else RecordedState(recording, **given)
     recorder = Recorder(daemon.client, component)
     scheduler = Scheduler(
         daemon.client,
@@ -397,7 +399,7 @@ async def work(daemon: Daemon) -> None:
         recorder,
         component,
         options.schedule_period,
-        tape=tape,
+        recording=recording,
         selector=NodeSelector.parse(options.node_selector),
         stuck_after=options.stuck_after,
         ring=ring,
@@ -405,7 +407,7 @@ async def work(daemon: Daemon) -> None:
     )
     try:
         await make_queues(daemon.client, options.default_queue)
-        await scheduler.feed.start()
+        await scheduler.informers.start()
         notify.ready()
         await scheduler.run()
     finally:

@@ -20,7 +20,7 @@ from hekla.engine.model.state import State
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.objects import version_of
-from hekla.scheduler import partial_pods as excerpts
+from hekla.scheduler import partial_pods
 from hekla.scheduler.devices import DEFAULT_MAP
 from hekla.scheduler.hash_ring import Ring
 from hekla.scheduler.metrics import WATCHED
@@ -158,7 +158,7 @@ def sources(
     ]
 
 
-class LeftOut(NamedTuple):
+class RejectedObject(NamedTuple):
     """An object that the engine could not take."""
 
     kind: str
@@ -193,7 +193,9 @@ class Informers:
         """Which objects these are."""
         for source in sources(state, selector, device_map, batch, ring, taint_rules):
             fields = f"metadata.name={source.name}" if source.name else ""
-            kind = excerpts.POD if source.kind is core.POD and not whole else source.kind.untyped
+            kind = (
+                partial_pods.POD if source.kind is core.POD and not whole else source.kind.untyped
+            )
             cache = Cache(client, kind, namespace=source.namespace, fields=fields)
             cache.on_change(self.listener(source))
             self.caches.append(cache)
@@ -267,14 +269,14 @@ class Informers:
         if key in self.state.rejected:
             self.uids[key] = metadata.get("uid", "")
 
-    def newly_rejected(self) -> list[LeftOut]:
+    def newly_rejected(self) -> list[RejectedObject]:
         """The objects that the engine could not take, or not for the reason of before, since the
         last call."""
         known, self.told = self.told, dict(self.state.rejected)
         if not self.told:
             self.uids.clear()
         return [
-            LeftOut(kind, key, self.uids.get((kind, key), ""), reason)
+            RejectedObject(kind, key, self.uids.get((kind, key), ""), reason)
             for (kind, key), reason in self.told.items()
             if known.get((kind, key)) != reason
         ]

@@ -1,7 +1,7 @@
 """Writes the statuses of PodGroups: being let in at once, everything else as few times as it takes.
 
 A group on its way is decided upon in half a dozen cycles, and each finds something new: a
-condition, a phase, one more running pod. What is written is what stands when that has calmed down
+condition, a phase, one more running pod. What is written is what stable when that has calmed down
 (decision 0202).  Nothing is lost by waiting: the phase that pods wait for does not wait, and a
 scheduler that dies reads the group as it is and decides again.
 """
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 Work = Callable[[str, Coroutine[Any, Any, None]], asyncio.Task[None]]
 """Starts a write of the object of that name, after the one that is under way for it."""
 
-GATHERED, LONGEST_GATHERED = 0.35, 10.0
+DELAY, LONGEST_DELAY = 0.35, 10.0
 """Seconds for which the newest status is gathered, from the last change of it, three times as long
 from the first.  Scheduled, Running and the first count of running pods come soon after each other;
 less soon when the server is busy, and then gathering takes longer.
@@ -51,7 +51,7 @@ EARLY = 4
 KEPT = 1000
 """Groups that are gone and of which it is still known that they ran, besides as many as there are.
 """
-REMEMBERED = LONGEST_GATHERED + 5.0
+REMEMBERED = LONGEST_DELAY + 5.0
 """Seconds for which it is remembered what was written; by then the watch has shown it, and what was
 gathered before has had its turn."""
 
@@ -69,7 +69,7 @@ class Answer(msgspec.Struct):
 POD_GROUP = read_as(scheduling.POD_GROUP, Answer)
 
 
-class Gathering(NamedTuple):
+class DeferredStatus(NamedTuple):
     """The newest status of a PodGroup that waits to be written, and why the group waits."""
 
     status: PodGroupStatus
@@ -82,15 +82,15 @@ class Gathering(NamedTuple):
 class Written(NamedTuple):
     """What a PodGroup has been told, and the version that it has had since."""
 
-    said: tuple[Any, ...]
+    content: tuple[Any, ...]
     version: str
     at: float
 
 
-class GroupStatuses:
+class PodGroupStatusUpdater:
     """Takes what cycles decided about PodGroups.
 
-    `in_turn` carries the writes, `lane` those that nobody waits for; `seen` gives the version of a
+    `write_in_order` carries the writes, `status_writer` those that nobody waits for; `seen` gives the version of a
     group that the watch has shown.
     """
 
@@ -98,46 +98,46 @@ class GroupStatuses:
         self,
         client: Client,
         state: State,
-        in_turn: Work,
-        lane: StatusWriter,
+        write_in_order: Work,
+        status_writer: StatusWriter,
         seen: Callable[[str], str] = lambda key: "",
     ) -> None:
         self.client = client
         self.state = state
-        self.in_turn = in_turn
-        self.lane = lane
+        self.write_in_order = write_in_order
+        self.status_writer = status_writer
         self.seen = seen
-        self.gathered: dict[str, Gathering] = {}
+        self.deferred: dict[str, DeferredStatus] = {}
         self.timer: asyncio.TimerHandle | None = None
         self.written: dict[str, Written] = {}
         """What groups have been told and the watch has not shown yet, the oldest first."""
-        self.early: set[asyncio.Task[None]] = set()
+        self.early_writes: set[asyncio.Task[None]] = set()
         """Writes of groups that have just begun to run."""
-        self.begun: dict[str, str] = {}
+        self.reported_running: dict[str, str] = {}
         """Of groups of which it has been written so that they run, the uid."""
-        self.let_in: set[str] = set()
+        self.admitted: set[str] = set()
         """Groups whose phase Inqueue has been written."""
 
-    def take(self, group: PodGroupStatus, explained: Explanation | None = None) -> None:
+    def update(self, group: PodGroupStatus, explained: Explanation | None = None) -> None:
         """Writes at once that a group was let in; anything else with what follows it soon."""
         if group.phase != "Running":
-            self.begun.pop(group.key, None)
+            self.reported_running.pop(group.key, None)
         if (
             group.phase == "Inqueue"
-            and group.key not in self.let_in
-            and self.is_waited_for(group.key)
+            and group.key not in self.admitted
+            and self.pods_wait_for(group.key)
         ):
-            self.let_in.add(group.key)
-            self.gathered.pop(group.key, None)
-            self.lane.drop(f"group {group.key}")
-            self.in_turn(f"group {group.key}", self.write(group, explained))
-        elif self.was_told(group):
-            self.gathered.pop(group.key, None)
-            self.lane.drop(f"group {group.key}")
+            self.admitted.add(group.key)
+            self.deferred.pop(group.key, None)
+            self.status_writer.drop(f"group {group.key}")
+            self.write_in_order(f"group {group.key}", self.write(group, explained))
+        elif self.is_written(group):
+            self.deferred.pop(group.key, None)
+            self.status_writer.drop(f"group {group.key}")
         else:
-            self.gather(group, explained)
+            self.defer(group, explained)
 
-    def begins(self, group: PodGroupStatus, explained: Explanation | None = None) -> None:
+    def update_early(self, group: PodGroupStatus, explained: Explanation | None = None) -> None:
         """Takes the status of a group that may have begun to run.
 
         That it runs is written as soon as its pods are bound, before they can be seen running,
@@ -146,23 +146,25 @@ class GroupStatuses:
         """
         if (
             group.phase != "Running"
-            or self.begun.get(group.key) == group.uid
-            or len(self.early) >= EARLY
-            or self.client.pace.answer > SLOW
+            or self.reported_running.get(group.key) == group.uid
+            or len(self.early_writes) >= EARLY
+            or self.client.debounce.response_time > SLOW
         ):
-            self.take(group, explained)
+            self.update(group, explained)
             return
-        if len(self.begun) > 2 * len(self.state.jobs) + KEPT:
-            self.begun = {key: uid for key, uid in self.begun.items() if key in self.state.jobs}
-        self.begun[group.key] = group.uid
-        self.gathered.pop(group.key, None)
-        self.lane.drop(f"group {group.key}")
-        self.let_in.discard(group.key)
-        task = self.in_turn(f"group {group.key}", self.write(group, explained))
-        self.early.add(task)
-        task.add_done_callback(self.early.discard)
+        if len(self.reported_running) > 2 * len(self.state.jobs) + KEPT:
+            self.reported_running = {
+                key: uid for key, uid in self.reported_running.items() if key in self.state.jobs
+            }
+        self.reported_running[group.key] = group.uid
+        self.deferred.pop(group.key, None)
+        self.status_writer.drop(f"group {group.key}")
+        self.admitted.discard(group.key)
+        task = self.write_in_order(f"group {group.key}", self.write(group, explained))
+        self.early_writes.add(task)
+        task.add_done_callback(self.early_writes.discard)
 
-    def is_waited_for(self, group: str) -> bool:
+    def pods_wait_for(self, group: str) -> bool:
         """Whether pods are made only once the group is let in; where they are there, their binds
         tell the same.
 
@@ -174,7 +176,7 @@ class GroupStatuses:
         job = self.state.jobs.get(group)
         return job is None or len(job.tasks) < max(job.min_available, 1)
 
-    def was_told(self, group: PodGroupStatus) -> bool:
+    def is_written(self, group: PodGroupStatus) -> bool:
         """Whether the server says this already: the cycle that decided it could not know, or its
         counts were others then."""
         written = self.written.get(group.key)
@@ -184,15 +186,17 @@ class GroupStatuses:
         if not (seen.isdigit() and written.version.isdigit()) or int(seen) > int(written.version):
             del self.written[group.key]  # somebody else has changed it since
             return False
-        return written.said == said(group)
+        return written.content == content_of(group)
 
-    def gather(self, group: PodGroupStatus, explained: Explanation | None) -> None:
+    def defer(self, group: PodGroupStatus, explained: Explanation | None) -> None:
         loop = asyncio.get_running_loop()
         if self.timer is None:
-            self.timer = loop.call_later(GATHERED, self.flush)
-        before = self.gathered.get(group.key)
+            self.timer = loop.call_later(DELAY, self.flush)
+        before = self.deferred.get(group.key)
         now = loop.time()
-        self.gathered[group.key] = Gathering(group, explained, before.since if before else now, now)
+        self.deferred[group.key] = DeferredStatus(
+            group, explained, before.since if before else now, now
+        )
 
     def flush(self) -> None:
         """Writes the statuses that have stood, or been gathered, for long enough."""
@@ -200,17 +204,17 @@ class GroupStatuses:
         now = loop.time()
         for key in [key for key, written in self.written.items() if now - written.at >= REMEMBERED]:
             del self.written[key]
-        stands = self.client.pace.gather(GATHERED, LONGEST_GATHERED)
-        for key, (group, explained, since, changed) in list(self.gathered.items()):
-            if now - changed < stands and now - since < max(stands, 3 * GATHERED):
+        stable = self.client.debounce.delay(DELAY, LONGEST_DELAY)
+        for key, (group, explained, since, changed) in list(self.deferred.items()):
+            if now - changed < stable and now - since < max(stable, 3 * DELAY):
                 continue
-            if now - since < max(stands, STARTING * GATHERED) and self.is_starting(group):
+            if now - since < max(stable, STARTING * DELAY) and self.is_starting(group):
                 continue
-            del self.gathered[key]
+            del self.deferred[key]
             if group.phase != "Inqueue":
-                self.let_in.discard(key)
-            self.lane.put(f"group {key}", partial(self.begin, group, explained))
-        self.timer = loop.call_later(stands / 8, self.flush) if self.gathered else None
+                self.admitted.discard(key)
+            self.status_writer.put(f"group {key}", partial(self.start, group, explained))
+        self.timer = loop.call_later(stable / 8, self.flush) if self.deferred else None
 
     def is_starting(self, group: PodGroupStatus) -> bool:
         """Whether pods of the group are bound and do not run yet: the counts are about to change."""
@@ -221,18 +225,18 @@ class GroupStatuses:
             and any(job.counts.statuses[one] for one in (Status.BINDING, Status.BOUND))
         )
 
-    def begin(
+    def start(
         self, group: PodGroupStatus, explained: Explanation | None
     ) -> asyncio.Task[None] | None:
         """Starts the write of a gathered status whose turn has come, if it still says something."""
-        newest = self.counted(group)
+        newest = self.with_current_counts(group)
         return (
             None
-            if self.was_told(newest)
-            else self.in_turn(f"group {group.key}", self.write(newest, explained))
+            if self.is_written(newest)
+            else self.write_in_order(f"group {group.key}", self.write(newest, explained))
         )
 
-    def counted(self, group: PodGroupStatus) -> PodGroupStatus:
+    def with_current_counts(self, group: PodGroupStatus) -> PodGroupStatus:
         """The status with the counts of this moment: those of the cycle that decided it are as old
         as it has been gathered."""
         job = self.state.jobs.get(group.key)
@@ -261,7 +265,7 @@ class GroupStatuses:
         }
         metadata: dict[str, Any] = {"uid": group.uid}
         job = self.state.jobs.get(group.key)
-        numbers = numbers_of(group, explained)
+        numbers = explanation_of(group, explained)
         if numbers or (job is not None and EXPLANATION in job.annotations):
             metadata["annotations"] = {EXPLANATION: numbers or None}
         patch = {"metadata": metadata, "status": status}
@@ -275,7 +279,7 @@ class GroupStatuses:
         except (ApiError, TransportError) as error:
             log.warning("status of %s: %s", group.key, error)
             if isinstance(error, TransportError) or error.code >= 500:
-                self.try_again(group, explained)
+                self.retry(group, explained)
             return
         if job is not None and "annotations" in metadata:
             job.annotations.pop(EXPLANATION, None)
@@ -283,18 +287,18 @@ class GroupStatuses:
                 job.annotations[EXPLANATION] = numbers
         self.written.pop(group.key, None)
         self.written[group.key] = Written(
-            said(group), answer.metadata.resource_version, asyncio.get_running_loop().time()
+            content_of(group), answer.metadata.resource_version, asyncio.get_running_loop().time()
         )
 
-    def try_again(self, group: PodGroupStatus, explained: Explanation | None) -> None:
+    def retry(self, group: PodGroupStatus, explained: Explanation | None) -> None:
         """The cycles take it for written, so it has to be; something newer about the same group
         goes before."""
         job = self.state.jobs.get(group.key)
-        if job is not None and job.pg_uid == group.uid and group.key not in self.gathered:
-            self.gather(group, explained)
+        if job is not None and job.pg_uid == group.uid and group.key not in self.deferred:
+            self.defer(group, explained)
 
 
-def numbers_of(group: PodGroupStatus, explained: Explanation | None) -> str:
+def explanation_of(group: PodGroupStatus, explained: Explanation | None) -> str:
     """What goes beside the condition that has the same in words; empty where there is none, or
     nothing to count."""
     if explained is None or not any(
@@ -305,7 +309,7 @@ def numbers_of(group: PodGroupStatus, explained: Explanation | None) -> str:
     return explained.numbers()
 
 
-def said(group: PodGroupStatus) -> tuple[Any, ...]:
+def content_of(group: PodGroupStatus) -> tuple[Any, ...]:
     """What a status tells, without the times and the cycle in which it came about."""
     conditions = tuple(
         (one.get("type"), one.get("status"), one.get("reason"), one.get("message"))

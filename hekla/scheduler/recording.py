@@ -39,7 +39,7 @@ LIMIT = 1 << 30
 make room for new ones."""
 
 _KINDS = ("pod", "node", "pod_group", "queue", "priority_class")
-FEEDS = (
+UPDATES = (
     *(f"{verb}_{kind}" for verb in ("upsert", "remove") for kind in _KINDS),
     "upsert_namespace",
 )
@@ -50,7 +50,7 @@ OUTCOMES = ("bind_failed", "evict_failed", "condition_failed")
 Ask = Callable[[str, Mapping[str, Any], float], Any]
 
 
-class TapeError(Exception):
+class RecordingError(Exception):
     """A recording cannot be read; the text says where."""
 
 
@@ -138,12 +138,12 @@ class Recording:
 class RecordedState(State):
     """A state that writes down what it is fed, before it takes it."""
 
-    def __init__(self, tape: Recording, **arguments: Any) -> None:
+    def __init__(self, recording: Recording, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self.tape = tape
+        self.recording = recording
         self.inside = False
         """Within a call that was written down already: what it calls in turn follows from it."""
-        tape.frame(
+        recording.frame(
             "header",
             FORMAT,
             __version__,
@@ -162,8 +162,8 @@ _FAILURES: dict[str, type[Exception]] = {
 class RecordedExtender:
     """Asks the extender, and writes down what it answered: it may answer otherwise on another day."""
 
-    def __init__(self, tape: Recording, ask: Ask) -> None:
-        self.tape = tape
+    def __init__(self, recording: Recording, ask: Ask) -> None:
+        self.recording = recording
         self.ask = ask
 
     def __call__(self, address: str, body: Mapping[str, Any], timeout: float) -> Any:
@@ -171,9 +171,9 @@ class RecordedExtender:
             answer = self.ask(address, body, timeout)
         except (OSError, ValueError) as error:
             failure = next(name for name, kind in _FAILURES.items() if isinstance(error, kind))
-            self.tape.frame(EXTENDER, None, failure, str(error))
+            self.recording.frame(EXTENDER, None, failure, str(error))
             raise
-        self.tape.frame(EXTENDER, answer, "", "")
+        self.recording.frame(EXTENDER, answer, "", "")
         return answer
 
 
@@ -209,7 +209,7 @@ def _recorded(name: str) -> Any:
     def recorded(self: RecordedState, *given: Any) -> Any:
         if self.inside:
             return take(self, *given)
-        self.tape.frame(name, *(given if whole else [_key(one) for one in given]))
+        self.recording.frame(name, *(given if whole else [_key(one) for one in given]))
         self.inside = True
         try:
             return take(self, *given)
@@ -219,15 +219,15 @@ def _recorded(name: str) -> Any:
     return recorded
 
 
-for _name in (*FEEDS, *OTHERS, *OUTCOMES):
+for _name in (*UPDATES, *OTHERS, *OUTCOMES):
     setattr(RecordedState, _name, _recorded(_name))
 
 
 def read(directory: Path) -> Iterator[tuple[Any, ...]]:
-    """All frames of a recording.  An end that was cut off is left out.  Raises TapeError."""
+    """All frames of a recording.  An end that was cut off is left out.  Raises RecordingError."""
     files = sorted(directory.glob("*" + SUFFIX))
     if not files:
-        raise TapeError(f"{directory}: no recording (no *{SUFFIX} in it)")
+        raise RecordingError(f"{directory}: no recording (no *{SUFFIX} in it)")
     for path in files:
         yield from _read(path)
 
@@ -240,7 +240,7 @@ def _read(path: Path) -> Iterator[tuple[Any, ...]]:
             try:
                 rest += stream.decompress(piece)
             except zlib.error as error:
-                raise TapeError(
+                raise RecordingError(
                     f"{path}: {f'damaged after frame {frames}' if frames else 'not a recording'}: {error}"
                 ) from error
             at = 0
@@ -251,7 +251,9 @@ def _read(path: Path) -> Iterator[tuple[Any, ...]]:
                 try:
                     frame = tuple(msgspec.msgpack.decode(rest[at + 4 : end]))
                 except (msgspec.DecodeError, TypeError) as error:
-                    raise TapeError(f"{path}: damaged after frame {frames}: {error}") from error
+                    raise RecordingError(
+                        f"{path}: damaged after frame {frames}: {error}"
+                    ) from error
                 yield frame
                 at, frames = end, frames + 1
             rest = rest[at:]

@@ -26,17 +26,17 @@ from hekla.scheduler.plugin_files import PluginFileError, find, from_packages, f
 from hekla.scheduler.policy_file import PolicyFileError, named_files, parse
 from hekla.scheduler.recording import (
     EXTENDER,
-    FEEDS,
     FORMAT,
     OTHERS,
     OUTCOMES,
+    UPDATES,
+    RecordingError,
     ReplayedExtender,
-    TapeError,
     encoded,
     read,
 )
 
-FED = frozenset((*FEEDS, *OTHERS, *OUTCOMES))
+STATE_CALLS = frozenset((*UPDATES, *OTHERS, *OUTCOMES))
 
 
 class Difference(NamedTuple):
@@ -65,7 +65,7 @@ class Outcome(NamedTuple):
 
 
 def replay(directory: Path, policy: Policy | None = None) -> Outcome:
-    """Runs a recording again.  Raises TapeError and PolicyFileError."""
+    """Runs a recording again.  Raises RecordingError and PolicyFileError."""
     state, in_force = State(), policy or default_policy()
     extender = ReplayedExtender()
     cycles = binds = 0
@@ -73,11 +73,11 @@ def replay(directory: Path, policy: Policy | None = None) -> Outcome:
         word, *given = frame
         if word == "header":
             if given[0] != FORMAT:
-                raise TapeError(f"{directory}: format {given[0]}; this program reads {FORMAT}")
+                raise RecordingError(f"{directory}: format {given[0]}; this program reads {FORMAT}")
             try:
                 state = State(**given[2])
             except TypeError as error:
-                raise TapeError(
+                raise RecordingError(
                     f"{directory}: written by version {given[1]}, which this program cannot replay: {error}"
                 ) from error
             extender = ReplayedExtender()
@@ -100,7 +100,7 @@ def replay(directory: Path, policy: Policy | None = None) -> Outcome:
                 trees = msgspec.msgpack.decode(recorded), msgspec.msgpack.decode(replayed)
                 found = next(
                     differences(
-                        *(trees if policy is None else (deeds(one, outside) for one in trees))
+                        *(trees if policy is None else (effects(one, outside) for one in trees))
                     ),
                     None,
                 )
@@ -109,17 +109,19 @@ def replay(directory: Path, policy: Policy | None = None) -> Outcome:
                     return Outcome(cycles, binds, Difference(cycles, now, where, before, after))
         elif word == EXTENDER:
             extender.answers.append((given[0], given[1], given[2]))
-        elif word in FED:
+        elif word in STATE_CALLS:
             try:
                 getattr(state, word)(*given)
             except (AttributeError, TypeError, ValueError, KeyError):
                 pass  # as when it was recorded
         else:
-            raise TapeError(f'{directory}: a frame "{word}" of which this program knows nothing')
+            raise RecordingError(
+                f'{directory}: a frame "{word}" of which this program knows nothing'
+            )
     return Outcome(cycles, binds, None)
 
 
-def deeds(decisions: dict[str, Any], outside: Collection[str]) -> dict[str, Any]:
+def effects(decisions: dict[str, Any], outside: Collection[str]) -> dict[str, Any]:
     """What decisions do to the cluster, without what they say about it.  `outside`: jobs that had
     not been let in before."""
     done = {kind: decisions[kind] for kind in ("binds", "evictions", "pipelined", "gates", "freed")}
@@ -189,8 +191,8 @@ def main(argv: list[str]) -> int:
             other = parse(text, name, found.plugins, found.broken)
         outcome = replay(arguments.directory, other)
         if not outcome.cycles:
-            raise TapeError(f"{arguments.directory}: no whole cycle is recorded")
-    except (OSError, TapeError, PolicyFileError, PluginFileError) as error:
+            raise RecordingError(f"{arguments.directory}: no whole cycle is recorded")
+    except (OSError, RecordingError, PolicyFileError, PluginFileError) as error:
         print(f"hekla replay: {error}", file=sys.stderr)
         return 2
     if outcome.difference is not None:

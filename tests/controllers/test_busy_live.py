@@ -13,22 +13,22 @@ from hekla.api.meta import ObjectMeta
 from hekla.controllers.daemon import FLAGS, POOL, controllers_of
 from hekla.controllers.job import status_updater
 from hekla.controllers.job.controller import JobController
+from hekla.kube.adaptive_debounce import AdaptiveDebounce
 from hekla.kube.client import Client
 from hekla.kube.connection.config import load
 from hekla.kube.controller import run
 from hekla.kube.events import Recorder
 from hekla.kube.flags import parse
-from hekla.kube.pace import Pace
 from tests.apiserver_process import ApiServerProcess, shared_apiserver
 from tests.controllers.cluster import Cluster, a_task, install, on
 
 __all__ = ["shared_apiserver"]
 
 
-class Busy(Pace):
+class Busy(AdaptiveDebounce):
     """A server that always answers late."""
 
-    def gather(self, shortest: float, longest: float) -> float:
+    def delay(self, shortest: float, longest: float) -> float:
         return longest
 
 
@@ -56,7 +56,7 @@ class Scene:
 async def scene(shared_apiserver: ApiServerProcess) -> AsyncIterator[Scene]:
     connection = load(str(shared_apiserver.internal_kubeconfig))
     async with Client(connection, pool=32) as client, Client(connection, pool=POOL) as busy:
-        busy.pace = Busy()
+        busy.debounce = Busy()
         await install(client)
         cluster = Cluster(client)
         await cluster.start()

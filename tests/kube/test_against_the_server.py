@@ -14,12 +14,12 @@ from hekla.api.kubernetes.core import CONFIG_MAP, EVENT, NAMESPACE, ConfigMap
 from hekla.api.meta import ObjectMeta
 from hekla.kube import errors
 from hekla.kube import events as recording
+from hekla.kube.adaptive_debounce import AdaptiveDebounce
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.connection.config import load
 from hekla.kube.events import COMBINED, WRITERS, Recorder
 from hekla.kube.leader import Durations, LeaderElection, LeadershipLost
-from hekla.kube.pace import Pace
 from tests.apiserver_process import ApiServerProcess
 
 PATIENT = Durations(lease=60.0, renew=50.0, retry=1.0)
@@ -258,11 +258,11 @@ async def test_what_happens_again_while_its_event_is_made_is_counted(
 
 
 async def test_events_leave_a_busy_server_to_others_and_come_later(client: Client) -> None:
-    class Busy(Pace):
-        def gather(self, shortest: float, longest: float) -> float:
+    class Busy(AdaptiveDebounce):
+        def delay(self, shortest: float, longest: float) -> float:
             return longest
 
-    client.pace = Busy()
+    client.debounce = Busy()
     recorder = Recorder(client, "patient")
     subjects = [config_map(f"waits-{number}") for number in range(100)]
     for subject in subjects:

@@ -79,7 +79,7 @@ def test_a_pod_lives_as_long_as_its_longest_container() -> None:
 async def test_few_pods_are_reported_at_a_time_while_the_server_is_busy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    client: Any = SimpleNamespace(pace=SimpleNamespace(busy=True))
+    client: Any = SimpleNamespace(debounce=SimpleNamespace(busy=True))
     fakes = FakeNodes(client, Size())
     fakes._managed["n1"] = "uid-of-n1"
     fakes.pods = Cache(client, FAKE_POD)
@@ -110,11 +110,11 @@ async def test_few_pods_are_reported_at_a_time_while_the_server_is_busy(
         fakes.pods._put(f"default/{name}", msgspec.convert(tree, FakePod))
     await under_way(FEW)
 
-    client.pace.busy = False
+    client.debounce.busy = False
     waiting.popleft().set_result(None)
     await under_way(SENDERS)
 
-    client.pace.busy = True
+    client.debounce.busy = True
     while len(served) < len(names):
         while waiting:
             waiting.popleft().set_result(None)

@@ -45,10 +45,10 @@ def test_what_is_no_zone(name: str) -> None:
 
 
 def test_a_recording_keeps_the_zone(tmp_path: Path) -> None:
-    tape = Recording(tmp_path)
+    recording = Recording(tmp_path)
     state = RecordedState(
-        tape, time_zone="Asia/Tokyo", lifts_gates=True, scheduler_names=["volcano"]
+        recording, time_zone="Asia/Tokyo", lifts_gates=True, scheduler_names=["volcano"]
     )
     assert str(state.zone) == "Asia/Tokyo"
-    tape.close()
+    recording.close()
     assert replay(tmp_path).difference is None

@@ -19,7 +19,7 @@ from hekla.api import crds
 from hekla.engine.cycle import cycle
 from hekla.scheduler.policy_file import PolicyFile
 from hekla.scheduler.recording import FORMAT, RecordedExtender, RecordedState, Recording, read
-from hekla.scheduler.replay import deeds, main, replay
+from hekla.scheduler.replay import effects, main, replay
 from tests.apiserver_process import ApiServerProcess, apiserver
 from tests.ports import free_port
 
@@ -76,9 +76,9 @@ def pod(name: str, job: str) -> dict[str, Any]:
 
 def recorded(directory: Path, policy: PolicyFile) -> None:
     """Two cycles with a bind that failed between them, and a plugin's worth of other things."""
-    tape = Recording(directory)
+    recording = Recording(directory)
     state = RecordedState(
-        tape, scheduler_names=["volcano"], lone_schedulers=[], default_queue="default"
+        recording, scheduler_names=["volcano"], lone_schedulers=[], default_queue="default"
     )
     state.upsert_namespace({"metadata": {"name": "default"}})
     state.upsert_queue(
@@ -94,14 +94,14 @@ def recorded(directory: Path, policy: PolicyFile) -> None:
         tree.clear()  # as the feed does
     now = 1_000_000.0
     for step in range(4):
-        tape.take_policy(policy)
+        recording.take_policy(policy)
         decisions = cycle(state, policy.policy, now)
-        tape.cycle(now, decisions)
+        recording.cycle(now, decisions)
         for bind in decisions.binds[:1]:
             state.bind_failed(bind.pod, now)
         now += 1.5 + step
     state.remove_node(node("n0"))
-    tape.close()
+    recording.close()
     state.upsert_node(node("too-late"))
 
 
@@ -156,10 +156,10 @@ def test_a_second_process_continues_in_a_new_file(tmp_path):
 
 
 def test_it_stops_at_its_limit(tmp_path, caplog):
-    tape = Recording(tmp_path / "tape", limit=10)
+    recording = Recording(tmp_path / "tape", limit=10)
     for _ in range(3):
-        tape.frame("upsert_node", {str(number): number * 7 for number in range(100_000)})
-    assert not tape.running
+        recording.frame("upsert_node", {str(number): number * 7 for number in range(100_000)})
+    assert not recording.running
     assert "ends here" in caplog.text
 
 
@@ -179,9 +179,11 @@ def test_what_an_extender_answered_is_part_of_a_recording(tmp_path, answer):
     path.write_text(
         f"actions: allocate\ntiers:\n- plugins:\n  - name: gang\n  - name: extender\n    arguments: {arguments}\n"
     )
-    tape = Recording(tmp_path / "tape")
-    state = RecordedState(tape, scheduler_names=["volcano"], shard_mode="none", lifts_gates=False)
-    state.ask_extender = RecordedExtender(tape, ask)
+    recording = Recording(tmp_path / "tape")
+    state = RecordedState(
+        recording, scheduler_names=["volcano"], shard_mode="none", lifts_gates=False
+    )
+    state.ask_extender = RecordedExtender(recording, ask)
     policy = PolicyFile(str(path), fall_back=False)
     state.upsert_queue(
         {"metadata": {"name": "default"}, "spec": {"weight": 1}, "status": {"state": "Open"}}
@@ -189,16 +191,18 @@ def test_what_an_extender_answered_is_part_of_a_recording(tmp_path, answer):
     state.upsert_node(node("n0"))
     state.upsert_pod_group({**group("job", 1), "status": {"phase": "Inqueue"}})
     state.upsert_pod(pod("job-task-0", "job"))
-    tape.take_policy(policy)
-    tape.cycle(1e6, cycle(state, policy.policy, 1e6))
-    tape.close()
+    recording.take_policy(policy)
+    recording.cycle(1e6, cycle(state, policy.policy, 1e6))
+    recording.close()
     assert "extender" in [frame[0] for frame in read(tmp_path / "tape")]
     assert replay(tmp_path / "tape").difference is None
 
 
 def test_shards_and_device_objects_are_part_of_a_recording(tmp_path):
-    tape = Recording(tmp_path / "tape")
-    state = RecordedState(tape, scheduler_names=["volcano"], shard_mode="hard", shard_name="mine")
+    recording = Recording(tmp_path / "tape")
+    state = RecordedState(
+        recording, scheduler_names=["volcano"], shard_mode="hard", shard_name="mine"
+    )
     policy = policy_file(tmp_path / "policy.yaml")
     state.upsert_queue(
         {"metadata": {"name": "default"}, "spec": {"weight": 1}, "status": {"state": "Open"}}
@@ -234,10 +238,10 @@ def test_shards_and_device_objects_are_part_of_a_recording(tmp_path):
     tree = pod("job-task-0", "job")
     tree["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimName": "c"}]
     state.upsert_pod(tree)
-    tape.take_policy(policy)
+    recording.take_policy(policy)
     decisions = cycle(state, policy.policy, 1e6)
-    tape.cycle(1e6, decisions)
-    tape.close()
+    recording.cycle(1e6, decisions)
+    recording.close()
     assert decisions.bound() == {"default/job-task-0": "n1"}
     assert [one.in_use for one in decisions.shards] == [["n1"]]
     assert replay(tmp_path / "tape").difference is None
@@ -271,7 +275,7 @@ class Daemon:
         groups = "/apis/scheduling.volcano.sh/v1beta1/podgroups"
         wait_for(lambda: server.request("GET", groups)[0] == 200, "the kinds are served")
         self.server = server
-        self.tape = directory / "tape"
+        self.recording = directory / "tape"
         self.log = directory / "scheduler.log"
         self.metrics = f"127.0.0.1:{free_port()}"
         command = [
@@ -281,7 +285,7 @@ class Daemon:
             "scheduler",
             f"--kubeconfig={server.internal_kubeconfig}",
             "--leader-elect=false",
-            f"--record={self.tape}",
+            f"--record={self.recording}",
             "--enable-metrics",
             f"--listen-address={self.metrics}",
             "--schedule-period=200ms",
@@ -418,9 +422,9 @@ def test_words_that_differ_are_no_deeds():
     }
     let_in = {**here, "pod_groups": [{**group, "phase": "Inqueue"}]}
 
-    assert deeds(told, {"default/a"}) == deeds(otherwise, {"default/a"})
-    assert deeds(here, {"default/a"}) != deeds(let_in, {"default/a"})
-    assert deeds(here, set()) == deeds(let_in, set()), "it was in already: only words are new"
+    assert effects(told, {"default/a"}) == effects(otherwise, {"default/a"})
+    assert effects(here, {"default/a"}) != effects(let_in, {"default/a"})
+    assert effects(here, set()) == effects(let_in, set()), "it was in already: only words are new"
 
 
 def test_a_recording_without_a_whole_cycle_is_said_to_be_none(tmp_path, capsys):

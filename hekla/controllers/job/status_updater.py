@@ -213,9 +213,9 @@ class StatusUpdater:
         now = time.monotonic()
         record.late_since = record.late_since or now
         since = record.late_since if moved else max(record.written_at, record.late_since)
-        pace = self._client.pace
-        wait = since + pace.gather(0.0 if moved else STATUS_INTERVAL, LONGEST_INTERVAL) - now
-        if wait <= 0 and (record.turn is not None or not pace.busy):
+        debounce = self._client.debounce
+        wait = since + debounce.delay(0.0 if moved else STATUS_INTERVAL, LONGEST_INTERVAL) - now
+        if wait <= 0 and (record.turn is not None or not debounce.busy):
             return False
         key = key_of(job)
         record.first_step = wanted if moved else None
@@ -235,7 +235,7 @@ class StatusUpdater:
         left = record.due_at - time.monotonic()
         if left > ROUNDING:
             self._delays.after(key, left)
-        elif record.turn is None and self._client.pace.busy:
+        elif record.turn is None and self._client.debounce.busy:
             self._late_writes.put(key, partial(self._begin_turn, key, record))
         else:
             self._queue.add(key)

@@ -12,20 +12,20 @@ from hekla.api import batch, scheduling
 from hekla.controllers.caches import Caches
 from hekla.controllers.job.controller import JobController
 from hekla.controllers.records import POD, Pod
+from hekla.kube.adaptive_debounce import AdaptiveDebounce
 from hekla.kube.errors import Conflict
 from hekla.kube.http.client import TransportError
-from hekla.kube.pace import Pace
 from tests.controllers.job.world import UID, job_of, policy, task
 
 KEY = "default/train"
 
 
-class Busy(Pace):
+class Busy(AdaptiveDebounce):
     """A server that always answers late, so that statuses wait; until it has calmed."""
 
     calm = False
 
-    def gather(self, shortest: float, longest: float) -> float:
+    def delay(self, shortest: float, longest: float) -> float:
         return shortest if self.calm else longest
 
 
@@ -33,7 +33,7 @@ class Server:
     """Shows what is created on the watch before it answers, as a busy server does."""
 
     def __init__(self) -> None:
-        self.pace = Busy()
+        self.debounce = Busy()
         client: Any = self
         self.caches = Caches(client)
         self.controller = JobController(client, self.caches, self)
@@ -126,7 +126,7 @@ async def test_a_status_that_was_not_written_waits_for_its_next_turn(
     """What was not looked at while it was written asks for a look, but where no server is each look
     fails in no time."""
     make(server)
-    server.pace.calm = True
+    server.debounce.calm = True
     server.error = error
     waits = []
     for _ in range(3):
@@ -222,7 +222,7 @@ async def end_of_pods(server: Server, phase: str) -> float | None:
             server.pod, status=msgspec.structs.replace(server.pod.status, phase=phase)
         )
     )
-    server.pace.calm = True
+    server.debounce.calm = True
     return await server.controller.reconcile(KEY)
 
 
@@ -250,7 +250,7 @@ async def test_a_status_that_may_lag_no_longer_waits_for_its_turn_before_the_job
     assert list(statuses._late_writes.writes) == [KEY] and not server.asked
 
     statuses._late_writes.drop(KEY)
-    server.pace.calm = True
+    server.debounce.calm = True
     statuses._fall_due(KEY)
     assert not statuses._late_writes.writes and server.asked
 

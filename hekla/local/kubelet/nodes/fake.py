@@ -642,7 +642,7 @@ class FakeNodes:
 
     @property
     def _room(self) -> int:
-        return FEW if self._client.pace.busy else SENDERS
+        return FEW if self._client.debounce.busy else SENDERS
 
     async def _serve(self, name: str, uid: str) -> None:
         """One of the senders, of which there are any only while there is something to send."""

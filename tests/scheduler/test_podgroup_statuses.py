@@ -15,12 +15,12 @@ from hekla.engine.model.decisions import PodGroupStatus
 from hekla.engine.model.explanations import Explanation, NodeReason
 from hekla.engine.model.tasks import Status
 from hekla.engine.world import World, policy
+from hekla.kube.adaptive_debounce import AdaptiveDebounce
 from hekla.kube.errors import ApiError, ServerError
 from hekla.kube.http.client import TransportError
-from hekla.kube.pace import Pace
 from hekla.kube.status_writer import StatusWriter
 from hekla.scheduler import podgroup_statuses as writing
-from hekla.scheduler.podgroup_statuses import Answer, GroupStatuses, Metadata
+from hekla.scheduler.podgroup_statuses import Answer, Metadata, PodGroupStatusUpdater
 
 READY = {
     "type": "Scheduled",
@@ -39,21 +39,25 @@ class Scene:
         self.world.nodes("n1", cpu=8)
         self.world.job("job", pods=2, min_available=2, cpu=1, phase="Pending")
         self.job = self.world.state.jobs["default/job"]
-        self.pace = Pace()
+        self.debounce = AdaptiveDebounce()
         self.said: list[dict[str, Any]] = []
         self.marks: list[dict[str, Any]] = []
         """Of each write, what it says of the group's metadata beside its uid."""
         self.failures: list[Exception] = []
         self.shown = "0"
         self.tasks: set[asyncio.Task[None]] = set()
-        self.groups = GroupStatuses(
-            self, self.world.state, self.in_turn, StatusWriter(self.launch), lambda key: self.shown
+        self.groups = PodGroupStatusUpdater(
+            self,
+            self.world.state,
+            self.write_in_order,
+            StatusWriter(self.launch),
+            lambda key: self.shown,
         )  # type: ignore[arg-type]
 
     def launch(self, work: Coroutine[Any, Any, None]) -> None:
         self.tasks.add(asyncio.ensure_future(work))
 
-    def in_turn(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def write_in_order(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
         self.tasks.add(task)
         return task
@@ -85,22 +89,22 @@ class Scene:
 
     async def settle(self) -> None:
         async with asyncio.timeout(60):
-            while self.groups.gathered or any(not task.done() for task in self.tasks):
+            while self.groups.deferred or any(not task.done() for task in self.tasks):
                 await asyncio.sleep(0.002)
 
 
 @pytest.fixture
 async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
-    monkeypatch.setattr(writing, "GATHERED", 0.01)
+    monkeypatch.setattr(writing, "DELAY", 0.01)
     made = Scene()
     yield made
     await made.settle()
 
 
 async def test_scheduled_running_and_the_first_count_are_one_write(scene: Scene) -> None:
-    scene.groups.take(scene.status("Inqueue", 0, READY))
-    scene.groups.take(scene.status("Running", 0, READY))
-    scene.groups.take(scene.status("Running", 2, READY))
+    scene.groups.update(scene.status("Inqueue", 0, READY))
+    scene.groups.update(scene.status("Running", 0, READY))
+    scene.groups.update(scene.status("Running", 2, READY))
     await scene.settle()
     assert [(one["phase"], one["conditions"][0]["type"]) for one in scene.said] == [
         ("Running", "Scheduled")
@@ -109,7 +113,7 @@ async def test_scheduled_running_and_the_first_count_are_one_write(scene: Scene)
 
 async def test_the_counts_are_those_of_the_moment_of_writing(scene: Scene) -> None:
     scene.world.run()
-    scene.groups.take(scene.status("Running", 0, READY))
+    scene.groups.update(scene.status("Running", 0, READY))
     scene.world.settle()
     await scene.settle()
     running = len(scene.job.counts.statuses[Status.RUNNING])
@@ -120,16 +124,16 @@ async def test_the_counts_are_those_of_the_moment_of_writing(scene: Scene) -> No
 async def test_pods_that_are_about_to_run_are_waited_for_but_not_for_ever(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "GATHERED", 1000.0)  # what passes here is not the clock's time
+    monkeypatch.setattr(writing, "DELAY", 1000.0)  # what passes here is not the clock's time
     scene.world.run()
-    scene.groups.take(scene.status("Running", 0, READY))
-    held = scene.groups.gathered["default/job"]
-    scene.groups.gathered["default/job"] = held._replace(
+    scene.groups.update(scene.status("Running", 0, READY))
+    held = scene.groups.deferred["default/job"]
+    scene.groups.deferred["default/job"] = held._replace(
         since=held.since - 3000, changed=held.changed - 1000
     )
     scene.groups.flush()
-    assert "default/job" in scene.groups.gathered
-    scene.groups.gathered["default/job"] = held._replace(
+    assert "default/job" in scene.groups.deferred
+    scene.groups.deferred["default/job"] = held._replace(
         since=held.since - 6000, changed=held.changed - 1000
     )
     scene.groups.flush()
@@ -139,9 +143,9 @@ async def test_pods_that_are_about_to_run_are_waited_for_but_not_for_ever(
 
 async def test_what_the_server_says_already_is_not_said_again(scene: Scene) -> None:
     """A cycle that has not seen the write decides the same once more, in other words for the time."""
-    scene.groups.take(scene.status("Running", 0, {**READY, "transitionID": "1"}))
+    scene.groups.update(scene.status("Running", 0, {**READY, "transitionID": "1"}))
     await scene.settle()
-    scene.groups.take(scene.status("Running", 0, {**READY, "transitionID": "2"}))
+    scene.groups.update(scene.status("Running", 0, {**READY, "transitionID": "2"}))
     await scene.settle()
     assert scene.phases() == ["Running"]
 
@@ -150,20 +154,20 @@ async def test_what_became_the_same_while_it_was_gathered_is_not_said_again(scen
     """Decided before the write that said it, and counted after."""
     scene.world.run()
     scene.world.settle()
-    scene.groups.take(scene.status("Running", 0, READY))
+    scene.groups.update(scene.status("Running", 0, READY))
     await scene.settle()
     scene.shown = "1"
-    scene.groups.take(scene.status("Running", 1, READY))
+    scene.groups.update(scene.status("Running", 1, READY))
     await scene.settle()
     assert [one["running"] for one in scene.said] == [2]
 
 
 async def test_what_is_decided_in_the_knowledge_of_the_write_is_written(scene: Scene) -> None:
     """Somebody else has changed the group since."""
-    scene.groups.take(scene.status("Running", 0, READY))
+    scene.groups.update(scene.status("Running", 0, READY))
     await scene.settle()
     scene.shown = "7"
-    scene.groups.take(scene.status("Running", 0, READY))
+    scene.groups.update(scene.status("Running", 0, READY))
     await scene.settle()
     assert scene.phases() == ["Running", "Running"]
 
@@ -171,14 +175,14 @@ async def test_what_is_decided_in_the_knowledge_of_the_write_is_written(scene: S
 async def test_a_group_that_is_let_in_does_not_wait_and_nothing_older_comes_after(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scene.groups, "is_waited_for", lambda key: True)
-    scene.groups.take(scene.status("Pending", 0))
+    monkeypatch.setattr(scene.groups, "pods_wait_for", lambda key: True)
+    scene.groups.update(scene.status("Pending", 0))
     scene.groups.flush()
-    scene.groups.gathered["default/job"] = writing.Gathering(
-        scene.groups.gathered["default/job"].status, None, 0.0, 0.0
+    scene.groups.deferred["default/job"] = writing.DeferredStatus(
+        scene.groups.deferred["default/job"].status, None, 0.0, 0.0
     )
     scene.groups.flush()  # into the lane, where it has not begun
-    scene.groups.take(scene.status("Inqueue", 0))
+    scene.groups.update(scene.status("Inqueue", 0))
     await scene.settle()
     assert scene.phases() == ["Inqueue"]
 
@@ -192,14 +196,14 @@ async def test_a_group_that_is_let_in_does_not_wait_and_nothing_older_comes_afte
 )
 async def test_what_was_not_answered_is_written_again(scene: Scene, error: Exception) -> None:
     scene.failures = [error]
-    scene.groups.take(scene.status("Running", 0, READY))
+    scene.groups.update(scene.status("Running", 0, READY))
     await scene.settle()
     assert scene.phases() == ["Running"]
 
 
 async def test_what_is_refused_is_left(scene: Scene) -> None:
     scene.failures = [ApiError(403, "Forbidden", "not yours")]
-    scene.groups.take(scene.status("Running", 0, READY))
+    scene.groups.update(scene.status("Running", 0, READY))
     await scene.settle()
     assert (scene.said, scene.failures) == ([], [])
 
@@ -218,11 +222,11 @@ async def test_numbers_stand_beside_the_words_as_long_as_the_group_waits(scene: 
         "job needs 2 pods ...",
     )
     waits = {"type": WAITING, "status": "True", "reason": "Nodes", "message": explained.text}
-    scene.groups.take(scene.status("Pending", 0, waits), explained)
+    scene.groups.update(scene.status("Pending", 0, waits), explained)
     await scene.settle()
-    scene.groups.take(scene.status("Running", 2, READY), explained)
+    scene.groups.update(scene.status("Running", 2, READY), explained)
     await scene.settle()
-    scene.groups.take(scene.status("Unknown", 0, READY), None)
+    scene.groups.update(scene.status("Unknown", 0, READY), None)
     await scene.settle()
 
     waiting, runs, later = scene.marks
@@ -256,7 +260,7 @@ async def test_where_there_is_nothing_to_count_no_mark_is_made(scene: Scene) -> 
     explained = Explanation(
         "default/job", "default", "validity", 2, 0, 0, [], "", "job has 0 of the 2 pods"
     )
-    scene.groups.take(
+    scene.groups.update(
         scene.status("Pending", 0, {"type": WAITING, "message": explained.text}), explained
     )
     await scene.settle()
@@ -268,12 +272,12 @@ async def test_that_a_group_has_begun_to_run_is_written_at_once(
 ) -> None:
     """Nothing is gathered first: a program that sees a pod run finds its group running.  Once; what
     follows is gathered as ever."""
-    monkeypatch.setattr(writing, "GATHERED", 0.05)
-    scene.groups.take(scene.status("Inqueue", 0, READY))
-    scene.groups.begins(scene.status("Running", 0, READY))
-    assert not scene.groups.gathered and len(scene.tasks) == 1
-    scene.groups.begins(scene.status("Running", 1, READY))
-    assert scene.groups.gathered, "more pods of a group that runs are no beginning"
+    monkeypatch.setattr(writing, "DELAY", 0.05)
+    scene.groups.update(scene.status("Inqueue", 0, READY))
+    scene.groups.update_early(scene.status("Running", 0, READY))
+    assert not scene.groups.deferred and len(scene.tasks) == 1
+    scene.groups.update_early(scene.status("Running", 1, READY))
+    assert scene.groups.deferred, "more pods of a group that runs are no beginning"
     await scene.settle()
     assert scene.phases() == ["Running"], "and it is not said twice"
 
@@ -282,21 +286,21 @@ async def test_it_is_gathered_where_the_server_is_busy_or_many_begin_at_a_time(
     scene: Scene,
 ) -> None:
     for _ in range(64):
-        scene.pace.answered(scene.pace._clock() - 0.5)
-    scene.groups.begins(scene.status("Running", 0, READY))
-    assert scene.groups.gathered and not scene.groups.early
-    scene.groups.gathered.clear()
-    scene.groups.client.pace = Pace()
+        scene.debounce.observe(scene.debounce._clock() - 0.5)
+    scene.groups.update_early(scene.status("Running", 0, READY))
+    assert scene.groups.deferred and not scene.groups.early_writes
+    scene.groups.deferred.clear()
+    scene.groups.client.debounce = AdaptiveDebounce()
     group = scene.status("Running", 0, READY)
     for number in range(writing.EARLY + 3):
-        scene.groups.begins(msgspec.structs.replace(group, key=f"default/job-{number}"))
-    assert len(scene.groups.early) == writing.EARLY and len(scene.groups.gathered) == 3
+        scene.groups.update_early(msgspec.structs.replace(group, key=f"default/job-{number}"))
+    assert len(scene.groups.early_writes) == writing.EARLY and len(scene.groups.deferred) == 3
     await scene.settle()
 
 
 async def test_a_group_that_began_again_says_so_again(scene: Scene) -> None:
     for phase in ("Running", "Inqueue", "Running"):
         await scene.settle()
-        scene.groups.begins(scene.status(phase, 0, READY))
-        assert bool(scene.groups.early) is (phase == "Running")
+        scene.groups.update_early(scene.status(phase, 0, READY))
+        assert bool(scene.groups.early_writes) is (phase == "Running")
     await scene.settle()

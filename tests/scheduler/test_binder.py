@@ -1,4 +1,4 @@
-"""What the carrier asks of the API server, in which order, and what it does when the server
+"""What the binder asks of the API server, in which order, and what it does when the server
 refuses."""
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from hekla.engine.model.decisions import (
 )
 from hekla.engine.model.tasks import Status
 from hekla.engine.world import World, policy
+from hekla.kube.adaptive_debounce import AdaptiveDebounce
 from hekla.kube.errors import ApiError
-from hekla.kube.pace import Pace
 from hekla.kube.status_writer import WIDTH
 from hekla.scheduler import binder as carrying
 from hekla.scheduler.binder import Binder
-from hekla.scheduler.informers import LeftOut
+from hekla.scheduler.informers import RejectedObject
 from hekla.scheduler.podgroup_statuses import Answer, Metadata
 from hekla.scheduler.volumes import VolumeError
 
@@ -42,7 +42,7 @@ class Server:
         self.refuses: set[str] = set()
         self.answer = asyncio.Event()
         self.answer.set()
-        self.pace = Pace()
+        self.debounce = AdaptiveDebounce()
 
     async def post(
         self, kind: Any, name: str, namespace: str, subresource: str, body: dict[str, Any]
@@ -86,14 +86,14 @@ class Scene:
         self.world.nodes("n1", cpu=8)
         self.server, self.events = Server(), Events()
         self.changes = 0
-        self.carrier = Binder(self.server, self.world.state, self.events, "volcano", self.changed)  # type: ignore[arg-type]
+        self.binder = Binder(self.server, self.world.state, self.events, "volcano", self.changed)  # type: ignore[arg-type]
 
     def changed(self) -> None:
         self.changes += 1
 
     async def cycle(self) -> Decisions:
         decisions = self.world.run()
-        self.carrier.carry(decisions)
+        self.binder.submit(decisions)
         await asyncio.sleep(0)
         return decisions
 
@@ -106,7 +106,7 @@ async def scene() -> AsyncIterator[Scene]:
     made = Scene()
     yield made
     made.server.answer.set()
-    await made.carrier.settle()
+    await made.binder.settle()
 
 
 @core(149)
@@ -118,7 +118,7 @@ async def test_a_binding_says_who_where_and_what_was_noted(scene: Scene) -> None
     await scene.cycle()
     assert scene.status("job-task-0") is Status.BINDING
     scene.server.answer.set()
-    await scene.carrier.settle()
+    await scene.binder.settle()
     (body,) = scene.server.bindings
     assert body["metadata"] == {
         "name": "job-task-0",
@@ -139,9 +139,9 @@ async def test_many_are_on_their_way_at_once(scene: Scene) -> None:
     scene.world.job("job", pods=8, cpu=1)
     scene.server.answer.clear()
     await scene.cycle()
-    assert len([task for task in scene.carrier.tasks if not task.done()]) >= 8
+    assert len([task for task in scene.binder.tasks if not task.done()]) >= 8
     scene.server.answer.set()
-    await scene.carrier.settle()
+    await scene.binder.settle()
     assert len(scene.server.bindings) == 8
 
 
@@ -149,7 +149,7 @@ async def test_what_is_refused_is_pending_again_and_told(scene: Scene) -> None:
     scene.world.job("job", pods=2, min_available=1, cpu=1)
     scene.server.refuses = {"job-task-1"}
     await scene.cycle()
-    await scene.carrier.settle()
+    await scene.binder.settle()
     assert (scene.status("job-task-0"), scene.status("job-task-1")) == (
         Status.BINDING,
         Status.PENDING,
@@ -185,16 +185,16 @@ async def test_one_whose_volumes_fail_does_not_keep_the_others(
     async def reserve(given: Any, pod: str, uid: str) -> None:
         return None
 
-    monkeypatch.setattr(scene.carrier.volumes, "bind", bind)
-    monkeypatch.setattr(scene.carrier.claims, "bind", reserve)
-    monkeypatch.setattr(scene.carrier.claims, "give_back", give_back)
+    monkeypatch.setattr(scene.binder.volumes, "bind", bind)
+    monkeypatch.setattr(scene.binder.claims, "bind", reserve)
+    monkeypatch.setattr(scene.binder.claims, "give_back", give_back)
     scene.world.job("job", pods=3, cpu=1)
     plain, bad, refused = (
         Bind(one.pod, one.uid, one.node, one.job, one.annotations)
         for one in scene.world.run().binds
     )
     scene.server.refuses = {"job-task-2"}
-    scene.carrier.carry(
+    scene.binder.submit(
         Decisions(
             binds=[
                 plain,
@@ -205,7 +205,7 @@ async def test_one_whose_volumes_fail_does_not_keep_the_others(
             ]
         )
     )
-    await scene.carrier.settle()
+    await scene.binder.settle()
     assert [body["metadata"]["name"] for body in scene.server.bindings] == ["job-task-0"]
     assert [scene.status(f"job-task-{number}") for number in range(3)] == [
         Status.BINDING,
@@ -218,8 +218,8 @@ async def test_one_whose_volumes_fail_does_not_keep_the_others(
 @core(159)
 async def test_only_the_queue_gate_is_taken_off_and_twice_does_no_harm(scene: Scene) -> None:
     for _ in range(2):
-        scene.carrier.carry(Decisions(gates=["default/gated"]))
-    await scene.carrier.settle()
+        scene.binder.submit(Decisions(gates=["default/gated"]))
+    await scene.binder.settle()
     wanted = {
         "spec": {
             "schedulingGates": [
@@ -233,11 +233,11 @@ async def test_only_the_queue_gate_is_taken_off_and_twice_does_no_harm(scene: Sc
 async def test_what_queues_hold_is_gathered_and_what_is_gone_is_taken_out(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(carrying, "QUEUES_GATHERED", 0.01)
-    scene.carrier.carry(Decisions(queues=[QueueStatus("q", {"cpu": "1", "gpu": "1"}, ["disk"])]))
-    scene.carrier.carry(Decisions(queues=[QueueStatus("q", {"cpu": "2"}, ["gpu"])]))
+    monkeypatch.setattr(carrying, "QUEUE_DELAY", 0.01)
+    scene.binder.submit(Decisions(queues=[QueueStatus("q", {"cpu": "1", "gpu": "1"}, ["disk"])]))
+    scene.binder.submit(Decisions(queues=[QueueStatus("q", {"cpu": "2"}, ["gpu"])]))
     await asyncio.sleep(0.05)
-    await scene.carrier.settle()
+    await scene.binder.settle()
     assert scene.server.patches == [
         (
             "queues/q/status",
@@ -252,16 +252,16 @@ async def test_being_let_in_is_written_at_once_where_somebody_waits_for_it(
     scene: Scene, pods: int, at_once: int
 ) -> None:
     scene.world.job("job", pods=pods, min_available=1, cpu=1, phase="Pending")
-    scene.carrier.carry(
+    scene.binder.submit(
         Decisions(pod_groups=[PodGroupStatus("default/job", "u", "Inqueue", 0, 0, 0, [])])
     )
-    await scene.carrier.settle()
+    await scene.binder.settle()
     assert len(scene.server.patches) == at_once
 
 
 async def test_a_malformed_object_is_told_so(scene: Scene) -> None:
-    scene.carrier.tell_left_out(LeftOut("HyperNode", "rack", "u", "tier is no number"))
-    scene.carrier.record(
+    scene.binder.record_rejected(RejectedObject("HyperNode", "rack", "u", "tier is no number"))
+    scene.binder.record(
         Event("PodGroup", "default/job", "u", "Normal", "Scheduled", "pod group is ready")
     )
     assert scene.events.told == [
@@ -282,9 +282,9 @@ async def test_a_malformed_object_is_told_so(scene: Scene) -> None:
 async def test_why_a_group_waits_is_told_once_it_goes_on_waiting(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, phase: str, reason: str, told: bool
 ) -> None:
-    monkeypatch.setattr(carrying, "STANDS", 0.01)
+    monkeypatch.setattr(carrying, "STABLE", 0.01)
     scene.world.job("job", cpu=1)
-    scene.carrier.carry(
+    scene.binder.submit(
         Decisions(
             events=[
                 Event("PodGroup", "default/job", "u", "Warning", reason, "0/0 tasks"),
@@ -295,7 +295,7 @@ async def test_why_a_group_waits_is_told_once_it_goes_on_waiting(
     assert scene.events.told == []
     scene.world.state.jobs["default/job"].phase = phase
     async with asyncio.timeout(60):
-        while scene.carrier.complaints:
+        while scene.binder.deferred_events:
             await asyncio.sleep(0.005)
     assert scene.events.told == ([("PodGroup/job", "Warning", reason, "1/1 tasks")] if told else [])
 
@@ -303,32 +303,32 @@ async def test_why_a_group_waits_is_told_once_it_goes_on_waiting(
 async def test_a_complaint_stands_for_its_own_time_however_long_another_has_stood(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(carrying, "STANDS", 0.01)
+    monkeypatch.setattr(carrying, "STABLE", 0.01)
     waits = {"old": 0.0, "new": 3600.0}
     for name, ahead in waits.items():
         scene.world.job(name, cpu=1)
         scene.world.state.jobs[f"default/{name}"].phase = "Inqueue"
-        scene.carrier.hold_complaint(
+        scene.binder.defer_event(
             Event("PodGroup", f"default/{name}", "u", "Warning", "Unschedulable", "1/1 tasks")
         )
-        held = scene.carrier.complaints[f"default/{name}", "Unschedulable"]
-        scene.carrier.complaints[f"default/{name}", "Unschedulable"] = held._replace(
+        held = scene.binder.deferred_events[f"default/{name}", "Unschedulable"]
+        scene.binder.deferred_events[f"default/{name}", "Unschedulable"] = held._replace(
             since=held.since + ahead
         )
-    scene.carrier.hold_complaint(
+    scene.binder.defer_event(
         Event("PodGroup", "default/new", "u", "Warning", "Unschedulable", "0/1 tasks")
     )
     async with asyncio.timeout(60):
         while not scene.events.told:
             await asyncio.sleep(0.005)
     assert [where for where, *_ in scene.events.told] == ["PodGroup/old"]
-    assert [held.event.message for held in scene.carrier.complaints.values()] == ["0/1 tasks"]
+    assert [held.event.message for held in scene.binder.deferred_events.values()] == ["0/1 tasks"]
 
 
 async def test_a_slow_server_is_told_few_reasons_at_a_time_and_none_that_is_past(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(carrying, "STANDS", 0.01)
+    monkeypatch.setattr(carrying, "STABLE", 0.01)
     scene.world.job("job", pods=12, min_available=1, cpu=1)
     asked: list[str] = []
 
@@ -340,7 +340,7 @@ async def test_a_slow_server_is_told_few_reasons_at_a_time_and_none_that_is_past
     scene.server.answer.clear()
     pods = [f"job-task-{number}" for number in range(12)]
     uids = {name: scene.world.state.tasks[f"default/{name}"].uid for name in pods}
-    scene.carrier.carry(
+    scene.binder.submit(
         Decisions(
             conditions=[
                 PodCondition(
@@ -364,7 +364,7 @@ async def test_a_slow_server_is_told_few_reasons_at_a_time_and_none_that_is_past
 
     async def all_in_the_lane() -> None:
         async with asyncio.timeout(20):
-            while scene.carrier.waiting or len(asked) < WIDTH:
+            while scene.binder.deferred_conditions or len(asked) < WIDTH:
                 await asyncio.sleep(0.005)
 
     await all_in_the_lane()
@@ -372,7 +372,7 @@ async def test_a_slow_server_is_told_few_reasons_at_a_time_and_none_that_is_past
     await all_in_the_lane()
     assert asked == pods[:WIDTH]
     scene.server.answer.set()
-    await scene.carrier.settle()
+    await scene.binder.settle()
     placed = [body["metadata"]["name"] for body in scene.server.bindings]
     assert len(placed) == 8
     waiting = [name for name in pods if name not in placed or name in asked[:WIDTH]]
@@ -397,12 +397,12 @@ async def test_why_a_pod_waited_does_not_arrive_after_its_bind() -> None:
         order.append("bind")
 
     scene.server.patch, scene.server.post = patch, post  # type: ignore[method-assign]  # slower than in life
-    carrier = scene.carrier
+    binder = scene.binder
     condition = PodCondition("default/p", "u", "Unschedulable", "full", "")
-    carrier.in_turn("pod default/p", carrier.write_condition(condition))
-    carrier.launch(carrier.bind(Bind("default/p", "u", "n1", "default/job", {})))
+    binder.write_in_order("pod default/p", binder.write_condition(condition))
+    binder.launch(binder.bind(Bind("default/p", "u", "n1", "default/job", {})))
     await asyncio.sleep(0)
     assert order == []
     answered.set()
-    await carrier.settle()
+    await binder.settle()
     assert order == ["condition", "bind"]

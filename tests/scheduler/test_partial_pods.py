@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hekla.api.kubernetes import core
 from hekla.engine.model.state import State
 from hekla.engine.model.tasks import Task
-from hekla.scheduler import partial_pods as excerpts
+from hekla.scheduler import partial_pods
 from hekla.scheduler.hash_ring import Ring
 from hekla.scheduler.informers import sources
 from tests.engine.nasty import OBJECTS
@@ -46,17 +46,17 @@ FULL["status"]["conditions"] += [
 ]
 
 EXCERPTS: dict[tuple[str, ...], Any] = {
-    (): excerpts.Pod,
-    ("metadata",): excerpts.Metadata,
-    ("metadata", "ownerReferences"): excerpts.Owner,
-    ("spec",): excerpts.Spec,
-    ("spec", "containers"): excerpts.Container,
-    ("spec", "initContainers"): excerpts.Container,
-    ("spec", "volumes"): excerpts.Volume,
-    ("status",): excerpts.Status,
-    ("status", "conditions"): excerpts.Condition,
-    ("status", "containerStatuses"): excerpts.ContainerStatus,
-    ("status", "initContainerStatuses"): excerpts.ContainerStatus,
+    (): partial_pods.Pod,
+    ("metadata",): partial_pods.Metadata,
+    ("metadata", "ownerReferences"): partial_pods.Owner,
+    ("spec",): partial_pods.Spec,
+    ("spec", "containers"): partial_pods.Container,
+    ("spec", "initContainers"): partial_pods.Container,
+    ("spec", "volumes"): partial_pods.Volume,
+    ("status",): partial_pods.Status,
+    ("status", "conditions"): partial_pods.Condition,
+    ("status", "containerStatuses"): partial_pods.ContainerStatus,
+    ("status", "initContainerStatuses"): partial_pods.ContainerStatus,
 }
 
 
@@ -102,7 +102,7 @@ def test_a_pod_is_to_the_state_what_its_whole_is(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(0, 3))):
         at = data.draw(st.sampled_from([place for place in places(tree) if place]))
         tree = spoiled(tree, at, data.draw(VALUE))
-    assert repr(taken(read(tree, excerpts.POD))) == repr(taken(read(tree, core.POD.untyped)))
+    assert repr(taken(read(tree, partial_pods.POD))) == repr(taken(read(tree, core.POD.untyped)))
 
 
 class Asked(dict[str, Any]):
@@ -151,7 +151,7 @@ def test_nothing_is_asked_of_a_pod_that_is_not_read(ring: Ring | None, node: str
 
 
 def test_what_is_not_asked_for_is_not_read() -> None:
-    found = read(FULL, excerpts.POD)
+    found = read(FULL, partial_pods.POD)
     assert "env" not in found["spec"]["containers"][0]
     assert "podIP" not in found["status"]
     assert found["spec"]["containers"][0]["resources"] == FULL["spec"]["containers"][0]["resources"]
