@@ -22,7 +22,6 @@ from hekla.local.apiserver.admission.in_process import reviewers
 from hekla.local.apiserver.objects.expressions import of_names
 from hekla.local.apiserver.request.health import KUBERNETES_MINOR
 from hekla.local.apiserver.write.create_cache import CreateCache
-from hekla.local.apiserver.write.writing import Writer
 from tests.apiserver.test_partial_update import CHANGING, SCHEMA, InProcessServer, plain
 
 URL = "https://127.0.0.1:1"
@@ -130,20 +129,20 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     )
     await api.start()
     made = World(server)
-    find, create_cached = CreateCache.find, Writer.create_cached
+    find, create_cached = CreateCache.find, CreateCache.create_cached
 
     def found(self: CreateCache, call: Any) -> Any:
         if call.route.namespace == "long":
             return None
         return find(self, call)
 
-    async def counted(self: Writer, call: Any, body: Any) -> Any:
-        row = await create_cached(self, call, body)
-        made.hits += row is not None
-        return row
+    async def counted(self: CreateCache, call: Any, hit: Any) -> Any:
+        new = await create_cached(self, call, hit)
+        made.hits += new is not None
+        return new
 
     monkeypatch.setattr(CreateCache, "find", found)
-    monkeypatch.setattr(Writer, "create_cached", counted)
+    monkeypatch.setattr(CreateCache, "create_cached", counted)
     names: Json = {
         "plural": "things",
         "kind": "Thing",

@@ -102,7 +102,7 @@ class Bootstrap:
         call = Call(request, Route(resource, namespace, "", ""), ADMIN, "create")
         # What the server makes itself may have names and values that are refused to others (system-
         # classes).
-        await self.writer.add(call, resource, namespace, tree_copy(tree), validate=False)
+        await self.writer.add(call, resource, namespace, tree_copy(tree))
 
     async def advertise(self, address: str, port: int) -> None:
         """Says where the Service `kubernetes` leads, in both forms.  The port may be another one at

@@ -83,7 +83,6 @@ class ApiServices:
                     resource,
                     "",
                     entry(name, group, version, built_in, position),
-                    validate=False,
                 )
         for name in sorted(there - wanted.keys()):
             call = Call(

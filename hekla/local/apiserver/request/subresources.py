@@ -25,6 +25,7 @@ from hekla.local.apiserver.request.status import (
 )
 from hekla.local.apiserver.storage.store import Row, encode
 from hekla.local.apiserver.write import partial_update as parts
+from hekla.local.apiserver.write.outcome import committed
 from hekla.local.apiserver.write.podconditions import set_condition
 from hekla.local.apiserver.write.writing import Writer
 
@@ -94,7 +95,7 @@ class Subresources:
         if not call.dry_run:
             write = parts.bind(collection, row, node, metadata)
             if write is not None:
-                await self.writer.stored(write)
+                await committed(write)
                 return call.respond(201, CREATED)
         pod = row.tree()
         spec = pod["spec"]
@@ -122,7 +123,7 @@ class Subresources:
                 pod["metadata"][field] = {**(pod["metadata"].get(field) or {}), **metadata[field]}
         set_condition(pod.setdefault("status", {}), "PodScheduled", "True")
         if not call.dry_run:
-            await self.writer.stored(collection.update(pod, row, counts=False))
+            await committed(collection.update(pod, row, counts=False))
         return call.respond(201, CREATED)
 
     def _binding_tree(self, call: Call, body: bytes) -> Json:

@@ -214,10 +214,7 @@ class Application:
         self._check_name()
         tree, shares = self.merge({"metadata": {}}, (None, b""))
         tree["metadata"].pop("resourceVersion", None)
-        row, tree = await self.writer.add(
-            call, call.resource, route.namespace, tree, claimed=shares
-        )
-        return await self.writer.shown(call, 201, row, tree)
+        return await self.writer.create_tree(call, tree, shares)
 
 
 def _described(api_version: str, kind: str) -> str:

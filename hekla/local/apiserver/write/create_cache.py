@@ -1,25 +1,23 @@
-"""The short way of creates whose like was made a moment ago: of their bodies, metadata alone is
-read.
+"""The create cache: the stages of a create that depend on the object's spec run once for a spec.
 
-Most objects of a busy cluster come from a few templates: the jobs of a sweep, their groups, their
-pods.  What becomes of such a spec (defaults, admission, checks, its bytes in the store) follows
-from its own bytes and from a few collections that hardly ever change, so it is remembered by these.
-What depends on the name, on other metadata, on who asks, on quotas or on policies is decided for
-each object, as ever.  The short way either comes to what the long way would have come to, or it is
-not gone.  Decision 0249.
+Most objects of a busy cluster come from a few templates: the jobs of a sweep, their PodGroups, their
+pods.  The result of such a spec (defaults, admission, validation, its stored bytes) follows from its
+bytes and from a few collections that hardly ever change; these are the key of the cache.  What
+depends on metadata, on the client or on the moment is done for each object: that is the list
+`REMAINING`.  It gives what `CREATE` would give, or it stops before anything is written and `CREATE`
+runs from the beginning.  Decision 0249.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from hekla.api.bounded import BoundedCache
 from hekla.api.trees import Json
-from hekla.local.apiserver.admission.admission import Admission
 from hekla.local.apiserver.admission.attributes import (
     CACHED_CONDITIONS,
     TOKEN_VOLUME_PREFIX,
@@ -28,141 +26,89 @@ from hekla.local.apiserver.admission.attributes import (
 )
 from hekla.local.apiserver.admission.in_process import QUEUES
 from hekla.local.apiserver.objects.encoding import documents, shapes
+from hekla.local.apiserver.objects.merging import ownership
+from hekla.local.apiserver.objects.merging.ownership import Owner
 from hekla.local.apiserver.objects.validation.pod import TOKEN_VOLUME
 from hekla.local.apiserver.request.call import Call
-from hekla.local.apiserver.storage.registry import Registry, Resource
-from hekla.local.apiserver.storage.store import Collection, Store, decode, encode, split
+from hekla.local.apiserver.storage.registry import Resource
+from hekla.local.apiserver.storage.store import Collection, decode, encode, split
+from hekla.local.apiserver.write import creating
+from hekla.local.apiserver.write.creating import CREATE, FROM_BODY, NewObject
+from hekla.local.apiserver.write.scopes import scope_of
+from hekla.local.apiserver.write.stages import Backend, NeedsFullPath, On, Step, remaining, run
 
 if TYPE_CHECKING:
     from hekla.local.apiserver.admission.hook import Hook
-    from hekla.local.apiserver.admission.webhooks import Webhooks
 
-KNOWN = 512
+SIZE = 512
 """Cached results, and hashes of keys that were seen once."""
 LARGEST = 16 * 1024
-"""Bytes of a body that goes this way."""
+"""Bytes of a body whose result can be cached."""
 FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec"})
 AROUND = len('{"apiVersion":,"kind":,"metadata":,"spec":}')
 METADATA = frozenset(
     {"name", "namespace", "generateName", "labels", "annotations", "ownerReferences", "finalizers"}
 )
-"""What may stand in metadata; all else is rare, or the server's own."""
+"""What metadata may hold; all else is rare, or set by the server."""
 EVERYWHERE = ("namespaces", "mutatingwebhookconfigurations.admissionregistration.k8s.io")
-"""Collections on which it depends what becomes of any object."""
+"""Collections that admission reads for objects of every kind."""
 MIRROR = b"config.mirror"
 
 Key = tuple[Any, ...]
 
 
-class Body(NamedTuple):
-    """A body whose like was seen."""
+class Hit(NamedTuple):
+    """A body with a cached result."""
 
-    key: Key
     metadata: msgspec.Raw
     cached: CachedCreate
 
 
-class CreateRecord:
-    """What the long way of a create shows of its spec.  It is begun for a body that comes the
-    second time."""
+class Miss(NamedTuple):
+    """A body whose result is to be cached, because its key was seen before."""
 
-    __slots__ = (
-        "_annotations",
-        "_before",
-        "_hooks",
-        "_metadata",
-        "_notes",
-        "_shape",
-        "key",
-        "reordered",
-        "said",
-    )
-
-    def __init__(self, key: Key, said: bytes) -> None:
-        self.key = key
-        self.said = said
-        self.reordered = False
-        self._before = b""
-        self._metadata: Json = {}
-        self._shape = 0
-        self._hooks: tuple[Hook, ...] | None = ()
-        self._notes: tuple[tuple[str, str], ...] = ()
-        self._annotations: dict[str, str] = {}
-
-    def begin(self, shape: int, metadata: Json) -> None:
-        self._shape, self._metadata, self._before = shape, metadata, encode(metadata)
-
-    def asked(self, hooks: tuple[Hook, ...] | None) -> None:
-        """The webhooks that are about to be asked; None where what they say may depend on other
-        things."""
-        self._hooks = hooks
-
-    def mutated(self, call: Call, tree: Json) -> None:
-        """What admission made of it."""
-        before, after = decode(self._before), tree["metadata"]
-        if after != before:
-            if (
-                "annotations" in before
-                or {**before, "annotations": after.get("annotations")} != after
-            ):
-                self._shape = 0
-            self._annotations = after.get("annotations") or {}
-        self.reordered = after is not self._metadata
-        self._notes = tuple((call.request.notes or {}).items())
-
-    def learned(self, call: Call, stored: Json) -> CachedCreate | None:
-        """The cached; None where another object of this spec may come out otherwise."""
-        if (
-            not self._shape
-            or self._hooks is None
-            or call.warnings
-            or not stored.keys() <= {"metadata", "spec", "status"}
-        ):
-            return None
-        if "conditions" in (stored.get("status") or {}):
-            return None  # they say when
-        rest = encode({name: value for name, value in stored.items() if name != "metadata"})[1:]
-        name = token_volume(stored["spec"])
-        if name and TOKEN_VOLUME_PREFIX.encode() in self.said:
-            return None
-        pieces = tuple(rest.split(name.encode())) if name else (rest,)
-        return CachedCreate(
-            pieces,
-            self._shape,
-            self.reordered,
-            self._hooks,
-            self._notes,
-            set(),
-            BoundedCache(CACHED_CONDITIONS),
-            self._annotations,
-        )
-
-
-def token_volume(spec: Any) -> str:
-    """The made-up name of the volume of an account's token."""
-    for volume in (spec.get("volumes") if isinstance(spec, dict) else None) or ():
-        name = volume.get("name")
-        if type(name) is str and TOKEN_VOLUME.fullmatch(name):
-            return name
-    return ""
+    key: Key
+    spec: bytes
 
 
 class CreateCache:
-    """Results of creates, by resource, namespace, spec and what admission reads."""
+    """Results of creates, by resource, namespace, spec and the collections that admission reads."""
 
-    def __init__(self, store: Store, registry: Registry, admission: Admission) -> None:
-        self.store = store
-        self.registry = registry
-        self.admission = admission
-        self._known: BoundedCache[Key, CachedCreate] = BoundedCache(KNOWN)
-        self._seen: BoundedCache[int, bool] = BoundedCache(KNOWN)
-        """Hashes of keys that came once."""
-        self._looks: dict[Resource, tuple[Collection, ...] | None] = {}
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self._known: BoundedCache[Key, CachedCreate] = BoundedCache(SIZE)
+        self._seen: BoundedCache[int, bool] = BoundedCache(SIZE)
+        """Hashes of keys that were seen once."""
+        self._read: dict[Resource, tuple[Collection, ...] | None] = {}
+        """Resource -> the collections that admission reads for a new object of it."""
         self._generation = -1
 
-    def find(self, call: Call) -> Body | CreateRecord | None:
-        """A body with its cached, or what is to be learned from it; None where the short way is not
-        for it."""
+    async def create(self, call: Call) -> NewObject:
+        """Create the object of a POST: all of `CREATE`, or what is left of it for a known spec."""
+        found = self.find(call)
+        if isinstance(found, Hit):
+            known = await self.create_cached(call, found)
+            if known is not None:
+                return known
+        new = NewObject(self.backend, call, call.resource, call.route.namespace, {})
+        if isinstance(found, Miss):
+            await run(Observer(found, self._known).steps(), new)
+        else:
+            await run(FROM_BODY, new)
+        return new
+
+    async def create_cached(self, call: Call, hit: Hit) -> NewObject | None:
+        """Run `REMAINING`; None where the object is unusual in some way and needs all stages."""
+        new = NewObject(self.backend, call, call.resource, call.route.namespace, {})
+        new.raw_metadata, new.cached = hit
+        try:
+            await run(REMAINING, new)
+        except NeedsFullPath:
+            return None
+        return new
+
+    def find(self, call: Call) -> Hit | Miss | None:
+        """The cached result for a body; None where the body is not for the cache, or new to it."""
         request, resource = call.request, call.resource
         body = request.body
         if (
@@ -174,11 +120,11 @@ class CreateCache:
             return None
         if request.headers.get("content-type") != "application/json":
             return None
-        looks = self._looks_at(resource)
-        if looks is None:
+        collections = self._read_for(resource)
+        if collections is None:
             return None
         key: list[Any] = [resource, call.route.namespace]
-        for collection in looks:
+        for collection in collections:
             if collection.overlay:
                 return None
             key.append(collection.version)
@@ -189,37 +135,33 @@ class CreateCache:
         if pieces.keys() != FIELDS:
             return None
         metadata, spec = bytes(pieces["metadata"]), bytes(pieces["spec"])
-        named, version = bytes(pieces["kind"]), bytes(pieces["apiVersion"])
-        if len(metadata) + len(spec) + len(named) + len(version) + AROUND != len(body):
+        kind, version = bytes(pieces["kind"]), bytes(pieces["apiVersion"])
+        if len(metadata) + len(spec) + len(kind) + len(version) + AROUND != len(body):
             return None  # blanks, or a field that stands twice
-        key += (named, version, spec)
-        found = tuple(key)
-        cached = self._known.get(found)
+        key += (kind, version, spec)
+        whole = tuple(key)
+        cached = self._known.get(whole)
         if cached is not None:
-            return Body(found, pieces["metadata"], cached)
-        if hash(found) in self._seen:
-            return (
-                CreateRecord(found, spec) if read_metadata(pieces["metadata"]) is not None else None
-            )
-        self._seen[hash(found)] = True
+            return Hit(pieces["metadata"], cached)
+        if hash(whole) in self._seen:
+            return Miss(whole, spec) if read_metadata(pieces["metadata"]) is not None else None
+        self._seen[hash(whole)] = True
         return None
 
-    def keep(self, record: CreateRecord, cached: CachedCreate) -> None:
-        self._known[record.key] = cached
-
-    def _looks_at(self, resource: Resource) -> tuple[Collection, ...] | None:
-        """The collections that admission looks at for a new object; None where it looks at others."""
-        generation = self.registry.generation
+    def _read_for(self, resource: Resource) -> tuple[Collection, ...] | None:
+        """The collections that admission reads for a new object; None where those are not known."""
+        generation = self.backend.registry.generation
         if generation != self._generation:
             self._generation = generation
-            self._looks.clear()
-            self._known.clear()  # what was served otherwise was perhaps asked otherwise
+            self._read.clear()
+            self._known.clear()  # a definition changed, and with it perhaps what admission reads
             self._seen.clear()
-        if resource not in self._looks:
-            self._looks[resource] = self._found(resource)
-        return self._looks[resource]
+        if resource not in self._read:
+            self._read[resource] = self._collections(resource)
+        return self._read[resource]
 
-    def _found(self, resource: Resource) -> tuple[Collection, ...] | None:
+    def _collections(self, resource: Resource) -> tuple[Collection, ...] | None:
+        store, registry, admission = self.backend
         kind, name = resource.kind, resource.collection.name
         known_spec = kind.strategy.known_spec
         if (
@@ -230,57 +172,240 @@ class CreateCache:
             or kind.present is not None
         ):
             return None
-        own = self.admission.looks.get(name)
-        if own is None and (name, "CREATE") in self.admission.plugins:
+        own = admission.looks.get(name)
+        if own is None and (name, "CREATE") in admission.plugins:
             return None
-        queues = self.registry.get(*QUEUES)
+        queues = registry.get(*QUEUES)
         found = [
-            self.store.collections[other]
+            store.collections[other]
             for other in (*EVERYWHERE, *(own or ()))
-            if other in self.store.collections
+            if other in store.collections
         ]
         return (*found, queues.collection) if queues is not None else tuple(found)
 
-    # --- webhooks ---------------------------------------------------------------------------------
 
-    def asked(self, attributes: Attributes) -> tuple[Hook, ...] | None:
-        """The webhooks that see a new object and may change it; None where their answers may depend
-        on more than its cached."""
-        webhooks = self.admission.webhooks
-        if webhooks is None:
-            return ()
-        if self.admission.policies.mutating.wanted(attributes):
-            return None
-        found = webhooks.mutating.independent_of_object(attributes)
-        if found is None:
-            return None
-        for hook, matched in found:
-            reviewer = webhooks.reviewer(hook)
-            if (
-                reviewer is None
-                or matched is not attributes.resource
-                or hook.reinvoke
-                or not reviewer.settled(attributes.object or {})
-            ):
-                return None
-        return tuple(hook for hook, _ in found)
-
-    def settled(self, cached: CachedCreate, tree: Json) -> bool:
-        """Whether the webhooks that were asked about the cached would say the same of this object,
-        whatever stands in its metadata."""
-        webhooks = self.admission.webhooks
-        reviewers = (
-            [webhooks.reviewer(hook) for hook in cached.hooks] if webhooks is not None else []
-        )
-        return all(reviewer is not None and reviewer.settled(tree) for reviewer in reviewers)
+# --- what is left of a create whose spec is known -------------------------------------------------
 
 
-def note(webhooks: Webhooks, attributes: Attributes, cached: CachedCreate) -> None:
-    """Counts the webhooks and writes down for the audit log what they would have."""
+def decode_metadata(new: NewObject) -> None:
+    """Of the body, read metadata alone."""
+    cached = new.cached
+    assert cached is not None
+    metadata = read_metadata(new.raw_metadata)
+    if metadata is None or (cached.annotations and "annotations" in metadata):
+        raise NeedsFullPath
+    new.tree = {"metadata": metadata}
+    if cached.hooks and not all_settled(new.backend, cached, new.tree):
+        raise NeedsFullPath
+    new.reordered = cached.reordered and bool(cached.annotations or "namespace" not in metadata)
+
+
+def own_by_shape(new: NewObject) -> None:
+    """Look the owners up by the shape of the spec and of metadata."""
+    assert new.cached is not None
+    scope = scope_of(new.backend.registry, new.resource, "")
+    owner = Owner(new.call.manager, ownership.UPDATE, "", scope.version)
+    found = new.backend.store.managed_fields.created_alike(
+        scope, new.tree["metadata"], new.cached.shape, owner
+    )
+    if found is None:
+        raise NeedsFullPath
+    new.ownership = found
+
+
+def take_cached_spec(new: NewObject) -> None:
+    """Put the cached spec, as the plugins and webhooks have made it, behind metadata."""
+    cached, metadata = new.cached, new.tree["metadata"]
+    assert cached is not None
+    if cached.annotations:
+        metadata["annotations"] = dict(cached.annotations)
+    if new.reordered:
+        metadata = in_order(metadata)
+    new.rest = cached.rest()
+    new.tree = {"metadata": metadata, **decode(b"{" + new.rest)}
+    new.attributes = creating.attributes_of(new)
+    new.attributes.cached = cached
+    new.backend.admission.namespace_lifecycle(new.attributes)
+
+
+def skip_mutating_webhooks(new: NewObject) -> None:
+    """Count the webhooks whose answers are cached, and repeat what they said to the audit log."""
+    admission, cached = new.backend.admission, new.cached
+    assert cached is not None
+    if admission.webhooks is None:
+        return
+    if admission.policies.mutating.wanted(new.attributes):
+        raise NeedsFullPath
     for hook in cached.hooks:
-        webhooks.count_skipped(hook, attributes)
+        admission.webhooks.count_skipped(hook, new.attributes)
     for name, text in cached.audit_annotations:
-        attributes.call.annotate(name, text)
+        new.call.annotate(name, text)
+
+
+def validate_metadata(new: NewObject) -> None:
+    """Check metadata alone."""
+    known_spec = new.resource.kind.strategy.known_spec
+    assert known_spec is not None
+    creating.refuse_invalid(new, known_spec.validate_metadata(new.tree))
+
+
+INSTEAD: Mapping[Step[NewObject], Step[NewObject]] = {
+    creating.decode: decode_metadata,
+    creating.own: own_by_shape,
+    creating.mutate: take_cached_spec,
+    creating.call_mutating_webhooks: skip_mutating_webhooks,
+    creating.validate: validate_metadata,
+}
+REMAINING = remaining(CREATE, On.CONTENT | On.CLUSTER, INSTEAD)
+"""The steps of a create whose spec, and all that admission reads for it, is the key of a result."""
+
+
+# --- learning -------------------------------------------------------------------------------------
+
+
+class Observer:
+    """Looks at a create between its stages, and caches the result for its spec."""
+
+    __slots__ = (
+        "_annotations",
+        "_audit_annotations",
+        "_before",
+        "_hooks",
+        "_known",
+        "_metadata",
+        "_miss",
+        "_reordered",
+        "_shape",
+    )
+
+    def __init__(self, miss: Miss, known: dict[Key, CachedCreate]) -> None:
+        self._miss = miss
+        self._known = known
+        self._shape = 0
+        self._metadata: Json = {}
+        self._before = b""
+        """Metadata as it was when admission began."""
+        self._hooks: tuple[Hook, ...] | None = ()
+        self._annotations: dict[str, str] = {}
+        self._audit_annotations: tuple[tuple[str, str], ...] = ()
+        self._reordered = False
+
+    def steps(self) -> list[Step[NewObject]]:
+        """All steps of `CREATE`, with a look behind those that tell something."""
+        found: list[Step[NewObject]] = []
+        for step in FROM_BODY:
+            found.append(step)
+            if step in LOOKS:
+                found.append(partial(LOOKS[step], self))
+        return found
+
+    def owned(self, new: NewObject) -> None:
+        """Note the object as it is before admission."""
+        scope = scope_of(new.backend.registry, new.resource, "")
+        self._shape = new.backend.store.managed_fields.shape_of(scope, new.tree)
+        self._metadata = new.tree["metadata"]
+        self._before = encode(self._metadata)
+
+    def mutated(self, new: NewObject) -> None:
+        """Note which webhooks are about to be called."""
+        self._hooks = cacheable_webhooks(new.backend, new.attributes)
+
+    def webhooks_called(self, new: NewObject) -> None:
+        """Note what admission has changed outside of the spec."""
+        before, after = decode(self._before), new.tree["metadata"]
+        if after != before:
+            if (
+                "annotations" in before
+                or {**before, "annotations": after.get("annotations")} != after
+            ):
+                self._shape = 0
+            self._annotations = after.get("annotations") or {}
+        self._reordered = after is not self._metadata
+        self._audit_annotations = tuple((new.call.request.notes or {}).items())
+
+    def admitted(self, new: NewObject) -> None:
+        """Cache the result."""
+        result = self._result(new)
+        if result is not None:
+            self._known[self._miss.key] = result
+
+    def _result(self, new: NewObject) -> CachedCreate | None:
+        """The result for the spec; None where another object of this spec may get another one."""
+        stored = new.stored
+        if (
+            not self._shape
+            or self._hooks is None
+            or new.call.warnings
+            or not stored.keys() <= {"metadata", "spec", "status"}
+        ):
+            return None
+        if "conditions" in (stored.get("status") or {}):
+            return None  # they have a time
+        rest = encode({name: value for name, value in stored.items() if name != "metadata"})[1:]
+        volume = token_volume(stored["spec"])
+        if volume and TOKEN_VOLUME_PREFIX.encode() in self._miss.spec:
+            return None
+        return CachedCreate(
+            pieces=tuple(rest.split(volume.encode())) if volume else (rest,),
+            shape=self._shape,
+            reordered=self._reordered,
+            hooks=self._hooks,
+            audit_annotations=self._audit_annotations,
+            allowed_by=set(),
+            conditions=BoundedCache(CACHED_CONDITIONS),
+            annotations=self._annotations,
+        )
+
+
+LOOKS: Mapping[Step[NewObject], Callable[[Observer, NewObject], None]] = {
+    creating.own: Observer.owned,
+    creating.mutate: Observer.mutated,
+    creating.call_mutating_webhooks: Observer.webhooks_called,
+    creating.admit: Observer.admitted,
+}
+
+
+def cacheable_webhooks(backend: Backend, attributes: Attributes) -> tuple[Hook, ...] | None:
+    """The webhooks that may change a new object; None where their answers may depend on its
+    metadata."""
+    webhooks = backend.admission.webhooks
+    if webhooks is None:
+        return ()
+    if backend.admission.policies.mutating.wanted(attributes):
+        return None
+    found = webhooks.mutating.independent_of_object(attributes)
+    if found is None:
+        return None
+    for hook, matched in found:
+        reviewer = webhooks.reviewer(hook)
+        if (
+            reviewer is None
+            or matched is not attributes.resource
+            or hook.reinvoke
+            or not reviewer.settled(attributes.object or {})
+        ):
+            return None
+    return tuple(hook for hook, _ in found)
+
+
+def all_settled(backend: Backend, cached: CachedCreate, tree: Json) -> bool:
+    """Whether the webhooks that were called for the cached object would give this one the same
+    answers, whatever its metadata holds."""
+    webhooks = backend.admission.webhooks
+    reviewers = [webhooks.reviewer(hook) for hook in cached.hooks] if webhooks is not None else []
+    return all(reviewer is not None and reviewer.settled(tree) for reviewer in reviewers)
+
+
+def token_volume(spec: Any) -> str:
+    """The generated name of the service account token's volume."""
+    for volume in (spec.get("volumes") if isinstance(spec, dict) else None) or ():
+        name = volume.get("name")
+        if type(name) is str and TOKEN_VOLUME.fullmatch(name):
+            return name
+    return ""
+
+
+# --- metadata -------------------------------------------------------------------------------------
 
 
 @cache
@@ -289,16 +414,16 @@ def _reader() -> Callable[[bytes | msgspec.Raw], Any]:
 
 
 def read_metadata(raw: msgspec.Raw) -> Json | None:
-    """Metadata as the long way reads it; None where it finds something to say about it."""
-    said = bytes(raw)
-    if b"null" in said or MIRROR in said:
+    """Metadata as `decode` reads it; None where that would warn or refuse."""
+    text = bytes(raw)
+    if b"null" in text or MIRROR in text:
         return None
     try:
-        shaped = _reader()(said)
+        shaped = _reader()(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    if documents.has_duplicates(said, shaped) and documents.has_duplicates(
-        said, documents.json_tree(said)
+    if documents.has_duplicates(text, shaped) and documents.has_duplicates(
+        text, documents.json_tree(text)
     ):
         return None
     found: Json = msgspec.to_builtins(shaped)
@@ -306,7 +431,7 @@ def read_metadata(raw: msgspec.Raw) -> Json | None:
 
 
 def in_order(metadata: Json) -> Json:
-    """Metadata with its fields in the order in which they are read."""
+    """Metadata with its fields in the order of the schema."""
     found: Json = msgspec.to_builtins(
         msgspec.convert(metadata, shapes.shape("meta.v1", "ObjectMeta"))
     )

@@ -34,6 +34,7 @@ from hekla.local.apiserver.request.status import (
 )
 from hekla.local.apiserver.storage.registry import Resource
 from hekla.local.apiserver.storage.store import Row, encode
+from hekla.local.apiserver.write.outcome import committed
 from hekla.local.apiserver.write.writing import RETRIES, Writer
 
 TOGETHER = 256
@@ -250,16 +251,16 @@ class Deleter:
                 mark(tree, 0, kind)
             if call.dry_run:
                 return would_be(row, tree), True
-            return await self.writer.stored(collection.delete(tree, row)), True
+            return await committed(collection.delete(tree, row)), True
         mark(tree, grace, kind)
         if encode(tree) == before:
             pending = collection.overlay.get(row.key)
             if pending is not None:
-                await self.writer.stored(pending)
+                await committed(pending)
             return row, False
         if call.dry_run:
             return would_be(row, tree), False
-        return await self.writer.stored(collection.update(tree, row, bounded=False)), False
+        return await committed(collection.update(tree, row, bounded=False)), False
 
     def _terminate_namespace(self, tree: Json) -> None:
         tree.setdefault("status", {})["phase"] = "Terminating"

@@ -12,6 +12,7 @@ from hekla.local.apiserver.request.selection import selects
 from hekla.local.apiserver.request.status import CREATED, Refusal, bad_request, not_found
 from hekla.local.apiserver.storage.store import Row
 from hekla.local.apiserver.write.deletion import DeleteOptions, Deleter
+from hekla.local.apiserver.write.outcome import committed
 from hekla.local.apiserver.write.podconditions import set_condition
 from hekla.local.apiserver.write.writing import Writer
 
@@ -116,7 +117,7 @@ class Evictions:
         status.setdefault("disruptedPods", {})[row.name] = now()
         if resource.collection.newest(budget.key) is not budget:
             raise Refusal(429, BLOCKED, retry_after=1)
-        await self.writer.stored(resource.collection.update(tree, budget))
+        await committed(resource.collection.update(tree, budget))
 
 
 def blocked(why: str, retry_after: int | None = None) -> Refusal:

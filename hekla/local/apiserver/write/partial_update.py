@@ -23,6 +23,7 @@ from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.request.status import Refusal
 from hekla.local.apiserver.storage.managed_fields import Owners
 from hekla.local.apiserver.storage.store import Collection, Row, Write, decode, encode, split
+from hekla.local.apiserver.write.outcome import committed
 from hekla.local.apiserver.write.podconditions import set_condition
 from hekla.local.apiserver.write.restrictions import differs_outside, new_finalizers
 
@@ -72,7 +73,7 @@ async def modify(
     # From the look at the newest state to here nothing has waited, so what lies accepted is this
     # write, or what it found.
     pending = collection.overlay.get(key)
-    return row if pending is None else await writer.stored(pending)
+    return row if pending is None else await committed(pending)
 
 
 def _changed(

@@ -20,6 +20,7 @@ from hekla.local.apiserver.request.status import Refusal, bad_request, invalid_o
 from hekla.local.apiserver.request.subresources import SCALE, Subresources
 from hekla.local.apiserver.write import partial_update as parts
 from hekla.local.apiserver.write.applying import apply_patch
+from hekla.local.apiserver.write.outcome import committed, response_with
 from hekla.local.apiserver.write.writing import Writer
 
 JSON_PATCH, MERGE, STRATEGIC, APPLY = (
@@ -61,7 +62,7 @@ async def patch(writer: Writer, subresources: Subresources, call: Call) -> Respo
     if cached_patch is not None:
         write = writer.status_patch_cache.write(call, cached_patch)
         if write is not None:
-            return writer.answer(call, 200, await writer.stored(write), {})
+            return response_with(call, 200, await committed(write), {})
     document = read_patch(call.request.body, media)
     sets_managed_fields = b"managedFields" in call.request.body
     if call.route.subresource == "scale":
@@ -114,7 +115,7 @@ async def patch(writer: Writer, subresources: Subresources, call: Call) -> Respo
     if row is not None:
         if cached_patch is not None:
             writer.status_patch_cache.learn(call, cached_patch, row)
-        return writer.answer(call, 200, row, {})
+        return response_with(call, 200, row, {})
     names_version = isinstance(said, dict) and bool(said.get("resourceVersion"))
     return await writer.modify(call, change, retry=not names_version)
 

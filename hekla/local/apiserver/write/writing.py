@@ -1,10 +1,7 @@
-"""create, update and patch: one way through for every kind.
+"""Create, update and patch, one way through for every kind; a create's stages are in creating.py.
 
-    decode -> default -> mutate (built in, then webhooks) -> default -> strategy -> validate ->
-    validating webhooks -> accept -> disk
-
-Everything up to `accept` may be thrown away and done again; what is accepted goes to the disk.
-Between the last look at the newest state and `accept` there is no await, so that look holds.
+Between the last look at the newest state and the moment in which an update is accepted there is no
+await, so what that look found still holds.
 """
 
 from __future__ import annotations
@@ -17,58 +14,35 @@ from typing import Any
 from hekla.api.trees import Json
 from hekla.kube.http.server import Response
 from hekla.local.apiserver.admission.admission import Admission
-from hekla.local.apiserver.admission.attributes import Attributes, CachedCreate
-from hekla.local.apiserver.objects import names
-from hekla.local.apiserver.objects.encoding.go_text import quoted
+from hekla.local.apiserver.admission.attributes import Attributes
 from hekla.local.apiserver.objects.kind import FieldError, Kind
 from hekla.local.apiserver.objects.merging import ownership
 from hekla.local.apiserver.objects.merging.ownership import Owner, Shares
-from hekla.local.apiserver.objects.new_objects import generated_name, new_uid, now
 from hekla.local.apiserver.request.call import Call, read_body
-from hekla.local.apiserver.request.forms import wanted
 from hekla.local.apiserver.request.status import (
-    Refusal,
-    already_exists,
     bad_request,
     conflict,
-    internal,
     invalid,
     method_not_allowed,
     not_found,
 )
 from hekla.local.apiserver.storage.managed_fields import NOBODY, Ownership
 from hekla.local.apiserver.storage.registry import Registry, Resource
-from hekla.local.apiserver.storage.store import Row, Store, Write, WriteLost, decode, encode
+from hekla.local.apiserver.storage.store import Row, Store
 from hekla.local.apiserver.write import partial_update as parts
-from hekla.local.apiserver.write.create_cache import (
-    Body,
-    CreateCache,
-    CreateRecord,
-    in_order,
-    note,
-    read_metadata,
-)
+from hekla.local.apiserver.write.create_cache import CreateCache
+from hekla.local.apiserver.write.creating import FROM_TREE, WITHOUT_RESPONSE, NewObject, place_in
+from hekla.local.apiserver.write.outcome import committed, response_with, with_managed_fields
 from hekla.local.apiserver.write.restrictions import differs_outside, new_finalizers
 from hekla.local.apiserver.write.scopes import scope_of
+from hekla.local.apiserver.write.stages import Backend, run
 from hekla.local.apiserver.write.status_patch_cache import StatusPatchCache
 from hekla.local.apiserver.write.subresource_scopes import NARROW
 
-NAMELESS = FieldError(
-    "metadata.name", "FieldValueRequired", "Required value: name or generateName is required"
-)
-UNSENT = ("managedFields", "deletionTimestamp", "deletionGracePeriodSeconds")
-"""Metadata that nobody sends with a new object."""
 SERVER_METADATA = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 RETRIES = 5
 Change = Callable[[Json], Json]
 Merge = Callable[[Json, Ownership], tuple[Json, Shares]]
-
-
-def refuse_name(kind: Kind, name: str) -> str | None:
-    rule = kind.strategy.name_rule
-    if rule is not None:
-        return rule(name)
-    return (names.dns_subdomain(name) or (None,))[0]
 
 
 class Writer:
@@ -78,246 +52,32 @@ class Writer:
         self.store = store
         self.registry = registry
         self.admission = admission
-        self.create_cache = CreateCache(store, registry, admission)
+        self.backend = Backend(store, registry, admission)
+        self.create_cache = CreateCache(self.backend)
         self.status_patch_cache = StatusPatchCache(self)
 
     # --- create -----------------------------------------------------------------------------------
 
     async def create(self, call: Call) -> Response:
+        """POST on a collection."""
         route = call.route
         if route.kind.namespaced and not route.namespace:
             raise method_not_allowed()
-        found = self.create_cache.find(call)
-        record: CreateRecord | None = None
-        if isinstance(found, CreateRecord):
-            record = found
-        elif found is not None:
-            row = await self.create_cached(call, found)
-            if row is not None:
-                return self.answer(call, 201, row, {})
-        tree = read_body(call)
-        return await self.create_tree(call, call.resource, route.namespace, tree, record)
+        return (await self.create_cache.create(call)).response
 
-    async def create_tree(
-        self,
-        call: Call,
-        resource: Resource,
-        namespace: str,
-        tree: Json,
-        record: CreateRecord | None = None,
-    ) -> Response:
-        row, tree = await self.add(call, resource, namespace, tree, read=True, record=record)
-        return await self.shown(call, 201, row, tree)
+    async def create_tree(self, call: Call, tree: Json, shares: Shares | None = None) -> Response:
+        """Create an object that was decoded before.  `shares` says who owns its fields, where a
+        server-side apply creates it."""
+        new = NewObject(self.backend, call, call.resource, call.route.namespace, tree)
+        new.shares, new.decoded = shares, shares is None
+        await run(FROM_TREE, new)
+        return new.response
 
-    async def create_cached(self, call: Call, body: Body) -> Row | None:
-        """Creates an object whose like was made before; None where the long way must be gone."""
-        resource, namespace, cached = call.resource, call.route.namespace, body.cached
-        admission = self.admission
-        metadata = read_metadata(body.metadata)
-        if metadata is None or (cached.annotations and "annotations" in metadata):
-            return None
-        if cached.hooks and not self.create_cache.settled(cached, {"metadata": metadata}):
-            return None
-        named = "namespace" in metadata
-        self._place(metadata, namespace)
-        scope = scope_of(self.registry, resource, "")
-        held = self.store.managed_fields.created_alike(
-            scope, metadata, cached.shape, Owner(call.manager, ownership.UPDATE, "", scope.version)
-        )
-        if held is None:
-            return None
-        if cached.annotations:
-            metadata["annotations"] = dict(
-                cached.annotations
-            )  # owned by nobody, as all that admission adds
-        if cached.reordered and (cached.annotations or not named):
-            metadata = in_order(metadata)
-        rest = cached.rest()
-        tree: Json = {"metadata": metadata, **decode(b"{" + rest)}
-        attributes = Attributes(
-            call, resource, "CREATE", namespace, metadata.get("name") or "", tree, None
-        )
-        admission.namespace_lifecycle(attributes)
-        if admission.webhooks is not None:
-            if admission.policies.mutating.wanted(attributes):
-                return None
-            note(admission.webhooks, attributes, cached)
-        attributes.cached = cached
-        row, _ = await self._made(call, attributes, tree, held, cached=cached, rest=rest)
-        return row
-
-    def answer(self, call: Call, status: int, row: Row | None, tree: Json) -> Response:
-        """The written object; `tree` is it under dry run, when there is no row."""
-        form = wanted(call.request.headers, call.request.option("includeObject"))
-        if row is None:
-            return call.respond(status, encode(form.dry(call.resource, tree)))
-        return call.respond(status, form.object(call.resource, row))
-
-    async def add(
-        self,
-        call: Call,
-        resource: Resource,
-        namespace: str,
-        tree: Json,
-        *,
-        validate: bool = True,
-        claimed: Shares | None = None,
-        read: bool = False,
-        record: CreateRecord | None = None,
-    ) -> tuple[Row | None, Json]:
-        """Creates; the row is None under dry run.  `claimed` says who owns the fields where an
-        apply creates; `read` says that the tree was decoded a moment ago, so that it holds no
-        fields that the kind does not know.
-        """
-        strategy = resource.kind.strategy
-        metadata = tree["metadata"]
-        if metadata.get("resourceVersion"):
-            raise Refusal(
-                500,
-                "resourceVersion should not be set on objects to be created",
-                reason="",
-                details=None,
-            )
-        self._place(metadata, namespace)
-        for name in UNSENT:
-            metadata.pop(name, None)
-        (strategy.fill if read and strategy.fill is not None else strategy.default)(tree)
-        # What admission adds from here on is owned by nobody.
-        if claimed is None:
-            scope = scope_of(self.registry, resource, "")
-            held = self.store.managed_fields.created(
-                scope, tree, Owner(call.manager, ownership.UPDATE, "", scope.version)
-            )
-        else:
-            held = self.store.managed_fields.compact(claimed)
-        if record is not None:
-            record.begin(
-                self.store.managed_fields.shape_of(scope_of(self.registry, resource, ""), tree),
-                metadata,
-            )
-        attributes = Attributes(
-            call, resource, "CREATE", namespace, metadata.get("name") or "", tree, None
-        )
-        tree = self.admission.mutate(attributes)
-        if record is not None:
-            record.asked(self.create_cache.asked(attributes))
-        if self.admission.mutating_webhooks(attributes):
-            tree = await self.admission.call_mutating(attributes)
-        if record is not None:
-            record.mutated(call, tree)
-        return await self._made(call, attributes, tree, held, validate=validate, record=record)
-
-    async def _made(
-        self,
-        call: Call,
-        attributes: Attributes,
-        tree: Json,
-        held: Ownership,
-        *,
-        validate: bool = True,
-        record: CreateRecord | None = None,
-        cached: CachedCreate | None = None,
-        rest: bytes = b"",
-    ) -> tuple[Row | None, Json]:
-        """Creates what admission has made; of what comes from a cached the spec is known to be
-        right."""
-        resource, namespace = attributes.resource, attributes.namespace
-        kind, strategy = resource.kind, resource.kind.strategy
-        missing, generated = self._name(kind, tree["metadata"])
-        metadata = tree["metadata"]
-        self._place(metadata, namespace)
-        attributes.name = metadata["name"]
-        metadata["uid"] = new_uid()
-        metadata["creationTimestamp"] = now()
-        for name in (
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-            "selfLink",
-            "managedFields",
-            "resourceVersion",
-        ):
-            metadata.pop(name, None)
-        if strategy.generation:
-            metadata["generation"] = 1
-        if cached is None:
-            strategy.prepare_create(tree)
-            errors = list(strategy.validate_create(tree)) if validate else []
-        else:
-            assert strategy.known_spec is not None
-            errors = strategy.known_spec.validate_metadata(tree)
-        why = refuse_name(kind, metadata["name"])
-        if missing:
-            errors = [NAMELESS, *(error for error in errors if error.field != "metadata.name")]
-        elif why is not None and not any(error.field == "metadata.name" for error in errors):
-            errors.insert(
-                0,
-                FieldError(
-                    "metadata.name",
-                    "FieldValueInvalid",
-                    f"Invalid value: {quoted(metadata['name'])}: {why}",
-                ),
-            )
-        if errors:
-            raise invalid(kind, metadata["name"], errors)
-        if strategy.warnings is not None:
-            for text in strategy.warnings(tree, None):
-                call.warn(text)
-        if self.admission.validating_webhooks(attributes):
-            await self.admission.call_validating(attributes)
-        collection = resource.collection
-        if kind.conversion is not None:
-            stored = await kind.conversion.kept(tree)
-        else:
-            stored = kind.keep(tree) if kind.keep is not None else tree
-        key = f"{namespace}/{metadata['name']}" if namespace else metadata["name"]
-        attempts = 8
-        while (there := collection.newest(key)) is not None:
-            attempts -= 1
-            if not generated or attempts == 0:
-                raise already_exists(
-                    kind, metadata["name"], going=b'"deletionTimestamp":' in there.data
-                )
-            metadata["name"] = stored["metadata"]["name"] = generated_name(metadata["generateName"])
-            key = f"{namespace}/{metadata['name']}" if namespace else metadata["name"]
-        self.admission.last_look(attributes)
-        if call.dry_run:
-            return None, with_owners(tree, held)
-        if record is not None:
-            learned = record.learned(call, stored)
-            if learned is not None:
-                self.create_cache.keep(record, learned)
-        row = await self.stored(collection.create(stored, held, rest))
-        return row, tree
-
-    def _place(self, metadata: Json, namespace: str) -> None:
-        """Fills the namespace from the URL."""
-        found = metadata.get("namespace") or ""
-        if found and found != namespace:
-            raise bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request"
-            )
-        if namespace:
-            metadata["namespace"] = namespace
-        else:
-            metadata.pop("namespace", None)
-
-    def _name(self, kind: Kind, metadata: Json) -> tuple[bool, bool]:
-        """Sees that there is a name; (whether it is missing, whether it was made up)."""
-        if metadata.get("name"):
-            return False, False
-        prefix = metadata.get("generateName")
-        if not prefix and kind.kind == "LimitRange":
-            metadata["name"] = new_uid()
-            return False, False
-        metadata["name"] = generated_name(prefix) if prefix else ""
-        return not prefix, bool(prefix)
-
-    async def stored(self, write: Write) -> Row:
-        """Waits for the disk."""
-        try:
-            return await write.done
-        except WriteLost as lost:
-            raise internal(str(lost)) from lost
+    async def add(self, call: Call, resource: Resource, namespace: str, tree: Json) -> None:
+        """Create an object of the server itself, for which the rules of its kind do not hold."""
+        new = NewObject(self.backend, call, resource, namespace, tree)
+        new.decoded = new.validated = False
+        await run(WITHOUT_RESPONSE, new)
 
     # --- update and patch -------------------------------------------------------------------------
 
@@ -334,7 +94,7 @@ class Writer:
             raise bad_request(
                 f"the name of the object ({metadata['name']}) does not match the name on the URL ({route.name})"
             )
-        self._place(metadata, route.namespace)
+        place_in(metadata, route.namespace)
         if (
             route.resource.collection.newest(route.key) is None
             and route.kind.strategy.create_on_update
@@ -347,7 +107,7 @@ class Writer:
                     f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: ",
                 )
             metadata.pop("resourceVersion", None)
-            return await self.create_tree(call, call.resource, route.namespace, tree)
+            return await self.create_tree(call, tree)
         if not metadata.get("resourceVersion") and not route.kind.strategy.unconditional_update:
             if route.resource.collection.newest(route.key) is None:
                 raise not_found(route.kind, route.name)
@@ -363,9 +123,9 @@ class Writer:
             given: Json = {name: tree[name] for name in ("metadata", "status") if name in tree}
             row = await parts.modify(self, call, lambda old: given, parts.STATUS | parts.METADATA)
             if row is not None:
-                return self.answer(call, 200, row, {})
+                return response_with(call, 200, row, {})
             tree = read_body(call)  # which the attempt has changed
-            self._place(tree["metadata"], route.namespace)
+            place_in(tree["metadata"], route.namespace)
         return await self.modify(
             call, lambda old: tree_copy(tree), retry=not metadata.get("resourceVersion")
         )
@@ -385,7 +145,7 @@ class Writer:
         """As `answer`, where the stored object may have to be converted."""
         if row is not None and call.route.kind.conversion is not None:
             await call.route.kind.conversion.ready([row])
-        return self.answer(call, status, row, tree)
+        return response_with(call, status, row, tree)
 
     async def change(
         self,
@@ -437,10 +197,10 @@ class Writer:
             ):
                 pending = collection.overlay.get(key)
                 if pending is not None:
-                    await self.stored(pending)
+                    await committed(pending)
                 return row, new
             if call.dry_run:
-                return None, with_owners(new, held)
+                return None, with_managed_fields(new, held)
             if kind.keep is not None:
                 kept = kind.keep(new)
             metadata = kept["metadata"]
@@ -449,8 +209,8 @@ class Writer:
                 and not metadata.get("finalizers")
                 and self._may_go(collection.name, kept)
             ):
-                return await self.stored(collection.delete(kept, row, held)), new
-            return await self.stored(collection.update(kept, row, held)), new
+                return await committed(collection.delete(kept, row, held)), new
+            return await committed(collection.update(kept, row, held)), new
         raise AssertionError("the loop above ends by return or raise")
 
     @staticmethod
@@ -603,17 +363,6 @@ class Writer:
 
 def seconds_now() -> int:
     return int(time.time())
-
-
-def with_owners(tree: Json, held: Ownership) -> Json:
-    """The object with its managedFields."""
-    owners, stamps = held
-    if owners is None:
-        return tree
-    return {
-        **tree,
-        "metadata": {**tree["metadata"], "managedFields": decode(owners.render(stamps))},
-    }
 
 
 def same_but_times(claimed: Shares, held: Ownership) -> bool:
