@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from hekla.engine.actions import ACTIONS
 from hekla.engine.explain.unanswered import Unanswered
 from hekla.engine.framework.faults import fault
+from hekla.engine.framework.hooks import Hooks
 from hekla.engine.framework.policy import Policy
-from hekla.engine.framework.session import Hooks, Session
+from hekla.engine.framework.session import Session
 from hekla.engine.model.decisions import Decisions
 from hekla.engine.model.hypernodes import settle_topology
 from hekla.engine.model.state import State
@@ -34,7 +35,7 @@ def cycle(
     give the same decisions, in any process.
     """
     hooks = hooks_of(state, policy)
-    if state.settled == (state.version, hooks) and not hooks.time_dependent:
+    if state.settled == (state.version, hooks) and not hooks.read_clock:
         return Decisions()
     with _uncollected():
         return _run(state, policy, hooks, now, uid, stage)

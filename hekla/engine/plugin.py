@@ -18,8 +18,10 @@ from hekla.engine.framework.plugin import (
     NodeView,
     Normalise,
     Plugin,
+    Reads,
     Running,
     Score,
+    Source,
     Victims,
     defines,
 )
@@ -39,8 +41,10 @@ __all__ = [
     "NodeView",
     "Normalise",
     "Plugin",
+    "Reads",
     "Running",
     "Score",
+    "Source",
     "Victims",
     "defines",
 ]

@@ -153,7 +153,7 @@ def _report_job(session: Session, job: Job) -> None:
     elif (
         explained is not None
         and not job.is_pending
-        and (job.key in session.orders.behind or job.key in session.no_victim)
+        and (job.key in session.order.own.behind or job.key in session.no_victim)
     ):
         # Words of this cycle alone, about a job that has nothing to decide in the next.
         session.state.unreported[job.key] = job

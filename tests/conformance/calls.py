@@ -163,19 +163,23 @@ class _Caller:
         return {"result": keys, "result_count": len(keys)}
 
     def _Preemptable(self, call: Mapping[str, Any]) -> dict[str, Any]:
-        return self._victims(call, self.session.preemptable(self._claimer(call), self._tasks(call)))
+        return self._victims(
+            call, self.session.votes.preemptable(self._claimer(call), self._tasks(call))
+        )
 
     def _Reclaimable(self, call: Mapping[str, Any]) -> dict[str, Any]:
-        return self._victims(call, self.session.reclaimable(self._claimer(call), self._tasks(call)))
+        return self._victims(
+            call, self.session.votes.reclaimable(self._claimer(call), self._tasks(call))
+        )
 
     def _VictimTasks(self, call: Mapping[str, Any]) -> dict[str, Any]:
-        return self._victims(call, self.session.victim_tasks(self._tasks(call)))
+        return self._victims(call, self.session.votes.victim_tasks(self._tasks(call)))
 
     def _UnifiedEvictable(self, call: Mapping[str, Any]) -> dict[str, Any]:
         job = Job(f"none/{call['for_job']['uid']}")
         job.priority = call["for_job"].get("priority", 0)
         kind = str(call["eviction_kind"]).lower()
-        return self._victims(call, self.session.evictable(kind, job, self._tasks(call)))
+        return self._victims(call, self.session.votes.evictable(kind, job, self._tasks(call)))
 
     def _job(self, tree: Mapping[str, Any]) -> Job:
         found = self.session.job(
@@ -190,10 +194,10 @@ class _Caller:
         return job
 
     def _JobEnqueueable(self, call: Mapping[str, Any]) -> dict[str, Any]:
-        return {"result": self.session.job_enqueueable(self._job(call["job"]))}
+        return {"result": self.session.votes.job_enqueueable(self._job(call["job"]))}
 
     def _JobEnqueued(self, call: Mapping[str, Any]) -> dict[str, Any]:
-        self.session.job_enqueued(self._job(call["job"]))
+        self.session.votes.job_enqueued(self._job(call["job"]))
         return {}
 
     def _Allocate(self, call: Mapping[str, Any]) -> dict[str, Any]:
@@ -203,6 +207,6 @@ class _Caller:
 
     def _JobOrderFn(self, call: Mapping[str, Any]) -> dict[str, Any]:
         return {
-            "result": self.session.job_key(self._job(call["left"]))
-            < self.session.job_key(self._job(call["right"]))
+            "result": self.session.order.job_key(self._job(call["left"]))
+            < self.session.order.job_key(self._job(call["right"]))
         }

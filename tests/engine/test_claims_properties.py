@@ -266,7 +266,7 @@ def test_no_device_is_given_twice_and_undoing_restores_everything(sizes, counts,
                     dict(book.usage.held),
                     {key: dict(one.owners) for key, one in book.promises.items()},
                 )
-                if len(candidates.idle) and not session.prefilter(task):
+                if len(candidates.idle) and not session.votes.prefilter(task):
                     statement = session.statement()
                     statement.allocate(task, int(candidates.idle[0]))
                     statement.discard()

@@ -94,7 +94,7 @@ def test_reclaim_between_branches(
     session = open_session(world.state, hooks_of(world.state, world.policy), 0.0)
     claimer = next(iter(world.state.jobs["default/claimer"].pending()))
     victim = world.state.tasks["default/holder-task-0"]
-    assert (session.reclaimable(claimer, [victim]) == [victim]) is expected
+    assert (session.votes.reclaimable(claimer, [victim]) == [victim]) is expected
 
 
 @pytest.mark.parametrize("weight", ["0.5", "-3", "heavy", "nan", ""])

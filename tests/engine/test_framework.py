@@ -116,7 +116,9 @@ def asked(*tiers: list[type[Plugin]]) -> tuple[Session, list[str]]:
     candidates = [here.state.tasks[f"default/{name}"] for name in ("a", "b", "c")]
     return session, [
         task.name
-        for task in session.evictable("gangpreempt", here.state.jobs["default/claimer"], candidates)
+        for task in session.votes.evictable(
+            "gangpreempt", here.state.jobs["default/claimer"], candidates
+        )
     ]
 
 
@@ -163,7 +165,7 @@ def test_the_first_plugin_says_which_domains_are_tried() -> None:
     here = world(first, second)
     here.job("job", cpu=1)
     session = opened(here)
-    assert session.gradient_of_job(here.state.jobs["default/job"], "evict") == [["a"]]
+    assert session.domains.gradient_of_job(here.state.jobs["default/job"], "evict") == [["a"]]
     assert session.hooks.plugins[1].purpose == "evict"
 
 
@@ -172,8 +174,10 @@ def test_without_plugins_the_domain_itself() -> None:
     here = world()
     here.job("job", cpu=1)
     job = here.state.jobs["default/job"]
-    assert opened(here).gradient_of_job(job, "allocate") == [[ROOT]]
-    assert opened(here).gradient_of_sub_job(job.default_sub_job(), "rack", "allocate") == [["rack"]]
+    assert opened(here).domains.gradient_of_job(job, "allocate") == [[ROOT]]
+    assert opened(here).domains.gradient_of_sub_job(job.default_sub_job(), "rack", "allocate") == [
+        ["rack"]
+    ]
 
 
 @core(105)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hekla.engine.actions.preempt import _Preemption
 from hekla.engine.cycle import hooks_of, open_session
 from hekla.engine.explain.no_victims import Hopeless, Search
-from hekla.engine.framework.plugin import ABSTAIN, Plugin, Victims
+from hekla.engine.framework.plugin import ABSTAIN, Plugin, Reads, Source, Victims
 from hekla.engine.model.decisions import Decisions
 from hekla.engine.world import World, policy
 from tests.engine.test_singles import apart, tables, zone
@@ -33,7 +33,7 @@ class Each(Plugin):
 
 
 class Alike(Each):
-    asks_alike = True
+    reads = Reads(victims=Source.CLAIMER)
 
 
 class Heir(Alike):

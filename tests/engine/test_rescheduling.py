@@ -178,7 +178,7 @@ def test_what_was_tried_leaves_no_trace() -> None:
     assert policy_of_nobody.evictions == []
     session = open_session(here.state, hooks_of(here.state, here.policy), here.now + 601)
     running = list(here.state.tasks.values())
-    assert session.victim_tasks(running)
+    assert session.votes.victim_tasks(running)
     assert (
         (nodes.used == before[0]).all()
         and (nodes.releasing == before[1]).all()

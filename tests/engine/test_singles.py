@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hekla.engine.framework.plugin import Depends, Plugin, Score
+from hekla.engine.framework.plugin import Depends, Plugin, Reads, Score, Source
 from hekla.engine.framework.session import Session
 from hekla.engine.model.nodes import NodeTable
 from hekla.engine.model.tasks import Status
@@ -32,7 +32,7 @@ class LongWay(Plugin):
 
 
 class ShortWay(LongWay):
-    minds_no_nodes = True
+    reads = Reads(between_placements=Source.JOBS)
 
     def allocated(self, *told: Any) -> None:
         """Heard."""
@@ -49,7 +49,7 @@ class Stumbling(LongWay):
 
 
 class StumblingShort(Stumbling):
-    minds_no_nodes = True
+    reads = Reads(between_placements=Source.JOBS)
     allocated = Stumbling.allocated
 
 
@@ -426,7 +426,7 @@ def test_many_turns_are_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None
         assert (max(written, default=0) > 20) is many
 
 
-def test_whoever_overrides_a_hook_says_for_himself_that_he_minds_no_nodes() -> None:
+def test_a_subclass_does_not_inherit_what_its_base_reads() -> None:
     class Silent(ShortWay):
         name = "silent"
 
@@ -435,4 +435,4 @@ def test_whoever_overrides_a_hook_says_for_himself_that_he_minds_no_nodes() -> N
 
     world = World(policy(plugins=["gang", "silent"], custom=[Silent]))
     world.run()
-    assert not world.state.hooks.minds_no_nodes  # type: ignore[attr-defined]
+    assert not world.state.hooks.placements_unseen  # type: ignore[attr-defined]

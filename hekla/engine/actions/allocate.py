@@ -66,7 +66,7 @@ class Worksheet:
     def place(self, session: Session, sub_job: SubJob) -> tuple[Any, ...]:
         """The sub-job's place in the order as it stands now: what has become ready comes after what
         is not."""
-        return (sub_job.uid not in self.required, *session.sub_job_key(sub_job))
+        return (sub_job.uid not in self.required, *session.order.sub_job_key(sub_job))
 
 
 class Allocate:
@@ -90,17 +90,17 @@ def worksheet(session: Session, job: Job) -> Worksheet:
     """Sub-jobs that the minimum needs come first, the rest in their order."""
     if not job.policies:
         sub_job = job.default_sub_job()
-        tasks = session.sorted_tasks(
+        tasks = session.order.sorted_tasks(
             [task for task in job.counts.statuses[Status.PENDING].values() if eligible(task)]
         )
         return Worksheet([sub_job], {sub_job.uid: tasks})
     waiting = sorted(
-        (one for one in job.sub_jobs.values() if not session.sub_job_ready(one)),
-        key=session.sub_job_key,
+        (one for one in job.sub_jobs.values() if not session.votes.sub_job_ready(one)),
+        key=session.order.sub_job_key,
     )
     have: dict[str, int] = {}
     for sub_job in job.sub_jobs.values():
-        if session.sub_job_ready(sub_job):
+        if session.votes.sub_job_ready(sub_job):
             have[sub_job.group] = have.get(sub_job.group, 0) + 1
     required: set[str] = set()
     for sub_job in waiting:
@@ -108,7 +108,7 @@ def worksheet(session: Session, job: Job) -> Worksheet:
             have[sub_job.group] = have.get(sub_job.group, 0) + 1
             required.add(sub_job.uid)
     tasks_of = {
-        uid: session.sorted_tasks(task for task in one.pending() if eligible(task))
+        uid: session.order.sorted_tasks(task for task in one.pending() if eligible(task))
         for uid, one in job.sub_jobs.items()
     }
     sheet = Worksheet(
@@ -154,16 +154,16 @@ class _Turns:
 
     def _take_turns(self) -> None:
         session, single, singles = self.session, self.single, self.singles
-        strict = session.orders.strict
-        queues = session.queues_by_turn(self.jobs)
+        strict = session.order.own.strict
+        queues = session.order.queues_by_turn(self.jobs)
         queue = queues.pop() if queues else None
         while queue is not None:
             jobs = self.jobs[queue.name]
-            if session.overused(queue) or not jobs:
+            if session.votes.overused(queue) or not jobs:
                 queue = queues.pop() if queues else None
                 continue
             job = jobs.pop()
-            if not (strict and session.orders.held_back(job)):
+            if not (strict and session.order.own.held_back(job)):
                 try:
                     again = not singles.take(queue, job, single.get(job.key)) and self._serve(
                         queue, job, not queues and not jobs
@@ -190,7 +190,7 @@ class _Turns:
             if back_off.waits and back_off.left(job.key, session.now):
                 job.fit_message = "its last bind was refused by the API server; it stands back before it is tried again"
                 continue
-            invalid = session.job_valid(job)
+            invalid = session.votes.job_valid(job)
             if invalid is not None:
                 job.fit_message = invalid.message
                 continue
@@ -203,7 +203,7 @@ class _Turns:
             else:
                 continue
             waiting.setdefault(job.queue, []).append(job)
-        self.jobs = {name: Line(session.job_key, jobs) for name, jobs in waiting.items()}
+        self.jobs = {name: Line(session.order.job_key, jobs) for name, jobs in waiting.items()}
 
     def _serve_claimants(self) -> None:
         """Victims left for these jobs: the room is theirs before anybody's turn comes."""
@@ -213,14 +213,14 @@ class _Turns:
             job = session.job(key) if key in self.sheets or key in self.single else None
             if (
                 job is not None
-                and not session.overused(session.queue_of(job))
-                and not session.orders.held_back(job)
+                and not session.votes.overused(session.queue_of(job))
+                and not session.order.own.held_back(job)
             ):
                 served[key] = self._serve(session.queue_of(job), job, False)
         for name in dict.fromkeys(session.state.jobs[key].queue for key in served):
             # Keys are taken when jobs are pushed, and these jobs now hold more.
             self.jobs[name] = Line(
-                session.job_key, [job for job in self.jobs[name] if served.get(job.key, True)]
+                session.order.job_key, [job for job in self.jobs[name] if served.get(job.key, True)]
             )
 
     def _serve(self, queue: Queue, job: Job, alone: bool) -> bool:
@@ -241,11 +241,11 @@ class _Turns:
             )
             if statement is None:
                 statement = allocate_tasks(
-                    session, queue, sub_job, tasks, CLUSTER, alone and session.job_ready(job)
+                    session, queue, sub_job, tasks, CLUSTER, alone and session.votes.job_ready(job)
                 )
         if statement is None:
             return False
-        if not session.job_ready(job):
+        if not session.votes.job_ready(job):
             session.promised.append(statement)
             return False
         for operation in statement.operations:
@@ -266,8 +266,8 @@ def allocate_job(session: Session, queue: Queue, job: Job, sheet: Worksheet) -> 
     best: _Trial | None = None
     tasks = [task for one in sheet.order for task in sheet.tasks[one.uid]]
     skipped = ""
-    for domains in session.gradient_of_job(job, "allocate"):
-        roomy = session.domains_with_room(job, tasks, domains)
+    for domains in session.domains.gradient_of_job(job, "allocate"):
+        roomy = session.domains.with_room(job, tasks, domains)
         skipped = domains[-1] if not roomy[-1] else ""
         best = _best_trial(
             session, queue, job, sheet, [one for one, has_room in zip(domains, roomy) if has_room]
@@ -309,7 +309,7 @@ def _best_trial(
     bounds: list[float] | None = None
     if len(sheet.order) == 1 and len(domains) > 1 and _in_one_turn(session, job, sheet):
         (only,) = sheet.order
-        bounds = session.domain_bounds(only, sheet.tasks[only.uid], domains)
+        bounds = session.domains.bounds(only, sheet.tasks[only.uid], domains)
     order = list(range(len(domains)))
     if bounds is not None:
         order.sort(key=lambda at: (-bounds[at], at))
@@ -332,8 +332,8 @@ def _in_one_turn(session: Session, job: Job, sheet: Worksheet) -> bool:
     (only,) = sheet.order
     return (
         not job.policies
-        or session.job_ready(job)
-        or session.tasks_until_ready(only) >= len(sheet.tasks[only.uid])
+        or session.votes.job_ready(job)
+        or session.votes.tasks_until_ready(only) >= len(sheet.tasks[only.uid])
     )
 
 
@@ -349,7 +349,7 @@ def _try_job(
     for uid, one in job.sub_jobs.items():
         one.allocated_domain = before[uid]
     saved = [operation for statement in statements for operation in statement.save()]
-    holds = bool(saved) and (session.job_ready(job) or session.job_pipelined(job))
+    holds = bool(saved) and (session.votes.job_ready(job) or session.votes.job_pipelined(job))
     for statement in statements:
         statement.discard()
     return _Trial(score, domain, saved, trial, taken) if holds else None
@@ -370,7 +370,7 @@ def _try_domain(
         total += score
         if tasks:
             insort(sheet.order, sub_job, key=lambda one: sheet.place(session, one))
-        if session.job_ready(job):
+        if session.votes.job_ready(job):
             break
     return total, statements
 
@@ -381,14 +381,14 @@ def allocate_nominated(
     """Every task goes where an eviction made room for it, or none does and the nomination is void."""
     statement = session.statement()
     nodes, placer = session.state.nodes, placer_of(session)
-    scope = session.nodes_of_domain(sub_job.nominated_domain)
+    scope = session.domains.nodes(sub_job.nominated_domain)
     for task in tasks:
         row = nodes.rows.get(task.nominated, -1) if task.nominated else -1
         held = (
             row >= 0
             and (scope is None or bool(scope[row]))
-            and session.allocatable(queue, task)
-            and not session.prefilter(task)
+            and session.votes.allocatable(queue, task)
+            and not session.votes.prefilter(task)
             and placer.filters.passes(session, task, row)
             and nodes.fits_future(row, task.request)
         )
@@ -429,14 +429,14 @@ def _allocate_sub_job(
         if nominated is not None:
             return nominated, 0.0
     skipped = ""
-    for domains in session.gradient_of_sub_job(sub_job, domain, "allocate"):
-        roomy = session.domains_with_room(sub_job, tasks, domains)
+    for domains in session.domains.gradient_of_sub_job(sub_job, domain, "allocate"):
+        roomy = session.domains.with_room(sub_job, tasks, domains)
         skipped = domains[-1] if not roomy[-1] else ""
         within = [one for one, has_room in zip(domains, roomy) if has_room]
         found = _try_sub_job(session, queue, sub_job, tasks, within)
         if not found:
             continue
-        scores = session.domain_scores(sub_job, [one.domain for one in found])
+        scores = session.domains.scores(sub_job, [one.domain for one in found])
         best = max(
             range(len(found)), key=lambda at: (scores.get(found[at].domain, 0.0), -found[at].place)
         )
@@ -470,7 +470,7 @@ def _try_sub_job(
     that ties with it."""
     found: list[_Found] = []
     order = list(range(len(domains)))
-    ranks = session.domain_ranks(sub_job, domains) if len(domains) > 1 else None
+    ranks = session.domains.ranks(sub_job, domains) if len(domains) > 1 else None
     if ranks is not None:
         order.sort(key=lambda at: (-ranks[at][0], -ranks[at][1], at))
     for at in order:
@@ -507,7 +507,7 @@ def allocate_tasks(
     `all_at_once`: nobody else waits, so what is left may be placed in this turn.
     """
     statement = session.statement()
-    scope = session.nodes_of_domain(within)
+    scope = session.domains.nodes(within)
     job = sub_job.job
     failed_roles: set[str] = set()
     for task in sub_job.tasks.values() if job.fit_errors else ():
@@ -520,13 +520,13 @@ def allocate_tasks(
     while at < len(tasks):
         task = tasks[at]
         run = _run_length(session, tasks, at)
-        wanted = min(run, MANY if all_at_once else session.tasks_until_ready(sub_job))
+        wanted = min(run, MANY if all_at_once else session.votes.tasks_until_ready(sub_job))
         if near:
             wanted, task.allocated_domain = (
                 1,
                 domain,
             )  # Each placement says where the next had best be.
-        allowed = session.allocatable_count(queue, task, wanted)
+        allowed = session.votes.allocatable_count(queue, task, wanted)
         if not allowed:
             job.short_of_quota = task
             at += run  # The same request of the same queue: none of the run is allowed now.
@@ -559,7 +559,7 @@ def allocate_tasks(
             domain = session.tree.common(session.tree.leaf(task.row), domain)
         if (
             placed
-            and session.sub_job_ready(sub_job)
+            and session.votes.sub_job_ready(sub_job)
             and not (all_at_once and at < len(tasks) and errors is None)
         ):
             break
@@ -577,7 +577,7 @@ def allocate_tasks(
                 # minds the gang.
                 break
     del tasks[:at]
-    if session.sub_job_ready(sub_job) or session.sub_job_pipelined(sub_job):
+    if session.votes.sub_job_ready(sub_job) or session.votes.sub_job_pipelined(sub_job):
         return statement
     statement.discard()
     return None
@@ -598,7 +598,7 @@ def _place(
 
 def _run_length(session: Session, tasks: list[Task], at: int) -> int:
     """How many tasks from here on are the same to every plugin."""
-    if placer_of(session).one_at_a_time:
+    if session.hooks.one_at_a_time:
         return 1
     first = tasks[at]
     end = at + 1

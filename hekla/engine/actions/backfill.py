@@ -35,18 +35,18 @@ def pick(session: Session) -> list[Task]:
     are taken back."""
     jobs: dict[str, list[Job]] = {}
     for job in session.active_jobs():
-        if not session.orders.strict and not _has_best_effort(job):
+        if not session.order.own.strict and not _has_best_effort(job):
             continue
         stands_back = session.state.back_off.left(job.key, session.now) > 0
-        if not job.is_pending and not stands_back and session.job_valid(job) is None:
+        if not job.is_pending and not stands_back and session.votes.job_valid(job) is None:
             jobs.setdefault(job.queue, []).append(job)
-    queues = session.queues_as_they_stand(jobs)
+    queues = session.order.queues_as_they_stand(jobs)
     result: list[Task] = []
     while queues:
-        waiting = session.jobs_as_they_stand(jobs[queues.pop().name])
+        waiting = session.order.jobs_as_they_stand(jobs[queues.pop().name])
         while waiting:
             job = waiting.pop()
-            if session.orders.held_back(job):
+            if session.order.own.held_back(job):
                 continue
             promised = [
                 task for task in job.counts.statuses[Status.PIPELINED].values() if task.best_effort
@@ -55,7 +55,7 @@ def pick(session: Session) -> list[Task]:
                 session.unpromise(task)
             if job.counts.pending_best_effort:
                 result.extend(
-                    session.sorted_tasks(
+                    session.order.sorted_tasks(
                         task for task in job.pending() if task.best_effort and not task.gated
                     )
                 )

@@ -154,14 +154,16 @@ def in_order(
         if across_queues:
             if left.job.queue != right.job.queue:
                 own = session.queue_of(claimer)
-                one = session.victim_queue_key(session.queue_of(left.job), own)
-                other = session.victim_queue_key(session.queue_of(right.job), own)
+                one = session.order.victim_queue_key(session.queue_of(left.job), own)
+                other = session.order.victim_queue_key(session.queue_of(right.job), own)
                 if one < other:
                     return -1
                 if other < one:
                     return 1
         elif left.job is not right.job:
-            return 1 if session.job_order(left.job) < session.job_order(right.job) else -1
+            return (
+                1 if session.order.job_order(left.job) < session.order.job_order(right.job) else -1
+            )
         return _compare(_last(left, need), _last(right, need))
 
     return sorted(bundles, key=cmp_to_key(compare))

@@ -24,9 +24,9 @@ class Enqueue:
         for job in session.active_jobs():
             if job.is_pending:
                 asking.setdefault(job.queue, []).append(job)
-        waiting = {name: Line(session.job_key, jobs) for name, jobs in asking.items()}
-        queues = session.queues_by_turn(waiting)
-        strict = session.orders.strict
+        waiting = {name: Line(session.order.job_key, jobs) for name, jobs in asking.items()}
+        queues = session.order.queues_by_turn(waiting)
+        strict = session.order.own.strict
         queue = queues.pop() if queues else None
         while queue is not None:
             jobs = waiting[queue.name]
@@ -34,8 +34,8 @@ class Enqueue:
                 queue = queues.pop() if queues else None
                 continue
             job = jobs.pop()
-            waits = strict and session.orders.held_back(job, entering=True)
-            if not waits and (job.min_resources is None or session.job_enqueueable(job)):
-                session.job_enqueued(job)
+            waits = strict and session.order.own.held_back(job, entering=True)
+            if not waits and (job.min_resources is None or session.votes.job_enqueueable(job)):
+                session.votes.job_enqueued(job)
                 session.let_in(job)
             queue = queues.pass_on(queue)

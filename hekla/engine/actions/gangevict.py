@@ -48,25 +48,25 @@ class GangPreempt:
         for job in session.active_jobs():
             if (
                 job.is_pending
-                or session.job_valid(job) is not None
-                or not session.job_starving(job)
+                or session.votes.job_valid(job) is not None
+                or not session.votes.job_starving(job)
             ):
                 continue
             heap = starving.get(job.queue)
             if heap is None:
-                heap = starving[job.queue] = session.jobs_as_they_stand()
+                heap = starving[job.queue] = session.order.jobs_as_they_stand()
             heap.push(job)
-        queues = session.queues_as_they_stand(starving)
+        queues = session.order.queues_as_they_stand(starving)
         while queues:
             queue = queues.pop()
-            if self.across_queues and session.overused(queue):
+            if self.across_queues and session.votes.overused(queue):
                 continue
             jobs = starving[queue.name]
             while jobs:
                 job = jobs.pop()
                 if not session.state.back_off.left(
                     job.key, session.now
-                ) and not session.orders.held_back(job):
+                ) and not session.order.own.held_back(job):
                     self._serve(session, job)
 
     def _serve(self, session: Session, job: Job) -> None:
@@ -82,8 +82,8 @@ class GangPreempt:
             session.hold_back(job, [OTHERS], self.name)
             return
         queue = session.queue_of(job)
-        if self.across_queues and not session.preemptive(queue, tasks):
-            session.no_victim.setdefault(job.key, session.not_preemptive(queue, tasks))
+        if self.across_queues and not session.votes.preemptive(queue, tasks):
+            session.no_victim.setdefault(job.key, session.votes.not_preemptive(queue, tasks))
             return
         search = Search()
         need = empty()
@@ -106,7 +106,7 @@ class GangPreempt:
     def _domains(self, session: Session, job: Job) -> list[str]:
         most = session.argument(self.name, "maxDomains", MOST_DOMAINS)
         found = dict.fromkeys(
-            name for names in session.gradient_of_job(job, "evict") for name in names
+            name for names in session.domains.gradient_of_job(job, "evict") for name in names
         )
         if not found and not job.has_hard_topology:
             return [ROOT]
@@ -123,7 +123,7 @@ class GangPreempt:
     ) -> Plan | None:
         """Evict bundle by bundle until the job can be promised its places in the domain."""
         nodes = session.state.nodes
-        scope = session.nodes_of_domain(domain)
+        scope = session.domains.nodes(domain)
         mask = nodes.ready if scope is None else scope & nodes.ready
         free = (nodes.idle() + nodes.releasing)[:, mask].sum(axis=1)
         room = session.state.space.amounts(free)
@@ -152,7 +152,7 @@ class GangPreempt:
             lost = going.setdefault(bundle.job.queue, empty())
             tasks: list[Task] = []
             for task in bundle.tasks:
-                if session.balanced(claim, task, going):
+                if session.votes.balanced(claim, task, going):
                     add(lost, task.request.amounts)
                     tasks.append(task)
             if not bundle.safe and len(tasks) < len(bundle.tasks):
@@ -213,7 +213,7 @@ class GangPreempt:
             search.empty += 1
             return []
         found = approved(
-            found, {task.key for task in session.evictable(self.name, job, candidates)}
+            found, {task.key for task in session.votes.evictable(self.name, job, candidates)}
         )
         if not session.argument(self.name, "allowWholeBundle", True):
             found = [bundle for bundle in found if bundle.safe]
@@ -261,7 +261,7 @@ def demand(session: Session, job: Job) -> Worksheet:
     for uid, tasks in sheet.tasks.items():
         sheet.tasks[uid] = [task for task in tasks if not task.gated]
     order = [sub_job for sub_job in sheet.order if sheet.tasks[sub_job.uid]]
-    return Worksheet(order[:1] if session.job_ready(job) else order, sheet.tasks)
+    return Worksheet(order[:1] if session.votes.job_ready(job) else order, sheet.tasks)
 
 
 def _plan(
@@ -269,7 +269,7 @@ def _plan(
 ) -> Plan | None:
     """Evict all victims and promise the job's tasks their places; nothing has happened where that
     fails."""
-    was_ready = session.job_ready(job)
+    was_ready = session.votes.job_ready(job)
     statement = session.statement()
     for victim in victims:
         statement.evict(victim, reason)
@@ -279,7 +279,7 @@ def _plan(
         if job.has_hard_topology:
             domains = [
                 name
-                for names in session.gradient_of_sub_job(sub_job, domain, "evict")
+                for names in session.domains.gradient_of_sub_job(sub_job, domain, "evict")
                 for name in names
             ]
         for name in domains:
@@ -291,9 +291,9 @@ def _plan(
         else:
             statement.rollback()
             return None
-        if was_ready or session.job_pipelined(job):
+        if was_ready or session.votes.job_pipelined(job):
             break
-    if not places or not session.job_pipelined(job):
+    if not places or not session.votes.job_pipelined(job):
         statement.rollback()
         return None
     return statement, places
@@ -304,11 +304,11 @@ def _promise(
 ) -> Statement | None:
     """A node for every task of the sub-job, or none."""
     placer, queue = placer_of(session), session.queue_of(job)
-    scope = session.nodes_of_domain(domain)
+    scope = session.domains.nodes(domain)
     trial, refused = session.statement(), Refused(session, evicting=True)
     for at, task in enumerate(tasks, 1):
         found = NOWHERE
-        if session.allocatable(queue, task) and not session.prefilter(task):
+        if session.votes.allocatable(queue, task) and not session.votes.prefilter(task):
             errors = job.fit_errors.get(task.key)
             within = refused.left(task, scope)
             if errors is not None and errors.unresolvable is not None and errors.unresolvable.any():
@@ -324,7 +324,7 @@ def _promise(
             return None
         trial.pipeline(task, found, True)
         refused.remember(task, tasks, at, scope)
-    if session.sub_job_ready(sub_job) or session.sub_job_pipelined(sub_job):
+    if session.votes.sub_job_ready(sub_job) or session.votes.sub_job_pipelined(sub_job):
         return trial
     trial.rollback()
     return None

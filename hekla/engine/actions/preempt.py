@@ -40,16 +40,16 @@ class Preempt:
     def run(self, session: Session) -> None:
         starving: dict[str, list[Job]] = {}
         for job in session.active_jobs():
-            if job.is_pending or job.has_topology or session.job_valid(job) is not None:
+            if job.is_pending or job.has_topology or session.votes.job_valid(job) is not None:
                 continue
-            if session.job_starving(job):
+            if session.votes.job_starving(job):
                 starving.setdefault(job.queue, []).append(job)
-        queues = session.queues_as_they_stand(starving)
+        queues = session.order.queues_as_they_stand(starving)
         preemption = _Preemption(session)
         while queues:
             jobs = starving[queues.pop().name]
             tasks = {job.key: _waiting(session, job) for job in jobs}
-            waiting = session.jobs_as_they_stand(jobs)
+            waiting = session.order.jobs_as_they_stand(jobs)
             while waiting:
                 job = waiting.pop()
                 if not _stands_back(session, job):
@@ -61,11 +61,11 @@ class Preempt:
 
 def _stands_back(session: Session, job: Job) -> bool:
     """Whether a job lets others pass for a while, or waits behind another one of its queue."""
-    return session.state.back_off.left(job.key, session.now) > 0 or session.orders.held_back(job)
+    return session.state.back_off.left(job.key, session.now) > 0 or session.order.own.held_back(job)
 
 
 def _waiting(session: Session, job: Job) -> list[Task]:
-    return session.sorted_tasks(task for task in job.pending() if not task.gated)
+    return session.order.sorted_tasks(task for task in job.pending() if not task.gated)
 
 
 def _between_jobs(session: Session, preemption: _Preemption, job: Job, tasks: list[Task]) -> None:
@@ -81,11 +81,11 @@ def _between_jobs(session: Session, preemption: _Preemption, job: Job, tasks: li
         )
 
     why = ""
-    while tasks and session.job_starving(job):
+    while tasks and session.votes.job_starving(job):
         if not preemption.claim(statement, tasks.pop(0), wanted):
             why = why or preemption.search.text(f"of queue {job.queue}")
             session.hold_back(job, preemption.search.takers, REASON)
-    if session.job_pipelined(job):
+    if session.votes.job_pipelined(job):
         if statement.evicts:
             session.metric("eviction_transactions_total", 1.0, action=REASON)
         statement.commit()
@@ -139,7 +139,7 @@ class _Preemption:
         if not self._eligible(task):
             self.search.whole = f"node {task.nominated} is still being emptied for it"
             return False
-        if blocked := session.prefilter(task):
+        if blocked := session.votes.prefilter(task):
             self.search.whole = blocked
             return False
         mask = self._asked(task)
@@ -179,9 +179,9 @@ class _Preemption:
         ):
             return False
         if (
-            not session.allocatable(session.queue_of(job), task)
+            not session.votes.allocatable(session.queue_of(job), task)
             or not self._eligible(task)
-            or session.prefilter(task)
+            or session.votes.prefilter(task)
         ):
             return False
         room = placer_of(session).filters.candidates(session, task).future
@@ -254,7 +254,7 @@ class _Preemption:
         assert job is not None
         return (
             session.state.nodes.fits_future(row, task.request)
-            and session.allocatable(session.queue_of(job), task)
+            and session.votes.allocatable(session.queue_of(job), task)
             and placer_of(session).filters.passes(session, task, row)
         )
 
@@ -264,7 +264,7 @@ class _Preemption:
         for row in placer_of(session).scores.ranked(session, task, rows).tolist():
             candidates = self._candidates(task, row, wanted)
             victims, enough = agreed(
-                session, task, row, candidates, lambda some: session.preemptable(task, some)
+                session, task, row, candidates, lambda some: session.votes.preemptable(task, some)
             )
             session.metric("pod_preemption_victims", float(len(victims)))
             if not enough:
@@ -320,7 +320,7 @@ class _Preemption:
         session = self.session
         candidates = self._candidates(task, row, wanted)
         victims, enough = agreed(
-            session, task, row, candidates, lambda some: session.preemptable(task, some)
+            session, task, row, candidates, lambda some: session.votes.preemptable(task, some)
         )
         if not enough:
             self._refused(task, candidates, victims)

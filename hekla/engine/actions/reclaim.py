@@ -34,25 +34,25 @@ class Reclaim:
     def run(self, session: Session) -> None:
         starving: dict[str, LiveHeap[Job]] = {}
         for job in session.active_jobs():
-            if job.is_pending or session.job_valid(job) is not None:
+            if job.is_pending or session.votes.job_valid(job) is not None:
                 continue
             heap = starving.get(job.queue)
             if heap is None:
-                heap = starving[job.queue] = session.jobs_as_they_stand()
-            if session.job_starving(job):
+                heap = starving[job.queue] = session.order.jobs_as_they_stand()
+            if session.votes.job_starving(job):
                 heap.push(job)
-        queues = session.queues_as_they_stand(starving)
+        queues = session.order.queues_as_they_stand(starving)
         hopeless = Hopeless(session, "reclaimable")
         while queues:
             queue = queues.pop()
-            if session.overused(queue):
+            if session.votes.overused(queue):
                 continue
             jobs = starving[queue.name]
             while jobs:
                 job = jobs.pop()
                 if not session.state.back_off.left(
                     job.key, session.now
-                ) and not session.orders.held_back(job):
+                ) and not session.order.own.held_back(job):
                     _reclaim_for_job(session, job, hopeless)
                 if jobs:
                     queues.push(
@@ -63,10 +63,10 @@ class Reclaim:
 def _reclaim_for_job(session: Session, job: Job, hopeless: Hopeless) -> None:
     queue = session.queue_of(job)
     statement = session.statement()
-    tasks = session.sorted_tasks(task for task in job.pending() if not task.gated)
+    tasks = session.order.sorted_tasks(task for task in job.pending() if not task.gated)
     why = ""
     for task in tasks:
-        if not session.job_starving(job):
+        if not session.votes.job_starving(job):
             break
         if session.state.transfers.gave_up(task):
             why = why or IN_VAIN
@@ -74,11 +74,15 @@ def _reclaim_for_job(session: Session, job: Job, hopeless: Hopeless) -> None:
             continue
         if (
             task.pods.preemption_policy == "Never"
-            or not session.preemptive(queue, [task])
-            or session.prefilter(task)
+            or not session.votes.preemptive(queue, [task])
+            or session.votes.prefilter(task)
         ):
             if task.pods.preemption_policy != "Never":
-                why = why or session.prefilter(task) or session.not_preemptive(queue, [task])
+                why = (
+                    why
+                    or session.votes.prefilter(task)
+                    or session.votes.not_preemptive(queue, [task])
+                )
             continue
         search = _reclaim_for_task(session, statement, job, task, hopeless)
         if search is not None:
@@ -89,7 +93,7 @@ def _reclaim_for_job(session: Session, job: Job, hopeless: Hopeless) -> None:
             job.key, ""
         )  # what preempt found, among the jobs of its own queue
         session.no_victim[job.key] = f"{within}; {why}" if within not in ("", why) else why
-    if not session.job_pipelined(job):
+    if not session.votes.job_pipelined(job):
         statement.discard()
         return
     if statement.evicts:
@@ -125,7 +129,7 @@ def _reclaim_for_task(
                 search.short += bool(candidates)
                 continue
             victims, enough = agreed(
-                session, task, row, candidates, lambda some: session.reclaimable(task, some)
+                session, task, row, candidates, lambda some: session.votes.reclaimable(task, some)
             )
             if not enough:
                 ask = partial(_reclaimable, task, candidates)
@@ -137,11 +141,11 @@ def _reclaim_for_task(
             unbalanced = False
             while queue and not nodes.fits_future(row, task.request):
                 victim = queue.pop()
-                if session.balanced(claim, victim):
+                if session.votes.balanced(claim, victim):
                     trial.evict(victim, REASON)
                 else:
                     unbalanced = True
-            if not nodes.fits_future(row, task.request) or not session.allocatable(
+            if not nodes.fits_future(row, task.request) or not session.votes.allocatable(
                 session.state.queues[job.queue], task
             ):
                 search.unbalanced, search.short = (

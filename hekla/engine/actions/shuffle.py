@@ -19,10 +19,10 @@ class Shuffle:
     arguments: Mapping[str, Any] = {}
 
     def run(self, session: Session) -> None:
-        if not session.names_victims:
+        if not session.votes.names_victims:
             return
         running = [
             task for job in session.jobs() for task in job.counts.statuses[Status.RUNNING].values()
         ]
-        for task in session.victim_tasks(running):
+        for task in session.votes.victim_tasks(running):
             session.evict_now(task, self.name)

@@ -51,7 +51,7 @@ class Singles:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.lookahead = placer_of(session).lookahead
-        self.possible = session.hooks.minds_no_nodes and session.shard_mode == "none"
+        self.possible = session.hooks.placements_unseen and session.shard_mode == "none"
         self.pods: PodClass | None = None
         self.whose: Any = None
         """The second part of the key under which the nodes are known."""
@@ -121,14 +121,14 @@ class Singles:
         session, known = self.session, self.known
         assert known is not None
         assert task.subjob is not None
-        if task.subjob.nominated_domain or session.prefilter(task):
+        if task.subjob.nominated_domain or session.votes.prefilter(task):
             return False
-        if not session.allocatable_count(queue, task, 1):
+        if not session.votes.allocatable_count(queue, task, 1):
             job.short_of_quota = task
             return True
         one = (task,)
         job.bind(task)
-        if not session.job_ready(job):
+        if not session.votes.job_ready(job):
             job.set_status_many(one, Status.PENDING)
             return False
         row = task.row = known.rows[known.next]

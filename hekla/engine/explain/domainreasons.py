@@ -109,13 +109,13 @@ def apart_verdict(session: Session, job: Job) -> DomainVerdict | None:
 def _domains(session: Session, group: Job | SubJob) -> list[str]:
     """Those in which allocate looks for room."""
     job = group.job if isinstance(group, SubJob) else group
-    within = [name for names in session.gradient_of_job(job, "allocate") for name in names]
+    within = [name for names in session.domains.gradient_of_job(job, "allocate") for name in names]
     if not isinstance(group, SubJob):
         return within
     return [
         name
         for one in within
-        for names in session.gradient_of_sub_job(group, one, "allocate")
+        for names in session.domains.gradient_of_sub_job(group, one, "allocate")
         for name in names
     ]
 

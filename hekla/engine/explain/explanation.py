@@ -48,7 +48,7 @@ def _explain(session: Session, job: Job) -> Explanation:
     fit, _ = placed(session, job)
     needs = max(job.min_available, 1)
     made = _Maker(job, needs, fit)
-    ahead = session.orders.behind.get(job.key)
+    ahead = session.order.own.behind.get(job.key)
     if ahead is not None:
         first = called(session, ahead, job.namespace)
         remedy = f"It is looked at once {first} has started."
@@ -107,7 +107,7 @@ def _explain(session: Session, job: Job) -> Explanation:
     if job.counts.statuses[Status.PIPELINED]:
         return _explain_promised(made)
     asking = next((task for task in job.pending() if not task.best_effort and not task.gated), None)
-    if asking is not None and (queue.state != OPEN or session.overused(queue)):
+    if asking is not None and (queue.state != OPEN or session.votes.overused(queue)):
         return _explain_quota(session, job, queue, asking, made)
     if any(task.gated and task.gated_by_others for task in job.pending()) and asking is None:
         gates = ", ".join(sorted({gate for task in job.pending() for gate in task.gated}))
@@ -264,7 +264,7 @@ def _explain_quota(
     if queue.state != OPEN:
         remedy = f"{starts} when the queue is opened."
         return made("quota", f"{who}: {not_open(queue)}. {remedy}", remedy)
-    short = session.quota_shortages(queue, task.request.amounts)
+    short = session.votes.quota_shortages(queue, task.request.amounts)
     grows = _sum_of(short) or asked
     remedy = (
         _remedy(session, "start", short)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
-from hekla.engine.framework.plugin import ABSTAIN, Plugin, Victims
+from hekla.engine.framework.plugin import ABSTAIN, Plugin, Source, Victims
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.tasks import Job, Status, Task
 
@@ -103,7 +103,7 @@ class Hopeless:
     same nodes.
 
     A full cluster has many pods that wait, of few kinds.  The pods of jobs that hold nothing are
-    alike to the plugins that say so (`Plugin.asks_alike`) where queue, priorities, class, labels
+    alike to the plugins that say so (`Reads.victims`) where queue, priorities, class, labels
     and marks are the same; and a search that failed fails again as long as nothing is placed or
     evicted.
     """
@@ -111,7 +111,7 @@ class Hopeless:
     def __init__(self, session: Session, hook: str) -> None:
         self.nodes, self.transfers = session.state.nodes, session.state.transfers
         self.possible = all(
-            vars(type(plugin)).get("asks_alike", False) for plugin in session.hooks(hook)
+            plugin.reads.victims is Source.CLAIMER for plugin in session.hooks(hook)
         )
         self.searches: dict[Hashable, Search] = {}
         self.version = self.nodes.version

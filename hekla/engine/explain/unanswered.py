@@ -31,7 +31,8 @@ from hekla.engine.model.queues.queues import ROOT, Queue
 from hekla.engine.model.tasks import Job, Task
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Hooks, Session
+    from hekla.engine.framework.hooks import Hooks
+    from hekla.engine.framework.session import Session
     from hekla.engine.model.podclass import PodClass
 
 EVICTING = ("preempt", "reclaim", "shuffle")

@@ -31,6 +31,7 @@ from hekla.engine.framework.plugin import (
     Filter,
     NoArguments,
     Plugin,
+    Reads,
     Score,
     Victims,
 )
@@ -40,7 +41,7 @@ from hekla.engine.model.resources import MEMORY, PODS, Amounts, Floats
 from hekla.engine.model.tasks import Task
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Session
+    from hekla.engine.framework.view import CycleView
     from hekla.engine.model.podclass import PodClass
 
 
@@ -173,7 +174,8 @@ class SimplePlugin:
     """As the policy gives them, an `Arguments`."""
     weight: float = 1.0
     """What the score counts for."""
-    time_dependent: ClassVar[bool] = False
+    reads: Reads = Reads()
+    """What the answers come from beside pod and node, if the clock is among it."""
 
     if TYPE_CHECKING:
 
@@ -199,7 +201,7 @@ class _Simple(Plugin):
         self.points: dict[Any, _Kept] = {}
         self.asked: Task | None = None
 
-    def open(self, session: Session) -> None:
+    def open(self, session: CycleView) -> None:
         self.verdicts.clear()
         self.points.clear()
 
@@ -401,13 +403,15 @@ class Guarded(Plugin):
 
     def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
-        self.session: Session | None = None
+        self.session: CycleView | None = None
         self.early: list[str] = []
         """Faults from before the first cycle."""
         self.said: set[str] = set()
         self.failed: dict[str, str] = {}
         """Filter -> why it could not answer, of this cycle."""
         self.inner: Any = self._made(arguments, flags)
+        if issubclass(self.user, Plugin) and isinstance(self.inner, Plugin):
+            self.reads = self.inner.reads
         for hook in HOOKS:
             if callable(getattr(self.inner, hook, None)):
                 setattr(self, hook, self._guard(hook, HOOKS[hook]))
@@ -428,7 +432,7 @@ class Guarded(Plugin):
                 else None
             )
 
-    def open(self, session: Session) -> None:
+    def open(self, session: CycleView) -> None:
         self.session = session
         self.said.clear()
         self.failed.clear()
@@ -436,7 +440,7 @@ class Guarded(Plugin):
             self._tell(text)
         self._run("open", lambda: self.inner.open(session))
 
-    def close(self, session: Session) -> None:
+    def close(self, session: CycleView) -> None:
         self._run("close", lambda: self.inner.close(session))
 
     def _run(self, hook: str, call: Callable[[], None]) -> None:
@@ -639,7 +643,7 @@ def guarded(user: type[Any], source: str) -> type[Plugin]:
     body = {
         "name": user.name,
         "Arguments": arguments,
-        "time_dependent": bool(getattr(user, "time_dependent", False)),
+        "reads": getattr(user, "reads", Reads()),
         "user": user,
         "source": source,
         "__doc__": user.__doc__,

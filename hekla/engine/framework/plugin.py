@@ -19,7 +19,7 @@ from hekla.engine.model.nodes import NodeTable, NodeView
 from hekla.engine.model.resources import Amounts, Floats
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Session
+    from hekla.engine.framework.view import CycleView
     from hekla.engine.model.explanations import Shortage
     from hekla.engine.model.podclass import PodClass
     from hekla.engine.model.queues.balance import Claim
@@ -160,99 +160,301 @@ class Victims:
     vote: int = PERMIT
 
 
+class Source(enum.Enum):
+    """What the answers of hooks come from, beside the objects that they are handed."""
+
+    ANYTHING = "anything, such as the clock or objects of a user's own"
+    JOBS = "jobs and queues"
+    NODES = "nodes and the pods on them"
+    OWN_JOBS = "the queue that is asked about, and what its own jobs hold"
+    CLAIMER = "the claimer's queue, namespace, priorities, class, labels, and what its job holds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reads:
+    """What a plugin reads.  Where that is little, the engine need not ask again.
+
+    The defaults are right for every plugin.  A class that says more must keep to it: answers that
+    come from elsewhere are not asked for again when that changes.
+    """
+
+    between_placements: Source = Source.ANYTHING
+    """Of the hooks in `BETWEEN_PLACEMENTS`, for pods without claims and volumes.  JOBS: the node
+    table may learn of several placements together."""
+    queue_order: Source = Source.ANYTHING
+    """OWN_JOBS: a queue keeps its place while other queues are served."""
+    nodes: Source = Source.ANYTHING
+    """Of filters and scores, for plain pods (`PodClass.plain`).  NODES: nodes that were chosen ahead
+    in one cycle still hold in the next."""
+    victims: Source = Source.ANYTHING
+    """Of `preemptable` and `reclaimable`.  CLAIMER: many waiting pods of one kind are asked about
+    once."""
+    clock: bool = False
+    """Whether answers change while nothing but the time does."""
+    each_pod: bool = False
+    """Whether pods of one class are told apart: each is asked about, and told of, by itself."""
+
+
 class Plugin:
-    """Base of all plugins.  Subclasses define the hooks they fill; those listed below are known."""
+    """Base of all plugins.  A subclass defines the hooks that it fills, those listed below.
+
+    It is made once a policy and `open`ed once a cycle; hooks are asked only in between.  Hooks that
+    ask may not change what they are handed; `allocated` and `deallocated` keep a plugin's own sums
+    up to date.  Amounts are in millicores for cpu, bytes for memory, and thousandths of any other
+    resource (`hekla.engine.resources`).
+
+    A key of an order hook is anything that can be compared with what the same hook gives for
+    others: the smaller goes first.  In the policy's order, the first plugin whose keys differ
+    decides; creation time and UID come last.
+    """
 
     name: ClassVar[str]
     Arguments: ClassVar[type[Arguments]] = NoArguments
+    reads: Reads = Reads()
+    """Not inherited: a subclass may override hooks, so it says for itself."""
     spares_victims: ClassVar[bool] = False
     """Whether its `victim_tasks` names those that it lets go, out of the victims of others, and
     asks for nobody itself."""
-    time_dependent: ClassVar[bool] = False
-    """Whether its answers change while nothing but the clock moves."""
-    minds_no_nodes: ClassVar[bool] = False
-    """Whether what it answers between two placements (`BETWEEN_PLACEMENTS`), and what it does when
-    told of one, comes from jobs and queues alone, for pods without claims and volumes.  Then the
-    node table may hear of several placements together, and of a pod that is placed and bound at
-    once only that it is bound.  Not inherited: a class that fills a hook says it for itself.
-    """
 
-    judges_by_nodes: bool = False
-    """Whether its filters and scores of plain pods (`PodClass.plain`) come from nodes and the pods
-    on them alone, not from the clock, the cycle, jobs or other objects.  Then nodes that were
-    chosen ahead in one cycle hold in the next.  Not inherited.
-    """
-
-    one_at_a_time: bool = False
-    """Whether each pod is a case of its own to it, also among those of a class: it is asked about
-    each, and hears of each by itself."""
-
-    asks_alike: ClassVar[bool] = False
-    """Whether its `preemptable` and `reclaimable` take of the claimer only its queue, namespace,
-    priorities, class, labels and marks and what its job holds.  Then many pods of one kind that
-    wait are asked about once.  Not inherited.
-    """
-
-    orders_queues_alone: ClassVar[bool] = False
-    """Whether its `queue_order` comes from the queue and what its own jobs hold, so that a queue
-    keeps its place while others are served.  Not inherited.
-    """
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "reads" not in vars(cls):
+            cls.reads = Reads()
 
     def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
         self.arguments = arguments
         self.flags = flags
 
-    def open(self, session: Session) -> None:
-        """A cycle begins."""
+    def open(self, session: CycleView) -> None:
+        """A cycle begins.  Work out here what the hooks need: shares, sums, indexes."""
 
-    def close(self, session: Session) -> None:
-        """A cycle ends: the last moment to write conditions."""
+    def close(self, session: CycleView) -> None:
+        """A cycle ends: the last moment to write conditions, events and metrics."""
 
     if TYPE_CHECKING:
         # Hooks.  They exist at run time only where a plugin defines them.
-        def job_order(self, job: Job) -> Any: ...
-        def queue_order(self, queue: Queue) -> Any: ...
-        def task_order(self, task: Task) -> Any: ...
-        def sub_job_order(self, sub_job: SubJob) -> Any: ...
-        def victim_queue_order(self, queue: Queue, claimer: Queue) -> Any: ...
-        def job_valid(self, job: Job) -> Answer | None: ...
-        def job_ready(self, job: Job) -> bool: ...
-        def sub_job_ready(self, sub_job: SubJob) -> bool: ...
-        def tasks_until_ready(self, sub_job: SubJob) -> int: ...
-        def job_pipelined(self, job: Job) -> int: ...
-        def sub_job_pipelined(self, sub_job: SubJob) -> int: ...
-        def job_starving(self, job: Job) -> bool: ...
-        def job_enqueueable(self, job: Job) -> int: ...
-        def job_enqueued(self, job: Job) -> None: ...
-        def overused(self, queue: Queue) -> bool: ...
-        def allocatable(self, queue: Queue, task: Task) -> bool: ...
-        def allocatable_count(self, queue: Queue, task: Task, limit: int) -> int: ...
-        def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool: ...
-        def quota_shortages(self, queue: Queue, asked: Amounts) -> list[Shortage]: ...
-        def beyond_capability(self, queue: Queue, asked: Amounts, entering: bool) -> list[str]: ...
-        def reclaim_shortages(self, queue: Queue, asked: Amounts) -> list[Shortage]: ...
-        def balanced(self, claim: Claim, victim: Task, going: Mapping[str, Amounts]) -> bool: ...
-        def preemptable(self, claimer: Task, candidates: list[Task]) -> Victims: ...
-        def reclaimable(self, claimer: Task, candidates: list[Task]) -> Victims: ...
-        def evictable(self, kind: str, job: Job, candidates: list[Task]) -> Victims: ...
-        def victim_tasks(self, candidates: list[Task]) -> list[Task]: ...
-        def prefilter(self, task: Task) -> str: ...
-        def filters(self) -> Iterable[Filter]: ...
-        def scores(self) -> Iterable[Score]: ...
-        def predicate(self, pods: PodClass, nodes: NodeView) -> Bools: ...
-        def score(self, pods: PodClass, nodes: NodeView) -> Floats: ...
-        def hyper_node_gradient(
-            self, group: Group, domain: str, purpose: str
-        ) -> list[list[str]]: ...
-        def hyper_node_order(self, sub_job: SubJob, domains: list[str]) -> dict[str, float]: ...
-        def hyper_node_rank(
-            self, sub_job: SubJob, domains: list[str]
-        ) -> list[tuple[float, float]]: ...
+
+        # Whose turn it is
+
+        def job_order(self, job: Job) -> Any:
+            """A key for the order of jobs within a queue; asked whenever a job is put in line.
+
+            `return -job.priority` serves high priorities first.
+            """
+
+        def queue_order(self, queue: Queue) -> Any:
+            """A key for the order of queues; asked at every turn.
+
+            `return self.share[queue.name]` serves the queue that has the least of its share.
+            """
+
+        def task_order(self, task: Task) -> Any:
+            """A key for the order of a job's tasks; asked once for each waiting task of a job.
+
+            `return -task.priority`.
+            """
+
+        def sub_job_order(self, sub_job: SubJob) -> Any:
+            """A key for the order of a job's sub-groups.
+
+            `return sub_job.is_ready()` serves those first that still lack pods.
+            """
+
+        def victim_queue_order(self, queue: Queue, claimer: Queue) -> Any:
+            """A key for the order in which queues lose pods to `claimer`: the smaller loses first.
+
+            `return -self.relation(queue, claimer)` takes from near relatives first.
+            """
+
+        # What a job may do
+
+        def job_valid(self, job: Job) -> Answer | None:
+            """Why the job is left out of the cycle, or None.  Asked by each action before the job
+            gets a turn; the first answer counts.
+
+            `return Answer("NotEnoughPods", "2 of 4 pods exist") if len(job.tasks) < 4 else None`
+            """
+
+        def job_ready(self, job: Job) -> bool:
+            """Whether what the job holds is enough to bind it.  Every plugin has to agree.  Asked
+            after each placement.
+
+            `return job.counts.ready >= job.min_available`
+            """
+
+        def sub_job_ready(self, sub_job: SubJob) -> bool:
+            """As `job_ready`, for a sub-group of a job that has sub-group policies."""
+
+        def tasks_until_ready(self, sub_job: SubJob) -> int:
+            """How many tasks can be placed before `job_ready` (or `sub_job_ready`) could become
+            true.  Optional: it lets so many be placed at once; 1 or less says nothing.
+
+            `return job.min_available - job.counts.ready`
+            """
+
+        def job_pipelined(self, job: Job) -> int:
+            """PERMIT where the job holds enough once releasing pods have gone, REJECT where it does
+            not, ABSTAIN.  Within a tier a REJECT decides; the first tier that permits does, too.
+
+            `return PERMIT if job.counts.ready + job.counts.waiting >= job.min_available else REJECT`
+            """
+
+        def sub_job_pipelined(self, sub_job: SubJob) -> int:
+            """As `job_pipelined`, for a sub-group of a job that has sub-group policies."""
+
+        def job_starving(self, job: Job) -> bool:
+            """Whether others may be evicted for the job.  Only the first tier that has the hook is
+            asked, and its plugins have to agree.
+
+            `return job.counts.ready < job.min_available`
+            """
+
+        def job_enqueueable(self, job: Job) -> int:
+            """PERMIT, ABSTAIN or REJECT: may the job's pods be made?  Asked by enqueue; votes count
+            as for `job_pipelined`.  A plugin that rejects says why with `session.refuse`.
+
+            `return PERMIT if self.room.covers(job.min_resources) else REJECT`
+            """
+
+        def job_enqueued(self, job: Job) -> None:
+            """The job was let in: count what it will need."""
+
+        # What a queue may have
+
+        def overused(self, queue: Queue) -> bool:
+            """Whether the queue gets no turn now.  One plugin is enough.  Asked at every turn.
+
+            `return self.allocated[queue.name] >= self.deserved[queue.name]`
+            """
+
+        def allocatable(self, queue: Queue, task: Task) -> bool:
+            """Whether the queue may take this task now.  Every plugin has to agree.  Asked before
+            each placement.
+
+            `return self.allocated[queue.name] + task.request <= self.limit[queue.name]`
+            """
+
+        def allocatable_count(self, queue: Queue, task: Task, limit: int) -> int:
+            """How many tasks like this one the queue may take in a row, 0 to `limit`.  Optional:
+            without it tasks are asked about one by one.
+
+            `return min(limit, int(self.left[queue.name] / task.request.cpu))`
+            """
+
+        def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
+            """Whether the queue may take room from other queues for these tasks.  Every plugin has
+            to agree.
+
+            `return self.allocated[queue.name] + total(tasks) <= self.deserved[queue.name]`
+            """
+
+        def balanced(self, claim: Claim, victim: Task, going: Mapping[str, Amounts]) -> bool:
+            """Whether queues are no worse balanced when the victim's room goes to the claim.  `going`:
+            queue -> amounts that it still holds but is to lose.  Every plugin has to agree.
+            """
+
+        # The numbers behind a refusal, for people
+
+        def quota_shortages(self, queue: Queue, asked: Amounts) -> list[Shortage]:
+            """Why the queue may not take so much more: resource, limit, held, asked."""
+
+        def reclaim_shortages(self, queue: Queue, asked: Amounts) -> list[Shortage]:
+            """Why the queue may not take so much from others."""
+
+        def beyond_capability(self, queue: Queue, asked: Amounts, entering: bool) -> list[str]:
+            """Names of the resources of which so much more would go past what the queue may ever
+            hold; `entering` counts jobs that were let in as if they held their minimum."""
+
+        # Who is evicted
+
+        def preemptable(self, claimer: Task, candidates: list[Task]) -> Victims:
+            """Which of the candidates, pods on one node and of the claimer's queue, may be evicted
+            for it.  Within a tier only those count that all name; the first tier with a name
+            decides.
+
+            `return Victims([one for one in candidates if one.priority < claimer.priority])`
+            """
+
+        def reclaimable(self, claimer: Task, candidates: list[Task]) -> Victims:
+            """As `preemptable`, where the candidates are of other queues."""
+
+        def evictable(self, kind: str, job: Job, candidates: list[Task]) -> Victims:
+            """As `preemptable`, for a whole gang: `kind` is "gangpreempt" or "gangreclaim", the
+            candidates are on all nodes of a domain."""
+
+        def victim_tasks(self, candidates: list[Task]) -> list[Task]:
+            """Which of the running pods should leave, for shuffle; nobody claims their room.
+
+            `return [one for one in candidates if self.overheated(one.row)]`
+            """
+
+        # Where pods may go
+
+        def prefilter(self, task: Task) -> str:
+            """Why no node at all will do, or "".  Asked once for each group of like tasks.
+
+            `return "" if task.claims else "needs a resource claim"`
+            """
+
+        def filters(self) -> Iterable[Filter]:
+            """Reasons why nodes may be out, in the order in which they speak.  Asked once a policy.
+
+            `yield Filter("arch", "wrong architecture", Code.UNRESOLVABLE, Depends.STATIC, self.arch)`
+            """
+
+        def scores(self) -> Iterable[Score]:
+            """Views on which node is better.  Asked once a policy.
+
+            `yield Score("spare", weight=2.0, depends_on=Depends.NODE_ROW, raw=self.spare)`
+            """
+
+        def predicate(self, pods: PodClass, nodes: NodeView) -> Bools:
+            """`[nodes]`: a single filter in short form; `predicate_reason`, `predicate_code` and
+            `predicate_depends_on` of the class say the rest.
+
+            `return nodes.allocatable(nodes.table.space.column("nvidia.com/gpu")) > 0`
+            """
+
+        def score(self, pods: PodClass, nodes: NodeView) -> Floats:
+            """`[nodes]`, 0 to 100: a single score in short form; `score_depends_on` of the class
+            says the rest.
+
+            `return 100.0 * nodes.used(CPU_COLUMN) / nodes.allocatable(CPU_COLUMN)`
+            """
+
+        # In which part of the network
+
+        def hyper_node_gradient(self, group: Group, domain: str, purpose: str) -> list[list[str]]:
+            """Domains inside `domain` to try for a job or sub-group: lists of names, each tried as
+            a whole before the next.  `purpose` is "allocate" or "evict".
+
+            `return [racks, blocks, [domain]]`
+            """
+
+        def hyper_node_order(self, sub_job: SubJob, domains: list[str]) -> dict[str, float]:
+            """Domain -> score, larger is better, for domains that hold the sub-group."""
+
+        def hyper_node_rank(self, sub_job: SubJob, domains: list[str]) -> list[tuple[float, float]]:
+            """`[domains]`: what `hyper_node_order` sorts by, known before any is tried: a score, and
+            what is added between equal ones.  Optional; it saves trials."""
+
         def hyper_node_bounds(
             self, sub_job: SubJob, domains: list[str], roomy: Bools | None
-        ) -> list[float]: ...
-        def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None: ...
-        def deallocated(self, job: Job, task: Task, total: Amounts, count: int) -> None: ...
+        ) -> list[float]:
+            """`[domains]`: the most that `hyper_node_order` could give within each.  `roomy` is
+            `[domains of the tree]`, those that have room; None where all may.  Optional; it saves
+            trials."""
+
+        # What happened
+
+        def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
+            """`count` tasks like `task` hold room from now on, `total` together.
+
+            `self.held[job.queue] += total`
+            """
+
+        def deallocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
+            """The same tasks hold it no longer: their placement was undone, or they are evicted."""
 
 
 def defines(plugin: Plugin, hook: str) -> bool:
@@ -275,8 +477,10 @@ __all__ = [
     "NodeView",
     "Normalise",
     "Plugin",
+    "Reads",
     "Running",
     "Score",
+    "Source",
     "Victims",
     "defines",
 ]

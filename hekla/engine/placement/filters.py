@@ -17,7 +17,8 @@ from hekla.engine.model.reasons import FitErrors, Reason
 from hekla.engine.model.resources import EPSILON, Floats, ordered
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Hooks, Session
+    from hekla.engine.framework.hooks import Hooks
+    from hekla.engine.framework.session import Session
     from hekla.engine.model.podclass import PodClass
     from hekla.engine.model.tasks import Task
 

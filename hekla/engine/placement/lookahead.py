@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hekla.engine.framework.plugin import Source
 from hekla.engine.model.arrays import Rows
 from hekla.engine.model.nodes import NodeTable
 from hekla.engine.model.tasks import NOWHERE
@@ -63,9 +64,7 @@ class Lookahead:
         self.sequences: dict[Key, NodeSequence] = {}
         judging = {plugin for plugin, own in placer.filters.by_plugin if own}
         judging |= {plugin for plugin, _ in placer.scores.by_plugin}
-        self.lasts = all(
-            (vars(type(plugin)) | vars(plugin)).get("judges_by_nodes", False) for plugin in judging
-        )
+        self.lasts = all(plugin.reads.nodes is Source.NODES for plugin in judging)
         """Whether a choice may hold beyond its cycle."""
 
     def begin_cycle(self, nodes: NodeTable) -> None:

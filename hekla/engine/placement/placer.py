@@ -35,7 +35,8 @@ from hekla.engine.placement.scores import Scores
 from hekla.engine.placement.steps import Steps
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Hooks, Session
+    from hekla.engine.framework.hooks import Hooks
+    from hekla.engine.framework.session import Session
     from hekla.engine.model.tasks import Task
 
 _NONE: Rows = np.zeros(0, dtype=np.intp)
@@ -54,7 +55,7 @@ class Placer:
     def __init__(self, hooks: Hooks) -> None:
         self.filters = Filters(hooks)
         self.scores = Scores(hooks)
-        self.one_at_a_time = any(plugin.one_at_a_time for plugin in hooks.plugins)
+        self.one_at_a_time = hooks.one_at_a_time
         self.lookahead = Lookahead(self)
 
     def place(
@@ -70,7 +71,7 @@ class Placer:
         placement before it asks for the next one, which counts on it.  If a task finds no node, the
         last placement says why, and the tasks after it are not tried.
         """
-        blocked = session.prefilter(tasks[0])
+        blocked = session.votes.prefilter(tasks[0])
         if blocked:
             yield _refused(tasks, partial(_blocked, session, blocked, scope))
             return

@@ -52,7 +52,7 @@ class Refused:
         """
         if not task.role or at >= len(tasks):
             return
-        if not placer_of(self.session).one_at_a_time and (
+        if not self.session.hooks.one_at_a_time and (
             tasks[at].pods is task.pods or not _another(tasks, at, task)
         ):
             return

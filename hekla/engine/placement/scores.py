@@ -17,7 +17,8 @@ from hekla.engine.model.tasks import NOWHERE
 from hekla.engine.placement.scorer import Scorer
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Hooks, Session
+    from hekla.engine.framework.hooks import Hooks
+    from hekla.engine.framework.session import Session
     from hekla.engine.model.podclass import PodClass
     from hekla.engine.model.tasks import Task
 

@@ -64,20 +64,20 @@ class _Order:
     def _key(self, task: Task) -> tuple[Any, ...]:
         known = self.keys.get(task.key)
         if known is None:
-            known = self.keys[task.key] = self.session.task_key(task)
+            known = self.keys[task.key] = self.session.order.task_key(task)
         return known
 
     def _rank(self, job: Job) -> tuple[Any, ...]:
         known = self.ranks.get(job.key)
         if known is None:
-            known = self.ranks[job.key] = self.session.job_rank(job)
+            known = self.ranks[job.key] = self.session.order.job_rank(job)
         return known
 
     def _of_queue(self, job: Job, claiming: Job) -> tuple[Any, ...]:
         known = self.queues.get(job.queue)
         if known is None:
             queues = self.session.state.queues
-            known = self.queues[job.queue] = self.session.victim_queue_key(
+            known = self.queues[job.queue] = self.session.order.victim_queue_key(
                 queues[job.queue], queues[claiming.queue]
             )
         return known

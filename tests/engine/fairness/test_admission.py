@@ -45,8 +45,8 @@ def test_overcommit(factor: float, asked: int | None, enters: bool) -> None:
     group(world, "in", phase="Inqueue", min_resources={"cpu": 2})
     group(world, "asks", phase="Pending", min_resources=None if asked is None else {"cpu": asked})
     session = opened(world)
-    session.job_enqueued(job(world, "in"))
-    assert session.job_enqueueable(job(world, "asks")) is enters
+    session.votes.job_enqueued(job(world, "in"))
+    assert session.votes.job_enqueueable(job(world, "asks")) is enters
     assert strictly_refused("overcommit", **{"overcommit-factor": factor}) is (factor < 1)
 
 
@@ -91,8 +91,8 @@ def test_sla_orders_by_deadline(argument: Any, first: str) -> None:
         job(world, name).creation = world.now - 60
     session = opened(world)
     jobs = [job(world, name) for name in ("one", "two")]
-    assert min(jobs, key=session.job_key).name == first
-    assert all(session.job_enqueueable(one) for one in jobs)
+    assert min(jobs, key=session.order.job_key).name == first
+    assert all(session.votes.job_enqueueable(one) for one in jobs)
     assert strictly_refused("sla", **arguments) is (argument == 1)
 
 
@@ -133,7 +133,7 @@ def test_resource_quota(hard: int | None, asked: int | None, enters: bool) -> No
         quota(world, cpu=hard)
     group(world, "g", phase="Pending", min_resources=None if asked is None else {"cpu": asked})
     session = opened(world)
-    assert session.job_enqueueable(job(world, "g")) is enters
+    assert session.votes.job_enqueueable(job(world, "g")) is enters
     if not enters:
         (event,) = session.decisions.events
         assert (

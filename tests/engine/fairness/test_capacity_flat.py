@@ -158,7 +158,7 @@ def test_victims_that_do_not_make_room_stay() -> None:
     lone(world, "p25", "q16", cpu=2, memory="3Gi", gpu=1)
     session = opened(world)
     assert names(
-        session.reclaimable(task(world, "p25"), [task(world, "p22"), task(world, "p23")])
+        session.votes.reclaimable(task(world, "p25"), [task(world, "p22"), task(world, "p23")])
     ) == ["p23"]
     assert evicted(world.run()) == []
 
@@ -335,7 +335,7 @@ def test_a_guarantee_is_never_touched() -> None:
     lone(world, "most", "owner", cpu=3)
     session = opened(world)
     candidates = [task(world, f"g{number}") for number in range(4)]
-    assert len(session.reclaimable(task(world, "most"), candidates)) == 3
+    assert len(session.votes.reclaimable(task(world, "most"), candidates)) == 3
     assert len(evicted(world.run())) == 3
 
 

@@ -312,7 +312,7 @@ def test_across_projects_until_the_other_one_has_its_share() -> None:
     lone(world, "p5", "project1_preemptable", **ONE)
     session = opened(world)
     assert names(
-        session.reclaimable(
+        session.votes.reclaimable(
             task(world, "p5"), [task(world, f"p{number}") for number in (1, 2, 3, 4)]
         )
     ) == ["p4"]
@@ -330,11 +330,11 @@ def test_siblings_give_before_the_other_project() -> None:
     lone(world, "p6", "project2_non-preemptable", **ONE)
     session = opened(world)
     assert names(
-        session.reclaimable(
+        session.votes.reclaimable(
             task(world, "p6"), [task(world, f"p{number}") for number in (1, 2, 3, 5)]
         )
     ) == ["p3", "p2", "p1"]
-    assert not session.preemptive(session.queue_of(job(world, "pg-p4")), [task(world, "p4")])
+    assert not session.votes.preemptive(session.queue_of(job(world, "pg-p4")), [task(world, "p4")])
     decisions = world.run()
     assert (evicted(decisions), pipelined(decisions)) == (["p3"], {"p6": "n1"})
 
@@ -387,8 +387,10 @@ def test_siblings_that_deserve_nothing_do_not_take_turns() -> None:
     lone(world, "held", "queue-b", node="n1", cpu=2)
     lone(world, "claims", "queue-a", cpu=2)
     session = opened(world)
-    assert session.preemptive(session.queue_of(job(world, "pg-claims")), [task(world, "claims")])
-    assert session.reclaimable(task(world, "claims"), [task(world, "held")]) == []
+    assert session.votes.preemptive(
+        session.queue_of(job(world, "pg-claims")), [task(world, "claims")]
+    )
+    assert session.votes.reclaimable(task(world, "claims"), [task(world, "held")]) == []
     assert evicted(world.run()) == []
 
 
@@ -403,10 +405,10 @@ def test_nor_cousins_whose_grandparent_is_full() -> None:
     lone(world, "held", "queue-b", node="n1", cpu=2)
     lone(world, "claims", "queue-a", cpu=2)
     session = opened(world)
-    assert not session.preemptive(
+    assert not session.votes.preemptive(
         session.queue_of(job(world, "pg-claims")), [task(world, "claims")]
     )
-    assert session.reclaimable(task(world, "claims"), [task(world, "held")]) == []
+    assert session.votes.reclaimable(task(world, "claims"), [task(world, "held")]) == []
     assert evicted(world.run()) == []
 
 
@@ -423,10 +425,10 @@ def test_nor_relatives_at_different_depths(claimer: str) -> None:
     lone(world, "held", f"queue-{holder}", node="n1", cpu=2)
     lone(world, "claims", f"queue-{claimer}", cpu=2)
     session = opened(world)
-    assert not session.preemptive(
+    assert not session.votes.preemptive(
         session.queue_of(job(world, "pg-claims")), [task(world, "claims")]
     )
-    assert session.reclaimable(task(world, "claims"), [task(world, "held")]) == []
+    assert session.votes.reclaimable(task(world, "claims"), [task(world, "held")]) == []
     assert evicted(world.run()) == []
 
 
@@ -519,7 +521,7 @@ def test_order_of_queues() -> None:
     lone(world, "pb1", "b1", node="n1", cpu=2)
     session = opened(world)
     queues = [world.state.queues[name] for name in ("a1", "a2", "b1", "urgent", "a")]
-    order = [queue.name for queue in sorted(queues, key=session.queue_key)]
+    order = [queue.name for queue in sorted(queues, key=session.order.queue_key)]
     # b holds 2 of 4, a 3 of 4; within a: a2 2 of 4, a1 1 of 1; leaves before parents.
     assert order == ["urgent", "b1", "a2", "a1", "a"]
 

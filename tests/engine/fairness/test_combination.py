@@ -31,7 +31,7 @@ def victims(*tiers: list[type[Plugin]]) -> list[str]:
     lone(world, "claims")
     session = opened(world)
     return names(
-        session.evictable(
+        session.votes.evictable(
             "gangpreempt", job(world, "pg-claims"), [task(world, name) for name in "abc"]
         )
     )

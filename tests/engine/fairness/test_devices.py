@@ -141,7 +141,7 @@ def test_devices_alone_are_looked_at_when_the_plugins_are_asked() -> None:
     group(world, "g", queue="q", phase="Pending", group={"minTaskMember": {"worker": 1}})
     world.pod("w", job="g", role="worker", cpu=1, spec=uses("two"))
     session = opened(world)
-    assert not session.job_enqueueable(job(world, "g"))
+    assert not session.votes.job_enqueueable(job(world, "g"))
     (event,) = session.decisions.events
     assert event.message == "queue resource quota insufficient: insufficient dra-resource-exceeded"
 

@@ -60,7 +60,7 @@ def test_a_job_takes_from_those_that_stay_above_it() -> None:
     lone(world, "claims", cpu=2)
     session = opened(world)
     candidates = [task(world, name) for name in ("h2", "h0", "h1")]
-    assert names(session.preemptable(task(world, "claims"), candidates)) == ["h2", "h0"]
+    assert names(session.votes.preemptable(task(world, "claims"), candidates)) == ["h2", "h0"]
 
 
 def test_pods_are_a_resource_as_any_other() -> None:

@@ -187,7 +187,7 @@ def test_gangs_preempt_lower_priorities_and_reclaim_from_all(
     session = opened(world)
     assert (
         names(
-            session.evictable(
+            session.votes.evictable(
                 kind, job(world, "pg-claims"), [task(world, "high"), task(world, "low")]
             )
         )
@@ -246,9 +246,9 @@ def test_the_cluster_s_own_pods_are_nobodys_victims(ask: str) -> None:
     candidates = [one for one in world.state.tasks.values() if one.row >= 0]
     claimer = task(world, "claims")
     answers = {
-        "preemptable": lambda: session.preemptable(claimer, candidates),
-        "reclaimable": lambda: session.reclaimable(claimer, candidates),
-        "evictable": lambda: session.evictable("gangpreempt", claimer.job, candidates),  # type: ignore[arg-type]
+        "preemptable": lambda: session.votes.preemptable(claimer, candidates),
+        "reclaimable": lambda: session.votes.reclaimable(claimer, candidates),
+        "evictable": lambda: session.votes.evictable("gangpreempt", claimer.job, candidates),  # type: ignore[arg-type]
     }
     assert names(answers[ask]()) == ["user", "loud"]
 
@@ -279,7 +279,7 @@ def test_a_gang_offers_what_is_above_its_minimum() -> None:
     lone(world, "claims")
     session = opened(world)
     candidates = [task(world, name) for name in ("p2", "p0", "p1", "f0")]
-    assert names(session.preemptable(task(world, "claims"), candidates)) == ["p2", "p0", "f0"]
+    assert names(session.votes.preemptable(task(world, "claims"), candidates)) == ["p2", "p0", "f0"]
 
 
 def test_the_count_of_unready_jobs_covers_those_that_do_not_change() -> None:

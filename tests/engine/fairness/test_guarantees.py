@@ -91,7 +91,7 @@ def test_alike_pods_in_a_row_stop_at_what_is_kept() -> None:
     ]
     assert len(waiting) == 4
     for job, task in waiting:  # as preempt and reclaim ask, pod by pod
-        assert not session.allocatable(session.queue_of(job), task)
+        assert not session.votes.allocatable(session.queue_of(job), task)
 
 
 @pytest.mark.parametrize("parent", [{}, {"capability": {"cpu": 10}}, {"guarantee": {"cpu": 4}}])

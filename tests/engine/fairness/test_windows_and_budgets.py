@@ -201,9 +201,9 @@ def test_who_preempts_on_nodes_that_are_not_lent() -> None:
     lone(world, "loose", preemptable=True)
     session = opened(world)
     candidates = [task(world, f"g{number}") for number in range(4)]
-    assert names(session.preemptable(task(world, "firm"), candidates)) == ["g2", "g3"]
-    assert session.preemptable(task(world, "loose"), candidates) == []
-    assert session.job_starving(job(world, "pg-firm"))
+    assert names(session.votes.preemptable(task(world, "firm"), candidates)) == ["g2", "g3"]
+    assert session.votes.preemptable(task(world, "loose"), candidates) == []
+    assert session.votes.job_starving(job(world, "pg-firm"))
 
 
 def protected(allowed: int | None, *plugins: Any, disrupted: tuple[str, ...] = ()) -> World:
@@ -249,7 +249,7 @@ def test_pods_that_are_gone_in_the_books_cost_no_budget_and_bare_pods_stay() -> 
     world = protected(1, disrupted=("a",))
     session = opened(world)
     candidates = [task(world, name) for name in ("a", "b", "bare")]
-    assert names(session.preemptable(task(world, "claims"), candidates)) == ["a", "b"]
+    assert names(session.votes.preemptable(task(world, "claims"), candidates)) == ["a", "b"]
 
 
 class Everybody(Plugin):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hekla.engine.explain.explanation import BESIDE_GUARANTEES, shortages
-from hekla.engine.framework.plugin import PERMIT, REJECT, Arguments, Plugin, Victims
+from hekla.engine.framework.plugin import PERMIT, REJECT, Arguments, Plugin, Reads, Source, Victims
+from hekla.engine.framework.session import session_of
 from hekla.engine.model.decisions import Event
 from hekla.engine.model.explanations import Shortage, not_open
 from hekla.engine.model.queues import devicequota
@@ -38,7 +39,7 @@ from hekla.engine.plugins.fairness.guarantees import Guarantees
 from hekla.engine.plugins.fairness.queuegauges import NOTHING, QueueGauges
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Session
+    from hekla.engine.framework.view import CycleView
 
 
 class CapacityArguments(Arguments, frozen=True):
@@ -59,10 +60,10 @@ class Capacity(Plugin):
     """Queues by what they name, flat or as a tree (`enableHierarchy`)."""
 
     name = "capacity"
-    asks_alike = True
-    orders_queues_alone = True
+    reads = Reads(
+        victims=Source.CLAIMER, queue_order=Source.OWN_JOBS, between_placements=Source.JOBS
+    )
     Arguments = CapacityArguments
-    minds_no_nodes = True
 
     def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
@@ -71,8 +72,8 @@ class Capacity(Plugin):
         self.told: dict[str, str] = {}
         """Queue -> why it was left out, as it was told last."""
 
-    def open(self, session: Session) -> None:
-        self.session = session
+    def open(self, session: CycleView) -> None:
+        self.session = session_of(session)
         self.trouble = ""
         self.branches: dict[str, Branch] = {}
         self.left_out: dict[str, str] = {}
@@ -105,7 +106,7 @@ class Capacity(Plugin):
         for branch in (*self.branches.values(), *idle.values()):
             self._gauges(session, branch, branch.name in idle)
 
-    def _guarantees(self, session: Session, idle: Mapping[str, Branch]) -> Guarantees:
+    def _guarantees(self, session: CycleView, idle: Mapping[str, Branch]) -> Guarantees:
         """What is kept free for whom, in a tree below the queues that are above it; the root's is
         the cluster's."""
         queues = (*self.branches.values(), *idle.values())
@@ -146,7 +147,7 @@ class Capacity(Plugin):
                 )
         self.told = problems
 
-    def _gauges(self, session: Session, branch: Branch, idle: bool) -> None:
+    def _gauges(self, session: CycleView, branch: Branch, idle: bool) -> None:
         """As they stand at the beginning; a queue without jobs takes part with what it states."""
         write, name = self.gauges.write, branch.name
         write(session, "deserved", name, branch.deserved)
@@ -158,7 +159,7 @@ class Capacity(Plugin):
             write(session, "capacity", name, branch.capability)
         write(session, "real_capacity", name, branch.real_capability)
 
-    def _count_devices(self, session: Session) -> None:
+    def _count_devices(self, session: CycleView) -> None:
         for job in session.jobs():
             branch = self.branches.get(job.queue)
             if branch is None:
@@ -506,7 +507,7 @@ class Capacity(Plugin):
             # Taken back, not ended: it keeps its place in the quota.
             self.reserved.setdefault(job.queue, {})[task.key] = dict(task.request.amounts)
 
-    def close(self, session: Session) -> None:
+    def close(self, session: CycleView) -> None:
         for name, branch in self.branches.items():
             share = branch.share()
             self.gauges.write(session, "allocated", name, branch.allocated)

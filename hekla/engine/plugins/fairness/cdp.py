@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hekla.engine.framework.plugin import Plugin, Victims
+from hekla.engine.framework.plugin import Plugin, Reads, Source, Victims
 from hekla.engine.model.annotations import COOLDOWN
 from hekla.engine.model.durations import seconds
 from hekla.engine.model.tasks import Status, Task
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Session
+    from hekla.engine.framework.view import CycleView
 
 
 class CooldownProtection(Plugin):
     """Spares pods that were scheduled less than their cooldown ago."""
 
     name = "cdp"
-    asks_alike = True
-    time_dependent = True
+    reads = Reads(victims=Source.CLAIMER, clock=True)
 
-    def open(self, session: Session) -> None:
+    def open(self, session: CycleView) -> None:
         self.now = session.now
 
     def preemptable(self, claimer: Task, candidates: list[Task]) -> Victims:

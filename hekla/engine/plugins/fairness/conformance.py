@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hekla.engine.framework.plugin import Plugin, Victims
+from hekla.engine.framework.plugin import Plugin, Reads, Source, Victims
 from hekla.engine.model.tasks import Job, Task
 
 _CRITICAL = frozenset({"system-cluster-critical", "system-node-critical"})
@@ -12,7 +12,7 @@ class Conformance(Plugin):
     """Protects kube-system and the two system priority classes."""
 
     name = "conformance"
-    asks_alike = True
+    reads = Reads(victims=Source.CLAIMER)
 
     def preemptable(self, claimer: Task, candidates: list[Task]) -> Victims:
         return _spared(candidates)

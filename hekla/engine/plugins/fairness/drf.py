@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hekla.engine.framework.plugin import Plugin, Victims
+from hekla.engine.framework.plugin import Plugin, Reads, Source, Victims
 from hekla.engine.model.queues.queues import Queue
 from hekla.engine.model.resources import Amounts, add, dominant_share, empty, subtract
 from hekla.engine.model.tasks import Job, Status, Task
 from hekla.engine.plugins.fairness.fairtree import FairOrder, FairTree
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Session
+    from hekla.engine.framework.view import CycleView
 
 _TOLERANCE = 1e-6
 
@@ -26,8 +26,7 @@ class Drf(Plugin):
     """
 
     name = "drf"
-    asks_alike = True
-    minds_no_nodes = True
+    reads = Reads(victims=Source.CLAIMER, between_placements=Source.JOBS)
 
     def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
@@ -40,7 +39,7 @@ class Drf(Plugin):
             self.queue_order = self._queue_order  # type: ignore[method-assign]  # see above
             self.reclaimable = self._reclaimable  # type: ignore[method-assign]  # see above
 
-    def open(self, session: Session) -> None:
+    def open(self, session: CycleView) -> None:
         self.session = session
         if self.flags.get("enableHierarchy", False):
             self.tree = _tree(session)
@@ -131,7 +130,7 @@ class Drf(Plugin):
             add(held, task.request.amounts)
         self.extra[job.key] = held
 
-    def close(self, session: Session) -> None:
+    def close(self, session: CycleView) -> None:
         # Of the other jobs neither what they hold nor what it is compared with has changed.
         jobs = (
             {**session.state.unreported, **session.touched}
@@ -151,7 +150,7 @@ class Drf(Plugin):
                 )
 
 
-def _tree(session: Session) -> FairTree:
+def _tree(session: CycleView) -> FairTree:
     jobs = list(session.jobs())
     held = empty()
     for job in jobs:

@@ -9,12 +9,21 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hekla.engine.explain.upstream_texts import job_text, last_allocated
-from hekla.engine.framework.plugin import PERMIT, REJECT, Answer, Arguments, Plugin, Victims
+from hekla.engine.framework.plugin import (
+    PERMIT,
+    REJECT,
+    Answer,
+    Arguments,
+    Plugin,
+    Reads,
+    Source,
+    Victims,
+)
 from hekla.engine.model.conditions import UNSCHEDULABLE, set_condition
 from hekla.engine.model.tasks import SCHEDULED, Group, Job, Status, SubJob, Task
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Session
+    from hekla.engine.framework.view import CycleView
 
 READY_REASON = "tasks in gang are ready to be scheduled"
 
@@ -28,8 +37,7 @@ class Gang(Plugin):
 
     name = "gang"
     Arguments = GangArguments
-    asks_alike = True
-    minds_no_nodes = True
+    reads = Reads(victims=Source.CLAIMER, between_placements=Source.JOBS)
 
     def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
@@ -37,7 +45,7 @@ class Gang(Plugin):
         """Jobs that were not ready when they were last looked at: a cycle looks at those that
         changed."""
 
-    def open(self, session: Session) -> None:
+    def open(self, session: CycleView) -> None:
         self.session = session
 
     def job_valid(self, job: Job) -> Answer | None:
@@ -121,7 +129,7 @@ class Gang(Plugin):
     def evictable(self, kind: str, job: Job, candidates: list[Task]) -> Victims:
         return Victims(list(candidates))
 
-    def close(self, session: Session) -> None:
+    def close(self, session: CycleView) -> None:
         for job in session.changed_jobs():
             if not job.tasks or not session.in_session(job):
                 continue

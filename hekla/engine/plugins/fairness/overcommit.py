@@ -13,7 +13,7 @@ from hekla.engine.model.resources import Amounts, add, exceeding, exceeds
 from hekla.engine.model.tasks import Job
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Session
+    from hekla.engine.framework.view import CycleView
 
 DEFAULT_FACTOR = 1.2
 
@@ -32,7 +32,7 @@ class Overcommit(Plugin):
     name = "overcommit"
     Arguments = OvercommitArguments
 
-    def open(self, session: Session) -> None:
+    def open(self, session: CycleView) -> None:
         self.session = session
         state = session.state
         self.room: Amounts = {

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hekla.engine.framework.plugin import Arguments, Plugin, Victims
+from hekla.engine.framework.plugin import Arguments, Plugin, Reads, Source, Victims
 from hekla.engine.model import matching
 from hekla.engine.model.resources import Amounts
 from hekla.engine.model.tasks import Job, Status, Task
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Session
+    from hekla.engine.framework.view import CycleView
 
 
 class PdbArguments(Arguments, frozen=True):
@@ -26,11 +26,10 @@ class Pdb(Plugin):
 
     name = "pdb"
     Arguments = PdbArguments
-    asks_alike = True
-    minds_no_nodes = True
+    reads = Reads(victims=Source.CLAIMER, between_placements=Source.JOBS)
     spares_victims = True
 
-    def open(self, session: Session) -> None:
+    def open(self, session: CycleView) -> None:
         self.going: dict[str, Task] = {}
         """Whom this cycle evicts already: their budgets do not know it yet."""
         self.budgets: dict[str, tuple[str, matching.LabelSelector, int, frozenset[str]]] = {}

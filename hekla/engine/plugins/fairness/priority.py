@@ -5,20 +5,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hekla.engine.framework.plugin import Plugin, Victims
+from hekla.engine.framework.plugin import Plugin, Reads, Source, Victims
 from hekla.engine.model.tasks import Job, SubJob, Task
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Session
+    from hekla.engine.framework.view import CycleView
 
 
 class Priority(Plugin):
     """Order by PriorityClass."""
 
     name = "priority"
-    asks_alike = True
+    reads = Reads(victims=Source.CLAIMER)
 
-    def open(self, session: Session) -> None:
+    def open(self, session: CycleView) -> None:
         self.session = session
 
     def task_order(self, task: Task) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hekla.engine.explain.explanation import shortages
-from hekla.engine.framework.plugin import PERMIT, REJECT, Plugin, Victims
+from hekla.engine.framework.plugin import PERMIT, REJECT, Plugin, Reads, Source, Victims
 from hekla.engine.model.explanations import Shortage, not_open
 from hekla.engine.model.queues.queues import OPEN, Queue
 from hekla.engine.model.resources import (
@@ -40,7 +40,7 @@ from hekla.engine.model.tasks import Job, Task
 from hekla.engine.plugins.fairness.queuegauges import NOTHING, QueueGauges
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Session
+    from hekla.engine.framework.view import CycleView
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ def real_capability(queue: Queue, total: Amounts, guaranteed: Amounts) -> Amount
     return real
 
 
-def open_accounts(session: Session) -> dict[str, Account]:
+def open_accounts(session: CycleView) -> dict[str, Account]:
     """One account for each queue that has jobs."""
     queues = session.state.queues
     guaranteed = empty()
@@ -170,15 +170,15 @@ class Proportion(Plugin):
     """Queues by weight."""
 
     name = "proportion"
-    asks_alike = True
-    minds_no_nodes = True
-    orders_queues_alone = True
+    reads = Reads(
+        victims=Source.CLAIMER, between_placements=Source.JOBS, queue_order=Source.OWN_JOBS
+    )
 
     def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
         self.gauges = QueueGauges()
 
-    def open(self, session: Session) -> None:
+    def open(self, session: CycleView) -> None:
         self.session = session
         self.accounts = open_accounts(session)
         self.overused_told: dict[str, bool] = {}
@@ -193,7 +193,7 @@ class Proportion(Plugin):
                 self.gauges.write(session, "deserved", name, account.deserved)
                 session.metric("queue_weight", float(account.weight), queue_name=name)
 
-    def close(self, session: Session) -> None:
+    def close(self, session: CycleView) -> None:
         for name in session.state.queues:
             account = self.accounts.get(name)
             self.gauges.write(session, "allocated", name, account.allocated if account else NOTHING)
@@ -309,7 +309,7 @@ class Proportion(Plugin):
             subtract(account.allocated, total)
 
 
-def admit(session: Session, job: Job, account: Account) -> int:
+def admit(session: CycleView, job: Job, account: Account) -> int:
     """Whether the job's minimum fits the queue's ceiling beside all that is held and promised."""
     minimum = job.min_resources or {}
     if not exceeds(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hekla.engine.model.resources import CPU, MEMORY
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Session
+    from hekla.engine.framework.view import CycleView
 
 Labels = tuple[tuple[str, str], ...]
 KINDS = ("allocated", "request", "inqueue", "deserved", "capacity", "real_capacity")
@@ -36,7 +36,7 @@ class QueueGauges:
         self._own: dict[str, Labels] = {}
         self._scalars: dict[str, dict[str, Labels]] = {}
 
-    def write(self, session: Session, kind: str, queue: str, of: Mapping[str, float]) -> None:
+    def write(self, session: CycleView, kind: str, queue: str, of: Mapping[str, float]) -> None:
         """One of KINDS, for one queue."""
         own = self._own.get(queue)
         if own is None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from hekla.engine.framework.plugin import Arguments, Plugin
+from hekla.engine.framework.plugin import Arguments, Plugin, Reads
+from hekla.engine.framework.session import Session, session_of
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.durations import seconds
 from hekla.engine.model.resources import CPU, MEMORY, Floats
@@ -19,7 +20,7 @@ from hekla.engine.placement.placer import placer_of
 from hekla.engine.plugins.placement.numaaware import guaranteed
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Session
+    from hekla.engine.framework.view import CycleView
 
 LOW = "lowNodeUtilization"
 _LAST = "rescheduling"
@@ -65,15 +66,15 @@ class Rescheduling(Plugin):
 
     name = "rescheduling"
     Arguments = ReschedulingArguments
-    time_dependent = True
+    reads = Reads(clock=True)
 
     def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
         self.interval = _interval(arguments.interval)
         self.due = False
 
-    def open(self, session: Session) -> None:
-        self.session = session
+    def open(self, session: CycleView) -> None:
+        self.session = session_of(session)
         remembered = session.state.remembered
         self.due = remembered.setdefault(_LAST, session.now) + self.interval < session.now
         if self.due:
@@ -168,7 +169,7 @@ class Landing:
             None,
         )
         found = NOWHERE
-        if not self.session.prefilter(again):
+        if not self.session.votes.prefilter(again):
             room = placer.filters.candidates(self.session, again)
             choices = [
                 placer.scores.best(self.session, again, self.session.preferred(rows))

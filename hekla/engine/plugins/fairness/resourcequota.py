@@ -11,7 +11,7 @@ from hekla.engine.model.explanations import Shortage
 from hekla.engine.model.tasks import Job
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Session
+    from hekla.engine.framework.view import CycleView
 
 Exact = dict[str, Quantity]
 
@@ -21,7 +21,7 @@ class ResourceQuota(Plugin):
 
     name = "resourcequota"
 
-    def open(self, session: Session) -> None:
+    def open(self, session: CycleView) -> None:
         self.session = session
         self.quotas: dict[str, list[tuple[Exact, Exact, str]]] = {}
         for _, tree in sorted(session.state.others.get("ResourceQuota", {}).items()):

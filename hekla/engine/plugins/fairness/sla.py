@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hekla.engine.framework.plugin import ABSTAIN, PERMIT, Arguments, Plugin
+from hekla.engine.framework.plugin import ABSTAIN, PERMIT, Arguments, Plugin, Reads
 from hekla.engine.model.durations import seconds
 from hekla.engine.model.tasks import Job
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Session
+    from hekla.engine.framework.view import CycleView
 
 
 class SlaArguments(Arguments, frozen=True):
@@ -29,9 +29,9 @@ class Sla(Plugin):
 
     name = "sla"
     Arguments = SlaArguments
-    time_dependent = True
+    reads = Reads(clock=True)
 
-    def open(self, session: Session) -> None:
+    def open(self, session: CycleView) -> None:
         self.now = session.now
         self.limit = seconds(self.arguments.waiting_time) if self.arguments.waiting_time else None
 

@@ -20,7 +20,9 @@ from hekla.engine.framework.plugin import (
     Depends,
     Filter,
     Plugin,
+    Reads,
     Score,
+    Source,
     Victims,
 )
 from hekla.engine.model.annotations import MAX_UNAVAILABLE, MIN_AVAILABLE
@@ -31,7 +33,7 @@ from hekla.engine.model.resources import Floats
 from hekla.engine.model.tasks import Job, Status, Task
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Session
+    from hekla.engine.framework.view import CycleView
     from hekla.engine.model.podclass import PodClass
 
 ZONE_LABEL = "volcano.sh/revocable-zone"
@@ -66,15 +68,14 @@ class Tdm(Plugin):
     """Revocable nodes serve preemptable pods while their zone's window is open."""
 
     name = "tdm"
-    asks_alike = True
+    reads = Reads(victims=Source.CLAIMER, clock=True)
     Arguments = TdmArguments
-    time_dependent = True
 
     def __init__(self, arguments: TdmArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
         self.period = seconds(arguments.period)
 
-    def open(self, session: Session) -> None:
+    def open(self, session: CycleView) -> None:
         self.session = session
         local = session.state.zone
         self.troubles = {

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 import numpy as np
 
-from hekla.engine.framework.plugin import MAX_SCORE, Arguments, Depends, Plugin, Score
+from hekla.engine.framework.plugin import (
+    MAX_SCORE,
+    Arguments,
+    Depends,
+    Plugin,
+    Reads,
+    Score,
+    Source,
+)
 from hekla.engine.model.nodes import NodeView
 from hekla.engine.model.resources import CPU, MEMORY, Floats
 
@@ -46,7 +54,7 @@ class BinPack(Plugin):
 
     name = "binpack"
     Arguments = BinPackArguments
-    judges_by_nodes = True
+    reads = Reads(nodes=Source.NODES)
 
     def __init__(self, arguments: BinPackArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)

@@ -39,7 +39,7 @@ from hekla.engine.model.resources import Amounts, Floats
 from hekla.engine.model.tasks import Status
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Session
+    from hekla.engine.framework.view import CycleView
     from hekla.engine.model.podclass import PodClass
     from hekla.engine.model.tasks import Job, Task
 
@@ -141,7 +141,7 @@ class DeviceShare(Plugin):
         self._gone: set[str] = set()
         """Pods that this cycle evicts: whoever looks for cards is shown the node without them."""
 
-    def open(self, session: Session) -> None:
+    def open(self, session: CycleView) -> None:
         self.nodes = session.state.nodes
         self.now = session.now
         self._gone.clear()
@@ -149,7 +149,7 @@ class DeviceShare(Plugin):
         if len(self._answers) > 512:
             self._answers.clear()
 
-    def _configure(self, session: Session) -> None:
+    def _configure(self, session: CycleView) -> None:
         """Read the device configuration when it is new."""
         arguments: DeviceShareArguments = self.arguments
         if not (arguments.vgpu or arguments.ascend_hami):
@@ -357,7 +357,7 @@ class DeviceShare(Plugin):
         """The exclusivity rules that a pod falls under: all pairs of the rule are among its labels."""
         return matching_rules(self.arguments.exclusive, task.labels.labels)
 
-    def close(self, session: Session) -> None:
+    def close(self, session: CycleView) -> None:
         """Show what is on the cards, not in every cycle: there may be tens of thousands of them."""
         if session.now - self._shown < SHOWN_EVERY:
             return
@@ -413,7 +413,7 @@ def matching_rules(rules: Iterable[Mapping[str, str]], labels: Mapping[str, str]
     )
 
 
-def _show(session: Session, node: str, card: vgpu.Card) -> None:
+def _show(session: CycleView, node: str, card: vgpu.Card) -> None:
     """One card as metrics.  Reference: plugins-placement 7.8."""
     for name, value in (
         ("shared_number", card.used),

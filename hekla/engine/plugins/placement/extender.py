@@ -23,6 +23,7 @@ from hekla.engine.framework.plugin import (
     Depends,
     Filter,
     Plugin,
+    Reads,
     Score,
     Victims,
 )
@@ -33,7 +34,7 @@ from hekla.engine.model.resources import CPU, MEMORY, Amounts, Floats
 from hekla.engine.model.tasks import Status
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Session
+    from hekla.engine.framework.view import CycleView
     from hekla.engine.model.podclass import PodClass
     from hekla.engine.model.queues.queues import Queue
     from hekla.engine.model.tasks import Job, Task
@@ -87,14 +88,11 @@ class Extender(Plugin):
 
     def __init__(self, arguments: ExtenderArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
-        self.one_at_a_time = bool(
-            arguments.predicate
-            or arguments.prioritize
-            or arguments.allocate
-            or arguments.deallocate
-        )
+        asked = arguments.predicate or arguments.prioritize
+        told = arguments.allocate or arguments.deallocate
+        self.reads = Reads(each_pod=bool(asked or told))
 
-    def open(self, session: Session) -> None:
+    def open(self, session: CycleView) -> None:
         self.session = session
         self.timeout = _patience(self.arguments.timeout)
         self._verdicts: dict[tuple[str, int, int], tuple[str, int]] = {}
@@ -111,7 +109,7 @@ class Extender(Plugin):
             }
             self.on = self._tell(self.arguments.opened, body) or self.arguments.ignorable
 
-    def close(self, session: Session) -> None:
+    def close(self, session: CycleView) -> None:
         if self.arguments.closed:
             self._tell(self.arguments.closed, {})
 

@@ -21,7 +21,7 @@ from hekla.engine.model.resources import Amounts, Floats
 from hekla.engine.model.tasks import Status, is_allocated
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Session
+    from hekla.engine.framework.view import CycleView
     from hekla.engine.model.podclass import PodClass
     from hekla.engine.model.tasks import Job, Task
 
@@ -45,7 +45,7 @@ class IoAware(Plugin):
     name = "io-aware"
     Arguments = IoAwareArguments
 
-    def open(self, session: Session) -> None:
+    def open(self, session: CycleView) -> None:
         self.tree = session.tree
         self.traffic: dict[str, Traffic] = {}
         self.placed: dict[str, dict[int, dict[str, int]]] = {}

@@ -4,12 +4,21 @@ Reference: plugins-placement 9."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import numpy as np
 
-from hekla.engine.framework.plugin import MAX_SCORE, Arguments, Depends, Plugin, Score
+from hekla.engine.framework.plugin import (
+    MAX_SCORE,
+    Arguments,
+    Depends,
+    Plugin,
+    Reads,
+    Score,
+    Source,
+)
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.hypernodes import ROOT, HyperTree
 from hekla.engine.model.nodes import NodeView
@@ -17,7 +26,7 @@ from hekla.engine.model.resources import CPU, EPSILON, MEMORY, Amounts, Floats, 
 from hekla.engine.model.tasks import Group, Job, Status, SubJob, Task
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Session
+    from hekla.engine.framework.view import CycleView
     from hekla.engine.model.podclass import PodClass
 
 _FAMILY = "hypernode.binpack.resources."
@@ -55,13 +64,12 @@ class NetworkTopologyAware(Plugin):
 
     name = "network-topology-aware"
     Arguments = NetworkTopologyArguments
-    minds_no_nodes = True
+    reads = Reads(between_placements=Source.JOBS)
 
     def __init__(self, arguments: NetworkTopologyArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
-        self.judges_by_nodes = (
-            not arguments.normal_pods
-        )  # Pods without a topology are then no matter to it.
+        if not arguments.normal_pods:  # It has no say then on pods without a topology.
+            self.reads = replace(self.reads, nodes=Source.NODES)
         listed = [name.strip() for name in arguments.resources.split(",") if name.strip()]
         self.weights: dict[str, int] = {name: arguments.others.get(name, 1) for name in listed}
         self.weights[CPU] = arguments.cpu if arguments.cpu >= 0 else 1
@@ -69,7 +77,7 @@ class NetworkTopologyAware(Plugin):
         self.weight = arguments.weight if arguments.weight >= 0 else 1
         self.fading = arguments.fading if arguments.fading >= 0 else 0.8
 
-    def open(self, session: Session) -> None:
+    def open(self, session: CycleView) -> None:
         self.session = session
         self.tree: HyperTree = session.tree
         self.totals: dict[tuple[str, str], Floats] = {}

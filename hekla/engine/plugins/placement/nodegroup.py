@@ -19,7 +19,7 @@ from hekla.engine.model.resources import EPSILON, Amounts, Floats, add, amounts,
 from hekla.engine.model.tasks import ALLOCATED, Job, Status, Task
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Session
+    from hekla.engine.framework.view import CycleView
     from hekla.engine.model.podclass import PodClass
 
 LABEL = "volcano.sh/nodegroup-name"
@@ -77,7 +77,7 @@ class NodeGroup(Plugin):
     name = "nodegroup"
     Arguments = NodeGroupArguments
 
-    def open(self, session: Session) -> None:
+    def open(self, session: CycleView) -> None:
         self.session = session
         self.rules: dict[str, Rules] = {}
         self.held: dict[tuple[str, str], Amounts] = {}

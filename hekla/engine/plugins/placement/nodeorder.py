@@ -9,7 +9,16 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hekla.engine.framework.plugin import MAX_SCORE, Arguments, Depends, Normalise, Plugin, Score
+from hekla.engine.framework.plugin import (
+    MAX_SCORE,
+    Arguments,
+    Depends,
+    Normalise,
+    Plugin,
+    Reads,
+    Score,
+    Source,
+)
 from hekla.engine.model import matching
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.nodes import NodeView
@@ -18,7 +27,7 @@ from hekla.engine.model.resources import CPU, MEMORY, Floats
 from hekla.engine.plugins.placement import evenness
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Session
+    from hekla.engine.framework.view import CycleView
     from hekla.engine.model.podclass import PodClass
     from hekla.engine.model.tasks import Task
 
@@ -44,12 +53,12 @@ class NodeOrder(Plugin):
 
     name = "nodeorder"
     Arguments = NodeOrderArguments
-    judges_by_nodes = True
+    reads = Reads(nodes=Source.NODES)
 
-    def open(self, session: Session) -> None:
+    def open(self, session: CycleView) -> None:
         self.terms = session.state.terms
 
-    def close(self, session: Session) -> None:
+    def close(self, session: CycleView) -> None:
         session.state.terms.peers.rest()
 
     def scores(self) -> Iterable[Score]:

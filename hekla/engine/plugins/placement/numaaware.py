@@ -20,7 +20,7 @@ from hekla.engine.model.resources import CPU, MEMORY, Amounts, Floats
 from hekla.engine.model.tasks import Status
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Session
+    from hekla.engine.framework.view import CycleView
     from hekla.engine.model.podclass import PodClass
     from hekla.engine.model.tasks import Job, Task
 
@@ -76,7 +76,7 @@ class NumaAware(Plugin):
         """By pod, until the node's exporter reports it or the pod is gone."""
         self._verdicts: dict[PodClass, dict[int, tuple[int, Verdict]]] = {}
 
-    def open(self, session: Session) -> None:
+    def open(self, session: CycleView) -> None:
         self.nodes = session.state.nodes
         objects = session.state.others.get("Numatopology", {})
         for name in [name for name in self._known if name not in objects]:
@@ -97,7 +97,7 @@ class NumaAware(Plugin):
         if len(self._verdicts) > 512:
             self._verdicts.clear()
 
-    def _is_over(self, session: Session, key: str, one: Assignment) -> bool:
+    def _is_over(self, session: CycleView, key: str, one: Assignment) -> bool:
         task = session.state.tasks.get(key)
         if task is None or task.uid != one.uid or task.status is Status.PENDING:
             return True

@@ -10,7 +10,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hekla.engine.framework.plugin import Arguments, Code, Depends, Filter, Normalise, Plugin, Score
+from hekla.engine.framework.plugin import (
+    Arguments,
+    Code,
+    Depends,
+    Filter,
+    Normalise,
+    Plugin,
+    Reads,
+    Score,
+    Source,
+)
 from hekla.engine.model import matching, volumes
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.claims.allocator import CANNOT, ELSEWHERE
@@ -23,7 +33,7 @@ from hekla.engine.model.resources import PODS, Amounts, Floats
 from hekla.engine.model.tasks import Status
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Session
+    from hekla.engine.framework.view import CycleView
     from hekla.engine.model.podclass import PodClass
     from hekla.engine.model.tasks import Job, Task
 
@@ -76,14 +86,13 @@ class Predicates(Plugin):
 
     name = "predicates"
     Arguments = PredicatesArguments
-    judges_by_nodes = True
-    minds_no_nodes = True
+    reads = Reads(nodes=Source.NODES, between_placements=Source.JOBS)
 
     def __init__(self, arguments: PredicatesArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
         self.shape = volumes.Shape(arguments.volume_binding_shape or DEFAULT_SHAPE)
 
-    def open(self, session: Session) -> None:
+    def open(self, session: CycleView) -> None:
         self.terms = session.state.terms
         self.volumes = session.state.volumes
         self.volumes.tidy()
@@ -95,7 +104,7 @@ class Predicates(Plugin):
         self.confined: dict[str, Task] = {}
         """Pods that a claim kept from some node in this cycle."""
 
-    def close(self, session: Session) -> None:
+    def close(self, session: CycleView) -> None:
         freed = self.claims.left_behind() if self.claims.abandoned else []
         for task in self.confined.values():
             errors = task.job.fit_errors.get(task.key) if task.job is not None else None

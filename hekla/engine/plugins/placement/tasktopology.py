@@ -32,7 +32,7 @@ from hekla.engine.model.resources import (
 from hekla.engine.model.tasks import Status, is_allocated
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Session
+    from hekla.engine.framework.view import CycleView
     from hekla.engine.model.podclass import PodClass
     from hekla.engine.model.tasks import Job, Task
 
@@ -173,7 +173,7 @@ class TaskTopology(Plugin):
     name = "task-topology"
     Arguments = TaskTopologyArguments
 
-    def open(self, session: Session) -> None:
+    def open(self, session: CycleView) -> None:
         self.jobs: dict[str, Arrangement] = {}
         names = session.state.nodes.names
         for job in session.active_jobs():

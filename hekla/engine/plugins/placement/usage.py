@@ -10,7 +10,16 @@ import msgspec
 import numpy as np
 
 from hekla.api.text import quantity
-from hekla.engine.framework.plugin import MAX_SCORE, Arguments, Code, Depends, Filter, Plugin, Score
+from hekla.engine.framework.plugin import (
+    MAX_SCORE,
+    Arguments,
+    Code,
+    Depends,
+    Filter,
+    Plugin,
+    Reads,
+    Score,
+)
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.durations import seconds
 from hekla.engine.model.nodes import NodeView
@@ -18,7 +27,7 @@ from hekla.engine.model.resources import CPU, MEMORY, Amounts, Floats
 from hekla.engine.model.tasks import Job, Status, Task
 
 if TYPE_CHECKING:
-    from hekla.engine.framework.session import Session
+    from hekla.engine.framework.view import CycleView
     from hekla.engine.model.podclass import PodClass
 
 PERIOD = "10m"
@@ -54,7 +63,7 @@ class Usage(Plugin):
 
     name = "usage"
     Arguments = UsageArguments
-    time_dependent = True
+    reads = Reads(clock=True)
 
     def __init__(self, arguments: UsageArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
@@ -69,7 +78,7 @@ class Usage(Plugin):
         )
         self.estimator = sound(arguments.estimator)
 
-    def open(self, session: Session) -> None:
+    def open(self, session: CycleView) -> None:
         self.session = session
         self.window = interval(session.policy.metrics)
         nodes = session.state.nodes
