@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hekla.engine.framework.session import Session
+from hekla.engine.framework.domains import Domains
 from hekla.engine.world import World, policy
 
 PLUGINS = ["gang", "predicates", "binpack", "network-topology-aware"]
@@ -87,8 +87,8 @@ def domain(world: World, name: str, tier: int, kind: str, members: list[str]) ->
 def decided(world: World, *, exhaustive: bool) -> list[dict[str, str]]:
     with pytest.MonkeyPatch.context() as patched:
         if exhaustive:
-            for name in ("domain_ranks", "domain_bounds", "_roomy"):
-                patched.setattr(Session, name, lambda *_: None)
+            for name in ("ranks", "bounds", "_roomy"):
+                patched.setattr(Domains, name, lambda *_: None)
         found = []
         for _ in range(2):
             found.append(world.run().bound())

@@ -242,7 +242,7 @@ def test_disruption_budgets(allowed: int | None, expected: list[str], ask: str) 
     session = opened(world)
     candidates = [task(world, name) for name in ("a", "b")]
     given = (candidates,) if ask == "victim_tasks" else (task(world, "claims"), candidates)
-    assert names(getattr(session, ask)(*given)) == expected
+    assert names(getattr(session.votes, ask)(*given)) == expected
 
 
 def test_pods_that_are_gone_in_the_books_cost_no_budget_and_bare_pods_stay() -> None:
@@ -331,7 +331,11 @@ def test_who_has_just_started_is_left_alone(ask: str) -> None:
     lone(world, "claims")
     session = opened(world)
     candidates = [task(world, name) for name in ("young", "odd", "old", "noted", "both")]
-    assert names(getattr(session, ask)(task(world, "claims"), candidates)) == ["odd", "old", "both"]
+    assert names(getattr(session.votes, ask)(task(world, "claims"), candidates)) == [
+        "odd",
+        "old",
+        "both",
+    ]
 
 
 class Lowly(Plugin):
