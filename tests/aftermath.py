@@ -4,7 +4,7 @@ The clusters of the tests are made to outlive whoever started them, so nothing w
 of a session that got SIGKILL: its fixtures do not run any more.  Therefore a session gives its
 children a mark, and starts this file as a process that waits for the session's end, at the end of a
 pipe.  A child is known by the mark in its environment; a container, which has an environment of its
-own, by its keeper above it.  Interfaces, mounts and namespaces go with the last process in them;
+own, by its shim above it.  Interfaces, mounts and namespaces go with the last process in them;
 the agents' control groups are swept.
 
     python -m tests.aftermath <mark>        and standard input as the pipe

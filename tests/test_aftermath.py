@@ -22,8 +22,8 @@ import subprocess, sys
 from tests import aftermath
 waiting = aftermath.begin()
 detached = subprocess.Popen(["sleep", "300"], start_new_session=True)
-keeper = subprocess.Popen(["sh", "-c", "echo $$; env -i sleep 300 & echo $!; wait"], start_new_session=True, stdout=subprocess.PIPE)
-print(detached.pid, keeper.stdout.readline().decode().strip(), keeper.stdout.readline().decode().strip(), waiting.pid, flush=True)
+shim = subprocess.Popen(["sh", "-c", "echo $$; env -i sleep 300 & echo $!; wait"], start_new_session=True, stdout=subprocess.PIPE)
+print(detached.pid, shim.stdout.readline().decode().strip(), shim.stdout.readline().decode().strip(), waiting.pid, flush=True)
 if sys.stdin.readline():
     aftermath.end(waiting)
 """

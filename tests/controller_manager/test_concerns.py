@@ -81,9 +81,9 @@ def test_pods_of_an_owner_that_no_built_in_controller_knows_reach_none_of_those_
 ):
     heard = []
     for controller in manager.controllers:
-        if crew := getattr(controller, "crew", None):
+        if pod_control := getattr(controller, "pod_control", None):
             monkeypatch.setattr(
-                crew.expectations,
+                pod_control.expectations,
                 "observe",
                 lambda old, new, name=controller.name: heard.append(name),
             )

@@ -81,9 +81,9 @@ async def in_phase(client: Client, name: str, phase: str) -> None:
 
 async def test_a_claim_takes_the_smallest_volume_that_suits(client, namespace):
     for name, storage in (("large", "10Gi"), ("medium", "3Gi"), ("small", "1Gi")):
-        await client.create(VOLUMES, volume(name, storage=storage, storageClassName="shelf"))
+        await client.create(VOLUMES, volume(name, storage=storage, storageClassName="manual"))
 
-    await client.create(CLAIMS, claim("data", storage="2Gi", storageClassName="shelf"), namespace)
+    await client.create(CLAIMS, claim("data", storage="2Gi", storageClassName="manual"), namespace)
 
     found = await bound(client, namespace, "data")
     assert found["spec"]["volumeName"] == "medium"

@@ -22,9 +22,9 @@ async def test_every_claim_has_a_volume_of_its_own_in_the_end(tmp_path: Path) ->
         async with Client(config.load(str(server.internal_kubeconfig))) as client:
             namespace = await new_namespace(client)
             for number in range(EACH):
-                await client.create(VOLUMES, volume(f"shelf-{number}", storageClassName="shelf"))
+                await client.create(VOLUMES, volume(f"manual-{number}", storageClassName="manual"))
                 await client.create(
-                    CLAIMS, claim(f"static-{number}", storageClassName="shelf"), namespace
+                    CLAIMS, claim(f"static-{number}", storageClassName="manual"), namespace
                 )
                 made = claim(f"dynamic-{number}", storageClassName="standard")
                 made["metadata"]["annotations"] = {"volume.kubernetes.io/selected-node": "node-a"}

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.api import Api, Tree
-from tests.controllers.whole.place import BATCH, PODS, Place, a_task, on
+from tests.controllers.whole_cluster.cluster import BATCH, PODS, WholeCluster, a_task, on
 from tests.kubernetes import programs
 from tests.kubernetes.reference import reference
 
@@ -29,12 +29,12 @@ NODES = 2
 
 
 @pytest.fixture(scope="module")
-def place(servers: dict[str, Path]) -> Iterator[Place]:
+def cluster(servers: dict[str, Path]) -> Iterator[WholeCluster]:
     with reference("--enable-admission-plugins=OwnerReferencesPermissionEnforcement") as server:
         server.add_nodes("--nodes=0", f"--fake-nodes={NODES}", "--fake-node-cpu=4")
         server.add_scheduler("--scheduler-sharding-mode=soft")
         server.add_webhooks()
-        yield Place(Api(server.kubeconfig)).ready(NODES)
+        yield WholeCluster(Api(server.kubeconfig)).ready(NODES)
 
 
 def pod(name: str, *, scheduler: str = "volcano", **spec: Any) -> Tree:
@@ -57,17 +57,17 @@ def pod(name: str, *, scheduler: str = "volcano", **spec: Any) -> Tree:
     }
 
 
-def bound(place: Place, name: str) -> Tree:
+def bound(cluster: WholeCluster, name: str) -> Tree:
     """The pod, once it has a node."""
-    place.until(
-        lambda: place.api.get(f"{PODS}/{name}").tree.get("spec", {}).get("nodeName"),
-        lambda: place.api.get(f"{PODS}/{name}"),
+    cluster.until(
+        lambda: cluster.api.get(f"{PODS}/{name}").tree.get("spec", {}).get("nodeName"),
+        lambda: cluster.api.get(f"{PODS}/{name}"),
     )
-    return place.api.get(f"{PODS}/{name}").tree
+    return cluster.api.get(f"{PODS}/{name}").tree
 
 
-def test_devices_are_allocated(place: Place) -> None:
-    api, node = place.api, place.nodes[0]
+def test_devices_are_allocated(cluster: WholeCluster) -> None:
+    api, node = cluster.api, cluster.nodes[0]
     api.create(
         f"{RESOURCE}/deviceclasses",
         {
@@ -97,7 +97,7 @@ def test_devices_are_allocated(place: Place) -> None:
     api.create(
         PODS, pod("with-card", resourceClaims=[{"name": "card", "resourceClaimName": "mine"}])
     )
-    assert bound(place, "with-card")["spec"]["nodeName"] == node
+    assert bound(cluster, "with-card")["spec"]["nodeName"] == node
     status = api.get(f"{claims}/mine").tree["status"]
     assert (
         status["allocation"]["devices"]["results"][0]["device"] == "card-0"
@@ -105,8 +105,8 @@ def test_devices_are_allocated(place: Place) -> None:
     )
 
 
-def test_volumes_are_promised(place: Place) -> None:
-    api = place.api
+def test_volumes_are_promised(cluster: WholeCluster) -> None:
+    api = cluster.api
     api.create(
         f"{STORAGE}/storageclasses",
         {
@@ -115,7 +115,7 @@ def test_volumes_are_promised(place: Place) -> None:
             "volumeBindingMode": "WaitForFirstConsumer",
         },
     )
-    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [place.nodes[1]]}
+    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [cluster.nodes[1]]}
     api.create(
         "/api/v1/persistentvolumes",
         {
@@ -146,25 +146,26 @@ def test_volumes_are_promised(place: Place) -> None:
             "with-disk", volumes=[{"name": "kept", "persistentVolumeClaim": {"claimName": "kept"}}]
         ),
     )
-    assert bound(place, "with-disk")["spec"]["nodeName"] == place.nodes[1]
+    assert bound(cluster, "with-disk")["spec"]["nodeName"] == cluster.nodes[1]
 
 
-def test_a_shard_is_told_who_uses_it(place: Place) -> None:
+def test_a_shard_is_told_who_uses_it(cluster: WholeCluster) -> None:
     kind = {"apiVersion": "shard.volcano.sh/v1alpha1", "kind": "NodeShard"}
-    place.api.create(
-        SHARDS, {**kind, "metadata": {"name": "volcano"}, "spec": {"nodesDesired": place.nodes[:1]}}
+    cluster.api.create(
+        SHARDS,
+        {**kind, "metadata": {"name": "volcano"}, "spec": {"nodesDesired": cluster.nodes[:1]}},
     )
-    place.until(
+    cluster.until(
         lambda: (
-            place.api.get(f"{SHARDS}/volcano").tree.get("status", {}).get("nodesInUse")
-            == place.nodes[:1]
+            cluster.api.get(f"{SHARDS}/volcano").tree.get("status", {}).get("nodesInUse")
+            == cluster.nodes[:1]
         ),
-        lambda: place.api.get(f"{SHARDS}/volcano"),
+        lambda: cluster.api.get(f"{SHARDS}/volcano"),
     )
-    place.api.delete(f"{SHARDS}/volcano")
+    cluster.api.delete(f"{SHARDS}/volcano")
 
 
-def test_workloads_of_others_get_groups(place: Place) -> None:
+def test_workloads_of_others_get_groups(cluster: WholeCluster) -> None:
     """From the annotations of what owns the pods, and the groups of those that stand idle go."""
     groups = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
     template = {"metadata": {"labels": {"app": "web"}}, "spec": pod("x")["spec"]}
@@ -176,17 +177,17 @@ def test_workloads_of_others_get_groups(place: Place) -> None:
         "podManagementPolicy": "Parallel",
     }
     notes = {"scheduling.volcano.sh/group-min-member": "2"}
-    made = place.api.create(
+    made = cluster.api.create(
         f"{APPS}/statefulsets", {"metadata": {"name": "web", "annotations": notes}, "spec": spec}
     )
     group = f"{groups}/podgroup-{made['metadata']['uid']}"
-    bound(place, "web-1")
-    assert place.api.get(group).tree["spec"]["minMember"] == 2
-    assert place.api.patch(f"{APPS}/statefulsets/web", {"spec": {"replicas": 0}}).status == 200
-    place.until(lambda: place.api.get(group).status == 404, lambda: place.api.get(group))
+    bound(cluster, "web-1")
+    assert cluster.api.get(group).tree["spec"]["minMember"] == 2
+    assert cluster.api.patch(f"{APPS}/statefulsets/web", {"spec": {"replicas": 0}}).status == 200
+    cluster.until(lambda: cluster.api.get(group).status == 404, lambda: cluster.api.get(group))
 
 
-def test_jobs_have_companions_and_end_in_many_ways(place: Place) -> None:
+def test_jobs_have_companions_and_end_in_many_ways(cluster: WholeCluster) -> None:
     """Services, ConfigMaps, Secrets, NetworkPolicies and claims beside the pods; restarts; logs of
     what failed; commands to queues."""
     claim = {
@@ -194,46 +195,48 @@ def test_jobs_have_companions_and_end_in_many_ways(place: Place) -> None:
         "storageClassName": "local",
         "resources": {"requests": {"storage": "1Mi"}},
     }
-    place.run(
+    cluster.run(
         "full",
         a_task(),
         plugins={"svc": [], "ssh": [], "env": []},
         volumes=[{"mountPath": "/x", "volumeClaim": claim}],
     )
-    place.until(lambda: place.pods("full"), lambda: place.job("full"))
+    cluster.until(lambda: cluster.pods("full"), lambda: cluster.job("full"))
     made = {"services": "full", "configmaps": "full-svc", "secrets": "full-ssh"}
     assert all(
-        place.api.get(f"/api/v1/namespaces/default/{kind}/{name}").status == 200
+        cluster.api.get(f"/api/v1/namespaces/default/{kind}/{name}").status == 200
         for kind, name in made.items()
     )
     assert (
-        place.api.get("/apis/networking.k8s.io/v1/namespaces/default/networkpolicies/full").status
+        cluster.api.get("/apis/networking.k8s.io/v1/namespaces/default/networkpolicies/full").status
         == 200
     )
     claims = [
         one["metadata"]["name"]
-        for one in place.items("/api/v1/namespaces/default/persistentvolumeclaims")
+        for one in cluster.items("/api/v1/namespaces/default/persistentvolumeclaims")
     ]
     assert any(name.startswith("full-") for name in claims), claims
-    place.remove("full")
-    place.run("short", a_task(command="sleep 0.2"), ttlSecondsAfterFinished=0)
-    place.until(lambda: place.api.get(f"{BATCH}/short").status == 404, lambda: place.job("short"))
-    place.run(
+    cluster.remove("full")
+    cluster.run("short", a_task(command="sleep 0.2"), ttlSecondsAfterFinished=0)
+    cluster.until(
+        lambda: cluster.api.get(f"{BATCH}/short").status == 404, lambda: cluster.job("short")
+    )
+    cluster.run(
         "failing", a_task(command="sleep 0.2; exit 3", policies=[on("PodFailed", "AbortJob")])
     )
-    place.phase("failing", "Aborted")
-    place.queue("closing")
+    cluster.phase("failing", "Aborted")
+    cluster.queue("closing")
     bus = {
         "apiVersion": "bus.volcano.sh/v1alpha1",
         "kind": "Command",
         "metadata": {"generateName": "close-"},
         "action": "CloseQueue",
     }
-    queue = place.api.get("/apis/scheduling.volcano.sh/v1beta1/queues/closing").tree
+    queue = cluster.api.get("/apis/scheduling.volcano.sh/v1beta1/queues/closing").tree
     target = {key: queue[key] for key in ("apiVersion", "kind")} | {
         key: queue["metadata"][key] for key in ("name", "uid")
     }
-    place.api.create(
+    cluster.api.create(
         "/apis/bus.volcano.sh/v1alpha1/namespaces/default/commands", {**bus, "target": target}
     )
-    place.until(lambda: not place.open("closing"))
+    cluster.until(lambda: not cluster.open("closing"))

@@ -16,7 +16,7 @@ from hekla.local.kubelet.runtime.preload import compiler
 from tests.cluster.api import Tree
 from tests.frameworks import expected
 from tests.frameworks.runs import Runs, cluster
-from tests.kubelet.test_confinement import USER, as_ordinary_user
+from tests.kubelet.test_isolation import USER, as_ordinary_user
 from tests.local.home import Home, home
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(780)]

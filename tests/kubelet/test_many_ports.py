@@ -71,8 +71,8 @@ def test_listeners_leave_files_for_pods() -> None:
     assert 0 < room_for_listeners() <= MOST_LISTENERS
 
 
-class Doors(NetworkDaemon):
-    """A keeper whose listeners hold no files; it has room for eight."""
+class DaemonWithoutSockets(NetworkDaemon):
+    """A network daemon whose listeners hold no files; it has room for eight."""
 
     def __init__(self) -> None:
         self.zone = Zone()
@@ -96,12 +96,12 @@ class Doors(NetworkDaemon):
 
 
 async def test_one_namespace_leaves_listeners_to_the_others() -> None:
-    keeper = Doors()
-    assert await keeper.open("greedy", 1, 1_000) == 2
-    assert [await keeper.open(f"team-{one}", one, 3) for one in range(2, 6)] == [2, 2, 2, 0]
-    assert len(keeper.listeners) == keeper.most_listeners
-    assert await keeper.open("greedy", 1, 1) == 1
-    assert await keeper.open("team-5", 5, 3) == 1, "what one gives up is for whoever lacks"
+    daemon = DaemonWithoutSockets()
+    assert await daemon.open("greedy", 1, 1_000) == 2
+    assert [await daemon.open(f"team-{one}", one, 3) for one in range(2, 6)] == [2, 2, 2, 0]
+    assert len(daemon.listeners) == daemon.most_listeners
+    assert await daemon.open("greedy", 1, 1) == 1
+    assert await daemon.open("team-5", 5, 3) == 1, "what one gives up is for whoever lacks"
 
 
 def test_fake_nodes_cannot_pull_what_no_registry_has() -> None:

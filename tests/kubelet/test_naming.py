@@ -15,8 +15,7 @@ from hekla.api.kubernetes import core
 from hekla.local.kubelet import naming
 from hekla.local.kubelet.hosts import Peer
 from hekla.local.kubelet.naming import Named
-from hekla.local.kubelet.network import names
-from hekla.local.kubelet.network import network_daemon as keeper
+from hekla.local.kubelet.network import names, network_daemon
 from hekla.local.kubelet.network.names import Port, Service, Zone
 from hekla.local.kubelet.records import PodDirectory
 
@@ -179,30 +178,33 @@ def test_hosts_are_asked_of_files_and_dns() -> None:
 def test_subnets_that_the_machine_uses_are_left_alone() -> None:
     index = 20
     line = "eth0\t{:08X}\t00000000\t0001\t0\t0\t0\t{:08X}\t0\t0\t0"
-    swapped = int.from_bytes(keeper.subnet(index).to_bytes(4, "big"), "little")
-    taken = keeper.routed(
+    swapped = int.from_bytes(network_daemon.subnet(index).to_bytes(4, "big"), "little")
+    taken = network_daemon.routed(
         ["Iface\tDestination", line.format(swapped, 0x0000FFFF), line.format(0, 0)]
     )
-    assert not keeper.free(index, taken)
-    assert keeper.free(40, taken)
-    servers = keeper.asked(["10.255.255.53", "not an address"])
-    assert not keeper.free(keeper.SUBNETS - 1, servers) and keeper.free(keeper.SUBNETS - 2, servers)
+    assert not network_daemon.free(index, taken)
+    assert network_daemon.free(40, taken)
+    servers = network_daemon.asked(["10.255.255.53", "not an address"])
+    assert not network_daemon.free(network_daemon.SUBNETS - 1, servers) and network_daemon.free(
+        network_daemon.SUBNETS - 2, servers
+    )
     assert (
-        keeper.dotted(keeper.subnet(0)) == "10.244.0.0"
-        and keeper.dotted(keeper.subnet(keeper.SUBNETS - 1)) == "10.255.240.0"
+        network_daemon.dotted(network_daemon.subnet(0)) == "10.244.0.0"
+        and network_daemon.dotted(network_daemon.subnet(network_daemon.SUBNETS - 1))
+        == "10.255.240.0"
     )
 
 
-def test_a_keeper_knows_whether_a_container_is_left(tmp_path: Path) -> None:
+def test_the_network_daemon_knows_whether_a_container_is_left(tmp_path: Path) -> None:
     slot = tmp_path / "pods" / "u" / "containers" / "c" / "0"
     slot.mkdir(parents=True)
     (slot / "exit").touch()
     with subprocess.Popen(["sleep", "100"]) as process:
         start = Path(f"/proc/{process.pid}/stat").read_text().rpartition(") ")[2].split()[19]
         (slot / "claim").write_text(f"{process.pid} {start}@boot\n")
-        assert keeper.any_container(tmp_path)
+        assert network_daemon.any_container(tmp_path)
         process.kill()
-    assert not keeper.any_container(tmp_path)
+    assert not network_daemon.any_container(tmp_path)
 
 
 class Counted(bytes):

@@ -315,7 +315,7 @@ async def test_probes_reach_the_pod(live: Cluster) -> None:
 
 
 @pytest.mark.scenario("local-cluster", 144)
-async def test_networks_outlive_the_agent_and_are_laid_anew_when_their_keeper_dies(
+async def test_networks_outlive_the_agent_and_are_laid_anew_when_their_daemon_dies(
     live: Cluster,
 ) -> None:
     address = await serve(live, "lasting", "still here")
@@ -331,7 +331,7 @@ async def test_networks_outlive_the_agent_and_are_laid_anew_when_their_keeper_di
         pid = ask(connection, {"do": "hello"})["pid"]
     os.kill(pid, signal.SIGKILL)
     await laid_anew(address, b"still here")
-    assert await get(live, "after-keeper", f"http://{address}/") == "still here"
+    assert await get(live, "after-daemon", f"http://{address}/") == "still here"
     assert await fetch(address, 80) == b"still here"
     assert container(await live.pod("lasting"))["restartCount"] == 0
     await live.client.delete(POD, "lasting", "default", grace=0)
@@ -426,7 +426,7 @@ async def test_more_pods_than_a_bridge_has_ports(pods_have_networks: None, tmp_p
         assert started.wait(10) == 0
 
 
-async def test_a_dead_keepers_subnet_is_taken_again_while_the_kernel_still_has_it(
+async def test_a_dead_daemons_subnet_is_taken_again_while_the_kernel_still_has_it(
     pods_have_networks: None, tmp_path: Path
 ) -> None:
     """The kernel takes namespaces away when it has time; somebody who holds one makes that last."""
@@ -465,7 +465,7 @@ async def test_a_dead_keepers_subnet_is_taken_again_while_the_kernel_still_has_i
         end(tmp_path)
 
 
-async def test_a_keeper_outlives_an_agent_that_is_killed_while_it_starts(
+async def test_a_network_daemon_outlives_an_agent_that_is_killed_while_it_starts(
     pods_have_networks: None, tmp_path: Path
 ) -> None:
     command = [sys.executable, "-m", "hekla.local.kubelet.network.network_daemon", str(tmp_path)]

@@ -161,7 +161,7 @@ async def test_sigterm_reaches_the_command_and_sigkill_everything(
     await eventually(lambda: not any(start_of(pid) for pid in grandchildren))
 
 
-async def test_a_killed_keeper_is_an_unknown_end(
+async def test_a_killed_shim_is_an_unknown_end(
     runtime: Runtime, root: Path, namespaces: list[str]
 ) -> None:
     slot = slot_of(root)

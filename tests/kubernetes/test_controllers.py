@@ -1,7 +1,7 @@
 """The live tests of the controllers once more, with Kubernetes' own server in the place of Hekla's.
 
 They are the same files; only the server behind their fixture is another one.  Stories of whole
-clusters, with Kubernetes' controllers at work, are in tests/controllers/whole.
+clusters, with Kubernetes' controllers at work, are in tests/controllers/whole_cluster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ pytestmark = programs.slow(90)
 ROOT = Path(__file__).parents[2]
 FILES = (
     "test_jobs_live.py", "test_queues_live.py", "test_podgroups_live.py", "test_colocation.py", "jobflow/test_live.py",
-    "cronjob/test_live.py", "cronjob/test_looks.py", "hypernode/test_live.py", "hypernode/test_ufm.py", "sharding/test_live.py",
+    "cronjob/test_live.py", "cronjob/test_reconcile.py", "hypernode/test_live.py", "hypernode/test_ufm.py", "sharding/test_live.py",
     "test_examples.py",
 )  # fmt: skip
 

@@ -82,7 +82,7 @@ class Home:
 
     def processes(self) -> list[psutil.Process]:
         """Every process on the machine that names this place on its command line: supervisors,
-        daemons, keepers."""
+        daemons, shims."""
         found = []
         for process in psutil.process_iter():
             try:

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.local.ordinary import BECOME, PATIENCE, REFUSED, OrdinaryUser
+from tests.local.ordinary_user import BECOME, PATIENCE, REFUSED, OrdinaryUser
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 

@@ -22,7 +22,7 @@ from hekla.kube.errors import ApiError
 from hekla.local.cluster.cluster import Cluster, Settings
 from hekla.local.machine.files import ClusterError
 from tests.local.home import LIMIT, Home, ask, home, until
-from tests.local.ordinary import BECOME, OrdinaryUser
+from tests.local.ordinary_user import BECOME, OrdinaryUser
 
 CONFIG_MAP = core.CONFIG_MAP.untyped
 

@@ -174,7 +174,7 @@ async def test_a_volume_of_one_node_draws_its_pod_there(client, tmp_path):
     storage_class = {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
-        "metadata": {"name": "shelf"},
+        "metadata": {"name": "manual"},
         "provisioner": "kubernetes.io/no-provisioner",
         "volumeBindingMode": "WaitForFirstConsumer",
     }
@@ -196,7 +196,7 @@ async def test_a_volume_of_one_node_draws_its_pod_there(client, tmp_path):
         "spec": {
             "capacity": {"storage": "1Gi"},
             "accessModes": ["ReadWriteOnce"],
-            "storageClassName": "shelf",
+            "storageClassName": "manual",
             "local": {"path": str(tmp_path)},
             "nodeAffinity": affinity,
         },
@@ -207,7 +207,7 @@ async def test_a_volume_of_one_node_draws_its_pod_there(client, tmp_path):
         "metadata": {"name": "on-board"},
         "spec": {
             "accessModes": ["ReadWriteOnce"],
-            "storageClassName": "shelf",
+            "storageClassName": "manual",
             "resources": {"requests": {"storage": "1Gi"}},
         },
     }

@@ -191,12 +191,12 @@ def _overtaken(view: View, trigger: Trigger) -> bool:
     """Whether a delayed answer to a lost pod has become needless: its replacement runs."""
     if trigger.event not in (POD_EVICTED, POD_FAILED):
         return False
-    heir = view.pods.get(trigger.pod)
+    replacement = view.pods.get(trigger.pod)
     return (
-        heir is not None
-        and heir.metadata.uid != trigger.pod_uid
-        and heir.status.phase == RUNNING
-        and not heir.leaving
+        replacement is not None
+        and replacement.metadata.uid != trigger.pod_uid
+        and replacement.status.phase == RUNNING
+        and not replacement.leaving
     )
 
 

@@ -265,9 +265,9 @@ class Cluster:
 
     def nodes_leaving(self, settings: Settings) -> list[str]:
         """The nodes that were run with other settings and are not run with these."""
-        from hekla.local.kubelet.nodes.own_nodes import Roster, fake_names, real_names
+        from hekla.local.kubelet.nodes.own_nodes import OwnNodes, fake_names, real_names
 
-        return Roster(self.pods).leaving(
+        return OwnNodes(self.pods).leaving(
             [*real_names(settings.nodes), *fake_names(settings.fake_nodes)]
         )
 

@@ -24,7 +24,7 @@ from hekla.local.kubelet.kubelet import Agent
 from hekla.local.kubelet.nodes import machine
 from hekla.local.kubelet.nodes.fake import FakeNodes, Size
 from hekla.local.kubelet.nodes.node import RegisteredNode
-from hekla.local.kubelet.nodes.own_nodes import FAKE_NAME, Roster, fake_names, real_names
+from hekla.local.kubelet.nodes.own_nodes import FAKE_NAME, OwnNodes, fake_names, real_names
 from hekla.local.kubelet.pods import pressure
 from hekla.local.kubelet.pods.images import Images, TableError
 from hekla.local.kubelet.runtime import isolation, runtime
@@ -225,7 +225,7 @@ async def run(daemon: Daemon) -> None:
     agent: Agent | None = None
     server: Any = None
     chosen = real_names(options.nodes, options.node_name)
-    await Roster(root).take_leave(
+    await OwnNodes(root).remove_old(
         daemon.client, [*chosen, *fake_names(options.fake_nodes, options.fake_node_name)]
     )
     try:
@@ -307,7 +307,7 @@ def add_nodes(
     table = sorted({row.image for row in images.rows if "*" not in row.image})
     without = agent.host.isolation.without(options.isolation)
     for name in chosen:
-        agent.keepers[name] = RegisteredNode(
+        agent.nodes[name] = RegisteredNode(
             daemon.client, recorder, name, capacity, allocatable, port, table, without
         )
 

@@ -70,8 +70,8 @@ class Addresses:
         self._next = 0
 
     def within(self, base: str, prefix: int) -> None:
-        """From now on addresses are of this network, whose first two belong to its keeper and to
-        the machine."""
+        """From now on addresses are of this network, of which the first two belong to the network
+        daemon and to the machine."""
         number = int.from_bytes(bytes(int(part) for part in base.split(".")), "big")
         if number == self.base:
             return
@@ -199,8 +199,8 @@ class Host:
             self._tell_everything()
 
     async def _network_is_new(self) -> None:
-        """Another keeper has taken the place of one that died: every pod's cable and every name
-        must be laid again."""
+        """Another network daemon has taken the place of one that died: every pod must be connected
+        again, and every name told again."""
         assert self.network is not None
         self.addresses.within(self.network.base, self.network.prefix)
         self._tell_everything()

@@ -57,7 +57,7 @@ class Objects:
         self._endpoints: dict[str, Cache[core.Endpoints]] = {}
         """Of services without a selector, whose endpoints somebody else writes."""
         self.on_endpoints: Callable[[str], None] = lambda namespace: None
-        self._errands = BackgroundTasks()
+        self._tasks = BackgroundTasks()
 
     @property
     def caches(self) -> list[Cache[Any]]:
@@ -83,9 +83,9 @@ class Objects:
             )
             cache.on_change(lambda old, new: self.on_endpoints(namespace))
             self._endpoints[key] = cache
-            self._errands.start(cache.start(), f"endpoints of {key}")
+            self._tasks.start(cache.start(), f"endpoints of {key}")
         elif not wanted and (gone := self._endpoints.pop(key, None)) is not None:
-            self._errands.start(gone.stop(), f"end of the endpoints of {key}")
+            self._tasks.start(gone.stop(), f"end of the endpoints of {key}")
 
     def config_map(self, namespace: str, name: str) -> core.ConfigMap | None:
         return self.config_maps.get(f"{namespace}/{name}")
@@ -117,7 +117,7 @@ class Agent:
         self.policies = NetworkPolicies(
             client, recorder, self.host.network, self._endpoints, isolation.unenforced
         )
-        self.keepers: dict[str, RegisteredNode] = {}
+        self.nodes: dict[str, RegisteredNode] = {}
         self.pods: dict[str, Cache[core.Pod]] = {}
         self.workers: dict[str, PodWorker] = {}
         self.finished: set[str] = set()
@@ -126,7 +126,7 @@ class Agent:
         self.holding: dict[str, dict[str, core.Pod]] = defaultdict(dict)
         """By node and uid: the pods that count against the node's size."""
         self._referers: dict[tuple[str, str, str], set[str]] = defaultdict(set)
-        self._errands = BackgroundTasks()
+        self._tasks = BackgroundTasks()
         self.pressure = Pressure(
             root, thresholds or [], lambda: list(self.workers.values()), self._pressed
         )
@@ -138,9 +138,9 @@ class Agent:
     async def start(self) -> None:
         """Takes up all pods of the nodes; returns when each has its worker."""
         self.host.on_new_network = self._network_is_new
-        for name, keeper in self.keepers.items():
-            self._errands.start(keeper.run(), f"node {name}")
-        for name in self.keepers:
+        for name, node in self.nodes.items():
+            self._tasks.start(node.run(), f"node {name}")
+        for name in self.nodes:
             self.pods[name] = Cache(self.client, core.POD, fields=f"spec.nodeName={name}")
         caches = [*self.objects.caches, *self.policies.caches, *self.pods.values()]
         await asyncio.gather(*(cache.start() for cache in caches))
@@ -148,7 +148,7 @@ class Agent:
             *(cache.synced() for cache in caches if cache not in self.policies.caches)
         )
         await self.policies.synced()
-        await asyncio.gather(*(keeper.registered.wait() for keeper in self.keepers.values()))
+        await asyncio.gather(*(node.registered.wait() for node in self.nodes.values()))
         await self.host.start()
         for cache in self.pods.values():
             cache.on_change(self._pod_changed)
@@ -164,19 +164,19 @@ class Agent:
         known = {pod.metadata.uid for cache in self.pods.values() for pod in cache.all()}
         if self.host.network is not None:
             self.host.network.tell({"do": "keep", "uids": list(self.workers)})
-        self._errands.start(self.pressure.run(), "pressure")
+        self._tasks.start(self.pressure.run(), "pressure")
         for directory in pod_directories(self.root):
             if directory.path.name not in known:
-                self._errands.start(self.end_orphan(directory), f"orphan {directory.path.name}")
+                self._tasks.start(self.end_orphan(directory), f"orphan {directory.path.name}")
 
     async def shut_down(self) -> None:
         """Takes leave with the machine: the nodes say so, and every pod ends, in its own words
         where it is quick enough."""
-        for keeper in self.keepers.values():
+        for node in self.nodes.values():
             try:
-                await keeper.stop()
+                await node.stop()
             except (ApiError, TransportError) as error:
-                log.info("node %s: %s", keeper.name, error)
+                log.info("node %s: %s", node.name, error)
         for worker in self.workers.values():
             worker.shut_down()
         deadline = asyncio.get_running_loop().time() + SHUT_DOWN_GRACE
@@ -185,7 +185,7 @@ class Agent:
 
     async def close(self) -> None:
         """Lets go; containers run on and are adopted by the next agent."""
-        await self._errands.cancel(
+        await self._tasks.cancel(
             *(worker.task for worker in self.workers.values() if worker.task is not None)
         )
         for worker in self.workers.values():
@@ -213,14 +213,14 @@ class Agent:
         ):
             self.finished.add(uid)
             if new.metadata.deletion_timestamp and new.status.phase not in FINAL:
-                self._errands.start(self.delete(new), f"deletion of {meta.key(new)}")
+                self._tasks.start(self.delete(new), f"deletion of {meta.key(new)}")
         else:
             self.take(new)
 
     def take(self, pod: core.Pod) -> None:
         """Gives a pod its worker."""
-        keeper = self.keepers[pod.spec.node_name]
-        worker = PodWorker(self.host, pod, self.admit, keeper.allocatable, self._closed)
+        node = self.nodes[pod.spec.node_name]
+        worker = PodWorker(self.host, pod, self.admit, node.allocatable, self._closed)
         self.workers[pod.metadata.uid] = worker
         maps, secrets = references(pod)
         namespace = pod.metadata.namespace
@@ -233,13 +233,13 @@ class Agent:
         worker.start()
 
     def _pressed(self, conditions: set[str]) -> None:
-        for keeper in self.keepers.values():
-            keeper.press(conditions)
+        for node in self.nodes.values():
+            node.press(conditions)
 
     def admit(self, pod: core.Pod) -> tuple[str, str] | None:
         """Node admission; what is admitted counts from then on."""
         name = pod.spec.node_name
-        node = self.keepers[name].node
+        node = self.nodes[name].node
         own = pod.metadata.uid  # which may be there already, and ask for another size
         holding = (
             held

@@ -59,7 +59,7 @@ def target_of(port: core.ServicePort, pod: Named) -> int | None:
 def described(
     service: core.Service, pods: Iterable[Named], manual: core.Endpoints | None = None
 ) -> Json:
-    """A service as the network's keeper takes it.  `manual` are the endpoints that somebody wrote
+    """A service as the network daemon takes it.  `manual` are the endpoints that somebody wrote
     for one without a selector."""
     spec = service.spec
     if spec.type == "ExternalName":

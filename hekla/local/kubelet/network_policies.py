@@ -58,7 +58,7 @@ class NetworkPolicies:
         self._told: list[Any] = []
         self._stale = False
         self._telling: asyncio.Task[None] | None = None
-        self._errands = BackgroundTasks()
+        self._tasks = BackgroundTasks()
 
     def start(self) -> None:
         """Follows what changes; the caches are filled, and the pods that were there are known."""
@@ -80,7 +80,7 @@ class NetworkPolicies:
             log.error("network policies cannot be listed: nothing enforces them")
 
     async def close(self) -> None:
-        await self._errands.cancel()
+        await self._tasks.cancel()
 
     def changed(self) -> None:
         """A pod has come, gone, or has other labels."""

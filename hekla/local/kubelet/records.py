@@ -2,20 +2,23 @@
 go on afterwards.
 
     <root>/pods/<pod uid>/
-        pod.json                        namespace, name, address: what is needed when the pod object
-        is already gone hosts, volumes/, scratch/       what its containers see
+        pod.json                        namespace, name, address: what is needed of a pod whose
+                                        object is already gone
+        hosts, volumes/, scratch/       what its containers see
         containers/<name>/<attempt>/    one slot for each time that a container was started
-            launch.json                 what to start; written whole before anything starts claim
-            pid and start time of the process that took the slot; made by link(2), so at most once
-            log, log.times, log.start   output as written, when it grew, and where what is left of
-            it begins err, err.times, err.start   the same of standard error alone, where the pod
-            wants the two streams apart exit                        the exit code, written by the
-            keeper; empty while the container runs error                       why it could not be
-            started
+            launch.json                 what to start; written whole before anything starts
+            claim                       pid and start time of the process that took the slot;
+                                        made by link(2), so at most once
+            log, log.times, log.start   output as written, when it grew, and where what is left
+                                        of it begins
+            err, err.times, err.start   the same of standard error alone, where the pod wants
+                                        the two streams apart
+            exit                        the exit code, written by the shim; empty while the
+                                        container runs
+            error                       why it could not be started
 
 A slot is started at most once, whoever tries and however often: the claim decides.  An attempt
-without a claim may be started again; an attempt with one is running, ended, or lost with its
-keeper.
+without a claim may be started again; an attempt with one is running, ended, or lost with its shim.
 """
 
 from __future__ import annotations
@@ -227,7 +230,7 @@ class Slot:
         return Exit(code, finished, error.reason, error.message)
 
     def give_up(self, reason: str, message: str, code: int = UNKNOWN_EXIT) -> Exit:
-        """Writes down an end that no keeper reported; an exit code that is there already wins."""
+        """Writes down an end that no shim reported; an exit code that is there already wins."""
         if (known := self.exit()) is not None:
             return known
         write_atomically(

@@ -32,7 +32,7 @@ __all__ = ["shared_apiserver"]
 Tree = dict[str, Any]
 
 
-def cable(node: str, leaf: str) -> Tree:
+def link(node: str, leaf: str) -> Tree:
     return {
         "description": f"Computer IB Port {node}",
         "system_name": node,
@@ -44,10 +44,10 @@ def cable(node: str, leaf: str) -> Tree:
 SWITCHES = [{"description": "Switch IB Port", "system_name": "leaf-a", "peer_node_name": "spine"}]
 TWO_GROUPS = [
     *SWITCHES,
-    cable("n3", "leaf-c"),
-    cable("n1", "leaf-a"),
-    cable("n1", "leaf-b"),
-    cable("n2", "leaf-b"),
+    link("n3", "leaf-c"),
+    link("n1", "leaf-a"),
+    link("n1", "leaf-b"),
+    link("n2", "leaf-b"),
 ]
 
 
@@ -237,7 +237,7 @@ async def test_a_network_is_found_and_followed(cluster: Cluster, tmp_path: Path)
         seen = len(manager.asked)
         await cluster.until(lambda: len(manager.asked) > seen + 1)
         assert found() == both, "no answer changes nothing"
-        manager.ports = [cable("n1", "leaf-a")]
+        manager.ports = [link("n1", "leaf-a")]
         await become({"leaf-hn-0": (1, ["n1"]), "spine-hn": (2, ["leaf-hn-0"])})
 
         await configure(cluster, {**source, "enabled": False}, racks)

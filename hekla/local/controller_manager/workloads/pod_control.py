@@ -59,7 +59,7 @@ class PodControl:
         self.queue = queue
         self.finalizers = tuple(finalizers)
         self.expectations = Expectations(self.key_of_owner)
-        self._strays: dict[str, set[str]] = {}
+        self._orphans: dict[str, set[str]] = {}
         """By owner: orphans that its selector takes and that have not been adopted yet.  Empty
         nearly always."""
         self._unsearched: set[str] = set()
@@ -104,17 +104,17 @@ class PodControl:
                 for pod in found
                 if pod.controller() is None and matches(selector, pod.metadata.labels)
             }
-            self._strays.setdefault(key, set()).update(orphans)
+            self._orphans.setdefault(key, set()).update(orphans)
             self._unsearched.discard(key)
-        if key in self._strays:
-            mine += await self._adopt_strays(key, owner, selector, leaving)
+        if key in self._orphans:
+            mine += await self._adopt_orphans(key, owner, selector, leaving)
         return mine
 
-    async def _adopt_strays(
+    async def _adopt_orphans(
         self, key: str, owner: Json, selector: Json | None, leaving: bool
     ) -> list[Pod]:
         adopted: list[Pod] = []
-        found = (self.pods.get(name) for name in sorted(self._strays[key]))
+        found = (self.pods.get(name) for name in sorted(self._orphans[key]))
         free = [pod for pod in found if pod is not None and pod.controller() is None and pod.active]
         wanted = [pod for pod in free if matches(selector, pod.metadata.labels)]
         if wanted and not leaving and await may_adopt(self.client, self.kind, owner):
@@ -136,7 +136,7 @@ class PodControl:
                     **more,
                 ):
                     adopted.append(pod)
-        self._strays.pop(key, None)
+        self._orphans.pop(key, None)
         return adopted
 
     async def _release(self, pod: Pod, uid: str) -> None:
@@ -153,7 +153,7 @@ class PodControl:
             return
         key = key_of(owner)
         if new is None:
-            self._strays.pop(key, None)
+            self._orphans.pop(key, None)
             self._unsearched.discard(key)
         elif old is None or self.selector(old) != self.selector(new):
             self._unsearched.add(key)
@@ -169,7 +169,7 @@ class PodControl:
                     self.queue(owner)
             elif pod is new:
                 for key in self.takers(pod):
-                    self._strays.setdefault(key, set()).add(pod.key)
+                    self._orphans.setdefault(key, set()).add(pod.key)
                     self.queue(key)
 
     def takers(self, pod: Pod) -> list[str]:

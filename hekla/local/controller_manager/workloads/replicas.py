@@ -161,7 +161,9 @@ class ReplicasController(Controller):
         self.client = client
         self.owners = owners
         self.clock = clock
-        self.crew = PodControl(kind, client, owners, pods, recorder, self.selector, self.queue.add)
+        self.pod_control = PodControl(
+            kind, client, owners, pods, recorder, self.selector, self.queue.add
+        )
         self.enqueue(owners)
 
     def selector(self, owner: Json) -> Json:
@@ -179,13 +181,13 @@ class ReplicasController(Controller):
         """Brings the number of pods to the one asked for and writes the status."""
         owner = self.owners.get(key)
         if owner is None:
-            self.crew.expectations.forget(key)
+            self.pod_control.expectations.forget(key)
             return None
-        pods = await self.crew.claim(owner)
+        pods = await self.pod_control.claim(owner)
         error = None
-        if owner["metadata"].get("deletionTimestamp") is None and self.crew.expectations.satisfied(
-            key
-        ):
+        if owner["metadata"].get(
+            "deletionTimestamp"
+        ) is None and self.pod_control.expectations.satisfied(key):
             error = await self.scale(key, owner, [pod for pod in pods if pod.active])
         now = self.clock()
         failure = failure_of(owner, error, "FailedCreate", now) if error is not None else None
@@ -199,10 +201,10 @@ class ReplicasController(Controller):
         replicas = owner["spec"].get("replicas", 1)
         difference = replicas - len(active)
         if difference > 0:
-            body = self.crew.body(owner, owner["spec"].get("template") or {})
-            return await self.crew.create(key, owner, [body] * made_now(replicas, active))
+            body = self.pod_control.body(owner, owner["spec"].get("template") or {})
+            return await self.pod_control.create(key, owner, [body] * made_now(replicas, active))
         if difference < 0:
-            await self.crew.delete(
+            await self.pod_control.delete(
                 key, owner, order_of_removal(active, self.clock())[: min(-difference, BURST)]
             )
         return None

@@ -1,7 +1,7 @@
-"""The agent's side of its pods' network: starts the keeper when the first pod wants it, and finds
-it again after a restart of either.
+"""The agent's side of its pods' network: starts the network daemon when the first pod wants it, and
+finds it again after a restart of either.
 
-A cluster whose pods are all fake never has a keeper.
+A cluster whose pods are all fake never has a network daemon.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class NetworkError(Exception):
 
 
 def connect(root: Path) -> socket.socket:
-    """A connection to the keeper of a directory.  Raises OSError when none listens."""
+    """A connection to the network daemon of a directory.  Raises OSError when none listens."""
     directory = os.open(root, os.O_PATH | os.O_DIRECTORY)
     made = socket.socket(socket.AF_UNIX)
     try:
@@ -49,7 +49,7 @@ def connect(root: Path) -> socket.socket:
 
 
 def end(root: Path) -> None:
-    """Ends the keeper of a directory, if there is one, and with it everything that it has made in
+    """Ends the network daemon of a directory, if there is one, and with it everything that it has made in
     the kernel."""
     try:
         with connect(root) as connection:
@@ -78,15 +78,15 @@ def ask(connection: socket.socket, message: Json) -> Json:
     while not data.endswith(b"\n"):
         got = connection.recv(65536)
         if not got:
-            raise OSError("the keeper of the network has gone")
+            raise OSError("the network daemon has gone")
         data += got
     answer: Json = json.loads(data)
     return answer
 
 
 class Network:
-    """The network of an agent's pods.  `recall` is called when a new keeper has taken the place of
-    one that died."""
+    """The network of an agent's pods.  `recall` is called when a new network daemon has taken the
+    place of one that died."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -98,7 +98,7 @@ class Network:
         """Asked whenever there is a network that may know of nothing, before any pod is connected
         to it."""
         self.up = False
-        """There is a network, and what its keeper says of it is known."""
+        """There is a network, and its daemon has told what it is."""
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._answers: dict[int, asyncio.Future[Json]] = {}
@@ -164,7 +164,9 @@ class Network:
         self._process.stdout.readline()
         self._process.stdout.close()
         deadline = time.monotonic() + STARTING
-        while True:  # another keeper may be starting too: whichever has the lock will listen
+        while (
+            True
+        ):  # another network daemon may be starting too: whichever has the lock will listen
             try:
                 return connect(self.root)
             except OSError as error:
@@ -184,14 +186,14 @@ class Network:
                 if future is not None and not future.done():
                     future.set_result(answer)
         except (OSError, ValueError) as error:
-            log.info("the network's keeper: %s", error)
+            log.info("the network daemon: %s", error)
         self.up, self._writer = False, None
         for future in self._answers.values():
             if not future.done():
-                future.set_exception(NetworkError("the keeper of the pods' network has ended"))
+                future.set_exception(NetworkError("the daemon of the pods' network has ended"))
         self._answers.clear()
         if not self._closed:
-            log.warning("the keeper of the pods' network has ended; another takes its place")
+            log.warning("the daemon of the pods' network has ended; another takes its place")
             asyncio.get_running_loop().create_task(self._revive())
 
     async def _revive(self) -> None:

@@ -122,7 +122,7 @@ def label(root: Path) -> str:
 
 
 def abandoned(owner: str, own: Path) -> bool:
-    """Whether the keeper that an interface is marked for has died.  `own` is the directory of this
+    """Whether the daemon that an interface is marked for has died.  `own` is the directory of this
     one, which has its lock."""
     if owner == label(own):
         return True
@@ -195,7 +195,7 @@ class NetworkDaemon:
         route = self.route
         self._add_bridge()
         route.ask(netlink.up(1), netlink.local_route(*SERVICES, 1))
-        index = self._plug()
+        index = self._connect_machine()
         base = subnet(index)
         gateway = dotted(base + 1)
         route.ask(
@@ -220,7 +220,7 @@ class NetworkDaemon:
         self.bridges.append(made)
         return number
 
-    def _plug(self) -> int:
+    def _connect_machine(self) -> int:
         """Lays the cable to the machine; gives the number of the subnet.  Its interface's name is
         the claim on the subnet."""
         netlink.set_namespace(self.machine)
@@ -259,7 +259,7 @@ class NetworkDaemon:
         )
 
     def _clear(self) -> None:
-        """Takes away the cables of keepers that have died.  The kernel does that too, but in its
+        """Takes away the links of daemons that have died.  The kernel does that too, but in its
         own time; until then the subnet of this directory would count as taken, and its pods would
         get a network in which their addresses are not.
         """
@@ -283,12 +283,15 @@ class NetworkDaemon:
 
     def attach(self, uid: str, address: str, pids: list[int], host_ports: list[list[Any]]) -> str:
         """The namespace of a pod as a path, made where it is missing.  `pids` may still live in one
-        that an earlier keeper made."""
+        that an earlier daemon made."""
         if uid not in self.pods:
             number = next((n for n in range(len(self.bridges)) if self.load[n] < PORTS), None)
             if number is None:
                 number = self._add_bridge()
-            self.pods[uid] = (self._cable(address, self._left(pids), self.bridges[number]), number)
+            self.pods[uid] = (
+                self._connect_pod(address, self._left(pids), self.bridges[number]),
+                number,
+            )
             self.load[number] += 1
             self._host_ports(uid, address, host_ports)
         return f"/proc/{os.getpid()}/fd/{self.pods[uid][0]}"
@@ -307,14 +310,14 @@ class NetworkDaemon:
             os.close(found)
         return None
 
-    def _cable(self, address: str, namespace: int | None, bridge: int) -> int:
+    def _connect_pod(self, address: str, namespace: int | None, bridge: int) -> int:
         self._numbers += 1
         try:
             if namespace is None:
                 namespace = netlink.new_namespace()
             else:
                 netlink.set_namespace(namespace)
-                _unplug()
+                _remove_link()
             self.route.ask(
                 netlink.pair(f"pod{self._numbers}", bridge, "eth0", namespace, hardware(address))
             )
@@ -564,8 +567,8 @@ class NetworkDaemon:
                 return
 
 
-def _unplug() -> None:
-    """Takes the cable of a dead keeper out of this thread's namespace, if the kernel has not done
+def _remove_link() -> None:
+    """Takes the link of a dead daemon out of this thread's namespace, if the kernel has not done
     so yet."""
     inner = Netlink()
     try:
@@ -594,13 +597,13 @@ def any_container(root: Path) -> bool:
 
 
 async def run(root: Path) -> None:
-    keeper = NetworkDaemon(root)
+    daemon = NetworkDaemon(root)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, keeper.ended.set)
-    await keeper.serve_names()
-    keeper.open_way_out()
-    told = {"base": dotted(keeper.base), "pid": os.getpid()}
+        loop.add_signal_handler(number, daemon.ended.set)
+    await daemon.serve_names()
+    daemon.open_way_out()
+    told = {"base": dotted(daemon.base), "pid": os.getpid()}
     temporary = root / ".network.json"
     temporary.write_text(json.dumps(told))
     os.replace(temporary, root / "network.json")
@@ -610,14 +613,14 @@ async def run(root: Path) -> None:
         "network.sock"
     )  # relative, because a path to it may be longer than a socket's may be
     os.chmod("network.sock", 0o600)
-    server = await asyncio.start_unix_server(keeper.converse, sock=listening, limit=1 << 24)
-    watch = loop.create_task(keeper.watch())
+    server = await asyncio.start_unix_server(daemon.converse, sock=listening, limit=1 << 24)
+    watch = loop.create_task(daemon.watch())
     with contextlib.suppress(
         BrokenPipeError
     ):  # who started this may have been killed meanwhile; the next one finds it
         os.write(1, b"ready\n")
     os.dup2(os.open("/dev/null", os.O_WRONLY), 1)
-    await keeper.ended.wait()
+    await daemon.ended.wait()
     watch.cancel()
     server.close()
     (root / "network.sock").unlink(missing_ok=True)
@@ -633,7 +636,7 @@ def main(argv: list[str]) -> int:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        print("another keeper has the network of this directory", flush=True)
+        print("another daemon has the network of this directory", flush=True)
         return 3
     asyncio.run(run(root))
     return 0

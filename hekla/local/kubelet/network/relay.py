@@ -1,7 +1,7 @@
 """Carries connections from where a pod believes it is going to where that really is.
 
 Cluster addresses, host ports and the machine's network beyond the pods all end at listeners of the
-network's keeper; each connection is taken over by a second one, made in the namespace that reaches
+network daemon; each connection is taken over by a second one, made in the namespace that reaches
 the target.  That makes nothing of the machine's own: no forwarding, no rules, no addresses beside
 one interface.
 """

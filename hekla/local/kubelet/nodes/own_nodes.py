@@ -22,7 +22,7 @@ from hekla.kube.http.client import TransportError
 from hekla.local.kubelet.nodes import machine
 from hekla.local.kubelet.records import write_atomically
 
-log = logging.getLogger("agent.roster")
+log = logging.getLogger("agent.nodes")
 
 FAKE_NAME = "fake-node"
 RETRY = 0.2
@@ -42,7 +42,7 @@ def fake_names(count: int, base: str = FAKE_NAME) -> list[str]:
     return [f"{base}-{number}" for number in range(count)]
 
 
-class Roster:
+class OwnNodes:
     """What was written down in an agent's directory."""
 
     def __init__(self, root: Path) -> None:
@@ -61,7 +61,7 @@ class Roster:
         kept = set(wanted)
         return [name for name in self.names() if name not in kept]
 
-    async def take_leave(self, client: Client, wanted: list[str]) -> None:
+    async def remove_old(self, client: Client, wanted: list[str]) -> None:
         """Removes the nodes that are run no more, and writes down those that are."""
         leaving = self.leaving(wanted)
         self._write([*leaving, *wanted])

@@ -9,8 +9,8 @@ at first:
     - image: "example.com/team/server*"      # shell pattern; a tag may follow, `repository:tag`
       entrypoint: [/opt/server/bin/server]   # what args are appended to; may be left out
       command: [--port, "8080"]              # what args replace
-    - image: "tensorflow/*" path: [/home/me/.venvs/tf/bin]         # looked through first for
-      programs: what the image would bring
+    - image: "tensorflow/*"
+      path: [/home/me/.venvs/tf/bin]         # searched first for programs: what the image brings
     - image: "*:*-broken"
       refuse: true                           # as a registry that does not have it
 """
@@ -28,7 +28,7 @@ import yaml
 
 from hekla.api.text import yamltext
 
-STANDINS = Path(__file__).parents[1] / "standins"
+SUBSTITUTES = Path(__file__).parents[1] / "substitutes"
 PAUSE = "trap 'exit 0' TERM INT QUIT; while :; do sleep 86400 & wait $!; done"
 WORD = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 NAME = re.compile(rf"(?:[A-Za-z0-9.-]+(?::[0-9]+)?/)?{WORD}(?:/{WORD})*")
@@ -88,7 +88,7 @@ def parse(reference: str) -> Image:
     return Image(repository, tag or ("" if digest else "latest"), digest)
 
 
-SERVER = [sys.executable, "-I", "-S", str(STANDINS / "web.py")]
+SERVER = [sys.executable, "-I", "-S", str(SUBSTITUTES / "web.py")]
 BUILT_IN = [
     Row("*:*nonexist*", refuse=True),
     Row("*:*non-exist*", refuse=True),
@@ -97,7 +97,7 @@ BUILT_IN = [
     Row("httpd", command=SERVER, port=True),
     Row(
         "*/agnhost*",
-        entrypoint=[sys.executable, "-I", "-S", str(STANDINS / "agnhost.py")],
+        entrypoint=[sys.executable, "-I", "-S", str(SUBSTITUTES / "agnhost.py")],
         command=["pause"],
     ),
     Row("pause*", entrypoint=["sh", "-c", PAUSE, "pause"]),

@@ -1,7 +1,7 @@
 """One log out of two, where a pod keeps its standard output and standard error apart.
 
 Each stream is whole and in order in a file of its own.  Between the files the notes decide that say
-when each grew (logbook): what was noted earlier comes first, line by line.  Lines that come in
+when each grew (logs.py): what was noted earlier comes first, line by line.  Lines that come in
 turns have a note each; where several lines of one stream come between two of the other within a
 round of notes, a hundredth of a second, they may stand too early.  Without an agent there are no
 notes, and the file that was written to last comes last.
@@ -16,7 +16,7 @@ from heapq import merge
 
 from hekla.api.text.times import nano_stamp
 from hekla.local.kubelet.records import Slot
-from hekla.local.kubelet.runtime import logs as logbook
+from hekla.local.kubelet.runtime import logs
 from hekla.local.kubelet.runtime.logs import (
     CHUNK,
     Clock,
@@ -85,9 +85,9 @@ async def read(
 ) -> AsyncIterator[bytes]:
     """What a container wrote, or one stream of it, as a reader wants it."""
     if slot.split and options.stream == "All":
-        found = logbook.limited(chunks(slot, options, clock, running), options.limit)
+        found = logs.limited(chunks(slot, options, clock, running), options.limit)
     else:
-        found = logbook.read(
+        found = logs.read(
             slot.errors if options.stream == "Stderr" else slot, options, clock, running
         )
     async for chunk in found:

@@ -21,7 +21,7 @@ from hekla.local.kubelet.runtime.cgroups import Base
 from hekla.local.kubelet.runtime.preload import compiler
 
 SPAWNER = Path(__file__).with_name("spawner.py")
-NAMES_FOR_PYTHON = Path(__file__).parents[1] / "standins" / "names"
+NAMES_FOR_PYTHON = Path(__file__).parents[1] / "substitutes" / "names"
 PROBE_PATIENCE = 20.0
 KINDS = ("mount", "uts", "pid")
 NO_CABLES = "only root can connect network namespaces with this machine"

@@ -2,7 +2,7 @@
 its programs load.
 
 Pods that share the machine's network would take each other's ports, and without a hosts file of
-their own only Python programs would know the other pods' names.  `standins/addresses.c` changes the
+their own only Python programs would know the other pods' names.  `substitutes/addresses.c` changes the
 few calls where that shows.  It is compiled when the agent starts; on a machine without a C compiler
 pods do without it (decision 0176).
 """
@@ -20,7 +20,7 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 
-SOURCE = Path(__file__).parents[1] / "standins" / "addresses.c"
+SOURCE = Path(__file__).parents[1] / "substitutes" / "addresses.c"
 PLACE = "/dev/.hekla-addresses.so"
 """Where containers with a view of their own find it: their /dev is a mirror in any case, another
 directory would cost one."""

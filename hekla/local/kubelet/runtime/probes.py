@@ -19,7 +19,7 @@ from hekla.local.kubelet.runtime.runtime import Instance, children_of
 
 SPAWNER = Path(__file__).with_name("spawner.py")
 STARTING = 100
-"""Hundredths of a second that a command may take to appear below its keeper."""
+"""Hundredths of a second that a command may take to appear below its shim."""
 REDIRECTS = 10
 LONGEST_ANSWER = 10 * 1024
 """Bytes of an answer or output that are kept for a message."""
@@ -60,7 +60,7 @@ async def run_inside(instance: Instance, command: list[str], timeout: float) -> 
         pids = children_of(instance.claim.pid)
         if pids or instance.exit is not None:
             break
-        await asyncio.sleep(0.01)  # its keeper has started, the command itself has not yet
+        await asyncio.sleep(0.01)  # its shim has started, the command itself has not yet
     if not pids:
         return Outcome(False, "container not running")
     process = await asyncio.create_subprocess_exec(

@@ -1,7 +1,7 @@
 """Containers as real processes: start each once, hear of its end, adopt it after the agent was
 killed.
 
-The agent is no ancestor of what it runs (see spawner.py), so it follows keepers by pidfd, which
+The agent is no ancestor of what it runs (see spawner.py), so it follows shims by pidfd, which
 cannot be fooled by a reused pid, and where the system has none by looking ten times a second.  What
 happened is always read from the slot on disk; this file holds nothing that a restart would miss.
 """
@@ -33,7 +33,7 @@ SPAWNER = Path(__file__).with_name("spawner.py")
 LOOK_AGAIN = 0.1
 """Seconds between looks at processes that cannot be followed by a pidfd."""
 LAST_WORDS = 2.0
-"""Seconds that a keeper has to write down the end of a command that was killed."""
+"""Seconds that a shim has to write down the end of a command that was killed."""
 STARTS_AT_ONCE = 16
 
 
@@ -75,12 +75,12 @@ def children_by_search(pid: int) -> list[int]:
         return []
 
 
-def session_of(keeper: int) -> list[int]:
-    """Every process of the keeper's session: what is left to kill where there is no pid namespace."""
+def session_of(shim: int) -> list[int]:
+    """Every process of the shim's session: what is left to kill where there is no pid namespace."""
     found = []
     for pid in psutil.pids():
         try:
-            if os.getsid(pid) == keeper:
+            if os.getsid(pid) == shim:
                 found.append(pid)
         except OSError:
             continue
@@ -146,7 +146,7 @@ class Runtime:
                 future.set_result(text)
 
     def _lose_spawner(self) -> None:
-        """The spawner has gone, and with it every child that had not yet become a keeper; the
+        """The spawner has gone, and with it every child that had not yet become a shim; the
         claims say which did."""
         spawner, self._spawner = self._spawner, None
         assert spawner is not None and spawner.stdout is not None and spawner.stdin is not None
@@ -229,7 +229,7 @@ class Runtime:
         return instance
 
     def _last_words(self, instance: Instance) -> Exit:
-        """The end of a container whose keeper has gone."""
+        """The end of a container whose shim has gone."""
         return instance.slot.give_up(
             "ContainerStatusUnknown",
             "The container could not be located when the pod was terminated",
@@ -238,7 +238,7 @@ class Runtime:
     # --- following --------------------------------------------------------------------------------
 
     def _watch(self, instance: Instance) -> bool:
-        """Follows the keeper; False when it is gone already."""
+        """Follows the shim; False when it is gone already."""
         if not instance.claim.alive():
             return False
         if self._pidfds:
@@ -297,7 +297,7 @@ class Runtime:
             if pids:
                 send(pids[0], number)
                 return
-            await asyncio.sleep(0.01)  # the keeper has not started the command yet
+            await asyncio.sleep(0.01)  # the shim has not started the command yet
 
     async def kill(self, instance: Instance) -> None:
         """Ends the container and everything that it has started.  Its exit code becomes 137 unless
@@ -310,11 +310,11 @@ class Runtime:
             await asyncio.sleep(0.01)
         if instance.exit is None and instance.claim.alive():
             instance.slot.give_up("Error", "")
-            end_keeper(instance.claim)
+            kill_shim(instance.claim)
 
 
-def end_keeper(claim: Claim) -> None:
-    """Kills a keeper and, where no pid namespace does it, everything in its session."""
+def kill_shim(claim: Claim) -> None:
+    """Kills a shim and, where no pid namespace does it, everything in its session."""
     for pid in session_of(claim.pid):
         if pid != claim.pid:
             send(pid, signal.SIGKILL)
@@ -345,7 +345,7 @@ def stop_all(root: Path, grace: float = 2.0) -> int:
         if claim.alive():
             with contextlib.suppress(OSError):
                 slot.give_up("Error", "")
-            end_keeper(claim)
+            kill_shim(claim)
     network.end(root)
     cgroups.sweep(root)
     shutil.rmtree(MEMORY / name_of(root), ignore_errors=True)

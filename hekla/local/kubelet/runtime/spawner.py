@@ -2,7 +2,7 @@
 
 Run as a script with nothing but the standard library, because what it imports every fork pays for.
 It reads lines `<id> <slot directory>` and answers `<id> <pid> <start>` or `<id> ! <message>`.  Each
-container becomes two processes: the command, and above it a keeper, a shell that waits for it and
+container becomes two processes: the command, and above it a shim, a shell that waits for it and
 writes its exit code into the slot.  So the spawner and the agent may both be killed: containers run
 on, their output goes straight to their files, and their exit codes are kept.
 
@@ -30,17 +30,17 @@ if TYPE_CHECKING:  # the real `typing` costs every fork its memory
     from collections.abc import Callable
     from typing import Any, NoReturn
 
-KEEPER = 'exec 4>&2 2>/dev/null; (exec "$@" 2>&4 3>&- 4>&-); echo $? >&3'
+SHIM = 'exec 4>&2 2>/dev/null; (exec "$@" 2>&4 3>&- 4>&-); echo $? >&3'
 """Waits for the command.  The shell's own remarks ("Terminated") must not reach the log, hence the
 detour by descriptor 4, and the subshell, because dash would point its own standard error there too
 while it waits.
 """
-KEEPER_AT_TERMINAL = "trap : INT QUIT HUP TERM; " + KEEPER
-"""^C at the container's terminal is for the command; the keeper, which is in the same group, goes
+SHIM_AT_TERMINAL = "trap : INT QUIT HUP TERM; " + SHIM
+"""^C at the container's terminal is for the command; the shim, which is in the same group, goes
 on waiting."""
 SWEEP = "; kill -9 0"
 """Without a pid namespace: ends what the command has left behind in its process group, and the
-keeper itself."""
+shim itself."""
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWUSER, CLONE_NEWPID = 0x20000, 0x4000000, 0x10000000, 0x20000000
 CLONE_NEWNET = 0x40000000
@@ -395,7 +395,7 @@ def oldest() -> str:
 
 
 def begin(slot: str, answer: Callable[[str], None]) -> None:
-    """In the child: becomes the keeper of the container of `slot`.  Never returns."""
+    """In the child: becomes the shim of the container of `slot`.  Never returns."""
     with open(f"{slot}/launch.json", "rb") as file:
         launch = json.load(file)
     for number in (signal.SIGCHLD, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM):
@@ -477,9 +477,9 @@ def begin(slot: str, answer: Callable[[str], None]) -> None:
     signal.signal(
         signal.SIGPIPE, signal.SIG_DFL
     )  # not before: an agent that has died must not take this child with it
-    keeper = KEEPER_AT_TERMINAL if tty else KEEPER
-    script = keeper if "pid" in namespaces else keeper + SWEEP
-    os.execve("/bin/sh", ["sh", "-c", script, "hekla-keeper", command, *argv[1:]], env)
+    shim = SHIM_AT_TERMINAL if tty else SHIM
+    script = shim if "pid" in namespaces else shim + SWEEP
+    os.execve("/bin/sh", ["sh", "-c", script, "hekla-shim", command, *argv[1:]], env)
 
 
 def leave_holder(slot: str, launch: dict[str, Any], log: int) -> tuple[int, int]:
@@ -508,7 +508,7 @@ def leave_holder(slot: str, launch: dict[str, Any], log: int) -> tuple[int, int]
     child = os.fork()
     if child == 0:
         os.setsid()
-        if os.fork():  # no child of the keeper's: whose children are the container
+        if os.fork():  # no child of the shim's: whose children are the container
             os._exit(0)
         kept = (listener.fileno(), hears, log, held)
         nothing = os.open("/dev/null", os.O_RDWR)
@@ -583,7 +583,7 @@ def serve() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     if sys.platform == "linux":
-        # A keeper in a pid namespace loses its parent at once; it must come to us, where zombies
+        # A shim in a pid namespace loses its parent at once; it must come to us, where zombies
         # are buried, and not to a process 1 that may not bury any.
         libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     for line in sys.stdin:
@@ -598,7 +598,7 @@ def serve() -> None:
 
 
 def become_container(number: str, slot: str) -> None:
-    """The child's way, from the fork to the keeper or to an error."""
+    """The child's way, from the fork to the shim or to an error."""
     out = duplicate(
         1
     )  # descriptor 1 becomes the log; the copy of the agent's pipe closes itself on exec

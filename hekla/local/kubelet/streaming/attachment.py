@@ -19,7 +19,7 @@ from hekla.local.kubelet.streaming.wire import Lost
 log = logging.getLogger("agent.streams")
 
 
-async def attach(slot: Slot, wish: ExecOptions, terminal: Terminal, clock: Clock) -> None:
+async def attach(slot: Slot, options: ExecOptions, terminal: Terminal, clock: Clock) -> None:
     """Shows the container to a terminal until one of them ends."""
     try:
         await terminal.ready()
@@ -28,14 +28,14 @@ async def attach(slot: Slot, wish: ExecOptions, terminal: Terminal, clock: Clock
             return
         held = await console.connect(slot)
         if held is not None and held.tty:
-            await held.carry(terminal, wish.stdin)
+            await held.carry(terminal, options.stdin)
             await terminal.finish(SUCCESS)
             return
         # Tasks begin in this order, so the ends of the logs are known before anything is typed that
         # the container may answer at once.
-        tasks = [asyncio.create_task(each) for each in views(slot, wish, terminal, clock)]
+        tasks = [asyncio.create_task(each) for each in views(slot, options, terminal, clock)]
         shown = asyncio.gather(*tasks)
-        if held is not None and wish.stdin:
+        if held is not None and options.stdin:
             tasks.append(asyncio.create_task(held.type(terminal)))
         try:
             await shown
@@ -51,7 +51,7 @@ async def attach(slot: Slot, wish: ExecOptions, terminal: Terminal, clock: Clock
 
 
 def views(
-    slot: Slot, wish: ExecOptions, terminal: Terminal, clock: Clock
+    slot: Slot, options: ExecOptions, terminal: Terminal, clock: Clock
 ) -> list[Coroutine[Any, Any, None]]:
     """What shows each wanted log from its end on; where both streams share one file (decision 0052)
     it is shown as standard output."""
@@ -64,7 +64,9 @@ def views(
         async for data in read(slot, Options(follow=True, tail=0, stream=stream), clock, running):
             await terminal.write(role, data)
 
-    roles = [role for role, wanted in (("stdout", wish.stdout), ("stderr", wish.stderr)) if wanted]
+    roles = [
+        role for role, wanted in (("stdout", options.stdout), ("stderr", options.stderr)) if wanted
+    ]
     if slot.split:
         return [show(role, role.capitalize()) for role in roles]
     return [show(role, "All") for role in roles[:1]]

@@ -44,11 +44,11 @@ async def process_of(slot: Slot) -> int:
             return 0
         if pids := children_of(claim.pid):
             return pids[0]
-        await asyncio.sleep(0.01)  # its keeper has started, the command itself has not yet
+        await asyncio.sleep(0.01)  # its shim has started, the command itself has not yet
     return 0
 
 
-async def execute(slot: Slot, wish: ExecOptions, terminal: Terminal) -> None:
+async def execute(slot: Slot, options: ExecOptions, terminal: Terminal) -> None:
     """Runs a command in the container of a slot until it ends; the terminal learns how."""
     try:
         await terminal.ready()
@@ -56,8 +56,8 @@ async def execute(slot: Slot, wish: ExecOptions, terminal: Terminal) -> None:
         if not pid:
             await terminal.finish(failed(f'container not found ("{slot.container}")'))
             return
-        run = with_terminal if wish.tty else with_pipes
-        await terminal.finish(exited(await run(pid, slot, wish, terminal)))
+        run = with_terminal if options.tty else with_pipes
+        await terminal.finish(exited(await run(pid, slot, options, terminal)))
     except Lost:
         log.debug("%s: the client of an exec has gone", slot.directory)
     except CannotExecute as error:
@@ -113,7 +113,7 @@ def never_ran(errors: int) -> str:
         return ""
 
 
-async def with_pipes(pid: int, slot: Slot, wish: ExecOptions, terminal: Terminal) -> int:
+async def with_pipes(pid: int, slot: Slot, options: ExecOptions, terminal: Terminal) -> int:
     """Without a terminal in the container: up to three pipes.  Gives the exit code.
 
     Nobody hangs up on a command without a terminal: when its client has gone it is ended, with what
@@ -121,11 +121,11 @@ async def with_pipes(pid: int, slot: Slot, wish: ExecOptions, terminal: Terminal
     """
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     process, errors = await start(
-        joining(pid, slot, *wish.command),
+        joining(pid, slot, *options.command),
         limit=PIECE,
-        stdin=pipe if wish.stdin else nothing,
-        stdout=pipe if wish.stdout else nothing,
-        stderr=pipe if wish.stderr else nothing,
+        stdin=pipe if options.stdin else nothing,
+        stdout=pipe if options.stdout else nothing,
+        stderr=pipe if options.stderr else nothing,
     )
     typing = (
         asyncio.create_task(type_into(terminal, process.stdin))
@@ -192,12 +192,15 @@ def set_size(descriptor: int, width: int, height: int) -> None:
         fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
 
-async def with_terminal(pid: int, slot: Slot, wish: ExecOptions, terminal: Terminal) -> int:
+async def with_terminal(pid: int, slot: Slot, options: ExecOptions, terminal: Terminal) -> int:
     """With a terminal in the container, whose other end we hold."""
     ours, theirs = pty.openpty()
     try:
         process, errors = await start(
-            joining(pid, slot, *wish.command, tty=True), stdin=theirs, stdout=theirs, stderr=theirs
+            joining(pid, slot, *options.command, tty=True),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
         )
     except BaseException:
         os.close(ours)
@@ -206,7 +209,7 @@ async def with_terminal(pid: int, slot: Slot, wish: ExecOptions, terminal: Termi
         os.close(theirs)
     terminal.on_resize(lambda width, height: set_size(ours, width, height))
     os.set_blocking(ours, False)
-    typing = asyncio.create_task(type_at(terminal, ours)) if wish.stdin else None
+    typing = asyncio.create_task(type_at(terminal, ours)) if options.stdin else None
     ended = asyncio.create_task(process.wait())
     try:
         async for data in screen(ours, ended):

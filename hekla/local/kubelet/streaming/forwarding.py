@@ -76,11 +76,11 @@ class Ports:
         return None
 
 
-def listener(keeper: int, port: int) -> str | None:
+def listener(shim: int, port: int) -> str | None:
     """The address at which a process of a container listens.  Pods that share the machine's
     localhost must not open it to everybody."""
     with contextlib.suppress(psutil.Error):
-        for process in psutil.Process(keeper).children(recursive=True):
+        for process in psutil.Process(shim).children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 for found in process.net_connections("tcp"):
                     if found.status == psutil.CONN_LISTEN and found.laddr.port == port:

@@ -148,17 +148,19 @@ class Terminal:
 class Channels(Wire, Terminal):
     """Numbered channels of a WebSocket: the first byte of each message is the number."""
 
-    def __init__(self, protocol: str, wish: ExecOptions) -> None:
+    def __init__(self, protocol: str, options: ExecOptions) -> None:
         Wire.__init__(self, WebSocket(server=True))
         Terminal.__init__(self)
         self.protocol = protocol
-        self.wish = wish
+        self.options = options
         self.base64 = "base64" in protocol
         self.stdin = self.inlet()
         self.wire = self
 
     async def ready(self) -> None:
-        first = next((role for role in ("stdout", "stderr") if getattr(self.wish, role)), "error")
+        first = next(
+            (role for role in ("stdout", "stderr") if getattr(self.options, role)), "error"
+        )
         self._put(first, b"")  # clients that wait for the first message learn that all is well
 
     def received(self, data: bytes) -> None:
@@ -207,7 +209,7 @@ class Streams(SpdyWire, Terminal):
     """SPDY streams, each with the header streamType."""
 
     def __init__(
-        self, protocol: str, wish: ExecOptions, websocket: WebSocket | None = None
+        self, protocol: str, options: ExecOptions, websocket: WebSocket | None = None
     ) -> None:
         SpdyWire.__init__(self, websocket)
         Terminal.__init__(self)
@@ -219,9 +221,9 @@ class Streams(SpdyWire, Terminal):
         self._sizes = ""
         self._complete = asyncio.Event()
         expected = {"error"} | {
-            role for role in ("stdin", "stdout", "stderr") if getattr(wish, role)
+            role for role in ("stdin", "stdout", "stderr") if getattr(options, role)
         }
-        if wish.tty and protocol.startswith(("v5.", "v4.", "v3.")):
+        if options.tty and protocol.startswith(("v5.", "v4.", "v3.")):
             expected.add("resize")
         self._expected = expected
 

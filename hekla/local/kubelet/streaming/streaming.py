@@ -116,11 +116,11 @@ class Streaming:
     def __init__(self, root: Path, clock: Clock) -> None:
         self._root = root
         self._clock = clock
-        self._errands = BackgroundTasks()
+        self._tasks = BackgroundTasks()
 
     async def close(self) -> None:
         """Ends the connections; the containers do not notice."""
-        await self._errands.cancel()
+        await self._tasks.cancel()
 
     def answer(
         self, what: str, pod: core.Pod, container: str, request: Request
@@ -148,30 +148,30 @@ class Streaming:
 
     def _terminal(self, what: str, pod: core.Pod, container: str, request: Request) -> Upgrade:
         """exec and attach.  Raises Refused."""
-        wish = ExecOptions.of(request)
-        if not wish.wants:
+        options = ExecOptions.of(request)
+        if not options.wants:
             raise Refused(400, "you must specify at least 1 of stdin, stdout, stderr")
-        if what == "exec" and not wish.command:
+        if what == "exec" and not options.command:
             raise Refused(400, "you must specify a command")
         slot = self._slot(pod, container)
         terminal: Channels | Streams
         if websocket.is_upgrade(request.headers):
             protocol = websocket_choice(request, WEBSOCKET_PROTOCOLS)
             headers = websocket.answer_headers(request.headers, protocol)
-            terminal = Channels(protocol, wish)
+            terminal = Channels(protocol, options)
         else:
             protocol = spdy_choice(request, SPDY_PROTOCOLS)
             headers = spdy_answer(protocol)
-            terminal = Streams(protocol, wish)
+            terminal = Streams(protocol, options)
         work = (
-            execute(slot, wish, terminal)
+            execute(slot, options, terminal)
             if what == "exec"
-            else attach(slot, wish, terminal, self._clock)
+            else attach(slot, options, terminal, self._clock)
         )
 
         def take(transport: asyncio.Transport, rest: bytes) -> asyncio.BaseProtocol:
             terminal.take(transport, rest)
-            self._errands.start(
+            self._tasks.start(
                 until_gone(terminal, work),
                 f"{what} in {pod.metadata.namespace}/{pod.metadata.name}",
             )
@@ -194,7 +194,7 @@ class Streaming:
 
         def take(transport: asyncio.Transport, rest: bytes) -> asyncio.BaseProtocol:
             channels.take(transport, rest)
-            self._errands.start(until_gone(channels, channels.serve()), name)
+            self._tasks.start(until_gone(channels, channels.serve()), name)
             return channels
 
         return Upgrade(take, headers)

@@ -86,7 +86,7 @@ class DaemonSetController(Controller):
         self.recorder = recorder
         self.clock = clock
         self.rests = Rests()
-        self.crew = PodControl(
+        self.pod_control = PodControl(
             KIND,
             client,
             sets,
@@ -114,14 +114,14 @@ class DaemonSetController(Controller):
     async def reconcile(self, key: str) -> float | None:
         owner = self.sets.get(key)
         if owner is None:
-            self.crew.expectations.forget(key)
+            self.pod_control.expectations.forget(key)
             return None
         if not self.nodes.has_synced:  # clusters without DaemonSets do without this cache
             await self.nodes.start()
             await self.nodes.synced()
-        pods = await self.crew.claim(owner)
-        if not self.crew.expectations.satisfied(key):
-            return self.crew.expectations.remaining(key)
+        pods = await self.pod_control.claim(owner)
+        if not self.pod_control.expectations.satisfied(key):
+            return self.pod_control.expectations.remaining(key)
         known = await self.history.of(owner)
         try:
             revision = await self.history.present(owner, known, {HASH_LABEL: "{hash}"})
@@ -192,8 +192,8 @@ class DaemonSetController(Controller):
                     "SucceededDaemonPod",
                     f"Found succeeded {where}, will try to delete it",
                 )
-        await self.crew.delete(key, owner, steps.delete[:BURST])
-        error = await self.crew.create(
+        await self.pod_control.delete(key, owner, steps.delete[:BURST])
+        error = await self.pod_control.create(
             key, owner, [self.body(owner, node, digest) for node in steps.create[:BURST]]
         )
         return RETRY if error is not None else steps.wait
@@ -205,7 +205,7 @@ class DaemonSetController(Controller):
         generation = (owner["metadata"].get("annotations") or {}).get(GENERATION)
         if generation:
             labels[GENERATION_LABEL] = generation
-        body = self.crew.body(owner, template, labels=labels)
+        body = self.pod_control.body(owner, template, labels=labels)
         body["spec"] = pod_spec(body["spec"], node)
         return body
 

@@ -69,7 +69,7 @@ class JobController(Controller):
         self.written: dict[str, int] = {}
         """By key the version of a status that was written and not seen yet: with an older one,
         ended pods would be forgotten."""
-        self.crew = PodControl(
+        self.pod_control = PodControl(
             KIND,
             client,
             jobs,
@@ -89,20 +89,20 @@ class JobController(Controller):
             return None
         job = self.jobs.get(key)
         if job is None:
-            self.crew.expectations.forget(key)
+            self.pod_control.expectations.forget(key)
             self.written.pop(key, None)
             return None
         if job["spec"].get("managedBy") not in (None, "", OURS):
             return None
         if finished(job) is not None:
-            await self.release([pod for pod in self.crew.of(job) if tracked(pod)])
+            await self.release([pod for pod in self.pod_control.of(job) if tracked(pod)])
             return await self.expire(job)
         version = int(job["metadata"]["resourceVersion"])
         if version < self.written.get(key, 0):
             return None  # the event of the status that was written brings the next look
         self.written.pop(key, None)
-        pods = await self.crew.claim(job)
-        may_scale = not deleting(job) and self.crew.expectations.satisfied(key)
+        pods = await self.pod_control.claim(job)
+        may_scale = not deleting(job) and self.pod_control.expectations.satisfied(key)
         steps = plan(job, pods, self.clock(), may_scale=may_scale)
         if not await self.scale(key, job, steps):
             steps.wait = RETRY
@@ -112,8 +112,8 @@ class JobController(Controller):
 
     async def scale(self, key: str, job: Json, steps: Plan) -> bool:
         """Makes and removes pods; whether all could be made."""
-        await self.crew.delete(key, job, steps.delete)
-        error = await self.crew.create(
+        await self.pod_control.delete(key, job, steps.delete)
+        error = await self.pod_control.create(
             key, job, [self.body(job, index, steps.replaced) for index in steps.create]
         )
         return error is None
@@ -121,7 +121,7 @@ class JobController(Controller):
     def body(self, job: Json, index: int | None, replaced: dict[int, Pod]) -> Json:
         """One pod; one of an indexed job is told its index in every way that a program may ask."""
         template = job["spec"]["template"]
-        body = self.crew.body(job, template)
+        body = self.pod_control.body(job, template)
         if index is None:
             return body
         meta, name = body["metadata"], job["metadata"]["name"]
@@ -189,7 +189,7 @@ class JobController(Controller):
 
     def look_for_left_over(self, old: Pod | None, new: Pod | None) -> None:
         if new is not None and new.metadata.finalizers and tracked(new):
-            key = self.crew.key_of_owner(new)
+            key = self.pod_control.key_of_owner(new)
             if key is None or key not in self.jobs:
                 self.queue.add(LEFT_OVER + new.key)
 

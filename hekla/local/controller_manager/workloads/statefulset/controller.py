@@ -66,7 +66,7 @@ class StatefulSetController(Controller):
         self.sets = sets
         self.recorder = recorder
         self.clock = clock
-        self.crew = PodControl(
+        self.pod_control = PodControl(
             KIND,
             client,
             sets,
@@ -83,14 +83,16 @@ class StatefulSetController(Controller):
     async def reconcile(self, key: str) -> float | None:
         owner = self.sets.get(key)
         if owner is None:
-            self.crew.expectations.forget(key)
+            self.pod_control.expectations.forget(key)
             return None
         name = owner["metadata"]["name"]
         pods = [
-            pod for pod in await self.crew.claim(owner) if ordinal_of(name, pod.metadata.name) >= 0
+            pod
+            for pod in await self.pod_control.claim(owner)
+            if ordinal_of(name, pod.metadata.name) >= 0
         ]
-        if not self.crew.expectations.satisfied(key):
-            return self.crew.expectations.remaining(key)
+        if not self.pod_control.expectations.satisfied(key):
+            return self.pod_control.expectations.remaining(key)
         known = await self.history.of(owner)
         try:
             update = await self.history.present(
@@ -162,7 +164,7 @@ class StatefulSetController(Controller):
         async def one(pod: Pod) -> None:
             meta = pod.metadata
             try:
-                with self.crew.expectations.deleting(key, meta.uid):
+                with self.pod_control.expectations.deleting(key, meta.uid):
                     await self.client.delete(core.POD, meta.name, meta.namespace, uid=meta.uid)
             except (NotFound, Conflict):
                 return
@@ -177,14 +179,14 @@ class StatefulSetController(Controller):
         pod = f"{meta['name']}-{ordinal}"
         if self.claims.leaving(owner, pod) or await self.claims.make(owner, pod) is not None:
             return False
-        body = self.crew.body(
+        body = self.pod_control.body(
             owner, template, **pod_metadata(template, pod, ordinal, name_of(revision))
         )
         body["metadata"].pop("generateName", None)
         body["spec"] = pod_spec(owner, body["spec"], pod)
         subject = f"create Pod {pod} in StatefulSet {meta['name']}"
         try:
-            with self.crew.expectations.creating(key, f"{meta['namespace']}/{pod}"):
+            with self.pod_control.expectations.creating(key, f"{meta['namespace']}/{pod}"):
                 await self.client.create(core.POD, body, meta["namespace"])
         except AlreadyExists:
             return False  # one of another owner, or of ours that the cache does not show yet

@@ -21,7 +21,7 @@ from hekla.scheduler.binder import Binder
 from tests.admission.process import admission, install_kinds
 from tests.apiserver_process import ApiServerProcess
 from tests.cluster.api import Api, Tree, steadily
-from tests.controllers.whole.place import PODS, QUEUES, Place
+from tests.controllers.whole_cluster.cluster import PODS, QUEUES, WholeCluster
 from tests.kubernetes.processes import Processes
 
 GATE = "scheduling.volcano.sh/queue-allocation-gate"
@@ -42,7 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerProces
 
 
 @pytest.fixture(scope="module")
-def place(server: ApiServerProcess) -> Iterator[Place]:
+def cluster(server: ApiServerProcess) -> Iterator[WholeCluster]:
     directory = server.directory
     file = directory / "policy.yaml"
     file.write_text(POLICY)
@@ -58,7 +58,7 @@ def place(server: ApiServerProcess) -> Iterator[Place]:
         ):
             daemons.start(name, [sys.executable, "-m", "hekla", name, own, *flags])
         with admission(server, directory, f"--admission-conf={groups}", FEATURE):
-            made = Place(Api(server.kubeconfig))
+            made = WholeCluster(Api(server.kubeconfig))
             made.until(lambda: made.items("/api/v1/nodes"), lambda: daemons.end_of_log("agent"))
             made.until(
                 lambda: made.api.get(f"{QUEUES}/default").status == 200,
@@ -74,7 +74,9 @@ def gates(pod: Tree) -> list[str]:
     return [gate["name"] for gate in pod["spec"].get("schedulingGates") or ()]
 
 
-def submit(place: Place, name: str, queue: str, *others: str, opts_in: str = "true") -> Tree:
+def submit(
+    cluster: WholeCluster, name: str, queue: str, *others: str, opts_in: str = "true"
+) -> Tree:
     """Creates a pod of one cpu that is behind the other gates already; gives what the server
     answers."""
     notes = {GATE: opts_in, "scheduling.volcano.sh/queue-name": queue}
@@ -86,57 +88,61 @@ def submit(place: Place, name: str, queue: str, *others: str, opts_in: str = "tr
             {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}
         ],
     }
-    return place.api.create(PODS, {"metadata": {"name": name, "annotations": notes}, "spec": spec})
+    return cluster.api.create(
+        PODS, {"metadata": {"name": name, "annotations": notes}, "spec": spec}
+    )
 
 
-def pod(place: Place, name: str) -> Tree:
-    return place.api.get(f"{PODS}/{name}").tree
+def pod(cluster: WholeCluster, name: str) -> Tree:
+    return cluster.api.get(f"{PODS}/{name}").tree
 
 
-def runs(place: Place, name: str) -> None:
-    place.until(lambda: pod(place, name)["status"]["phase"] == "Running", lambda: pod(place, name))
-    assert gates(pod(place, name)) == []
+def runs(cluster: WholeCluster, name: str) -> None:
+    cluster.until(
+        lambda: pod(cluster, name)["status"]["phase"] == "Running", lambda: pod(cluster, name)
+    )
+    assert gates(pod(cluster, name)) == []
 
 
 @pytest.mark.scenario("api-and-admission", 177)
-def test_a_gate_falls_when_the_queue_has_room(place: Place) -> None:
-    place.queue("narrow", capability={"cpu": "1"})
-    assert gates(submit(place, "first", "narrow")) == [GATE]
-    runs(place, "first")
+def test_a_gate_falls_when_the_queue_has_room(cluster: WholeCluster) -> None:
+    cluster.queue("narrow", capability={"cpu": "1"})
+    assert gates(submit(cluster, "first", "narrow")) == [GATE]
+    runs(cluster, "first")
 
-    assert gates(submit(place, "second", "narrow")) == [GATE]
-    steadily(lambda: gates(pod(place, "second")) == [GATE], 1)
-    (condition,) = pod(place, "second")["status"]["conditions"]
+    assert gates(submit(cluster, "second", "narrow")) == [GATE]
+    steadily(lambda: gates(pod(cluster, "second")) == [GATE], 1)
+    (condition,) = pod(cluster, "second")["status"]["conditions"]
     assert (condition["type"], condition["status"], condition["reason"]) == (
         "PodScheduled",
         "False",
         "SchedulingGated",
     )
-    place.api.delete(f"{PODS}/first")
-    runs(place, "second")
+    cluster.api.delete(f"{PODS}/first")
+    runs(cluster, "second")
 
 
 @pytest.mark.scenario("api-and-admission", 177)
-def test_who_does_not_opt_in_meets_no_gate(place: Place) -> None:
-    assert gates(submit(place, "plain", "default", opts_in="yes")) == []
-    runs(place, "plain")
+def test_who_does_not_opt_in_meets_no_gate(cluster: WholeCluster) -> None:
+    assert gates(submit(cluster, "plain", "default", opts_in="yes")) == []
+    runs(cluster, "plain")
 
 
 @pytest.mark.scenario("api-and-admission", 178)
-def test_another_gate_is_waited_for(place: Place) -> None:
+def test_another_gate_is_waited_for(cluster: WholeCluster) -> None:
     other = "example.com/quota"
-    assert gates(submit(place, "held", "default", other)) == [other, GATE]
+    assert gates(submit(cluster, "held", "default", other)) == [other, GATE]
     steadily(
         lambda: (
-            gates(pod(place, "held")) == [other, GATE]
-            and pod(place, "held")["status"]["phase"] == "Pending"
+            gates(pod(cluster, "held")) == [other, GATE]
+            and pod(cluster, "held")["status"]["phase"] == "Pending"
         ),
         1,
     )
 
     rest = {"spec": {"schedulingGates": [{"name": GATE}]}}
-    assert place.api.patch(f"{PODS}/held", rest).status == 200
-    runs(place, "held")
+    assert cluster.api.patch(f"{PODS}/held", rest).status == 200
+    runs(cluster, "held")
 
 
 class Silent:
@@ -174,7 +180,7 @@ async def test_only_the_queue_s_gate_is_taken(
     assert status == 201, answer
     async with Client(config.load(str(server.internal_kubeconfig))) as client:
         state = World(policy(plugins=["gang"], actions="allocate")).state
-        carrier = Binder(client, state, Silent(), "volcano", lambda: None)  # type: ignore[arg-type]
-        await carrier.lift_gate(f"default/{name}")
+        binder = Binder(client, state, Silent(), "volcano", lambda: None)  # type: ignore[arg-type]
+        await binder.lift_gate(f"default/{name}")
     _, answer = server.request("GET", f"{PODS}/{name}")
     assert gates(json.loads(answer)) == after

@@ -66,13 +66,13 @@ def on(event: str, action: str, **more: Any) -> Tree:
     return {"event": event, "action": action, **more}
 
 
-class Place:
+class WholeCluster:
     """One cluster."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
 
-    def ready(self, nodes: int) -> Place:
+    def ready(self, nodes: int) -> WholeCluster:
         """All parts are at work: the nodes are there, the default queue is open, a bad job is
         refused."""
         self.until(lambda: len(self.items("/api/v1/nodes")) >= nodes)

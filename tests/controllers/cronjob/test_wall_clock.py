@@ -15,7 +15,7 @@ import pytest
 from hekla.api.text.times import stamp
 from tests.cluster.api import Api, Tree
 from tests.cluster.conftest import cluster_of_our_own
-from tests.controllers.whole.place import BATCH, Place, a_job, a_task
+from tests.controllers.whole_cluster.cluster import BATCH, WholeCluster, a_job, a_task
 
 pytestmark = [pytest.mark.slow(seconds=180), pytest.mark.timeout(330)]
 
@@ -28,16 +28,16 @@ LATE = 20
 
 
 @pytest.fixture
-def place() -> Iterator[Place]:
+def cluster() -> Iterator[WholeCluster]:
     with cluster_of_our_own(nodes=1) as kubeconfig:
-        yield Place(Api(kubeconfig)).ready(1)
+        yield WholeCluster(Api(kubeconfig)).ready(1)
 
 
 class Watched:
     """The jobs of the cron job as somebody sees them who looks twice a second."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, cluster: WholeCluster) -> None:
+        self.cluster = cluster
         self.turns: dict[str, float] = {}
         """By job, the time of the schedule that it was made for."""
         self.ended: set[str] = set()
@@ -45,7 +45,7 @@ class Watched:
         """How many jobs were not at their end at once."""
 
     def look(self) -> None:
-        jobs = self.place.items(BATCH)
+        jobs = self.cluster.items(BATCH)
         for job in jobs:
             name = job["metadata"]["name"]
             self.turns[name] = datetime.fromisoformat(
@@ -70,10 +70,10 @@ class Watched:
             self.look()
 
     def cron(self) -> Tree:
-        return self.place.api.get(f"{CRON_JOBS}/{NAME}").tree
+        return self.cluster.api.get(f"{CRON_JOBS}/{NAME}").tree
 
     def told(self) -> list[tuple[str, str, str]]:
-        events = self.place.events("CronJob", NAME)
+        events = self.cluster.events("CronJob", NAME)
         return [(event["type"], event["reason"], event["message"]) for event in events]
 
     def reasons(self) -> set[str]:
@@ -86,7 +86,7 @@ def template(seconds: int) -> Tree:
 
 @pytest.mark.scenario("controllers", 131)
 @pytest.mark.scenario("controllers", 133)
-def test_a_run_of_more_than_a_minute_keeps_the_next_one_away(place: Place) -> None:
+def test_a_run_of_more_than_a_minute_keeps_the_next_one_away(cluster: WholeCluster) -> None:
     spec = {
         "schedule": "* * * * *",
         "concurrencyPolicy": "Forbid",
@@ -95,8 +95,8 @@ def test_a_run_of_more_than_a_minute_keeps_the_next_one_away(place: Place) -> No
         "jobTemplate": template(int(MINUTE + 1.5 * LATE)),
     }
     kind = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "CronJob"}
-    place.api.create(CRON_JOBS, {**kind, "metadata": {"name": NAME}, "spec": spec})
-    seen = Watched(place)
+    cluster.api.create(CRON_JOBS, {**kind, "metadata": {"name": NAME}, "spec": spec})
+    seen = Watched(cluster)
 
     seen.until(lambda: len(seen.turns) == 1, MINUTE + LATE)
     (first,) = seen.turns
@@ -104,7 +104,8 @@ def test_a_run_of_more_than_a_minute_keeps_the_next_one_away(place: Place) -> No
     assert begin % MINUTE == 0 and first == f"{NAME}-{int(begin / MINUTE)}"
     # What comes after it is short.  A template that changes is no new schedule.
     assert (
-        place.api.patch(f"{CRON_JOBS}/{NAME}", {"spec": {"jobTemplate": template(1)}}).status == 200
+        cluster.api.patch(f"{CRON_JOBS}/{NAME}", {"spec": {"jobTemplate": template(1)}}).status
+        == 200
     )
 
     seen.until(lambda: "ForbidConcurrent" in seen.reasons(), begin + MINUTE + LATE - time.time())
@@ -125,11 +126,11 @@ def test_a_run_of_more_than_a_minute_keeps_the_next_one_away(place: Place) -> No
         "the turn between was left out, and not made up for"
     )
     assert (
-        place.api.patch(f"{CRON_JOBS}/{NAME}", {"spec": {"suspend": True}}).status == 200
+        cluster.api.patch(f"{CRON_JOBS}/{NAME}", {"spec": {"suspend": True}}).status == 200
     )  # enough has come
     seen.until(lambda: second in seen.ended, 30)
     seen.until(
-        lambda: [job["metadata"]["name"] for job in place.items(BATCH)] == [second], LATE
+        lambda: [job["metadata"]["name"] for job in cluster.items(BATCH)] == [second], LATE
     )  # one is kept
     seen.until(lambda: not seen.cron()["status"].get("active"), LATE)
     status = seen.cron()["status"]

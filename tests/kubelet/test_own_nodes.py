@@ -12,8 +12,8 @@ from hekla.kube.client import Client
 from hekla.kube.errors import Forbidden, NotFound, ServerError
 from hekla.local.cluster.cluster import Cluster, Program, Settings
 from hekla.local.cluster.supervisor import Child, Supervisor
-from hekla.local.kubelet.nodes import own_nodes as roster
-from hekla.local.kubelet.nodes.own_nodes import Roster, fake_names, real_names
+from hekla.local.kubelet.nodes import own_nodes
+from hekla.local.kubelet.nodes.own_nodes import OwnNodes, fake_names, real_names
 
 
 class Server:
@@ -39,30 +39,30 @@ class Server:
 async def test_nodes_that_are_run_no_more_leave(
     tmp_path: Path, busy: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roster, "RETRY", 0.0)
+    monkeypatch.setattr(own_nodes, "RETRY", 0.0)
     server = Server("node-0", "node-1", "node-2", "fake-node-0", "somebody-elses", busy=busy)
     client = cast(Client, server)
-    await Roster(tmp_path).take_leave(client, [*real_names(3), *fake_names(1)])
+    await OwnNodes(tmp_path).remove_old(client, [*real_names(3), *fake_names(1)])
     assert len(server.nodes) == 5
-    await Roster(tmp_path).take_leave(client, real_names(2))
+    await OwnNodes(tmp_path).remove_old(client, real_names(2))
     assert server.nodes == {"node-0", "node-1", "somebody-elses"}
-    assert Roster(tmp_path).names() == ["node-0", "node-1"]
-    await Roster(tmp_path).take_leave(client, real_names(1, "laptop"))
+    assert OwnNodes(tmp_path).names() == ["node-0", "node-1"]
+    await OwnNodes(tmp_path).remove_old(client, real_names(1, "laptop"))
     assert server.nodes == {"somebody-elses"}
 
 
 async def test_a_node_that_may_not_be_removed_is_tried_again_next_time(tmp_path: Path) -> None:
-    await Roster(tmp_path).take_leave(cast(Client, Server()), ["old"])
-    await Roster(tmp_path).take_leave(cast(Client, Server("old", forbids=True)), ["new"])
-    assert Roster(tmp_path).names() == ["old", "new"]
+    await OwnNodes(tmp_path).remove_old(cast(Client, Server()), ["old"])
+    await OwnNodes(tmp_path).remove_old(cast(Client, Server("old", forbids=True)), ["new"])
+    assert OwnNodes(tmp_path).names() == ["old", "new"]
     server = Server("old", "new")
-    await Roster(tmp_path).take_leave(cast(Client, server), ["new"])
+    await OwnNodes(tmp_path).remove_old(cast(Client, server), ["new"])
     assert server.nodes == {"new"}
 
 
 async def test_what_a_power_cut_left_of_it_is_no_roster(tmp_path: Path) -> None:
     (tmp_path / "nodes.json").write_bytes(b"\0\0\0")
-    assert Roster(tmp_path).names() == []
+    assert OwnNodes(tmp_path).names() == []
 
 
 async def test_the_scheduler_waits_until_they_have_left(tmp_path: Path) -> None:
@@ -73,7 +73,9 @@ async def test_the_scheduler_waits_until_they_have_left(tmp_path: Path) -> None:
     def waits(settings: Settings) -> list[str]:
         return [program.name for program in cluster.programs(settings) if program.after == "agent"]
 
-    await Roster(cluster.pods).take_leave(cast(Client, Server()), [*real_names(2), *fake_names(2)])
+    await OwnNodes(cluster.pods).remove_old(
+        cast(Client, Server()), [*real_names(2), *fake_names(2)]
+    )
     assert waits(Settings(nodes=2, fake_nodes=2)) == waits(Settings(nodes=3, fake_nodes=2)) == []
     assert (
         waits(Settings(nodes=1, fake_nodes=2))

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.cluster.api import Tree
-from tests.controllers.whole.place import (
+from tests.controllers.whole_cluster.cluster import (
     BATCH,
     GROUPS,
     PODS,
     QUEUES,
-    Place,
+    WholeCluster,
     a_job,
     a_task,
     container,
@@ -28,41 +28,41 @@ WHOLE_NODE = "30"
 
 @pytest.mark.scenario("controllers", 1)
 @pytest.mark.scenario("controllers", 8)
-def test_a_job_that_never_fits(place: Place) -> None:
+def test_a_job_that_never_fits(cluster: WholeCluster) -> None:
     affinity = {
         "nodeAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {
                 "nodeSelectorTerms": [
                     {
                         "matchFields": [
-                            {"key": "metadata.name", "operator": "In", "values": [place.nodes[0]]}
+                            {"key": "metadata.name", "operator": "In", "values": [cluster.nodes[0]]}
                         ]
                     },
                 ]
             }
         }
     }
-    job = place.run("narrow", a_task("t", 2, cpu=WHOLE_NODE, spec={"affinity": affinity}))
+    job = cluster.run("narrow", a_task("t", 2, cpu=WHOLE_NODE, spec={"affinity": affinity}))
     group = f"narrow-{job['metadata']['uid']}"
 
     def reasons() -> list[str]:
-        return [event["reason"] for event in place.events("PodGroup", group)]
+        return [event["reason"] for event in cluster.events("PodGroup", group)]
 
-    place.until(lambda: "Unschedulable" in reasons(), reasons)
-    place.remove("narrow")
-    place.run("huge", a_task("t", 2, cpu="100000"))
-    place.phase("huge", "Pending")
-    place.remove("huge")
+    cluster.until(lambda: "Unschedulable" in reasons(), reasons)
+    cluster.remove("narrow")
+    cluster.run("huge", a_task("t", 2, cpu="100000"))
+    cluster.phase("huge", "Pending")
+    cluster.remove("huge")
 
 
 @pytest.mark.scenario("controllers", 2)
-def test_a_job_that_is_deleted_while_it_runs(place: Place) -> None:
-    place.run("running", a_task("t", 2), plugins={"svc": [], "ssh": []})
-    place.phase("running", "Running")
-    place.remove("running")
+def test_a_job_that_is_deleted_while_it_runs(cluster: WholeCluster) -> None:
+    cluster.run("running", a_task("t", 2), plugins={"svc": [], "ssh": []})
+    cluster.phase("running", "Running")
+    cluster.remove("running")
     for path in ("services/running", "configmaps/running-svc", "secrets/running-ssh"):
-        place.until(
-            lambda path=path: place.api.get(f"/api/v1/namespaces/default/{path}").status == 404,
+        cluster.until(
+            lambda path=path: cluster.api.get(f"/api/v1/namespaces/default/{path}").status == 404,
             lambda path=path: path,
         )
 
@@ -80,28 +80,30 @@ def test_a_job_that_is_deleted_while_it_runs(place: Place) -> None:
         ("unharmed", 0, [on("PodFailed", "TerminateJob")], "Completed"),
     ],
 )
-def test_how_a_job_ends(place: Place, name: str, code: int, policies: list[Tree], end: str) -> None:
-    place.run(name, a_task("t", 1, cpu="1"), policies=policies)
-    place.phase(name, "Running")
-    place.end(f"{name}-t-0", code)
-    place.phase(name, end)
-    history = place.history(name)
+def test_how_a_job_ends(
+    cluster: WholeCluster, name: str, code: int, policies: list[Tree], end: str
+) -> None:
+    cluster.run(name, a_task("t", 1, cpu="1"), policies=policies)
+    cluster.phase(name, "Running")
+    cluster.end(f"{name}-t-0", code)
+    cluster.phase(name, end)
+    history = cluster.history(name)
     assert history[:2] == ["Pending", "Running"] and history[-1] == end
-    place.remove(name)
+    cluster.remove(name)
 
 
 @pytest.mark.scenario("controllers", 18)
-def test_what_is_filled_in(place: Place) -> None:
+def test_what_is_filled_in(cluster: WholeCluster) -> None:
     tasks = [a_task("", 1), a_task("", 1)]
     for task in tasks:
         del task["name"]
     tree = a_job("bare", *tasks)
     del tree["spec"]["schedulerName"]
-    spec = place.api.create(BATCH, tree)["spec"]
+    spec = cluster.api.create(BATCH, tree)["spec"]
     assert (spec["queue"], spec["schedulerName"]) == ("default", "volcano")
     assert [task["name"] for task in spec["tasks"]] == ["default0", "default1"]
-    place.phase("bare", "Running")
-    place.remove("bare")
+    cluster.phase("bare", "Running")
+    cluster.remove("bare")
 
 
 def _with(**spec: Any) -> Tree:
@@ -147,52 +149,52 @@ BAD: dict[str, Tree] = {
 
 @pytest.mark.scenario("controllers", 19)
 @pytest.mark.parametrize("what", BAD)
-def test_what_is_refused(place: Place, what: str) -> None:
+def test_what_is_refused(cluster: WholeCluster, what: str) -> None:
     for name, parent in (("parent", "root"), ("child", "parent")):
-        if place.api.get(f"{QUEUES}/{name}").status == 404:
-            place.queue(name, parent=parent)
-    place.refused(BAD[what])
-    assert place.api.get(f"{BATCH}/bad").status == 404
+        if cluster.api.get(f"{QUEUES}/{name}").status == 404:
+            cluster.queue(name, parent=parent)
+    cluster.refused(BAD[what])
+    assert cluster.api.get(f"{BATCH}/bad").status == 404
 
 
 @pytest.mark.scenario("controllers", 20)
 @pytest.mark.scenario("api-and-admission", 176)
-def test_what_is_let_in(place: Place) -> None:
+def test_what_is_let_in(cluster: WholeCluster) -> None:
     privileged = {
         "containers": [container(securityContext={"privileged": True})],
         "restartPolicy": "Never",
     }
-    place.run("privileged", {**a_task(), "template": {"spec": privileged}})
-    place.phase("privileged", "Running")
-    place.remove("privileged")
-    place.queue("short")
-    assert place.api.delete(f"{QUEUES}/short").status == 200
-    place.pod_group("waits", minMember=3, minResources={"cpu": "100000"})
+    cluster.run("privileged", {**a_task(), "template": {"spec": privileged}})
+    cluster.phase("privileged", "Running")
+    cluster.remove("privileged")
+    cluster.queue("short")
+    assert cluster.api.delete(f"{QUEUES}/short").status == 200
+    cluster.pod_group("waits", minMember=3, minResources={"cpu": "100000"})
     for name, scheduler, marks in (
         ("plain", "default-scheduler", {}),
         ("batch", "volcano", {}),
         ("early", "volcano", {"scheduling.k8s.io/group-name": "waits"}),
     ):
         spec = {"schedulerName": scheduler, "containers": [container()]}
-        place.api.create(PODS, {"metadata": {"name": name, "annotations": marks}, "spec": spec})
+        cluster.api.create(PODS, {"metadata": {"name": name, "annotations": marks}, "spec": spec})
     for name in ("plain", "batch"):
-        place.until(
+        cluster.until(
             lambda name=name: (
-                place.api.get(f"{PODS}/{name}").tree["status"].get("phase") == "Running"
+                cluster.api.get(f"{PODS}/{name}").tree["status"].get("phase") == "Running"
             ),
             lambda name=name: name,
         )
-    assert place.api.get(f"{PODS}/early").tree["status"]["phase"] == "Pending"
+    assert cluster.api.get(f"{PODS}/early").tree["status"]["phase"] == "Pending"
     for name in ("plain", "batch", "early"):
-        place.api.delete(f"{PODS}/{name}")
-    place.api.delete(f"{GROUPS}/waits")
+        cluster.api.delete(f"{PODS}/{name}")
+    cluster.api.delete(f"{GROUPS}/waits")
 
 
 @pytest.mark.scenario("controllers", 37)
-def test_the_more_important_task_runs_first(place: Place) -> None:
-    count = len(place.nodes)
+def test_the_more_important_task_runs_first(cluster: WholeCluster) -> None:
+    count = len(cluster.nodes)
     for name, value in (("grave", 1000), ("light", 1)):
-        place.api.create(
+        cluster.api.create(
             "/apis/scheduling.k8s.io/v1/priorityclasses",
             {"metadata": {"name": name}, "value": value},
         )
@@ -200,18 +202,18 @@ def test_the_more_important_task_runs_first(place: Place) -> None:
         a_task(name, count, cpu=WHOLE_NODE, minAvailable=0, spec={"priorityClassName": name})
         for name in ("light", "grave")
     ]
-    place.cordon(
+    cluster.cordon(
         True
     )  # until all pods are there: a gang may start with those that a slow server made first
-    place.run("ranked", *tasks, minAvailable=count)
-    place.until(lambda: len(place.pods("ranked")) == 2 * count)
-    place.cordon(False)
-    place.phase("ranked", "Running")
+    cluster.run("ranked", *tasks, minAvailable=count)
+    cluster.until(lambda: len(cluster.pods("ranked")) == 2 * count)
+    cluster.cordon(False)
+    cluster.phase("ranked", "Running")
     running = sorted(
-        name for name, pod in place.pods("ranked").items() if pod["status"]["phase"] == "Running"
+        name for name, pod in cluster.pods("ranked").items() if pod["status"]["phase"] == "Running"
     )
     assert running == [f"ranked-grave-{index}" for index in range(count)]
-    place.remove("ranked")
+    cluster.remove("ranked")
 
 
 @pytest.mark.scenario("controllers", 43)
@@ -224,31 +226,31 @@ def test_the_more_important_task_runs_first(place: Place) -> None:
     ],
 )
 def test_frameworks_by_their_plugins(
-    place: Place, plugin: str, first: str, arguments: list[str]
+    cluster: WholeCluster, plugin: str, first: str, arguments: list[str]
 ) -> None:
     ends = [on("TaskCompleted", "CompleteJob")]
     serve = plugin == "mpi"  # the workers, until the master is done
-    place.run(
+    cluster.run(
         plugin,
         a_task(first, 1, policies=ends if serve else []),
         a_task("worker", 2),
         plugins={plugin: arguments},
     )
-    place.phase(plugin, "Running")
-    for pod in [f"{plugin}-{first}-0"] if serve else place.pods(plugin):
-        place.end(pod)
-    place.phase(plugin, "Completed")
+    cluster.phase(plugin, "Running")
+    for pod in [f"{plugin}-{first}-0"] if serve else cluster.pods(plugin):
+        cluster.end(pod)
+    cluster.phase(plugin, "Completed")
     expected = (
         ["Pending", "Running", "Completing", "Completed"]
         if serve
         else ["Pending", "Running", "Completed"]
     )
-    assert place.history(plugin) == expected
-    place.remove(plugin)
+    assert cluster.history(plugin) == expected
+    cluster.remove(plugin)
 
 
 @pytest.mark.scenario("controllers", 44)
-def test_ray(place: Place) -> None:
+def test_ray(cluster: WholeCluster) -> None:
     template = {"spec": {"containers": [{**container(), "name": "ray"}], "restartPolicy": "Never"}}
     tasks = [{**a_task(name), "template": template} for name in ("head", "worker")]
     arguments = [
@@ -258,42 +260,42 @@ def test_ray(place: Place) -> None:
         "--workerContainer=ray",
         "--port=2345",
     ]
-    place.run("ray", *tasks, plugins={"ray": arguments, "svc": []})
-    place.phase("ray", "Running")
-    assert place.history("ray") == ["Pending", "Running"]
-    assert place.api.get("/api/v1/namespaces/default/services/ray").status == 200
+    cluster.run("ray", *tasks, plugins={"ray": arguments, "svc": []})
+    cluster.phase("ray", "Running")
+    assert cluster.history("ray") == ["Pending", "Running"]
+    assert cluster.api.get("/api/v1/namespaces/default/services/ray").status == 200
     assert (
-        place.api.get("/api/v1/namespaces/default/services/ray-head-svc").tree["spec"]["ports"][0][
-            "port"
-        ]
+        cluster.api.get("/api/v1/namespaces/default/services/ray-head-svc").tree["spec"]["ports"][
+            0
+        ]["port"]
         == 2345
     )
-    place.remove("ray")
+    cluster.remove("ray")
 
 
 @pytest.mark.scenario("controllers", 85)
-def test_two_jobs_for_which_there_is_room_for_one(place: Place) -> None:
-    count = len(place.nodes)
-    jobs = [place.run(name, a_task("t", count, cpu=WHOLE_NODE)) for name in ("fills", "waits")]
+def test_two_jobs_for_which_there_is_room_for_one(cluster: WholeCluster) -> None:
+    count = len(cluster.nodes)
+    jobs = [cluster.run(name, a_task("t", count, cpu=WHOLE_NODE)) for name in ("fills", "waits")]
 
     def phases() -> list[str]:
-        return [str(place.group(job).get("status", {}).get("phase")) for job in jobs]
+        return [str(cluster.group(job).get("status", {}).get("phase")) for job in jobs]
 
-    place.until(lambda: "Running" in phases(), phases)
+    cluster.until(lambda: "Running" in phases(), phases)
     first = jobs[phases().index("Running")]["metadata"]["name"]
-    for pod in place.pods(first):
-        place.api.delete(f"{PODS}/{pod}")
-    place.until(lambda: {"Pending", "Inqueue"} & set(phases()), phases)
+    for pod in cluster.pods(first):
+        cluster.api.delete(f"{PODS}/{pod}")
+    cluster.until(lambda: {"Pending", "Inqueue"} & set(phases()), phases)
     for job in jobs:
-        place.remove(job["metadata"]["name"])
+        cluster.remove(job["metadata"]["name"])
 
 
 @pytest.mark.scenario("controllers", 86)
-def test_a_gang_that_loses_a_member_is_unknown(place: Place) -> None:
-    place.pod_group("pair", minMember=2)
+def test_a_gang_that_loses_a_member_is_unknown(cluster: WholeCluster) -> None:
+    cluster.pod_group("pair", minMember=2)
     for name in ("one", "two"):
         spec = {"schedulerName": "volcano", "containers": [container()]}
-        place.api.create(
+        cluster.api.create(
             PODS,
             {
                 "metadata": {"name": name, "annotations": {"scheduling.k8s.io/group-name": "pair"}},
@@ -302,10 +304,10 @@ def test_a_gang_that_loses_a_member_is_unknown(place: Place) -> None:
         )
 
     def phase() -> str:
-        return str(place.api.get(f"{GROUPS}/pair").tree.get("status", {}).get("phase"))
+        return str(cluster.api.get(f"{GROUPS}/pair").tree.get("status", {}).get("phase"))
 
-    place.until(lambda: phase() == "Running", phase)
-    place.api.delete(f"{PODS}/one", {"gracePeriodSeconds": 0})
-    place.until(lambda: phase() == "Unknown", phase)
-    place.api.delete(f"{PODS}/two")
-    place.api.delete(f"{GROUPS}/pair")
+    cluster.until(lambda: phase() == "Running", phase)
+    cluster.api.delete(f"{PODS}/one", {"gracePeriodSeconds": 0})
+    cluster.until(lambda: phase() == "Unknown", phase)
+    cluster.api.delete(f"{PODS}/two")
+    cluster.api.delete(f"{GROUPS}/pair")
