@@ -17,8 +17,9 @@ from hekla.api.kubernetes.apps import DEPLOYMENT
 from hekla.api.kubernetes.coordination import LEASE
 from hekla.kube.cache import Cache
 from hekla.kube.errors import NotFound
-from hekla.local.kubelet.nodes.fake import FEW, SENDERS, FakeNodes, FakePod, Size
-from hekla.local.kubelet.nodes.fake import POD as FAKE_POD
+from hekla.local.kubelet.nodes.fake_objects import POD as FAKE_POD
+from hekla.local.kubelet.nodes.fake_objects import FakePod
+from hekla.local.kubelet.nodes.fake_pods import FEW, SENDERS, FakePods
 from hekla.local.kubelet.nodes.simulated_life import Plan, meaning, plan
 from tests.kubelet.live_cluster import PATIENCE, POD, Cluster, cluster, condition, container
 
@@ -80,10 +81,9 @@ async def test_few_pods_are_reported_at_a_time_while_the_server_is_busy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     client: Any = SimpleNamespace(debounce=SimpleNamespace(busy=True))
-    fakes = FakeNodes(client, Size())
-    fakes._managed["n1"] = "uid-of-n1"
-    fakes.pods = Cache(client, FAKE_POD)
-    fakes.pods.on_change(fakes._pod_changed)
+    fakes = FakePods(client, {"n1"}, time.time)
+    fakes.cache = Cache(client, FAKE_POD)
+    fakes.cache.on_change(fakes._pod_changed)
     waiting: deque[asyncio.Future[None]] = deque()
     served: list[str] = []
 
@@ -107,7 +107,7 @@ async def test_few_pods_are_reported_at_a_time_while_the_server_is_busy(
             "metadata": {"name": name, "namespace": "default", "uid": name},
             "spec": {"nodeName": "n1"},
         }
-        fakes.pods._put(f"default/{name}", msgspec.convert(tree, FakePod))
+        fakes.cache._put(f"default/{name}", msgspec.convert(tree, FakePod))
     await under_way(FEW)
 
     client.debounce.busy = False
@@ -122,7 +122,7 @@ async def test_few_pods_are_reported_at_a_time_while_the_server_is_busy(
         assert len(waiting) <= FEW
     assert sorted(served) == sorted(names)
     await fakes.close()
-    assert fakes._senders == 0 and not fakes._tasks
+    assert fakes._senders == 0 and not fakes._tasks.tasks
 
 
 async def fake(live: Cluster, name: str, *command: str, **more: Any) -> None:

@@ -15,7 +15,7 @@ from hekla.local.kubelet.network.network_daemon import (
     room_for_listeners,
 )
 from hekla.local.kubelet.network.relay import Choice
-from hekla.local.kubelet.nodes.fake import NEVER, is_refused
+from hekla.local.kubelet.nodes.fake_statuses import NEVER, is_refused
 
 SERVICE = next(kind for kind in builtin.kinds() if kind.kind == "Service")
 

@@ -22,7 +22,8 @@ from hekla.kube.http.server import serve
 from hekla.local.kubelet.endpoint import Endpoint, self_signed, server_tls
 from hekla.local.kubelet.kubelet import Agent
 from hekla.local.kubelet.nodes import machine
-from hekla.local.kubelet.nodes.fake import FakeNodes, Size
+from hekla.local.kubelet.nodes.fake_nodes import FakeNodes
+from hekla.local.kubelet.nodes.fake_objects import Size
 from hekla.local.kubelet.nodes.node import RegisteredNode
 from hekla.local.kubelet.nodes.own_nodes import FAKE_NAME, OwnNodes, fake_names, real_names
 from hekla.local.kubelet.pods import pressure

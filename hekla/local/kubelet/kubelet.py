@@ -7,7 +7,6 @@ import asyncio
 import logging
 import signal
 from collections import defaultdict
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from hekla.local.kubelet.naming import ports_of
 from hekla.local.kubelet.network.policies import Endpoint
 from hekla.local.kubelet.network_policies import NetworkPolicies
 from hekla.local.kubelet.nodes.node import RegisteredNode
+from hekla.local.kubelet.objects import Objects
 from hekla.local.kubelet.pods.admit import refusal
 from hekla.local.kubelet.pods.images import Images
 from hekla.local.kubelet.pods.pod_worker import PodWorker
@@ -39,62 +39,6 @@ log = logging.getLogger("agent")
 ORPHAN_GRACE = 2.0
 SHUT_DOWN_GRACE = 10.0
 """Seconds that pods get when the node goes down with its machine."""
-
-
-class Objects:
-    """What pods refer to, kept up to date by watches."""
-
-    def __init__(self, client: Client) -> None:
-        self.config_maps: Cache[core.ConfigMap] = Cache(client, core.CONFIG_MAP)
-        self.secrets: Cache[core.Secret] = Cache(client, core.SECRET)
-        self.service_cache: Cache[core.Service] = Cache(
-            client,
-            core.SERVICE,
-            indexes={"namespace": lambda service: [service.metadata.namespace]},
-        )
-
-        self._client = client
-        self._endpoints: dict[str, Cache[core.Endpoints]] = {}
-        """Of services without a selector, whose endpoints somebody else writes."""
-        self.on_endpoints: Callable[[str], None] = lambda namespace: None
-        self._tasks = BackgroundTasks()
-
-    @property
-    def caches(self) -> list[Cache[Any]]:
-        return [self.config_maps, self.secrets, self.service_cache, *self._endpoints.values()]
-
-    def endpoints(self, namespace: str, name: str) -> core.Endpoints | None:
-        cache = self._endpoints.get(f"{namespace}/{name}")
-        return cache.get(f"{namespace}/{name}") if cache is not None else None
-
-    def namespaces(self) -> set[str]:
-        return {service.metadata.namespace for service in self.service_cache.all()}
-
-    def follow_endpoints(self, service: core.Service, wanted: bool) -> None:
-        """Begins or ends to watch the endpoints of a service without a selector."""
-        key = meta.key(service)
-        if wanted and key not in self._endpoints and key != "default/kubernetes":
-            namespace = service.metadata.namespace
-            cache = Cache(
-                self._client,
-                core.ENDPOINTS,
-                namespace=namespace,
-                fields=f"metadata.name={service.metadata.name}",
-            )
-            cache.on_change(lambda old, new: self.on_endpoints(namespace))
-            self._endpoints[key] = cache
-            self._tasks.start(cache.start(), f"endpoints of {key}")
-        elif not wanted and (gone := self._endpoints.pop(key, None)) is not None:
-            self._tasks.start(gone.stop(), f"end of the endpoints of {key}")
-
-    def config_map(self, namespace: str, name: str) -> core.ConfigMap | None:
-        return self.config_maps.get(f"{namespace}/{name}")
-
-    def secret(self, namespace: str, name: str) -> core.Secret | None:
-        return self.secrets.get(f"{namespace}/{name}")
-
-    def services(self, namespace: str) -> Iterable[core.Service]:
-        return self.service_cache.by("namespace", namespace)
 
 
 class Agent:
@@ -157,7 +101,7 @@ class Agent:
         )
         self.objects.secrets.on_change(lambda old, new: self._object_changed("Secret", old, new))
         self.objects.service_cache.on_change(self._service_changed)
-        self.objects.on_endpoints = self.host.rename
+        self.objects.on_endpoints = self.host.names.refresh
         self.policies.start()
         self.host.isolated = self.policies.settled
         self.policies.changed()
@@ -320,7 +264,7 @@ class Agent:
         assert found is not None
         if self.host.network is not None:
             self.objects.follow_endpoints(found, new is not None and not new.spec.selector)
-        self.host.rename(found.metadata.namespace)
+        self.host.names.refresh(found.metadata.namespace)
 
     def _network_is_new(self) -> None:
         for worker in self.workers.values():

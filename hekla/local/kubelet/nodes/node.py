@@ -17,7 +17,7 @@ from hekla.kube.errors import AlreadyExists, ApiError, NotFound
 from hekla.kube.events import Recorder
 from hekla.kube.http.client import TransportError
 from hekla.kube.leader import micro_time
-from hekla.local.kubelet.host import HOST_ADDRESS
+from hekla.local.kubelet.addresses import HOST_ADDRESS
 from hekla.local.kubelet.nodes import machine
 
 log = logging.getLogger("agent.node")

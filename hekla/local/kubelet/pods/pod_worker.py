@@ -19,7 +19,8 @@ from hekla.api.text.times import instant
 from hekla.kube.errors import ApiError
 from hekla.kube.http.client import TransportError
 from hekla.local.kubelet import environment
-from hekla.local.kubelet.host import HOST_ADDRESS, Host
+from hekla.local.kubelet.addresses import HOST_ADDRESS
+from hekla.local.kubelet.host import Host
 from hekla.local.kubelet.network.network import NetworkError
 from hekla.local.kubelet.pods import statuses
 from hekla.local.kubelet.pods.containers import LONGEST_BACK_OFF
@@ -110,7 +111,9 @@ class PodWorker:
             ready = any(
                 c.type == "Ready" and c.status == "True" for c in self.pod.status.conditions
             )
-            self._host.note_ready(self.uid, ready and not self.pod.metadata.deletion_timestamp)
+            self._host.names.note_ready(
+                self.uid, ready and not self.pod.metadata.deletion_timestamp
+            )
 
     # --- what others tell the worker --------------------------------------------------------------
 
@@ -122,7 +125,7 @@ class PodWorker:
         """The object has changed."""
         self._context.pod = pod
         if pod.metadata.deletion_timestamp:
-            self._host.note_ready(self.uid, False)
+            self._host.names.note_ready(self.uid, False)
         self.wake()
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hekla.local.kubelet.host import HOST_ADDRESS
+from hekla.local.kubelet.addresses import HOST_ADDRESS
 from hekla.local.kubelet.pods.containers import Container
 from hekla.local.kubelet.pods.context import PodContext
 from hekla.local.kubelet.records import PodRecord
@@ -66,7 +66,7 @@ class PodSandbox:
         view.pod_ip = (
             address if context.pod.spec.host_network else host.addresses.take(context.uid, address)
         )
-        host.name(context.pod, view.pod_ip, context.directory)
+        host.names.add(context.pod, view.pod_ip, context.directory)
         view.sandbox = True
 
     def disconnect(self) -> None:
@@ -76,7 +76,7 @@ class PodSandbox:
     def end(self) -> None:
         """The pod has ended and its object stays: nothing of it is named or connected any more."""
         context = self._context
-        context.host.unname(context.uid)
+        context.host.names.remove(context.uid)
         if context.host.network is not None and context.view.sandbox:
             self._leave_network()
             self._record("")
@@ -84,7 +84,7 @@ class PodSandbox:
     def remove(self) -> None:
         """The pod is gone: nothing of it stays on this machine."""
         context = self._context
-        context.host.unname(context.uid)
+        context.host.names.remove(context.uid)
         self._leave_network()
         context.host.addresses.give_back(context.uid)
         context.directory.remove()

@@ -96,4 +96,4 @@ class StatusReporter:
         )
         if condition["type"] == "Ready":
             ready = condition["status"] == "True" and not context.pod.metadata.deletion_timestamp
-            context.host.note_ready(context.uid, ready)
+            context.host.names.note_ready(context.uid, ready)

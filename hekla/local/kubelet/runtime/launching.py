@@ -94,7 +94,7 @@ class Launching:
                 or pod.spec.dns_config is not None
             ):
                 mounts.append((str(self.directory.path / "resolv.conf"), "/etc/resolv.conf", False))
-                if self.network_namespace and (switch := host.name_switch()) is not None:
+                if self.network_namespace and (switch := host.names.name_switch()) is not None:
                     mounts.append((switch, "/etc/nsswitch.conf", True))
             if os.path.exists("/etc/hostname"):
                 mounts.append((str(self.directory.path / "hostname"), "/etc/hostname", False))
