@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Compiled once, and not by each of the hundreds of processes that the tests start.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test bench lint slow hunt clean lock
+.PHONY: demo test coverage bench lint slow hunt clean lock
 
 demo: $(STAMP)
 	$(BIN)/hekla demo
@@ -17,6 +17,14 @@ test: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile
+
+# Which lines the default tests run, as a report: nothing is refused for it.  Lines of processes that a test kills do not count.
+coverage: $(STAMP)
+	rm -rf .coverage && mkdir .coverage
+	-$(BIN)/coverage run -m pytest -m "not slow" -n 2 --dist loadfile
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage html --quiet
+	$(BIN)/coverage report
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow -rs
@@ -54,4 +62,4 @@ lock:
 	rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
