@@ -181,7 +181,7 @@ def close_session(session: Session, stage: Stage = _unwatched) -> Decisions:
             job.plugin_state.pop("allocated_now", None)
         for sub_job in job.sub_jobs.values():
             sub_job.nominated_domain = ""
-    state.dirty.update(session.touched)
+    state.job_table.dirty.update(session.touched)
     state.refresh()
     report_queues(session)
     decided = session.decisions
@@ -196,7 +196,7 @@ def close_session(session: Session, stage: Stage = _unwatched) -> Decisions:
     )
     state.settled = (
         None
-        if moved or state.unreported or state.strays or state.back_off.any(session.now)
+        if moved or state.unreported or state.job_table.orphaned or state.back_off.any(session.now)
         else (state.version, session.hooks)
     )
     return decided

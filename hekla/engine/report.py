@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hekla.api.names import IGNORED, QUEUE_LIMITED, WAITING
 from hekla.engine.explain.explanation import explain
-from hekla.engine.explain.orphaned_jobs import report_strays
+from hekla.engine.explain.orphaned_jobs import report_orphaned_jobs
 from hekla.engine.explain.queuelimits import QueueLimit
 from hekla.engine.explain.unanswered import Unanswered, report_unanswered
 from hekla.engine.explain.upstream_texts import job_text, scheduling_reason
@@ -47,8 +47,8 @@ def report(session: Session) -> None:
             state.unreported[job.key] = job
         elif session.in_session(job):
             _report_job(session, job)
-    if state.strays:
-        report_strays(session)
+    if state.job_table.orphaned:
+        report_orphaned_jobs(session)
 
 
 def phase_of(job: Job, session_uid: str) -> str:
@@ -84,7 +84,9 @@ def _report_job(session: Session, job: Job) -> None:
     if job.phase not in _WAITING and job.is_ready():
         drop_condition(job, UNSCHEDULABLE)
     if job.phase != before:
-        session.state.dirty[job.key] = job  # What is promised to a job depends on its phase.
+        session.state.job_table.dirty[job.key] = (
+            job  # What is promised to a job depends on its phase.
+        )
     text: str | None = None
     wrote = False
     allocated, pending, promised = (

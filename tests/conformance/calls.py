@@ -148,7 +148,7 @@ class _Caller:
             return [state.tasks[key] for key in call["candidates"]]
         made: list[Task] = []
         for tree in extra:
-            task = state.read_task(tree)
+            task = state.pods.read(tree)
             group = (tree["metadata"].get("annotations") or {}).get("scheduling.k8s.io/group-name")
             task.job = state.jobs.get(f"{task.namespace}/{group}") if group else None
             made.append(task)
@@ -156,7 +156,7 @@ class _Caller:
 
     def _claimer(self, call: Mapping[str, Any]) -> Task:
         found = self.session.state.tasks.get(call.get("claimer", "/"))
-        return found or self.session.state.read_task({"metadata": {"name": "claimer"}})
+        return found or self.session.state.pods.read({"metadata": {"name": "claimer"}})
 
     def _victims(self, call: Mapping[str, Any], victims: Sequence[Task]) -> dict[str, Any]:
         keys = [task.key for task in victims]

@@ -29,7 +29,7 @@ def core(number: int) -> pytest.MarkDecorator:
 
 
 def task(spec: dict[str, Any], status: dict[str, Any] | None = None) -> Task:
-    return State().read_task(
+    return State().pods.read(
         {"metadata": {"name": "p", "namespace": "default"}, "spec": spec, "status": status or {}}
     )
 

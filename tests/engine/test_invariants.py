@@ -115,7 +115,7 @@ def same_as_fresh(world: World) -> None:
         (fresh.upsert_pod if "containers" in tree["spec"] else fresh.upsert_pod_group)(tree)
     for job in world.state.jobs.values():
         fresh.jobs[job.key].phase = job.phase
-        fresh.touch(fresh.jobs[job.key])
+        fresh.job_table.touch(fresh.jobs[job.key])
     fresh.refresh()
     world.state.refresh()
     present = {name: row for name, row in fresh.nodes.rows.items() if fresh.nodes.ready[row]}
@@ -131,7 +131,7 @@ def same_as_fresh(world: World) -> None:
             assert nonzero(getattr(queue, sums)) == nonzero(
                 getattr(world.state.queues[name], sums)
             ), (name, sums)
-    assert nonzero(fresh.reserved) == nonzero(world.state.reserved)
+    assert nonzero(fresh.job_table.reserved) == nonzero(world.state.job_table.reserved)
     for key, term in fresh.terms.terms.items():
         other_term = world.state.terms.terms[key]
         for name, row in present.items():

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hekla.api.names import EXPLANATION
 from hekla.engine.framework.session import Session
 from hekla.engine.model import state as engine_state
+from hekla.engine.model.pods import PodTable
 from hekla.engine.model.tasks import Job, Status, Task
 from hekla.engine.world import World, policy
 from tests.engine.nasty import OBJECTS
@@ -25,8 +26,8 @@ from tests.engine.test_singles import POLICIES, queues, step, tables
 def looks_at_all(patch: pytest.MonkeyPatch) -> None:
     """From here on every echo is a change, no job rests, and a pod that goes on leaves its place
     and comes again."""
-    patch.setattr(engine_state.State, "_goes_on", lambda *_: False)
-    patch.setattr(engine_state.State, "_comes_on", lambda *_: False)
+    patch.setattr(PodTable, "_renews", lambda *_: False)
+    patch.setattr(PodTable, "_read_on", lambda *_: False)
     patch.setattr(engine_state, "says_as_sent", lambda status, job: False)
     patch.setattr(Session, "rests", lambda self, job: False)
 
@@ -87,7 +88,9 @@ def test_cycles_that_let_jobs_rest_decide_what_those_do_that_look_at_all(
     for world in worlds:
         for job in world.state.jobs.values():
             job.conditions = without_cycle(job.conditions)
-        world.state.active = dict(sorted(world.state.active.items()))
+        active = world.state.active
+        for key in sorted(active):
+            active[key] = active.pop(key)
     assert tables(worlds[0]) == tables(worlds[1])
 
 
@@ -184,7 +187,7 @@ def test_a_pod_of_which_the_status_alone_changed_is_what_it_would_be_read_as(
     for thorough, state in zip((True, False), states):
         with pytest.MonkeyPatch.context() as patch:
             if thorough:
-                patch.setattr(engine_state.State, "_comes_on", lambda *_: False)
+                patch.setattr(PodTable, "_read_on", lambda *_: False)
             state.upsert_node(
                 {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "9", "pods": "9"}}}
             )
@@ -202,7 +205,7 @@ def test_what_a_pod_said_before_is_not_read_again(monkeypatch: pytest.MonkeyPatc
     world.job("train", cpu=1)
     world.run()
     world.settle()
-    monkeypatch.setattr(engine_state.State, "read_task", None)
+    monkeypatch.setattr(PodTable, "read", None)
     (tree,) = world.pods.values()
     tree["status"]["phase"] = "Running"
     world.state.upsert_pod(tree)
@@ -230,7 +233,7 @@ def test_the_echo_of_a_status_changes_nothing() -> None:
     state.upsert_pod_group(
         {**echo, "metadata": {**echo["metadata"], "annotations": {EXPLANATION: "{}"}}}
     )
-    assert (state.version, state.dirty) == (version, {})
+    assert (state.version, state.job_table.dirty) == (version, {})
     job = state.jobs["default/train"]
     assert job.conditions == group["status"]["conditions"]
     for changed in (
@@ -243,7 +246,7 @@ def test_the_echo_of_a_status_changes_nothing() -> None:
         },
     ):
         state.upsert_pod_group(changed)
-        assert list(state.dirty) == ["default/train"]
+        assert list(state.job_table.dirty) == ["default/train"]
         state.refresh()
         state.upsert_pod_group(echo)
         state.refresh()
@@ -256,7 +259,7 @@ def test_a_group_that_left_and_came_again_is_read_whole() -> None:
     state.upsert_pod_group(group)
     job = state.jobs["default/train"]
     assert job.has_group
-    assert list(state.dirty) == ["default/train"]
+    assert list(state.job_table.dirty) == ["default/train"]
 
 
 def test_a_count_that_waits_for_its_second_is_looked_at_once(

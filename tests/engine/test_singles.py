@@ -229,7 +229,7 @@ def tables(world: World) -> Any:
         for queue in state.queues.values()
     }
     held = [list(tasks) for tasks in nodes.tasks]
-    return columns, jobs, sums, held, nodes.ports, list(state.active), state.reserved
+    return columns, jobs, sums, held, nodes.ports, list(state.active), state.job_table.reserved
 
 
 def compare(

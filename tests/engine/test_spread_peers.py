@@ -341,7 +341,7 @@ def test_peers_are_those_that_the_objects_say_and_where_they_are(seed: int, leng
         World(policy(plugins=["gang", "predicates", "nodeorder"], actions="allocate")),
         random.Random(seed),
     )
-    world.state._tidy_at = 3
+    world.state._compact_at = 3
     world.nodes("n0", "n1", cpu=8)
     selectors: dict[tuple[str, str], dict[str, str]] = {}
     for number in range(length):

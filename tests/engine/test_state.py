@@ -136,7 +136,7 @@ def request(containers: list, inits: list) -> dict:
         "containers": [made(*one) for one in containers],
         "initContainers": [made(*one) for one in inits],
     }
-    return dict(state.read_task({"metadata": {"name": "p"}, "spec": spec}).request.amounts)
+    return dict(state.pods.read({"metadata": {"name": "p"}, "spec": spec}).request.amounts)
 
 
 @pytest.mark.scenario("scheduler-core", 148)

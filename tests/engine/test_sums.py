@@ -29,7 +29,7 @@ def check(world: World) -> None:
         add(reserved, job.contribution.reserved)
         for kind, total in sums[job.queue].items():
             add(total, getattr(job.contribution, kind))
-    assert positive(state.reserved) == positive(reserved)
+    assert positive(state.job_table.reserved) == positive(reserved)
     for name, kinds in sums.items():
         queue = state.queues[name]
         assert queue.jobs == sum(

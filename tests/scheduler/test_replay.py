@@ -362,7 +362,7 @@ def test_a_live_scheduler_is_recorded_and_replayed(apiserver, tmp_path, how):
         daemon.end(how)
 
     done = subprocess.run(
-        [sys.executable, "-m", "hekla", "replay", str(daemon.tape)],
+        [sys.executable, "-m", "hekla", "replay", str(daemon.recording)],
         capture_output=True,
         text=True,
         timeout=60,

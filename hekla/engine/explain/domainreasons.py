@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hekla.engine.model.amounts import describe
+from hekla.engine.explain.amounts import describe
 from hekla.engine.model.hypernodes import ROOT, HyperTree
 from hekla.engine.model.resources import EPSILON, Floats
 from hekla.engine.model.tasks import Group, Job, SubJob, Task, is_allocated

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from hekla.engine.explain.amounts import amount, describe, written
 from hekla.engine.explain.domainreasons import DomainVerdict, apart_verdict, domain_verdict
 from hekla.engine.explain.nodereasons import cut, no_node_at_all, placed, verdict
 from hekla.engine.framework.joborder import waits
-from hekla.engine.model.amounts import amount, describe, written
 from hekla.engine.model.explanations import Explanation, NodeReason, Shortage, not_open
 from hekla.engine.model.queues.queues import OPEN, Queue
 from hekla.engine.model.reasons import FitErrors
@@ -237,7 +237,7 @@ def _missing_pods(session: Session, job: Job) -> tuple[str, str] | None:
     ]
     if counts.valid >= needs and (not lacking or job.roles_valid()):
         return None
-    names = " or ".join(sorted(session.state.scheduler_names or ()))
+    names = " or ".join(sorted(session.state.pods.scheduler_names or ()))
     who = ("it is" if needs == 1 else "they are") if not counts.valid else "the others are"
     remedy = (
         f"It is looked at once {who} there{f', with the schedulerName {names}' if names else ''}."

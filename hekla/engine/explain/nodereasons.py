@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import numpy as np
 
-from hekla.engine.model.amounts import amount, describe
+from hekla.engine.explain.amounts import amount, describe
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.claims.allocator import CANNOT, ELSEWHERE
 from hekla.engine.model.explanations import NodeReason

@@ -20,10 +20,10 @@ first."""
 NOT_PLACED = ("", "Pending", "Inqueue")
 
 
-def report_strays(session: Session) -> None:
+def report_orphaned_jobs(session: Session) -> None:
     """Tell each once; a change of it, of its pods or of its queue brings it back."""
-    strays = session.state.strays
-    for job in list(strays.values()):
+    orphaned = session.state.job_table.orphaned
+    for job in list(orphaned.values()):
         waiting = job.counts.statuses[Status.PENDING].values()
         if job.has_group:
             _tell_group(session, job)
@@ -46,7 +46,7 @@ def report_strays(session: Session) -> None:
                 session.decisions.events.append(
                     Event("Pod", task.key, task.uid, "Warning", "FailedScheduling", text)
                 )
-        del strays[job.key]
+        del orphaned[job.key]
 
 
 def _why(session: Session, job: Job) -> str:

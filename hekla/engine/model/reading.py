@@ -20,7 +20,11 @@ from hekla.api.names import EXPLANATION
 from hekla.api.text import quantity
 from hekla.engine.model import matching, resources
 from hekla.engine.model.durations import instant, seconds
+from hekla.engine.model.nodes import NodeFacts, Taint
+from hekla.engine.model.podclass import image_name
+from hekla.engine.model.queues.queues import OPEN, Queue
 from hekla.engine.model.resources import Amounts
+from hekla.engine.model.shapes import check
 from hekla.engine.model.tasks import Job, Status, Topology
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
@@ -367,3 +371,78 @@ def short_hash(text: str) -> str:
         value = ((value ^ byte) * 16777619) & 0xFFFFFFFF
     alphabet = "bcdfghjklmnpqrstvwxz2456789"
     return "".join(alphabet[ord(digit) % len(alphabet)] for digit in str(value))
+
+
+def node_facts(tree: Tree) -> NodeFacts:
+    """What the engine keeps of a Node."""
+    meta, spec, status = (
+        tree.get("metadata") or {},
+        tree.get("spec") or {},
+        tree.get("status") or {},
+    )
+    annotations = dict(texts(meta, "annotations"))
+    allocatable, capacity = (
+        resources.amounts(status.get("allocatable")),
+        resources.amounts(status.get("capacity")),
+    )
+    for name, annotation in (
+        (resources.CPU, "volcano.sh/oversubscription-cpu"),
+        (resources.MEMORY, "volcano.sh/oversubscription-memory"),
+    ):
+        more = number(annotations.get(annotation, ""))
+        allocatable[name] += more
+        if capacity[name]:  # A node that does not state it has what it can give away.
+            capacity[name] += more
+    # Of a name that is there twice the first one's size counts.
+    images = {
+        image_name(name): int(image.get("sizeBytes", 0))
+        for image in reversed(status.get("images") or ())
+        for name in image.get("names") or ()
+    }
+    return NodeFacts(
+        name=key_of(tree),
+        labels=dict(texts(meta, "labels")),
+        taints=tuple(
+            Taint(one.get("key", ""), one.get("value", ""), one.get("effect", ""))
+            for one in spec.get("taints") or ()
+        ),
+        unschedulable=bool(spec.get("unschedulable")),
+        allocatable=allocatable,
+        capacity=capacity,
+        images=images,
+        annotations={key: value for key, value in annotations.items() if says_something(key)},
+    )
+
+
+def read_queue(tree: Tree) -> Queue:
+    """What the engine keeps of a Queue.  Raises ValueError where it cannot be understood."""
+    meta, spec, status = (
+        tree.get("metadata") or {},
+        tree.get("spec") or {},
+        tree.get("status") or {},
+    )
+    name = key_of(tree)
+    check("Queue", tree)
+    guarantee = (spec.get("guarantee") or {}).get("resource")
+    reclaimable = spec.get("reclaimable")
+    return Queue(
+        name=name,
+        weight=max(int(spec.get("weight", 1) or 0), 0),
+        priority=int(spec.get("priority", 0) or 0),
+        parent=spec.get("parent", "") or "",
+        reclaimable=True if reclaimable is None else bool(reclaimable),
+        state=status.get("state") or OPEN,  # One to which no controller has come yet is open.
+        creation=instant(meta.get("creationTimestamp", "") or ""),
+        uid=name,
+        capability=optional_amounts(spec.get("capability")),
+        deserved=optional_amounts(spec.get("deserved")),
+        guarantee=optional_amounts(guarantee),
+        annotations=dict(texts(meta, "annotations")),
+        affinity=spec.get("affinity"),
+        quota={
+            "capability": spec.get("capability") or {},
+            "deserved": spec.get("deserved") or {},
+            "guarantee": guarantee or {},
+        },
+        status_sent={key: str(value) for key, value in (status.get("allocated") or {}).items()},
+    )

@@ -43,7 +43,7 @@ class Overcommit(Plugin):
         for name, held in zip(state.space.names, used.sum(axis=1).tolist()):
             if held:
                 self.room[name] = self.room.get(name, 0.0) - held
-        self.inqueue = dict(state.reserved)
+        self.inqueue = dict(state.job_table.reserved)
 
     def job_enqueueable(self, job: Job) -> int:
         if job.min_resources is None:

@@ -80,7 +80,7 @@ def test_what_is_gone_is_not_told_of():
     made.state.remove_pod_group("default/train")
 
     assert made.run().empty
-    assert not made.state.strays
+    assert not made.state.job_table.orphaned
 
 
 def test_a_queue_that_cannot_be_understood_is_not_called_missing():

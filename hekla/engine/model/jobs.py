@@ -1,0 +1,162 @@
+"""The jobs, the queues that they are in, and what of them has to be looked at again."""
+
+from __future__ import annotations
+
+import math
+
+from hekla.engine.model import resources
+from hekla.engine.model.backoff import BackOff
+from hekla.engine.model.queues.queues import Queue
+from hekla.engine.model.queues.sums import Sums
+from hekla.engine.model.resources import Amounts
+from hekla.engine.model.tasks import NOT_LET_IN, Job, Status, Task
+
+
+class JobTable:
+    """Jobs by their key (`namespace/name` of the PodGroup), with the sums of their queues.
+
+    A change marks a job `dirty`; `refresh` counts again what is.  So a cycle costs as much as there
+    were changes, not as there are jobs.
+    """
+
+    def __init__(self) -> None:
+        self.by_key: dict[str, Job] = {}
+        self.queues: dict[str, Queue] = {}
+        self.dirty: dict[str, Job] = {}
+        """Jobs that changed since their sums were last counted."""
+        self.active: dict[str, Job] = {}
+        """Jobs that have something to decide: pending tasks, or not let in yet."""
+        self.unreported: dict[str, Job] = {}
+        """Jobs that changed since their status was last compared with what the API has."""
+        self.orphaned: dict[str, Job] = {}
+        """Jobs that nobody looks at, because their queue or PodGroup does not exist, and that have
+        not been told so."""
+        self.reserved: Amounts = resources.empty()
+        """Sum over jobs of what overcommit counts as promised."""
+        self.sums = Sums(self.queues, self.reserved)
+        self.priority_classes: dict[str, int] = {}
+        self.default_priority = 0
+        self._default_class = ""
+        self.back_off = BackOff()
+
+    def of_group(self, key: str) -> Job:
+        """The job of this key, made where there is none."""
+        job = self.by_key.get(key)
+        if job is None:
+            job = self.by_key[key] = Job(key)
+        return job
+
+    def of_lone_pod(self, task: Task, owner: str, queue: str) -> Job:
+        """The job that a pod without a PodGroup is by itself (`lone_schedulers`)."""
+        job = self.of_group(task.key)
+        if not job.has_group:
+            job.has_group = job.shadow = True
+            job.lineage = f"{task.namespace}/{owner}" if owner else job.key
+            job.queue = queue
+            job.min_available = 1
+            job.phase = "Inqueue"
+            job.creation = task.creation
+            job.priority_class = task.priority_class
+        return job
+
+    def drop(self, job: Job) -> None:
+        """The job is gone."""
+        self.by_key.pop(job.key, None)
+        self.back_off.succeeded(job.key)
+        self.unreported.pop(job.key, None)
+        self.touch_dropped(job)
+
+    def touch(self, job: Job) -> None:
+        """The job's sums and status have to be looked at again."""
+        self.dirty[job.key] = job
+        self.unreported[job.key] = job
+        job.rests_until = -math.inf
+
+    def touch_queue(self, name: str) -> None:
+        """Every job of the queue has to be looked at again."""
+        for job in self.by_key.values():
+            if job.queue == name:
+                self.touch(job)
+
+    def touch_dropped(self, job: Job) -> None:
+        """A job that left must leave the sums too."""
+        self.dirty[job.key] = job
+        if self.by_key.get(job.key) is not job:
+            self._look_again(job)
+            self.sums.count()
+            self.dirty.pop(job.key, None)
+
+    def refresh(self) -> None:
+        """Count again what changed."""
+        for job in self.dirty.values():
+            self._look_again(job)
+        self.sums.count()
+        self.dirty.clear()
+
+    def _look_again(self, job: Job) -> None:
+        key = job.key
+        if not (job.has_group and key in self.by_key and job.queue in self.queues):
+            self.sums.leave(job)
+            self.active.pop(key, None)
+            if key in self.by_key and (job.has_group or job.counts.statuses[Status.PENDING]):
+                self.orphaned[key] = job
+            else:
+                self.orphaned.pop(key, None)
+            return
+        if self.orphaned:
+            self.orphaned.pop(key, None)
+        job.priority = self.priority_classes.get(job.priority_class, self.default_priority)
+        if job.shadow and job.priority_class not in self.priority_classes and job.tasks:
+            job.priority = max(task.priority for task in job.tasks.values())
+        self.sums.look(job)
+        if job.phase in NOT_LET_IN or job.counts.statuses[Status.PENDING]:
+            self.active[key] = job
+        else:
+            self.active.pop(key, None)
+
+    def remove_queue(self, name: str) -> bool:
+        """The queue is gone; False where there was none."""
+        if self.queues.pop(name, None) is None:
+            return False
+        self.touch_queue(name)
+        # At once: a queue of the same name that comes before the next cycle begins with sums of
+        # nothing.
+        for job in self.dirty.values():
+            if job.queue == name or (
+                job.contribution is not None and job.contribution.queue == name
+            ):
+                self._look_again(job)
+        self.sums.count()
+        return True
+
+    def put_queue(self, fresh: Queue) -> Queue | None:
+        """The queue came or changed: what it was before."""
+        old = self.queues.get(fresh.name)
+        if old is not None:
+            fresh.allocated, fresh.request, fresh.inqueue = old.allocated, old.request, old.inqueue
+            fresh.elastic, fresh.jobs = old.elastic, old.jobs
+        self.queues[fresh.name] = fresh
+        if old is None:
+            self.touch_queue(fresh.name)
+        return old
+
+    def put_priority_class(self, name: str, value: int, default: bool) -> bool:
+        """A class came or changed: whether its value did."""
+        changed = self.priority_classes.get(name) != value
+        self.priority_classes[name] = value
+        if default:
+            self._default_class, self.default_priority = name, value
+        elif name == self._default_class:
+            self._default_class, self.default_priority = "", 0
+        self._touch_all()
+        return changed
+
+    def remove_priority_class(self, name: str) -> None:
+        self.priority_classes.pop(name, None)
+        if name == self._default_class:
+            self._default_class, self.default_priority = "", 0
+        self._touch_all()
+
+    def _touch_all(self) -> None:
+        """Also those that run: who may be evicted depends on priorities."""
+        self.dirty.update(self.by_key)

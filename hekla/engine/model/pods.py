@@ -1,0 +1,338 @@
+"""The pods that are on nodes, or for this scheduler to place, as tasks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from sys import intern
+
+from hekla.engine.model.durations import instant
+from hekla.engine.model.jobs import JobTable
+from hekla.engine.model.nodes import NodeTable
+from hekla.engine.model.podclass import PodClasses, TermTable
+from hekla.engine.model.reading import (
+    GROUP_NAME,
+    PREEMPTABLE,
+    TASK_SPEC,
+    TRUE,
+    Tree,
+    claim_keys,
+    claims_to_come,
+    condition_of,
+    key_of,
+    pod_index,
+    pod_stated_by,
+    priority_of,
+    resized,
+    revocable_zone,
+    scheduled_at,
+    status_of,
+    texts,
+)
+from hekla.engine.model.spread_peers import owner_of
+from hekla.engine.model.tasks import FINISHED, HOLDS, NOWHERE, Status, Task, is_allocated
+from hekla.engine.model.transfers import Transfers
+
+
+class PodTable:
+    """Tasks by the key of their pod, kept on their nodes and in their jobs.
+
+    `scheduler_names`: whose unassigned pods are read; None means everybody's.  `lone_schedulers`:
+    names whose pods need no PodGroup.
+    """
+
+    def __init__(
+        self,
+        nodes: NodeTable,
+        jobs: JobTable,
+        classes: PodClasses,
+        terms: TermTable,
+        imply_claims: Callable[[Task, Tree, Tree], None],
+        transfers: Transfers,
+        scheduler_names: frozenset[str] | None,
+        lone_schedulers: frozenset[str],
+        default_queue: str,
+    ) -> None:
+        self.by_key: dict[str, Task] = {}
+        self.nodes = nodes
+        self.jobs = jobs
+        self.classes = classes
+        self.terms = terms
+        self.imply_claims = imply_claims
+        """Told of a task with resource claims, and of its spec and status."""
+        self.transfers = transfers
+        self.scheduler_names = scheduler_names
+        self.lone_schedulers = lone_schedulers
+        self.default_queue = default_queue
+
+    def upsert(self, tree: Tree) -> bool:
+        """A pod came or changed: whether anything moved.  Raises ValueError and the like for a pod
+        that cannot be understood."""
+        meta, spec = tree.get("metadata") or {}, tree.get("spec") or {}
+        key = key_of(tree)
+        old = self.by_key.get(key)
+        node = spec.get("nodeName") or ""
+        if type(node) is not str:
+            raise ValueError(f"spec.nodeName is {node!r}, not a text")
+        scheduler = spec.get("schedulerName", "")
+        ours = (
+            self.scheduler_names is None
+            or scheduler in self.scheduler_names
+            or scheduler in self.lone_schedulers
+        )
+        if not node and not ours:
+            return old is not None and self.remove(key)
+        if (
+            old is not None
+            and old.uid == meta.get("uid", "")
+            and not node
+            and is_allocated(old.status)
+        ):
+            return False  # Our bind is on its way; the pod without a node is the past.
+        if (
+            old is not None
+            and node
+            and self._read_on(old, node, meta, spec, tree.get("status") or {})
+        ):
+            return True
+        task = self.read(tree)
+        if (
+            old is not None
+            and old.uid == task.uid
+            and old.status is Status.RELEASING
+            and is_allocated(task.status)
+        ):
+            task.status = Status.RELEASING  # Our eviction is on its way.
+        row = NOWHERE
+        if node:
+            row = self.nodes.row(node)
+        if old is not None:
+            self.transfers.pod_went_on(old, task)
+            task.condition = old.condition
+            if row != NOWHERE and row == old.row and self._renews(old, task, meta):
+                return True
+            self._forget(old)
+        self.by_key[key] = task
+        if row != NOWHERE:
+            task.row = row
+            if task.status not in FINISHED:
+                self.nodes.hold(task, row, task.status)
+        self._join(task, meta, scheduler)
+        if old is None:
+            self.transfers.pod_came(task)
+        if node and self.jobs.back_off.waits and task.job is not None:
+            self.jobs.back_off.succeeded(task.job.key)
+        return True
+
+    def remove(self, key: str) -> bool:
+        """A pod is gone; False where it was not known."""
+        task = self.by_key.pop(key, None)
+        if task is None:
+            return False
+        self.transfers.pod_went(task)
+        self._forget(task)
+        return True
+
+    def read(self, tree: Tree) -> Task:
+        """What the engine keeps of a pod.  Raises ValueError and the like for a pod that cannot be
+        understood."""
+        meta, spec, status = (
+            tree.get("metadata") or {},
+            tree.get("spec") or {},
+            tree.get("status") or {},
+        )
+        namespace, name = meta.get("namespace", ""), meta.get("name", "")
+        labels, annotations = texts(meta, "labels"), texts(meta, "annotations")
+        stays = resized(spec, status)
+        pods = self.classes.intern(namespace, labels, annotations, stays)
+        if self.terms.new:
+            self.count_new_terms()
+        task = Task(
+            key_of(tree),
+            namespace,
+            name,
+            meta.get("uid", ""),
+            pods,
+            self.terms.label_set(namespace, labels, owner_of(meta)),
+        )
+        task.role = annotations.get(TASK_SPEC) or labels.get(TASK_SPEC, "")
+        task.priority, task.pod_priority = (
+            priority_of(spec, annotations),
+            int(spec.get("priority") or 0),
+        )
+        task.priority_class = spec.get("priorityClassName", "")
+        stated = annotations.get(PREEMPTABLE, labels.get(PREEMPTABLE))
+        task.preemptable = True if stated is None else stated in TRUE
+        task.revocable_zone = revocable_zone(annotations)
+        task.annotations = {
+            intern(name): value
+            for name, value in annotations.items()
+            if not name.startswith("kubectl.")
+        }
+        task.creation = instant(meta.get("creationTimestamp", "") or "")
+        task.index = pod_index(name)
+        task.gated = tuple(gate.get("name", "") for gate in spec.get("schedulingGates") or ())
+        if pods.claims or pods.extended:
+            task.claims, task.unmade = (
+                claim_keys(namespace, spec, status),
+                claims_to_come(spec, status),
+            )
+            self.imply_claims(task, spec, status)
+        task.nominated = status.get("nominatedNodeName", "")
+        task.terminating = bool(meta.get("deletionTimestamp"))
+        task.status = status_of(status.get("phase", ""), task.terminating, spec.get("nodeName", ""))
+        task.start = instant(status.get("startTime", "") or "")
+        task.disrupted = task.terminating and any(
+            one.get("type") == "DisruptionTarget"
+            and one.get("status") == "True"
+            and one.get("reason") == "PreemptionByScheduler"
+            for one in status.get("conditions") or ()
+        )
+        task.scheduled = scheduled_at(status)
+        task.condition = condition_of(status)
+        if spec.get(
+            "nodeName"
+        ):  # of thousands that wait it would only take room in the processor's caches
+            task.stated = pod_stated_by(meta, stays)
+        return task
+
+    def _join(self, task: Task, meta: Tree, scheduler: str) -> None:
+        group = (meta.get("annotations") or {}).get(GROUP_NAME)
+        if group:
+            job = self.jobs.of_group(f"{task.namespace}/{group}")
+        elif scheduler in self.lone_schedulers:
+            job = self.jobs.of_lone_pod(task, owner_of(meta), self.default_queue)
+        else:
+            return
+        job.add_task(task)
+        self.jobs.touch(job)
+
+    def _read_on(self, old: Task, node: str, meta: Tree, spec: Tree, status: Tree) -> bool:
+        """As `_renews` for a pod of which nothing but its status has changed since it was read:
+        the rest is not read again."""
+        was = old.status
+        if (
+            was not in HOLDS
+            or not old.stated
+            or self.nodes.rows.get(node) != old.row
+            or meta.get("deletionTimestamp")
+            or old.pods.claims
+            or old.pods.extended
+            or not _has_a_plain_place(old)
+        ):
+            return False
+        reached = status_of(status.get("phase", ""), False, node)
+        if reached not in HOLDS or pod_stated_by(meta, resized(spec, status)) != old.stated:
+            return False
+        start, scheduled = instant(status.get("startTime", "") or ""), scheduled_at(status)
+        old.nominated, old.start, old.scheduled = (
+            status.get("nominatedNodeName", ""),
+            start,
+            scheduled,
+        )
+        old.status, old.last, old.evicted_for, old.allocated_domain = reached, None, False, ""
+        self._renew(old, was)
+        return True
+
+    def _renews(self, old: Task, task: Task, meta: Tree) -> bool:
+        """Puts a pod in its own place where it is no other to its node and its job than it was, but
+        for how far it has come.
+
+        Most of what comes of a pod is that: it is bound where it was to be bound, and then it runs.
+        """
+        if (
+            old.status not in HOLDS
+            or task.status not in HOLDS
+            or task.terminating
+            or old.pods is not task.pods
+            or old.labels is not task.labels
+            or old.role != task.role
+            or task.gated
+            or not _has_a_plain_place(old)
+            or (meta.get("annotations") or {}).get(GROUP_NAME) != old.job.name  # type: ignore[union-attr]  # its place is in a job
+        ):
+            return False
+        task.row, task.job, task.subjob = old.row, old.job, old.subjob
+        self._renew(task, old.status)
+        return True
+
+    def _renew(self, task: Task, was: Status) -> None:
+        """Another reading of a pod that goes on takes the place of the one before, which had this
+        status."""
+        job, key = task.job, task.key
+        assert job is not None
+        self.by_key[key] = task
+        self.nodes.renew(task, task.row)
+        del job.tasks[key]  # It goes last, as whatever comes does.
+        job.tasks[key] = task
+        job.counts.replace(task, was)
+        job.fit_errors.pop(key, None)
+        if job.contribution is None:
+            self.jobs.touch(job)
+        else:  # what it adds to its queue is what it added
+            self.jobs.unreported[job.key] = job
+            job.rests_until = -math.inf
+        if self.jobs.back_off.waits:
+            self.jobs.back_off.succeeded(job.key)
+
+    def _forget(self, task: Task) -> None:
+        if task.row != NOWHERE and task.status not in FINISHED:
+            self.nodes.release(task, task.row, task.status)
+        job = task.job
+        if job is not None:
+            job.remove_task(task)
+            self.jobs.touch(job)
+            if not job.tasks and (job.shadow or not job.has_group):
+                self.jobs.drop(job)
+
+    def count_new_terms(self) -> None:
+        """Terms that have just appeared learn what is on the nodes already."""
+        size = max(64, len(self.nodes))
+        for term in self.terms.new:
+            term.grow(size)
+            for row, held in enumerate(self.nodes.tasks):
+                for task in held.values():
+                    if term in task.labels.terms:
+                        term.matched[row] += 1
+                        term.live[row] += not task.terminating
+        self.terms.new.clear()
+
+    def set_status(self, task: Task, status: Status) -> None:
+        """The task has come further, or is put back."""
+        if task.job is None:
+            task.status = status
+        else:
+            task.job.set_status(task, status)
+            self.jobs.touch(task.job)
+
+    def compact_nodes(self) -> None:
+        """Drop the rows of nodes that left."""
+        moved = self.nodes.compact()
+        for task in self.by_key.values():
+            if task.row != NOWHERE:
+                task.row = moved[task.row]
+
+    def compact_classes(self) -> None:
+        """Drop the classes and sets of labels that no pod has any more."""
+        live = {id(task.pods) for task in self.by_key.values()}
+        self.classes.by_key = {
+            key: one for key, one in self.classes.by_key.items() if id(one) in live
+        }
+        self.terms.keep(
+            {id(task.labels) for task in self.by_key.values()},
+            list(self.classes.by_key.values()),
+        )
+
+
+def _has_a_plain_place(task: Task) -> bool:
+    """Whether a pod on a node, in a job, may be renewed where it is: nothing but its status says
+    where it belongs."""
+    job = task.job
+    return not (
+        job is None
+        or not job.has_group
+        or job.policies
+        or job.shadow
+        or task.terminating
+        or task.gated
+    )
