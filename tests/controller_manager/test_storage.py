@@ -10,11 +10,9 @@ import pytest
 from hekla.api.kubernetes import core
 from hekla.api.kubernetes.claims import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from hekla.api.kubernetes.storage import STORAGE_CLASS
-from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.errors import Conflict
-from hekla.kube.events import Recorder
-from hekla.local.controller_manager.volumes.volumes import VolumeController
+from hekla.local.controller_manager.volumes.writer import VolumeWriter
 from tests.controller_manager.live import cluster, eventually, is_gone, pod
 
 CLAIMS, VOLUMES = PERSISTENT_VOLUME_CLAIM.untyped, PERSISTENT_VOLUME.untyped
@@ -107,20 +105,12 @@ async def test_a_late_look_at_a_volume_takes_nothing_back(client, namespace):
     seen = await client.get(VOLUMES, "late")
     await client.create(CLAIMS, claim("data", storageClassName="late"), namespace)
     await bound(client, namespace, "data")
-    recorder = Recorder(client, "late")
-    late = VolumeController(
-        client,
-        Cache(client, VOLUMES),
-        Cache(client, CLAIMS),
-        Cache(client, STORAGE_CLASS.untyped),
-        recorder,
-    )
+    late = VolumeWriter(client)
 
     with pytest.raises(Conflict):
-        await late.show_volume({**seen, "status": {"phase": "Pending"}}, "Available")
+        await late.set_volume_phase({**seen, "status": {"phase": "Pending"}}, "Available")
 
     assert (await client.get(VOLUMES, "late"))["status"]["phase"] == "Bound"
-    await recorder.close()
 
 
 async def test_selector_mode_and_access_are_looked_at(client, namespace):

@@ -33,6 +33,18 @@ def notes(obj: Json) -> dict[str, str]:
     return found
 
 
+def phase(obj: Json) -> str:
+    """The phase of a claim or a volume."""
+    found: str = (obj.get("status") or {}).get("phase", "")
+    return found
+
+
+def reclaim_policy(volume: Json) -> str:
+    """What becomes of the volume without its claim."""
+    found: str = volume["spec"].get("persistentVolumeReclaimPolicy", "Retain")
+    return found
+
+
 def class_of(obj: Json) -> str:
     """The storage class of a claim or a volume; empty where it has none."""
     return notes(obj).get(OLD_CLASS) or obj["spec"].get("storageClassName") or ""

@@ -11,7 +11,7 @@ from hekla.kube.controller import Controller
 from hekla.kube.errors import NotFound
 from hekla.local.controller_manager.pods import VOLUMES, Pod, concerns
 from hekla.local.controller_manager.volumes import claims
-from hekla.local.controller_manager.volumes.volumes import phase
+from hekla.local.controller_manager.volumes.claims import phase
 
 CLAIM_FINALIZER = "kubernetes.io/pvc-protection"
 VOLUME_FINALIZER = "kubernetes.io/pv-protection"

@@ -24,7 +24,7 @@ from hekla.kube.errors import AlreadyExists, Conflict, NotFound
 from hekla.kube.events import Recorder, Severity
 from hekla.kube.objects import with_kind
 from hekla.local.controller_manager.volumes import claims
-from hekla.local.controller_manager.volumes.volumes import phase, policy
+from hekla.local.controller_manager.volumes.claims import phase, reclaim_policy
 
 PROVISIONER = "rancher.io/local-path"
 CLASS = "standard"
@@ -106,7 +106,7 @@ class Provisioner(Controller):
                 volume is not None
                 and is_ours(volume)
                 and phase(volume) in ("Released", "Failed")
-                and policy(volume) == "Delete"
+                and reclaim_policy(volume) == "Delete"
             ):
                 await self.remove(volume)
             return None

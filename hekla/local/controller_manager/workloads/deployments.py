@@ -13,7 +13,7 @@ from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from hekla.kube.events import Recorder
-from hekla.local.controller_manager.ownership import claim, deleting, key_of, manager, reference
+from hekla.local.controller_manager.ownership import deleting, key_of, manager
 from hekla.local.controller_manager.pods import HOLDER, Pod, concerns, managed_by, matches
 from hekla.local.controller_manager.workloads.progress import (
     Conditions,
@@ -22,80 +22,16 @@ from hekla.local.controller_manager.workloads.progress import (
     status_of,
     until_timeout,
 )
-from hekla.local.controller_manager.workloads.rollout import (
-    Share,
-    Size,
-    limits,
-    new_size,
-    old_sizes,
-    proportional_sizes,
-    same_template,
-    template_hash,
+from hekla.local.controller_manager.workloads.replica_sets import (
+    ReplicaSetControl,
+    new_replica_set,
+    present,
+    replicas_of,
+    revision_of,
+    size_of,
+    was_resized,
 )
-
-REVISION = "deployment.kubernetes.io/revision"
-HISTORY = "deployment.kubernetes.io/revision-history"
-DESIRED = "deployment.kubernetes.io/desired-replicas"
-MAXIMUM = "deployment.kubernetes.io/max-replicas"
-OWN_ANNOTATIONS = {
-    REVISION,
-    HISTORY,
-    DESIRED,
-    MAXIMUM,
-    "kubectl.kubernetes.io/last-applied-configuration",
-    "deprecated.deployment.rollback.to",
-}
-"""Of a deployment's annotations those that its ReplicaSets do not take over."""
-HASH = "pod-template-hash"
-
-
-def annotations_of(obj: Json) -> dict[str, str]:
-    found: dict[str, str] = obj["metadata"].get("annotations") or {}
-    return found
-
-
-def revision_of(replica_set: Json) -> int:
-    text = annotations_of(replica_set).get(REVISION, "0")
-    return int(text) if text.isdigit() else 0
-
-
-def replicas_of(replica_set: Json) -> int:
-    return int(replica_set["spec"].get("replicas", 1))
-
-
-def size_of(replica_set: Json) -> Size:
-    return Size(replicas_of(replica_set), replica_set.get("status", {}).get("availableReplicas", 0))
-
-
-def created(replica_set: Json) -> tuple[str, str]:
-    """Sort key by age."""
-    return replica_set["metadata"].get("creationTimestamp", ""), replica_set["metadata"]["name"]
-
-
-def present(deployment: Json, sets: list[Json]) -> Json | None:
-    """The ReplicaSet of the template as it is now; of several the oldest."""
-    template = deployment["spec"]["template"]
-    return next(
-        (s for s in sorted(sets, key=created) if same_template(s["spec"]["template"], template)),
-        None,
-    )
-
-
-def surge_size(deployment: Json) -> int:
-    """The most pods that the deployment may have at a time."""
-    spec = deployment["spec"]
-    surge = (
-        limits(spec).surge
-        if spec.get("strategy", {}).get("type") != "Recreate" and replicas_of(deployment)
-        else 0
-    )
-    return replicas_of(deployment) + surge
-
-
-def was_resized(deployment: Json, sets: list[Json]) -> bool:
-    """Whether an active ReplicaSet was sized for another number of replicas than is asked for now."""
-    wanted = str(replicas_of(deployment))
-    return any(replicas_of(s) and annotations_of(s).get(DESIRED, wanted) != wanted for s in sets)
+from hekla.local.controller_manager.workloads.rollout import Size, limits, new_size, old_sizes
 
 
 class DeploymentController(Controller):
@@ -118,8 +54,8 @@ class DeploymentController(Controller):
         self.deployments = deployments
         self.replica_sets = replica_sets
         self.pods = pods
-        self.recorder = recorder
         self.clock = clock
+        self.sets = ReplicaSetControl(client, replica_sets, recorder)
         self.enqueue(deployments)
         self.enqueue(replica_sets, self.keys_of_replica_set)
         pods.on_change_of(
@@ -131,7 +67,7 @@ class DeploymentController(Controller):
         deployment = self.deployments.get(key)
         if deployment is None:
             return None
-        sets = await self.owned(deployment)
+        sets = await self.sets.owned(deployment)
         new = present(deployment, sets)
         conditions = Conditions(deployment.get("status", {}).get("conditions"), self.clock())
         if deleting(deployment):
@@ -139,27 +75,17 @@ class DeploymentController(Controller):
         paused = bool(deployment["spec"].get("paused"))
         self.note_pause(deployment, conditions, paused)
         if new is not None:
-            new = await self.keep_annotations(deployment, new, sets)
+            new = await self.sets.keep_annotations(deployment, new, sets)
             sets = [new if s["metadata"]["uid"] == new["metadata"]["uid"] else s for s in sets]
         if paused or was_resized(deployment, sets):
-            await self.scale_all(deployment, new, sets)
+            await self.sets.scale_all(deployment, new, sets)
             if paused:
-                await self.forget_old(deployment, new, sets)
+                await self.sets.forget_old(deployment, new, sets)
             return await self.write_status(deployment, new, sets, conditions, rolling=False)
         new, moved = await self.roll(deployment, new, sets, conditions)
         if not moved and complete(deployment, counts(deployment, new, sets)):
-            await self.forget_old(deployment, new, sets)
+            await self.sets.forget_old(deployment, new, sets)
         return await self.write_status(deployment, new, sets, conditions)
-
-    async def owned(self, deployment: Json) -> list[Json]:
-        """The ReplicaSets of the deployment, adopted ones included, oldest first."""
-        selector = deployment["spec"].get("selector")
-        found = self.replica_sets.by("namespace", deployment["metadata"]["namespace"])
-        kinds = DEPLOYMENT.untyped, REPLICA_SET.untyped
-        mine = await claim(
-            self.client, *kinds, deployment, found, lambda labels: matches(selector, labels)
-        )
-        return sorted(mine, key=created)
 
     # the way from one template to the next
 
@@ -170,74 +96,40 @@ class DeploymentController(Controller):
         spec, wanted = deployment["spec"], replicas_of(deployment)
         old = [s for s in sets if new is None or s["metadata"]["uid"] != new["metadata"]["uid"]]
         if spec.get("strategy", {}).get("type") == "Recreate":
-            shrunk = [await self.scale(deployment, s, 0) for s in old if replicas_of(s)]
+            shrunk = [await self.sets.scale(deployment, s, 0) for s in old if replicas_of(s)]
             if shrunk or self.has_old_pods(old):
                 return new, True
             if new is None:
                 return await self.make(deployment, sets, wanted, conditions), True
-            return new, await self.scale(deployment, new, wanted)
+            return new, await self.sets.scale(deployment, new, wanted)
         limit, sizes = limits(spec), [size_of(s) for s in old]
         if new is None:
             return await self.make(
                 deployment, sets, new_size(wanted, Size(0, 0), sizes, limit), conditions
             ), True
-        if await self.scale(deployment, new, new_size(wanted, size_of(new), sizes, limit)):
+        if await self.sets.scale(deployment, new, new_size(wanted, size_of(new), sizes, limit)):
             return new, True
         keep = old_sizes(wanted, size_of(new), sizes, limit)
-        moved = [await self.scale(deployment, s, size) for s, size in zip(old, keep, strict=True)]
+        moved = [
+            await self.sets.scale(deployment, s, size) for s, size in zip(old, keep, strict=True)
+        ]
         return new, any(moved)
 
     async def make(
         self, deployment: Json, sets: list[Json], size: int, conditions: Conditions
     ) -> Json | None:
-        """Creates the ReplicaSet of the present template."""
-        meta, spec = deployment["metadata"], deployment["spec"]
-        collisions = deployment.get("status", {}).get("collisionCount", 0)
-        digest = template_hash(spec["template"], collisions)
-        template = dict(spec["template"])
-        template["metadata"] = dict(template.get("metadata") or {})
-        template["metadata"]["labels"] = {
-            **(template["metadata"].get("labels") or {}),
-            HASH: digest,
-        }
-        selector = dict(spec["selector"])
-        selector["matchLabels"] = {**(selector.get("matchLabels") or {}), HASH: digest}
-        revision = max(map(revision_of, sets), default=0) + 1
-        body: Json = {
-            "apiVersion": "apps/v1",
-            "kind": "ReplicaSet",
-            "metadata": {
-                "name": f"{meta['name']}-{digest}",
-                "namespace": meta["namespace"],
-                "labels": template["metadata"]["labels"],
-                "annotations": {
-                    **self.passed_on(deployment),
-                    REVISION: str(revision),
-                    **self.sized_for(deployment),
-                },
-                "ownerReferences": [reference(DEPLOYMENT, deployment)],
-            },
-            "spec": {
-                "replicas": size,
-                "selector": selector,
-                "template": template,
-                "minReadySeconds": spec.get("minReadySeconds", 0),
-            },
-        }
+        """Create the ReplicaSet of the present template.  None where its name is taken, or the
+        namespace goes."""
+        body = new_replica_set(deployment, sets, size)
         name = body["metadata"]["name"]
         try:
-            made = await self.client.create(REPLICA_SET.untyped, body, meta["namespace"])
+            made = await self.sets.create(body)
         except AlreadyExists:
-            there = await self.client.get(REPLICA_SET.untyped, name, meta["namespace"])
-            owner = manager(there)
-            if (
-                owner is not None
-                and owner["uid"] == meta["uid"]
-                and same_template(there["spec"]["template"], spec["template"])
-            ):
-                return there  # the cache is only late
-            await self.patch_status(deployment, {"collisionCount": collisions + 1})
-            return None
+            there = await self.sets.existing(deployment, name)
+            if there is None:
+                collisions = deployment.get("status", {}).get("collisionCount", 0)
+                await self.patch_status(deployment, {"collisionCount": collisions + 1})
+            return there  # the cache is only late
         except ApiError as error:
             if error.has_cause("NamespaceTerminating"):
                 return None
@@ -256,156 +148,15 @@ class DeploymentController(Controller):
             f'Created new replica set "{name}"',
             renew=True,
         )
-        await self.note_revision(deployment, revision)
+        await self.sets.note_revision(deployment, revision_of(body))
         if size:
-            self.recorder.event(
-                deployment,
-                "Normal",
-                "ScalingReplicaSet",
-                f"Scaled up replica set {name} from 0 to {size}",
-            )
+            self.sets.tell_scaled(deployment, name, 0, size)
         return made
 
     def has_old_pods(self, old: list[Json]) -> bool:
         return any(
             not pod.finished for s in old for pod in self.pods.by(HOLDER, s["metadata"]["uid"])
         )
-
-    # sizes
-
-    async def scale_all(self, deployment: Json, new: Json | None, sets: list[Json]) -> None:
-        """The deployment was resized, or is paused: sizes follow without the rollout going on."""
-        wanted, active = replicas_of(deployment), [s for s in sets if replicas_of(s)]
-        if len(active) <= 1:
-            only = active[0] if active else new if new is not None else sets[-1] if sets else None
-            if only is not None:
-                await self.scale(deployment, only, wanted)
-            return
-        if (
-            new is not None
-            and size_of(new) == Size(wanted, wanted)
-            and annotations_of(new).get(DESIRED) == str(wanted)
-        ):
-            for replica_set in active:
-                if replica_set["metadata"]["uid"] != new["metadata"]["uid"]:
-                    await self.scale(deployment, replica_set, 0)
-            return
-        if deployment["spec"].get("strategy", {}).get("type") == "Recreate":
-            return
-        limit = limits(deployment["spec"])
-        growing = (wanted + limit.surge if wanted else 0) > sum(map(replicas_of, active))
-        active.sort(key=created, reverse=growing)
-        active.sort(key=replicas_of, reverse=True)
-        shares = [
-            Share(
-                replicas_of(s),
-                int(text) if (text := annotations_of(s).get(MAXIMUM, "")).isdigit() else 0,
-            )
-            for s in active
-        ]
-        before = deployment.get("status", {}).get("replicas", 0)
-        for replica_set, size in zip(
-            active, proportional_sizes(wanted, limit, before, shares), strict=True
-        ):
-            await self.scale(deployment, replica_set, size)
-
-    async def scale(self, deployment: Json, replica_set: Json, size: int) -> bool:
-        """Gives a ReplicaSet its size and notes for which whole that is; whether its size changed."""
-        meta, before, note = (
-            replica_set["metadata"],
-            replicas_of(replica_set),
-            self.sized_for(deployment),
-        )
-        if size == before and all(
-            annotations_of(replica_set).get(name) == value for name, value in note.items()
-        ):
-            return False
-        if size == before and not size:
-            return False  # what an empty one was sized for is of no interest
-        patch = {"metadata": {"uid": meta["uid"], "annotations": note}, "spec": {"replicas": size}}
-        await self.client.patch(REPLICA_SET.untyped, meta["name"], patch, meta["namespace"])
-        if size == before:
-            return False
-        word = "up" if size > before else "down"
-        self.recorder.event(
-            deployment,
-            "Normal",
-            "ScalingReplicaSet",
-            f"Scaled {word} replica set {meta['name']} from {before} to {size}",
-        )
-        return True
-
-    # annotations
-
-    def sized_for(self, deployment: Json) -> dict[str, str]:
-        return {DESIRED: str(replicas_of(deployment)), MAXIMUM: str(surge_size(deployment))}
-
-    def passed_on(self, deployment: Json) -> dict[str, str]:
-        return {
-            name: value
-            for name, value in annotations_of(deployment).items()
-            if name not in OWN_ANNOTATIONS
-        }
-
-    async def keep_annotations(self, deployment: Json, new: Json, sets: list[Json]) -> Json:
-        """The present ReplicaSet has the highest revision (also after a roll back) and the
-        deployment's annotations."""
-        uid = new["metadata"]["uid"]
-        highest = max((revision_of(s) for s in sets if s["metadata"]["uid"] != uid), default=0)
-        known = revision_of(new)
-        revision = known if known > highest else highest + 1
-        wanted = {**self.passed_on(deployment), REVISION: str(revision)}
-        if (
-            known and known != revision
-        ):  # it has served before: its revisions of then are remembered
-            earlier = [part for part in annotations_of(new).get(HISTORY, "").split(",") if part]
-            wanted[HISTORY] = ",".join([*earlier, str(known)])
-        patch: Json = {}
-        if any(annotations_of(new).get(name) != value for name, value in wanted.items()):
-            patch["metadata"] = {"annotations": wanted}
-        if new["spec"].get("minReadySeconds", 0) != deployment["spec"].get("minReadySeconds", 0):
-            patch["spec"] = {"minReadySeconds": deployment["spec"].get("minReadySeconds", 0)}
-        if patch:
-            meta = new["metadata"]
-            new = await self.client.patch(
-                REPLICA_SET.untyped, meta["name"], patch, meta["namespace"]
-            )
-        await self.note_revision(deployment, revision)
-        return new
-
-    async def note_revision(self, deployment: Json, revision: int) -> None:
-        if annotations_of(deployment).get(REVISION) != str(revision):
-            meta = deployment["metadata"]
-            patch = {"metadata": {"uid": meta["uid"], "annotations": {REVISION: str(revision)}}}
-            try:
-                await self.client.patch(DEPLOYMENT.untyped, meta["name"], patch, meta["namespace"])
-            except NotFound:
-                pass  # it went meanwhile
-
-    async def forget_old(self, deployment: Json, new: Json | None, sets: list[Json]) -> None:
-        """Deletes empty old ReplicaSets beyond the history that is kept."""
-        limit = deployment["spec"].get("revisionHistoryLimit")
-        if limit is None or limit == 2**31 - 1:
-            return
-        empty = [
-            s
-            for s in sorted(sets, key=lambda s: (revision_of(s), created(s)))
-            if (new is None or s["metadata"]["uid"] != new["metadata"]["uid"])
-            and not replicas_of(s)
-            and not s.get("status", {}).get("replicas")
-            and not deleting(s)
-            and s.get("status", {}).get("observedGeneration", 0)
-            >= s["metadata"].get("generation", 0)
-        ]
-        old = len(sets) - (new is not None)
-        for replica_set in empty[: max(0, old - limit)]:
-            meta = replica_set["metadata"]
-            try:
-                await self.client.delete(
-                    REPLICA_SET, meta["name"], meta["namespace"], uid=meta["uid"]
-                )
-            except (NotFound, Conflict):
-                continue
 
     # status
 
