@@ -9,12 +9,12 @@ from hekla.local.apiserver.objects import builtin
 from hekla.local.apiserver.objects.validation.services import MOST_SERVICE_PORTS
 from hekla.local.kubelet.environment import MOST_SERVICE_BYTES, service_variables, size_of
 from hekla.local.kubelet.network.names import Zone
-from hekla.local.kubelet.network.network_daemon import (
+from hekla.local.kubelet.network.relay import Choice
+from hekla.local.kubelet.network.service_proxy import (
     MOST_LISTENERS,
-    NetworkDaemon,
+    ServiceProxy,
     room_for_listeners,
 )
-from hekla.local.kubelet.network.relay import Choice
 from hekla.local.kubelet.nodes.fake_statuses import NEVER, is_refused
 
 SERVICE = next(kind for kind in builtin.kinds() if kind.kind == "Service")
@@ -71,8 +71,8 @@ def test_listeners_leave_files_for_pods() -> None:
     assert 0 < room_for_listeners() <= MOST_LISTENERS
 
 
-class DaemonWithoutSockets(NetworkDaemon):
-    """A network daemon whose listeners hold no files; it has room for eight."""
+class ProxyWithoutSockets(ServiceProxy):
+    """A proxy whose listeners hold no files; it has room for eight."""
 
     def __init__(self) -> None:
         self.zone = Zone()
@@ -91,17 +91,17 @@ class DaemonWithoutSockets(NetworkDaemon):
             for port in range(1, ports + 1)
         ]
         address = f"10.96.0.{number}"
-        await self.tell(namespace, [{"name": "wide", "address": address, "ports": wide}], [])
+        await self.replace(namespace, [{"name": "wide", "address": address, "ports": wide}], [])
         return len(self.of_namespace[namespace])
 
 
 async def test_one_namespace_leaves_listeners_to_the_others() -> None:
-    daemon = DaemonWithoutSockets()
-    assert await daemon.open("greedy", 1, 1_000) == 2
-    assert [await daemon.open(f"team-{one}", one, 3) for one in range(2, 6)] == [2, 2, 2, 0]
-    assert len(daemon.listeners) == daemon.most_listeners
-    assert await daemon.open("greedy", 1, 1) == 1
-    assert await daemon.open("team-5", 5, 3) == 1, "what one gives up is for whoever lacks"
+    proxy = ProxyWithoutSockets()
+    assert await proxy.open("greedy", 1, 1_000) == 2
+    assert [await proxy.open(f"team-{one}", one, 3) for one in range(2, 6)] == [2, 2, 2, 0]
+    assert len(proxy.listeners) == proxy.most_listeners
+    assert await proxy.open("greedy", 1, 1) == 1
+    assert await proxy.open("team-5", 5, 3) == 1, "what one gives up is for whoever lacks"
 
 
 def test_fake_nodes_cannot_pull_what_no_registry_has() -> None:

@@ -15,7 +15,7 @@ from hekla.api.kubernetes import core
 from hekla.local.kubelet import naming
 from hekla.local.kubelet.hosts import Peer
 from hekla.local.kubelet.naming import Named
-from hekla.local.kubelet.network import names, network_daemon
+from hekla.local.kubelet.network import bridges, names, network_daemon
 from hekla.local.kubelet.network.names import Port, Service, Zone
 from hekla.local.kubelet.records import PodDirectory
 
@@ -178,20 +178,19 @@ def test_hosts_are_asked_of_files_and_dns() -> None:
 def test_subnets_that_the_machine_uses_are_left_alone() -> None:
     index = 20
     line = "eth0\t{:08X}\t00000000\t0001\t0\t0\t0\t{:08X}\t0\t0\t0"
-    swapped = int.from_bytes(network_daemon.subnet(index).to_bytes(4, "big"), "little")
-    taken = network_daemon.routed(
+    swapped = int.from_bytes(bridges.subnet(index).to_bytes(4, "big"), "little")
+    taken = bridges.routed(
         ["Iface\tDestination", line.format(swapped, 0x0000FFFF), line.format(0, 0)]
     )
-    assert not network_daemon.free(index, taken)
-    assert network_daemon.free(40, taken)
-    servers = network_daemon.asked(["10.255.255.53", "not an address"])
-    assert not network_daemon.free(network_daemon.SUBNETS - 1, servers) and network_daemon.free(
-        network_daemon.SUBNETS - 2, servers
+    assert not bridges.free(index, taken)
+    assert bridges.free(40, taken)
+    servers = bridges.asked(["10.255.255.53", "not an address"])
+    assert not bridges.free(bridges.SUBNETS - 1, servers) and bridges.free(
+        bridges.SUBNETS - 2, servers
     )
     assert (
-        network_daemon.dotted(network_daemon.subnet(0)) == "10.244.0.0"
-        and network_daemon.dotted(network_daemon.subnet(network_daemon.SUBNETS - 1))
-        == "10.255.240.0"
+        bridges.dotted(bridges.subnet(0)) == "10.244.0.0"
+        and bridges.dotted(bridges.subnet(bridges.SUBNETS - 1)) == "10.255.240.0"
     )
 
 

@@ -386,7 +386,10 @@ async def test_pods_that_come_do_not_cut_off_those_that_are_there(
 async def test_more_pods_than_a_bridge_has_ports(pods_have_networks: None, tmp_path: Path) -> None:
     """With two ports a bridge: pods on the second and third bridge reach those on the first, and
     the machine reaches all."""
-    program = f"from hekla.local.kubelet.network import network_daemon; network_daemon.PORTS = 2; network_daemon.main([{str(tmp_path)!r}])"
+    program = (
+        "from hekla.local.kubelet.network import bridges, network_daemon; "
+        f"bridges.PORTS = 2; network_daemon.main([{str(tmp_path)!r}])"
+    )
     started = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
     try:
         assert started.stdout is not None and started.stdout.readline() == b"ready\n"
