@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from hekla.api.names import IGNORED, QUEUE_LIMITED, WAITING
+from hekla.api.trees import Json
 from hekla.engine.explain.explanation import explain
 from hekla.engine.explain.orphaned_jobs import report_orphaned_jobs
 from hekla.engine.explain.queuelimits import QueueLimit
@@ -132,7 +133,7 @@ def _report_job(session: Session, job: Job) -> None:
                 job.rests_until = job.status_time + patience
         if wrote:
             job.status_sent, job.status_time = sent, session.now
-            conditions: list[dict[str, Any]] = [dict(one) for one in job.conditions]
+            conditions: list[Json] = [dict(one) for one in job.conditions]
             session.decisions.pod_groups.append(
                 PodGroupStatus(job.key, job.pg_uid, *sent[:4], conditions)
             )

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hekla.api.text.times import stamp
+from hekla.api.trees import Json
 from hekla.engine.cycle import cycle
 from hekla.engine.framework.plugin import Plugin
 from hekla.engine.framework.policy import DEFAULT, Policy
@@ -60,8 +61,8 @@ class World:
         self.policy = policy
         self.now = now
         self.state = State(lone_schedulers=["default-scheduler"])
-        self.pods: dict[str, dict[str, Any]] = {}
-        self.groups: dict[str, dict[str, Any]] = {}
+        self.pods: dict[str, Json] = {}
+        self.groups: dict[str, Json] = {}
         self.decisions = Decisions()
         self._made = 0
         self._remade = 0
@@ -163,7 +164,7 @@ class World:
         Further keywords describe the pods, see `pod`; `group` are further fields of the PodGroup's
         spec.
         """
-        spec: dict[str, Any] = {
+        spec: Json = {
             "minMember": pods if min_available is None else min_available,
             "queue": queue,
             "priorityClassName": priority,
@@ -222,7 +223,7 @@ class World:
             for key, value in (("cpu", cpu), ("memory", memory))
             if value is not None
         }
-        container: dict[str, Any] = {
+        container: Json = {
             "name": "main",
             "resources": {"requests": {**requests, **_named(others)}},
         }
@@ -235,7 +236,7 @@ class World:
             notes["volcano.sh/task-spec"] = role
         if preemptable is not None:
             notes["volcano.sh/preemptable"] = str(preemptable).lower()
-        tree: dict[str, Any] = {
+        tree: Json = {
             "metadata": {
                 "name": name,
                 "namespace": namespace,
@@ -308,7 +309,7 @@ class World:
             }
             self.state.upsert_pod_group(tree)
 
-    def _again(self, gone: dict[str, Any]) -> None:
+    def _again(self, gone: Json) -> None:
         """A pod in place of one that was evicted: the same but for its uid and its age, and without
         a node."""
         self._remade += 1

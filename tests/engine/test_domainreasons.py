@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hekla.engine.model.explanations import Shortage
+from hekla.engine.model.reasons import Shortage
 from hekla.engine.world import World, policy
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from hekla.engine.cycle import cycle, hooks_of, open_session
 from hekla.engine.model.queues.devicequota import claims_of, minimum
-from hekla.engine.model.reading import SubGroupPolicy, policy_of
-from hekla.engine.model.tasks import Status, Topology
+from hekla.engine.model.reading import policy_of
+from hekla.engine.model.tasks import Status, SubGroupPolicy, Topology
 from hekla.engine.world import World, policy
 from tests.engine.trees import hyper
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hekla.engine.actions.singles import Singles, plain
 from hekla.engine.framework.faults import fault
-from hekla.engine.framework.heap import Line
+from hekla.engine.framework.heap import Line, OrderKey
 from hekla.engine.framework.statement import Operation, Placed, Statement
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.hypernodes import ROOT as CLUSTER
@@ -63,7 +63,7 @@ class Worksheet:
             required=self.required,
         )
 
-    def place(self, session: Session, sub_job: SubJob) -> tuple[Any, ...]:
+    def place(self, session: Session, sub_job: SubJob) -> OrderKey:
         """The sub-job's place in the order as it stands now: what has become ready comes after what
         is not."""
         return (sub_job.uid not in self.required, *session.order.sub_job_key(sub_job))

@@ -12,9 +12,9 @@ from hekla.engine.explain.amounts import amount, describe, written
 from hekla.engine.explain.domainreasons import DomainVerdict, apart_verdict, domain_verdict
 from hekla.engine.explain.nodereasons import cut, no_node_at_all, placed, verdict
 from hekla.engine.framework.joborder import waits
-from hekla.engine.model.explanations import Explanation, NodeReason, Shortage, not_open
+from hekla.engine.model.explanations import Explanation, NodeReason, not_open
 from hekla.engine.model.queues.queues import OPEN, Queue
-from hekla.engine.model.reasons import FitErrors
+from hekla.engine.model.reasons import FitErrors, Shortage
 from hekla.engine.model.resources import PODS, Amounts, ordered
 from hekla.engine.model.tasks import READY, Group, Job, Status, Task
 

@@ -5,9 +5,19 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
+
+
+class Comparable(Protocol):
+    """What can be sorted among its like."""
+
+    def __lt__(self, other: Any, /) -> bool: ...
+
+
+OrderKey = tuple[Comparable, ...]
+"""What decides an order, part by part; the smaller goes first."""
 
 
 class Heap(Generic[T]):
@@ -15,9 +25,9 @@ class Heap(Generic[T]):
 
     __slots__ = ("_entries", "_key", "_pushed")
 
-    def __init__(self, key: Callable[[T], Any], items: Iterable[T] = ()) -> None:
+    def __init__(self, key: Callable[[T], Comparable], items: Iterable[T] = ()) -> None:
         self._key = key
-        self._entries: list[tuple[Any, int, T]] = [
+        self._entries: list[tuple[Comparable, int, T]] = [
             (key(item), number, item) for number, item in enumerate(items)
         ]
         self._pushed = len(self._entries)
@@ -98,11 +108,11 @@ class AsThingsStand(Generic[T]):
 
     __slots__ = ("_changes", "_key", "_known", "_seen")
 
-    def __init__(self, key: Callable[[T], Any], changes: Callable[[], int]) -> None:
+    def __init__(self, key: Callable[[T], Comparable], changes: Callable[[], int]) -> None:
         """`changes`: a number that is another one whenever a key may have become another one."""
         self._key = key
         self._changes = changes
-        self._known: dict[int, Any] = {}
+        self._known: dict[int, Comparable] = {}
         self._seen = changes()
 
     def __call__(self, one: T, other: T) -> bool:
@@ -112,7 +122,7 @@ class AsThingsStand(Generic[T]):
             self._seen = changes
         return bool(self._of(one) < self._of(other))
 
-    def _of(self, item: T) -> Any:
+    def _of(self, item: T) -> Comparable:
         known = self._known.get(id(item))
         if known is None:
             known = self._known[id(item)] = self._key(item)
@@ -128,7 +138,7 @@ class Line(Generic[T]):
 
     __slots__ = ("_again", "_key", "_pushed", "_sorted")
 
-    def __init__(self, key: Callable[[T], Any], items: Iterable[T]) -> None:
+    def __init__(self, key: Callable[[T], Comparable], items: Iterable[T]) -> None:
         self._key = key
         known = list(items)
         keys = [key(item) for item in known]
@@ -136,11 +146,11 @@ class Line(Generic[T]):
         # them.
         order = sorted(range(len(known)), key=keys.__getitem__)
         order.reverse()
-        self._sorted: list[tuple[Any, int, T]] = [
+        self._sorted: list[tuple[Comparable, int, T]] = [
             (keys[number], number, known[number]) for number in order
         ]
         self._pushed = len(known)
-        self._again: list[tuple[Any, int, T]] = []
+        self._again: list[tuple[Comparable, int, T]] = []
 
     def __len__(self) -> int:
         return len(self._sorted) + len(self._again)

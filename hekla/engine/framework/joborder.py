@@ -14,8 +14,9 @@ import difflib
 import math
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from hekla.engine.framework.heap import OrderKey
 from hekla.engine.model.decisions import Event
 from hekla.engine.model.durations import seconds
 from hekla.engine.model.queues.queues import Queue
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 ANNOTATION = "hekla.io/job-order"
 STRICT = "strict-fifo"
-Key = Callable[["Session", Job], tuple[Any, ...]]
+Key = Callable[["Session", Job], OrderKey]
 
 
 def _deadline(session: Session, job: Job) -> tuple[float, ...]:
@@ -84,7 +85,7 @@ class OwnOrders:
         self.behind: dict[str, str] = {}
         """Job -> the earlier job that it was held back for in this cycle."""
 
-    def key(self, job: Job) -> tuple[Any, ...] | None:
+    def key(self, job: Job) -> OrderKey | None:
         own = self.of.get(job.queue) if self.of else None
         return None if own is None else ORDERS[own](self.session, job)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from hekla.engine.framework.heap import AsThingsStand, Heap, LiveHeap
+from hekla.engine.framework.heap import AsThingsStand, Heap, LiveHeap, OrderKey
 from hekla.engine.framework.hooks import Hooks
 from hekla.engine.framework.joborder import OwnOrders
 from hekla.engine.model.queues.queues import Queue
@@ -31,16 +31,16 @@ class Order:
         self._task_keys = hooks("task_order")
         self._sub_keys = hooks("sub_job_order")
 
-    def job_rank(self, job: Job) -> tuple[Any, ...]:
+    def job_rank(self, job: Job) -> OrderKey:
         """The plugins' order of jobs alone, without the tie-break by age."""
         return tuple([order(job) for order in self._job_orders])
 
-    def job_order(self, job: Job) -> tuple[Any, ...]:
+    def job_order(self, job: Job) -> OrderKey:
         """The plugins' order of jobs with its tie-break; a queue's own order is not asked, as
         whenever somebody is to be evicted."""
         return (*self.job_rank(job), job.creation, job.key)
 
-    def job_key(self, job: Job) -> tuple[Any, ...]:
+    def job_key(self, job: Job) -> OrderKey:
         """The order of a queue's jobs: its own where it names one, else the plugins'."""
         own = self.own.key(job) if self.own.of else None
         if own is not None:
@@ -50,7 +50,7 @@ class Order:
             return first(job), second(job), third(job), job.creation, job.key
         return (*[order(job) for order in self._job_orders], job.creation, job.key)
 
-    def queue_key(self, queue: Queue) -> tuple[Any, ...]:
+    def queue_key(self, queue: Queue) -> OrderKey:
         if len(self._queue_orders) == 1:  # asked at every turn
             return self._queue_orders[0](queue), queue.creation, queue.uid
         return (*[order(queue) for order in self._queue_orders], queue.creation, queue.uid)
@@ -80,10 +80,10 @@ class Order:
     def _changes(self) -> int:
         return self.state.nodes.version
 
-    def task_key(self, task: Task) -> tuple[Any, ...]:
+    def task_key(self, task: Task) -> OrderKey:
         return (*(plugin.task_order(task) for plugin in self._task_keys), _TaskAge(task))
 
-    def sub_job_key(self, sub_job: SubJob) -> tuple[Any, ...]:
+    def sub_job_key(self, sub_job: SubJob) -> OrderKey:
         return (
             *(plugin.sub_job_order(sub_job) for plugin in self._sub_keys),
             sub_job.match_index,
@@ -108,7 +108,7 @@ class Order:
             result.sort(key=plugin.task_order)
         return result
 
-    def victim_queue_key(self, queue: Queue, claimer: Queue) -> tuple[Any, ...]:
+    def victim_queue_key(self, queue: Queue, claimer: Queue) -> OrderKey:
         """Smaller is evicted from first."""
         own = tuple(
             plugin.victim_queue_order(queue, claimer) for plugin in self.hooks("victim_queue_order")

@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import msgspec
 
+from hekla.engine.framework.heap import Comparable
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.nodes import NodeTable, NodeView
 from hekla.engine.model.resources import Amounts, Floats
 
 if TYPE_CHECKING:
     from hekla.engine.framework.view import CycleView
-    from hekla.engine.model.explanations import Shortage
     from hekla.engine.model.podclass import PodClass
     from hekla.engine.model.queues.balance import Claim
     from hekla.engine.model.queues.queues import Queue
+    from hekla.engine.model.reasons import Shortage
     from hekla.engine.model.tasks import Group, Job, SubJob, Task
 
 MAX_SCORE = 100.0
@@ -236,31 +237,31 @@ class Plugin:
 
         # Whose turn it is
 
-        def job_order(self, job: Job) -> Any:
+        def job_order(self, job: Job) -> Comparable:
             """A key for the order of jobs within a queue; asked whenever a job is put in line.
 
             `return -job.priority` serves high priorities first.
             """
 
-        def queue_order(self, queue: Queue) -> Any:
+        def queue_order(self, queue: Queue) -> Comparable:
             """A key for the order of queues; asked at every turn.
 
             `return self.share[queue.name]` serves the queue that has the least of its share.
             """
 
-        def task_order(self, task: Task) -> Any:
+        def task_order(self, task: Task) -> Comparable:
             """A key for the order of a job's tasks; asked once for each waiting task of a job.
 
             `return -task.priority`.
             """
 
-        def sub_job_order(self, sub_job: SubJob) -> Any:
+        def sub_job_order(self, sub_job: SubJob) -> Comparable:
             """A key for the order of a job's sub-groups.
 
             `return sub_job.is_ready()` serves those first that still lack pods.
             """
 
-        def victim_queue_order(self, queue: Queue, claimer: Queue) -> Any:
+        def victim_queue_order(self, queue: Queue, claimer: Queue) -> Comparable:
             """A key for the order in which queues lose pods to `claimer`: the smaller loses first.
 
             `return -self.relation(queue, claimer)` takes from near relatives first.

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from hekla.engine.model.arrays import Bools, Rows
 from hekla.engine.model.decisions import Decisions, Event
-from hekla.engine.model.explanations import Shortage
 from hekla.engine.model.hypernodes import tree_of
 from hekla.engine.model.queues.queues import Queue
+from hekla.engine.model.reasons import Shortage
 from hekla.engine.model.resources import Amounts, Floats
 from hekla.engine.model.tasks import Job
 

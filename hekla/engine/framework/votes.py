@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from hekla.engine.framework.hooks import Hooks
 from hekla.engine.framework.plugin import ABSTAIN, PERMIT, REJECT, Answer, Plugin, Victims, defines
-from hekla.engine.model.explanations import Shortage, not_open
+from hekla.engine.model.explanations import not_open
 from hekla.engine.model.queues.balance import Claim
 from hekla.engine.model.queues.queues import OPEN, Queue
+from hekla.engine.model.reasons import Shortage
 from hekla.engine.model.resources import Amounts, add, empty
 from hekla.engine.model.tasks import Job, SubJob, Task
 

@@ -3,9 +3,11 @@ nothing to the world."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
+
+from hekla.api.trees import Json
 
 if TYPE_CHECKING:
     from hekla.engine.model.explanations import Explanation
@@ -22,9 +24,9 @@ class Bind(msgspec.Struct, frozen=True):
     volumes: dict[str, str] = {}
     """Unbound claim -> volume to bind it to before; empty: to be provisioned for this node
     (annotation `selected-node`)."""
-    claims: dict[str, Any] = {}
+    claims: Json = {}
     """ResourceClaim -> the allocation that it must have, and be reserved for the pod, before."""
-    implied: dict[str, Any] = {}
+    implied: Json = {}
     """For extended resources that are devices: a claim to be made before, as `spec`, `allocation`
     and `mappings`."""
 
@@ -74,7 +76,7 @@ class PodGroupStatus(msgspec.Struct, frozen=True):
     running: int
     succeeded: int
     failed: int
-    conditions: list[dict[str, Any]]
+    conditions: list[Json]
     """Complete, in API form, transition times left for the writer."""
 
 

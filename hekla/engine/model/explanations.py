@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from hekla.engine.model.queues.queues import Queue
+from hekla.engine.model.reasons import Shortage
 from hekla.engine.model.tasks import Job
 
 
@@ -22,37 +23,6 @@ class NodeReason(msgspec.Struct, frozen=True, omit_defaults=True):
     asked: str = ""
     left: str = ""
     missing: str = ""
-
-
-class Shortage(msgspec.Struct, frozen=True):
-    """One resource of which a ceiling, or a domain of the network, leaves too little."""
-
-    resource: str
-    queue: str
-    """Whose ceiling; empty for that of the cluster."""
-    limit: str
-    """Which: capability, deserved, cluster, quota (with its name), domain (with its name)."""
-    asked: str
-    held: str
-    """What counts against the ceiling already."""
-    most: str
-    left: str
-    missing: str
-    """What has to become free, or be added to the ceiling."""
-    beyond: str = ""
-    """By how much the request alone is over the ceiling; empty where it would fit if nothing else
-    were there, and for what a queue deserves, which grows when others end.
-    """
-
-    def of_minimum(self, own: str) -> str:
-        """For a job that is to be let in; `own` is its queue, which needs no name."""
-        where = f" in queue {self.queue}" if self.queue not in ("", own) else ""
-        return f"its minimum takes {self.resource}={self.asked}, {self.left} is left{where}"
-
-    def of_share(self, own: str) -> str:
-        """For a pod that its queue may not take."""
-        where = "it" if self.queue == own else f"queue {self.queue}"
-        return f"{where} holds {self.resource}={self.held} of {self.limit} {self.most}"
 
 
 class Explanation(msgspec.Struct, frozen=True):

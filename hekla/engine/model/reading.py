@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import blake2b
 from sys import intern
 from typing import Any
@@ -18,6 +17,7 @@ import msgspec
 
 from hekla.api.names import EXPLANATION
 from hekla.api.text import quantity
+from hekla.api.trees import Json
 from hekla.engine.model import matching, resources
 from hekla.engine.model.durations import instant, seconds
 from hekla.engine.model.nodes import NodeFacts, Taint
@@ -25,7 +25,7 @@ from hekla.engine.model.podclass import image_name
 from hekla.engine.model.queues.queues import OPEN, Queue
 from hekla.engine.model.resources import Amounts
 from hekla.engine.model.shapes import check
-from hekla.engine.model.tasks import Job, Status, Topology
+from hekla.engine.model.tasks import Job, Status, SubGroupPolicy, Topology
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
 TASK_SPEC = "volcano.sh/task-spec"
@@ -39,30 +39,7 @@ _PACK = msgspec.msgpack.Encoder()
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 
 
-@dataclass(frozen=True, slots=True)
-class SubGroupPolicy:
-    """How a PodGroup divides its pods into sub-groups.  Reference: scheduler-core 2.10."""
-
-    name: str
-    selector: matching.LabelSelector | None
-    keys: tuple[str, ...]
-    size: int
-    topology: Topology | None
-
-    def match(self, labels: Mapping[str, str]) -> list[str] | None:
-        """The values that name the sub-group of a pod with these labels; None where the policy does
-        not apply."""
-        if not self.keys or (self.selector is not None and not self.selector.matches(labels)):
-            return None
-        values = [labels.get(key, "") for key in self.keys]
-        return values if all(values) else None
-
-    def join(self, values: list[str]) -> str:
-        joined = "-".join(values)
-        return joined if len(joined.encode()) <= 128 else short_hash(joined)
-
-
-def tree_of_object(obj: Any) -> Tree:
+def tree_of_object(obj: object) -> Tree:
     if isinstance(obj, Mapping):
         return obj
     tree = msgspec.to_builtins(obj)
@@ -204,8 +181,8 @@ def _infeasible(status: Tree) -> bool:
     )
 
 
-def _largest(*lists: Tree) -> dict[str, Any]:
-    result: dict[str, Any] = {}
+def _largest(*lists: Tree) -> Json:
+    result: Json = {}
     for one in lists:
         for name, value in one.items():
             if name not in result or quantity.milli(value) > quantity.milli(result[name]):
@@ -362,15 +339,6 @@ def pod_stated_by(meta: Tree, spec: Tree) -> bytes:
         ).digest()
     except (AttributeError, TypeError, ValueError, OverflowError):
         return b""
-
-
-def short_hash(text: str) -> str:
-    """32 bits of FNV-1a, written with letters that a name may have."""
-    value = 2166136261
-    for byte in text.encode():
-        value = ((value ^ byte) * 16777619) & 0xFFFFFFFF
-    alphabet = "bcdfghjklmnpqrstvwxz2456789"
-    return "".join(alphabet[ord(digit) % len(alphabet)] for digit in str(value))
 
 
 def node_facts(tree: Tree) -> NodeFacts:

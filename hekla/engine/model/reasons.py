@@ -1,14 +1,16 @@
-"""Why pods do not fit: counts a reason, with the node masks behind them.  Reference: scheduler-core
+"""Why pods do not fit: counts a reason, with the node masks behind them; and how short a queue is.  Reference: scheduler-core
 4.6."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.resources import Floats
 
-__all__ = ["UNSCORED", "FitErrors", "Reason"]
+__all__ = ["UNSCORED", "FitErrors", "Reason", "Shortage"]
 
 
 UNSCORED = "no node was chosen, because a plugin whose scores are needed could not give them"
@@ -48,3 +50,34 @@ class FitErrors:
                 ": " + ", ".join(sorted(f"{count} {text}" for text, count in counts.items())) + "."
             )
         return f"In hyperNode {self.hyper_node}: {base}" if self.hyper_node else base
+
+
+class Shortage(msgspec.Struct, frozen=True):
+    """One resource of which a ceiling, or a domain of the network, leaves too little."""
+
+    resource: str
+    queue: str
+    """Whose ceiling; empty for that of the cluster."""
+    limit: str
+    """Which: capability, deserved, cluster, quota (with its name), domain (with its name)."""
+    asked: str
+    held: str
+    """What counts against the ceiling already."""
+    most: str
+    left: str
+    missing: str
+    """What has to become free, or be added to the ceiling."""
+    beyond: str = ""
+    """By how much the request alone is over the ceiling; empty where it would fit if nothing else
+    were there, and for what a queue deserves, which grows when others end.
+    """
+
+    def of_minimum(self, own: str) -> str:
+        """For a job that is to be let in; `own` is its queue, which needs no name."""
+        where = f" in queue {self.queue}" if self.queue not in ("", own) else ""
+        return f"its minimum takes {self.resource}={self.asked}, {self.left} is left{where}"
+
+    def of_share(self, own: str) -> str:
+        """For a pod that its queue may not take."""
+        where = "it" if self.queue == own else f"queue {self.queue}"
+        return f"{where} holds {self.resource}={self.held} of {self.limit} {self.most}"

@@ -15,9 +15,9 @@ import msgspec
 from hekla.api import nodeinfo, scheduling, shard, topology
 from hekla.api.kubernetes import claims, core, policy, priority, resource, storage
 from hekla.api.text.quantity import Quantity
-from hekla.api.trees import without_nulls
+from hekla.api.trees import Json, without_nulls
 
-SHAPES: dict[str, Any] = {
+SHAPES: Json = {
     kind.kind: kind.type
     for kind in (
         claims.PERSISTENT_VOLUME,

@@ -116,10 +116,11 @@ class State:
         self.hyper_nodes: Mapping[str, Any] | None = None
         """HyperNodes as ready-made sets, in place of the objects."""
         self.hyper_version = 0
-        self.tree: Any = None
-        self.hooks: Any = None
+        self.tree: object = None
+        """The HyperTree of `hypernodes.tree_of`, as made last."""
+        self.hooks: object = None
         """The policy's plugins, as last used on this state."""
-        self.settled: Any = None
+        self.settled: tuple[int, object] | None = None
         """Version and plugins of the last cycle: when nothing moved since, the next one has nothing
         to say."""
         self.claimants: list[str] = []
@@ -131,14 +132,14 @@ class State:
 
     # ----------------------------------------------------------------------------------------- pods
 
-    def upsert_pod(self, pod: Any) -> None:
+    def upsert_pod(self, pod: object) -> None:
         """A pod came or changed."""
         self._guard("Pod", pod, self._upsert_pod)
 
     def _upsert_pod(self, tree: Tree) -> None:
         self.version += self.pods.upsert(tree)
 
-    def remove_pod(self, pod: Any) -> None:
+    def remove_pod(self, pod: object) -> None:
         """A pod is gone.  Takes the object or its key."""
         key = pod if isinstance(pod, str) else key_of(tree_of_object(pod))
         self.rejected.pop(("Pod", key), None)
@@ -146,11 +147,11 @@ class State:
 
     # ---------------------------------------------------------------------------------------- nodes
 
-    def upsert_node(self, node: Any) -> None:
+    def upsert_node(self, node: object) -> None:
         """A node came or changed."""
         self._guard("Node", node, self._upsert_node)
 
-    def remove_node(self, node: Any) -> None:
+    def remove_node(self, node: object) -> None:
         """A node is gone.  Takes the object or its name."""
         name = node if isinstance(node, str) else key_of(tree_of_object(node))
         self.rejected.pop(("Node", name), None)
@@ -168,11 +169,11 @@ class State:
 
     # ----------------------------------------------------------------------------------- pod groups
 
-    def upsert_pod_group(self, group: Any) -> None:
+    def upsert_pod_group(self, group: object) -> None:
         """A PodGroup came or changed."""
         self._guard("PodGroup", group, self._upsert_pod_group)
 
-    def remove_pod_group(self, group: Any) -> None:
+    def remove_pod_group(self, group: object) -> None:
         """A PodGroup is gone.  Takes the object or its key."""
         key = group if isinstance(group, str) else key_of(tree_of_object(group))
         self.rejected.pop(("PodGroup", key), None)
@@ -246,11 +247,11 @@ class State:
 
     # -------------------------------------------------------------------------- queues and the rest
 
-    def upsert_queue(self, queue: Any) -> None:
+    def upsert_queue(self, queue: object) -> None:
         """A Queue came or changed."""
         self._guard("Queue", queue, self._upsert_queue)
 
-    def remove_queue(self, queue: Any) -> None:
+    def remove_queue(self, queue: object) -> None:
         """A Queue is gone.  Takes the object or its name."""
         name = queue if isinstance(queue, str) else key_of(tree_of_object(queue))
         self.rejected.pop(("Queue", name), None)
@@ -263,7 +264,7 @@ class State:
         self.version += 1
         self.transfers.queue_changed(self.job_table.put_queue(queue), queue)
 
-    def upsert_priority_class(self, priority: Any) -> None:
+    def upsert_priority_class(self, priority: object) -> None:
         """A PriorityClass came or changed."""
         self._guard("PriorityClass", priority, self._upsert_priority_class)
 
@@ -274,14 +275,14 @@ class State:
             self.transfers.forget()
         self.version += 1
 
-    def remove_priority_class(self, priority: Any) -> None:
+    def remove_priority_class(self, priority: object) -> None:
         """A PriorityClass is gone.  Takes the object or its name."""
         name = priority if isinstance(priority, str) else key_of(tree_of_object(priority))
         self.job_table.remove_priority_class(name)
         self.transfers.forget()
         self.version += 1
 
-    def upsert_namespace(self, namespace: Any) -> None:
+    def upsert_namespace(self, namespace: object) -> None:
         """A Namespace came or changed; its labels may be selected by inter-pod terms."""
         self._guard("Namespace", namespace, self._upsert_namespace)
 
@@ -291,7 +292,7 @@ class State:
         self.pods.count_new_terms()
         self.upsert_other("Namespace", tree)
 
-    def upsert_other(self, kind: str, obj: Any) -> None:
+    def upsert_other(self, kind: str, obj: object) -> None:
         """Any other object that a plugin may read: ResourceQuota, PodDisruptionBudget, HyperNode, a
         volume claim, ..."""
         self._guard(kind, obj, lambda tree: self._upsert_other(kind, tree))
@@ -316,7 +317,7 @@ class State:
         self.volumes.version += kind in VOLUME_KINDS
         self.hyper_version += kind == "HyperNode"
 
-    def remove_other(self, kind: str, obj: Any) -> None:
+    def remove_other(self, kind: str, obj: object) -> None:
         key = obj if isinstance(obj, str) else key_of(tree_of_object(obj))
         self.rejected.pop((kind, key), None)
         if kind in PEER_KINDS:
@@ -380,7 +381,7 @@ class State:
             self.pods.compact_classes()
             self._compact_at = 1024 + 2 * (len(self.classes.by_key) + len(self.terms.label_sets))
 
-    def _guard(self, kind: str, obj: Any, upsert: Callable[[Tree], None]) -> None:
+    def _guard(self, kind: str, obj: object, upsert: Callable[[Tree], None]) -> None:
         try:
             tree = tree_of_object(obj)
             key = key_of(tree)

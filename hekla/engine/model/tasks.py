@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
+from hekla.api.trees import Json
 from hekla.engine.model.resources import (
     Amounts,
     Request,
@@ -23,7 +25,8 @@ from hekla.engine.model.resources import (
 
 if TYPE_CHECKING:
     from hekla.engine.model.podclass import LabelSet, PodClass
-    from hekla.engine.model.reasons import FitErrors
+    from hekla.engine.model.queues.queues import Contribution
+    from hekla.engine.model.reasons import FitErrors, Shortage
 
 
 class Status(enum.Enum):
@@ -302,6 +305,35 @@ class Topology:
         return self.mode == "hard" and self.highest_tier is not None
 
 
+class Selector(Protocol):
+    """Which sets of labels are meant."""
+
+    def matches(self, labels: Mapping[str, str]) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SubGroupPolicy:
+    """How a PodGroup divides its pods into sub-groups.  Reference: scheduler-core 2.10."""
+
+    name: str
+    selector: Selector | None
+    keys: tuple[str, ...]
+    size: int
+    topology: Topology | None
+
+    def match(self, labels: Mapping[str, str]) -> list[str] | None:
+        """The values that name the sub-group of a pod with these labels; None where the policy does
+        not apply."""
+        if not self.keys or (self.selector is not None and not self.selector.matches(labels)):
+            return None
+        values = [labels.get(key, "") for key in self.keys]
+        return values if all(values) else None
+
+    def join(self, values: list[str]) -> str:
+        joined = "-".join(values)
+        return joined if len(joined.encode()) <= 128 else short_hash(joined)
+
+
 class SubJob(Group):
     """A partition of a job's tasks.  The default one of a job without policies shares the job's own
     counts."""
@@ -396,14 +428,14 @@ class Job(Group):
         self.priority_class = ""
         self.phase = ""
         self.annotations: dict[str, str] = {}
-        self.conditions: list[Any] = []
+        self.conditions: list[Json] = []
         self.min_resources: Amounts | None = None
-        self.min_quantities: dict[str, Any] = {}
+        self.min_quantities: Json = {}
         """The same as written."""
         self.role_minimums: dict[str, int] = {}
         self.role_total = 0
         self.min_sub_jobs: dict[str, int] = {}
-        self.policies: tuple[Any, ...] = ()
+        self.policies: tuple[SubGroupPolicy, ...] = ()
         self.sub_jobs: dict[str, SubJob] = {}
         self.preemptable = False
         self.stated_preemptable = True
@@ -419,11 +451,11 @@ class Job(Group):
         """A task that its queue may not take now."""
         self.enqueue_block = ""
         """Why the job was not let in, in this cycle's words."""
-        self.shortages: tuple[Any, ...] = ()
+        self.shortages: tuple[Shortage, ...] = ()
         """How short of what it is, where `enqueue_block` speaks of amounts."""
         self.last_event = ""
         self.last_refusal = ""
-        self.status_sent: Any = None
+        self.status_sent: tuple[object, ...] | None = None
         self.status_time = -1.0
         self.rests_until = -math.inf
         """What is to be told of the job waits until then (engine time), unless the job changes
@@ -431,9 +463,9 @@ class Job(Group):
         self.stated = b""
         """Digest of all that its PodGroup says but for its status; empty where nothing is known of
         it."""
-        self.contribution: Any = None
+        self.contribution: Contribution | None = None
         """What this job adds to its queue's sums, as last counted."""
-        self.plugin_state: dict[str, Any] = {}
+        self.plugin_state: Json = {}
         self.dirty = True
 
     def __repr__(self) -> str:
@@ -702,3 +734,12 @@ class Job(Group):
             if task.gated and task.gated_by_others:
                 add(gated, task.request.amounts)
         return floor_subtract(of, gated) if gated and not is_empty(gated) else of
+
+
+def short_hash(text: str) -> str:
+    """32 bits of FNV-1a, written with letters that a name may have."""
+    value = 2166136261
+    for byte in text.encode():
+        value = ((value ^ byte) * 16777619) & 0xFFFFFFFF
+    alphabet = "bcdfghjklmnpqrstvwxz2456789"
+    return "".join(alphabet[ord(digit) % len(alphabet)] for digit in str(value))

@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hekla.api.text import quantity
 from hekla.engine.model import matching
@@ -67,7 +68,7 @@ class Options:
     allowed: dict[str, Bools]
     offers: dict[str, list[str]]
     """Claim -> volumes, and `[nodes]` indexes into them in `choice`; -1: to be provisioned."""
-    choice: dict[str, np.ndarray[Any, Any]]
+    choice: dict[str, NDArray[Any]]
 
 
 class Shape:
@@ -180,7 +181,7 @@ class VolumeBook:
                 allowed[NOT_THERE][:] = False
             else:
                 allowed[NOT_AFFINE] &= self._affinity(name, volume, nodes)
-        taken: list[np.ndarray[Any, Any]] = []
+        taken: list[NDArray[Any]] = []
         volumes = self._free_volumes() if unbound else []
         for key, claim in sorted(unbound, key=lambda one: _size(one[1])):
             promise = self.promises.get(key)
@@ -218,9 +219,9 @@ class VolumeBook:
         key: str,
         claim: Tree,
         volumes: list[Tree],
-        taken: list[np.ndarray[Any, Any]],
+        taken: list[NDArray[Any]],
         nodes: NodeTable,
-    ) -> np.ndarray[Any, Any]:
+    ) -> NDArray[Any]:
         """`[nodes]`: the smallest volume that suits the claim on each node, as an index; -1 where
         there is none."""
         choice = np.full(len(nodes), -1, dtype=np.int64)
@@ -500,7 +501,7 @@ def _only(nodes: NodeTable, name: str) -> Bools:
     return mask
 
 
-def _in(values: Iterable[str], codes: np.ndarray[Any, Any], wanted: set[str]) -> Bools:
+def _in(values: Iterable[str], codes: NDArray[Any], wanted: set[str]) -> Bools:
     verdicts = np.array([*(value in wanted for value in values), False], dtype=np.bool_)
     result: Bools = verdicts[codes]
     return result

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cmp_to_key
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hekla.engine.framework.heap import LiveHeap
+from hekla.engine.framework.heap import LiveHeap, OrderKey
 from hekla.engine.model.resources import EPSILON
 from hekla.engine.model.tasks import PREEMPTABLE, Job, Task
 
@@ -24,9 +24,9 @@ class _Order:
     def __init__(self, session: Session, claimer: Task) -> None:
         self.session = session
         self.claiming = claimer.job if session.in_session(claimer.job) else None
-        self.ranks: dict[str, tuple[Any, ...]] = {}
-        self.queues: dict[str, tuple[Any, ...]] = {}
-        self.keys: dict[str, tuple[Any, ...]] = {}
+        self.ranks: dict[str, OrderKey] = {}
+        self.queues: dict[str, OrderKey] = {}
+        self.keys: dict[str, OrderKey] = {}
         self.at = len(session.state.nodes.log)
 
     def __call__(self, left: Task, right: Task) -> int:
@@ -61,19 +61,19 @@ class _Order:
             return 1
         return -1 if other < one else 0
 
-    def _key(self, task: Task) -> tuple[Any, ...]:
+    def _key(self, task: Task) -> OrderKey:
         known = self.keys.get(task.key)
         if known is None:
             known = self.keys[task.key] = self.session.order.task_key(task)
         return known
 
-    def _rank(self, job: Job) -> tuple[Any, ...]:
+    def _rank(self, job: Job) -> OrderKey:
         known = self.ranks.get(job.key)
         if known is None:
             known = self.ranks[job.key] = self.session.order.job_rank(job)
         return known
 
-    def _of_queue(self, job: Job, claiming: Job) -> tuple[Any, ...]:
+    def _of_queue(self, job: Job, claiming: Job) -> OrderKey:
         known = self.queues.get(job.queue)
         if known is None:
             queues = self.session.state.queues

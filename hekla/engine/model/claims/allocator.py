@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from hekla.api.bounded import BoundedCache
 from hekla.api.text import quantity
+from hekla.api.trees import Json
 from hekla.engine.model import matching
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.claims.extended import ANNOTATION, MARK, Implied, backed_by, implied, pod_of
@@ -293,7 +294,7 @@ class ClaimBook:
             if name not in nodes.lent or nodes.lent[name].amounts != amounts:
                 nodes.lend(name, amounts)
 
-    def implied_by(self, task: Task) -> dict[str, Any]:
+    def implied_by(self, task: Task) -> Json:
         """What has to be made and reserved for a pod's extended resources; empty where its node has
         them."""
         promise = self.promises.get(task.key + MARK) if MARK in task.pods.claims else None
@@ -569,11 +570,11 @@ class ClaimBook:
         claim = self._claim(key) or {"metadata": {}}
         owner = claim["metadata"].get("uid") or key
         results = [_result(pick, f"{owner}/{number}") for number, pick in enumerate(picks)]
-        devices: dict[str, Any] = {"results": results}
+        devices: Json = {"results": results}
         config = self._config(wish, picks)
         if config:
             devices["config"] = config
-        allocation: dict[str, Any] = {"devices": devices}
+        allocation: Json = {"devices": devices}
         selector = self._selector(picks, node)
         if selector is not None:
             allocation["nodeSelector"] = selector
@@ -637,7 +638,7 @@ class ClaimBook:
 
 def _result(pick: Pick, share: str) -> Tree:
     driver, pool, name = pick.device.key
-    result: dict[str, Any] = {
+    result: Json = {
         "request": pick.choice.name,
         "driver": driver,
         "pool": pool,

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
+from hekla.api.trees import Json
 from hekla.engine.model.resources import Amounts, empty
 
 ROOT = "root"
@@ -41,10 +41,10 @@ class Queue:
     deserved: Amounts = field(default_factory=dict)
     guarantee: Amounts = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
-    quota: dict[str, dict[str, Any]] = field(default_factory=dict)
+    quota: dict[str, Json] = field(default_factory=dict)
     """The resource lists as written (capability, deserved, guarantee), for plugins that read names
     of their own there."""
-    affinity: dict[str, Any] | None = None
+    affinity: Json | None = None
     """Groups of nodes, as written."""
     allocated: Amounts = field(default_factory=empty)
     request: Amounts = field(default_factory=empty)

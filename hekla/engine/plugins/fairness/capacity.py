@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hekla.engine.explain.explanation import BESIDE_GUARANTEES, shortages
+from hekla.engine.framework.heap import OrderKey
 from hekla.engine.framework.plugin import PERMIT, REJECT, Arguments, Plugin, Reads, Source, Victims
 from hekla.engine.framework.session import session_of
 from hekla.engine.model.decisions import Event
-from hekla.engine.model.explanations import Shortage, not_open
+from hekla.engine.model.explanations import not_open
 from hekla.engine.model.queues import devicequota
 from hekla.engine.model.queues.balance import Claim, balanced
 from hekla.engine.model.queues.devicequota import Claimed, Exceeded, without_devices
 from hekla.engine.model.queues.queues import OPEN, ROOT, Queue
 from hekla.engine.model.queues.queuetree import Branch, TreeError, flat, tree
+from hekla.engine.model.reasons import Shortage
 from hekla.engine.model.resources import (
     EPSILON,
     PODS,
@@ -556,14 +558,14 @@ class _Order:
         mine, theirs = self._ranks(other)
         return mine == theirs
 
-    def _ranks(self, other: _Order) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    def _ranks(self, other: _Order) -> tuple[OrderKey, OrderKey]:
         left, right = self.branch, other.branch
         if left is None or right is None:
             return (-self.priority,), (-other.priority,)
         if not self.hierarchical:
             return (-self.priority, *left.rank(True)), (-other.priority, *right.rank(True))
-        mine: tuple[Any, ...] = (-self.priority, bool(left.children))
-        theirs: tuple[Any, ...] = (-other.priority, bool(right.children))
+        mine: OrderKey = (-self.priority, bool(left.children))
+        theirs: OrderKey = (-other.priority, bool(right.children))
         if mine != theirs:
             return mine, theirs
         if not left.children:

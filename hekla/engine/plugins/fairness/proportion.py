@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from hekla.engine.explain.explanation import shortages
 from hekla.engine.framework.plugin import PERMIT, REJECT, Plugin, Reads, Source, Victims
-from hekla.engine.model.explanations import Shortage, not_open
+from hekla.engine.model.explanations import not_open
 from hekla.engine.model.queues.queues import OPEN, Queue
+from hekla.engine.model.reasons import Shortage
 from hekla.engine.model.resources import (
     CPU,
     EPSILON,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hekla.api.text.quantity import Quantity
 from hekla.engine.framework.plugin import PERMIT, REJECT, Plugin
-from hekla.engine.model.explanations import Shortage
+from hekla.engine.model.reasons import Shortage
 from hekla.engine.model.tasks import Job
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from hekla.api.trees import Json
 from hekla.engine.framework.plugin import (
     ABSTAIN,
     PERMIT,
@@ -312,7 +313,7 @@ def _vote(reply: Mapping[str, Any]) -> int:
     return status if status in (PERMIT, ABSTAIN, REJECT) else ABSTAIN
 
 
-def _resource(amounts: Mapping[str, float]) -> dict[str, Any]:
+def _resource(amounts: Mapping[str, float]) -> Json:
     rest = {name: value for name, value in amounts.items() if name not in (CPU, MEMORY)}
     return {
         "MilliCPU": amounts.get(CPU, 0.0),
@@ -321,7 +322,7 @@ def _resource(amounts: Mapping[str, float]) -> dict[str, Any]:
     }
 
 
-def _task(task: Task, nodes: NodeTable) -> dict[str, Any]:
+def _task(task: Task, nodes: NodeTable) -> Json:
     return {
         "UID": task.uid,
         "Job": task.job.key if task.job is not None else "",
@@ -345,7 +346,7 @@ def _task(task: Task, nodes: NodeTable) -> dict[str, Any]:
     }
 
 
-def _node(nodes: NodeTable, row: int) -> dict[str, Any]:
+def _node(nodes: NodeTable, row: int) -> Json:
     facts = nodes.facts[row]
     return {
         "Name": nodes.names[row],
@@ -363,7 +364,7 @@ def _node(nodes: NodeTable, row: int) -> dict[str, Any]:
     }
 
 
-def _job(job: Job) -> dict[str, Any]:
+def _job(job: Job) -> Json:
     return {
         "UID": job.key,
         "PgUID": job.pg_uid,
@@ -376,7 +377,7 @@ def _job(job: Job) -> dict[str, Any]:
     }
 
 
-def _queue(queue: Queue) -> dict[str, Any]:
+def _queue(queue: Queue) -> Json:
     return {
         "UID": queue.name,
         "Name": queue.name,
