@@ -13,7 +13,7 @@ import logging
 import socket
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
@@ -26,6 +26,7 @@ from hekla.kube.throttle import TokenBucket
 
 log = logging.getLogger(__name__)
 
+K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 REMEMBERED = 4096
@@ -53,10 +54,10 @@ MESSAGE_LIMIT = 1024
 Severity = Literal["Normal", "Warning"]
 
 
-class _Recent(OrderedDict[Any, V], Generic[V]):
+class _Recent(OrderedDict[K, V], Generic[K, V]):
     """A dict that forgets its least recently used entries."""
 
-    def touch(self, key: Any, make: Callable[[], V]) -> V:
+    def touch(self, key: K, make: Callable[[], V]) -> V:
         value = self.get(key)
         if value is None:
             value = self[key] = make()
@@ -106,9 +107,9 @@ class Recorder:
         self._client = client
         self._clock = clock
         self._instance = host or socket.gethostname()
-        self._series: _Recent[_Series] = _Recent()
-        self._groups: _Recent[_Group] = _Recent()
-        self._buckets: _Recent[TokenBucket] = _Recent()
+        self._series: _Recent[tuple[str, ...], _Series] = _Recent()
+        self._groups: _Recent[tuple[str, ...], _Group] = _Recent()
+        self._buckets: _Recent[tuple[str, ...], TokenBucket] = _Recent()
         self._queue: deque[_Series] = deque()
         self._wanted = asyncio.Event()
         self._writers: list[asyncio.Task[None]] = []

@@ -1,11 +1,9 @@
-"""`hekla agent-scheduler`: pods by themselves, one after another, for work that cannot wait for a
-queue's turn.
+"""`hekla agent-scheduler`: schedules single pods that cannot wait for a queue.
 
-The same engine and the same loop as the batch scheduler's, without queues, groups and gangs: each
-pod of its scheduler name is a job of one.  What shares the nodes with it is another scheduler, so
-the two divide them by NodeShards.  Upstream runs several workers that bind from snapshots of their
-own and look for conflicts before each bind; here one loop has one view, in which there are none.
-Reference: scheduler-core 7.
+It runs the engine and the loop of the batch scheduler without queues, groups and gangs: each pod of
+its scheduler name is a job of its own.  It shares the nodes with another scheduler by NodeShards.
+Upstream runs several workers that bind from their own snapshots and check for conflicts before each
+bind; one loop with one view has no conflicts.  Reference: scheduler-core 7.
 """
 
 from __future__ import annotations
@@ -39,11 +37,11 @@ POLICY = {
     "actions": "allocate, backfill",
     "tiers": [{"plugins": [{"name": "predicates"}, {"name": "nodeorder"}]}],
 }
-"""Upstream's `allocate` serves pods that ask for nothing too; here that is backfill's."""
+"""Upstream's `allocate` also places pods that request nothing; here `backfill` does that."""
 
 
 def with_backfill(policy: Policy) -> Policy:
-    """A file says `allocate` and means all pods, as upstream's does."""
+    """Add `backfill` to a policy that has `allocate`, because upstream's means all pods."""
     if "backfill" in policy.actions:
         return policy
     return replace(policy, actions=(*policy.actions, "backfill"))
@@ -110,7 +108,7 @@ def state_for(name: str, mode: str = NONE, shard: str = NAME) -> State:
 
 
 async def work(daemon: Daemon) -> None:
-    """What `hekla agent-scheduler` does once it may."""
+    """The work of `hekla agent-scheduler` once it is the leader."""
     options = daemon.options
     name = options.scheduler_name
     try:

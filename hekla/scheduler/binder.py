@@ -1,8 +1,7 @@
-"""Carries the engine's decisions to the API server, many at once, while the next cycle computes.
+"""Sends the engine's decisions to the API server, many at once, while the next cycle computes.
 
-What the server refuses flows back into the state: a pod whose bind failed is pending again.  After
-a connection that broke in the middle of a bind nobody knows whether it was done, so the pod is
-read: the truth is on the server.
+A refusal goes back into the state: a pod whose bind failed is pending again.  If the connection
+breaks during a bind, the binder reads the pod to find out whether the bind took effect.
 """
 
 from __future__ import annotations
@@ -48,21 +47,21 @@ Tree = dict[str, Any]
 FAILED = "FailedScheduling"
 WAITING_REASONS = ("Unschedulable", WAITING)
 NOT_PLACED = ("", "Pending", "Inqueue", "Unknown")
-"""Phases of groups that are not where they want to be."""
+"""Phases of groups whose pods have no nodes yet."""
 LOST = (ApiError, TransportError)
 
 STABLE = 0.3
-"""Seconds for which a reason to wait must stand before it is written on the pod.  While a gang's
-pods are being made the reason changes with each of them; writing every one cost five writes a pod,
-more than all the rest of its way.
+"""Seconds for which a pod's reason to wait must stay the same before it is written.  The reason
+changes with each pod of a gang that is created; writing every version took five writes a pod, more
+than everything else about it.
 """
 QUEUE_DELAY = 1.0
-"""Seconds for which what a queue holds is gathered."""
+"""Seconds for which changes of a queue's allocation are collected."""
 LONGEST_UNSTABLE = 3.0
-"""Seconds after which a reason is written even if it keeps changing; and for which it must stand
-where the server is busy."""
+"""Seconds after which a reason is written even if it keeps changing; on a busy server, seconds for
+which it must stay the same."""
 LONGEST_DEFERRAL = 10.0
-"""Seconds after which pods and groups are told why they wait, however busy the server is."""
+"""Seconds after which the reasons of pods and groups are written however busy the server is."""
 
 
 def split(key: str) -> tuple[str, str]:
@@ -71,7 +70,7 @@ def split(key: str) -> tuple[str, str]:
 
 
 class DeferredCondition(NamedTuple):
-    """A condition that waits to be written, and the event that tells of it."""
+    """A pod condition that is not written yet, and the event that goes with it."""
 
     condition: PodCondition
     event: Event | None
@@ -81,15 +80,18 @@ class DeferredCondition(NamedTuple):
 
 
 class DeferredEvent(NamedTuple):
-    """What a group that waits would be told, the newest text, and when the first came (loop time)."""
+    """The newest event about a group that waits, and when the first one came (loop time)."""
 
     event: Event
     since: float
 
 
 class Binder:
-    """Writes decisions; `state_changed` is called when something came back that the next cycle must
-    know."""
+    """Writes decisions to the API server.
+
+    It calls `state_changed` when an answer changes the state, so that a cycle follows.  `seen` gives
+    the newest resourceVersion of a PodGroup, by its key, that the watch has shown.
+    """
 
     def __init__(
         self,
@@ -108,29 +110,27 @@ class Binder:
         self.scheduler_name = scheduler_name
         self.state_changed = state_changed
         self.batch = batch
-        """Whether queues are this scheduler's to write."""
+        """Whether this scheduler writes the statuses of queues."""
         self.volumes = VolumeBinder(client, state)
         self.claims = ClaimBinder(client)
         self.locks: frozenset[str] = frozenset()
-        """Locks that are put on a node before a pod with cards is bound to it."""
+        """Device locks that are set on a node before a pod with devices is bound to it."""
         self.tasks: set[asyncio.Task[None]] = set()
         self.writing: dict[str, asyncio.Task[None]] = {}
-        """The write in flight for a PodGroup, pod condition or queue; a newer one for the same
-        object waits for it."""
+        """Object -> its write in flight.  A newer write of the same object waits for it."""
         self.status_writer = StatusWriter(self.launch)
         self.pod_groups = PodGroupStatusUpdater(
             client, state, self.write_in_order, self.status_writer, seen
         )
         self.deferred_events: dict[tuple[str, str], DeferredEvent] = {}
-        """Events about groups that wait, until it is clear that they go on waiting."""
+        """(Group, reason) -> the event that is recorded if the group still waits after a while."""
         self.deferred_queues: dict[str, QueueStatus] = {}
-        """The newest of what queues hold that waits to be written."""
+        """Queue -> its newest allocation that is not written yet."""
         self.deferred_conditions: dict[str, DeferredCondition] = {}
-        """Conditions that have not stood long enough to be written, with the event that tells of
-        each."""
+        """Pod -> its condition that has not stayed the same for long enough to be written."""
 
     def submit(self, decisions: Decisions) -> None:
-        """Starts everything that was decided; returns at once."""
+        """Start the writes of all decisions, without waiting for any of them."""
         for group in decisions.pod_groups:
             self.pod_groups.update_early(group, decisions.explanations.get(group.key))
         for bind in decisions.binds:
@@ -142,8 +142,8 @@ class Binder:
             self.defer_condition(condition, told.get(condition.pod))
         for queue in decisions.queues if self.batch else ():
             self.defer_queue_status(queue)
-        for said in decisions.shards:
-            self.write_in_order(f"shard {said.name}", self.write_shard(said))
+        for shard_status in decisions.shards:
+            self.write_in_order(f"shard {shard_status.name}", self.write_shard(shard_status))
         for pod in decisions.gates:
             self.launch(self.lift_gate(pod))
         for freed in decisions.freed:
@@ -164,7 +164,8 @@ class Binder:
         task.add_done_callback(self.tasks.discard)
 
     def write_in_order(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Two writes of one object arrive in the order in which they were decided."""
+        """Start a write after the write in flight of the same object: both arrive in the order in
+        which they were decided."""
         before = self.writing.get(name)
 
         async def follow() -> None:
@@ -185,13 +186,15 @@ class Binder:
         return task
 
     async def settle(self) -> None:
-        """Waits until everything in flight has been answered."""
+        """Wait until every write in flight has been answered."""
         while self.tasks:
             await asyncio.wait(self.tasks)
 
     # binds
 
     async def bind(self, bind: Bind) -> None:
+        """Bind a pod to its node, after its volumes, claims and device lock.  A refusal rolls all of
+        them back."""
         namespace, name = split(bind.pod)
         metadata: Tree = {"name": name, "namespace": namespace, "uid": bind.uid}
         if bind.annotations:
@@ -200,11 +203,10 @@ class Binder:
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
         locked = ""
         began = time.perf_counter()
-        complaint = self.writing.get(f"pod {bind.pod}")
-        if complaint is not None:
-            await asyncio.wait(
-                (complaint,)
-            )  # Why it waited must not arrive after it does so no more.
+        condition = self.writing.get(f"pod {bind.pod}")
+        if condition is not None:
+            # The reason why the pod waited must not arrive after the bind.
+            await asyncio.wait((condition,))
         try:
             if bind.volumes:
                 await self.volumes.bind(bind.volumes, bind.node)
@@ -245,14 +247,14 @@ class Binder:
         )
 
     def observe(self, stage: Histogram, bind: Bind) -> None:
-        """A pod has come to a stage of its scheduling."""
+        """Count the time from a pod's creation to a stage of its scheduling, in milliseconds."""
         task = self.state.tasks.get(bind.pod)
         if task is not None:
             stage.observe(max(0.0, 1000 * (time.time() - task.creation)))
 
     async def was_bound(self, bind: Bind, error: Exception) -> bool:
-        """Whether a bind that was not answered, or was refused as done already, stable on the
-        server."""
+        """Whether a bind took effect that was not answered, or was refused as a conflict.  Reads
+        the pod until the server answers."""
         if isinstance(error, ApiError) and not isinstance(error, Conflict) and error.code < 500:
             return False
         namespace, name = split(bind.pod)
@@ -269,7 +271,7 @@ class Binder:
             )
 
     def refuse(self, bind: Bind, error: Exception) -> None:
-        """Rolls back what was assumed, and says so on the pod."""
+        """Make the pod pending again in the state, and record why on the pod."""
         FAILED_BINDS.inc()
         if isinstance(error, NotFound):
             self.state.bind_failed(bind.pod)
@@ -286,8 +288,8 @@ class Binder:
         )
 
     def defer_condition(self, condition: PodCondition, event: Event | None) -> None:
-        """Keeps a condition until it has stood for a while; a newer one for the same pod takes its
-        place."""
+        """Keep a condition until it has stayed the same for a while; a newer one of the same pod
+        replaces it."""
         loop = asyncio.get_running_loop()
         if not self.deferred_conditions:
             loop.call_later(STABLE, self.write_deferred_conditions)
@@ -297,8 +299,8 @@ class Binder:
         )
 
     def defer_event(self, event: Event) -> None:
-        """Tells why a group waits once that has stood for a while: most groups wait for nothing but
-        their pods, and not for long."""
+        """Keep an event about a group that waits until it has waited for a while: most groups wait
+        for their own pods alone, and not for long."""
         loop = asyncio.get_running_loop()
         if not self.deferred_events:
             loop.call_later(STABLE, self.record_deferred_events)
@@ -308,7 +310,7 @@ class Binder:
         )
 
     def record_deferred_events(self) -> None:
-        """Tells what has stood for long enough and is still true."""
+        """Record the deferred events that are old enough and still true."""
         loop = asyncio.get_running_loop()
         stable = self.client.debounce.delay(STABLE, LONGEST_DEFERRAL)
         for held, (event, since) in list(self.deferred_events.items()):
@@ -321,8 +323,8 @@ class Binder:
             loop.call_later(STABLE / 2, self.record_deferred_events)
 
     def waits(self, complaint: Event) -> bool:
-        """Whether a group has no place yet; why pods of one that runs have none, only the
-        explanation says."""
+        """Whether the group of an event still waits: its phase says so or, for the reason Waiting,
+        one of its pods is pending."""
         job = self.state.jobs.get(complaint.key)
         explains = complaint.reason == WAITING
         return job is not None and (
@@ -330,8 +332,8 @@ class Binder:
         )
 
     def defer_queue_status(self, queue: QueueStatus) -> None:
-        """Writes what a queue holds once in a while: it changes with every pod, and nobody waits
-        for it."""
+        """Keep a queue's allocation for a while before it is written: it changes with every pod, and
+        nobody waits for it."""
         if not self.deferred_queues:
             asyncio.get_running_loop().call_later(QUEUE_DELAY, self.write_deferred_queues)
         before = self.deferred_queues.get(queue.name)
@@ -346,7 +348,8 @@ class Binder:
             self.write_in_order(f"queue {name}", self.write_queue(queue))
 
     def write_deferred_conditions(self) -> None:
-        """Writes the conditions that have stood long enough, of the pods that are still pending."""
+        """Write the deferred conditions that have stayed the same for long enough, of pods that are
+        still pending."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         debounce = self.client.debounce
@@ -368,7 +371,7 @@ class Binder:
         return task is not None and task.status is Status.PENDING
 
     def start_condition(self, held: DeferredCondition) -> asyncio.Task[None] | None:
-        """Starts the write of a condition whose turn has come, if its pod still waits."""
+        """Start the write of a deferred condition, unless its pod no longer waits."""
         pod = held.condition.pod
         if not self.is_pending(pod):
             return None
@@ -379,7 +382,7 @@ class Binder:
     # evictions
 
     async def evict(self, evict: Evict) -> None:
-        """Says why on the pod and its group, then deletes the pod."""
+        """Record the reason on the pod and its group, then delete the pod."""
         namespace, name = split(evict.pod)
         message = f"Pod is evicted, because of {evict.text}"
         if evict.job != evict.pod:
@@ -437,28 +440,29 @@ class Binder:
             self.state.condition_failed(condition.pod)
 
     async def write_queue(self, queue: QueueStatus) -> None:
-        # A merge patch leaves keys that are not named: what is no longer held must be taken out by
-        # name.
+        # A merge patch leaves keys alone that it does not name, so each resource that is gone is
+        # set to null.
         patch = {"status": {"allocated": {**dict.fromkeys(queue.gone), **queue.allocated}}}
         await self.attempt(
             queue.name, self.client.patch(scheduling.QUEUE, queue.name, patch, subresource="status")
         )
 
-    async def write_shard(self, said: ShardStatus) -> None:
+    async def write_shard(self, shard_status: ShardStatus) -> None:
         status = {
-            "nodesInUse": said.in_use,
-            "nodesToAdd": said.to_add,
-            "nodesToRemove": said.to_remove,
+            "nodesInUse": shard_status.in_use,
+            "nodesToAdd": shard_status.to_add,
+            "nodesToRemove": shard_status.to_remove,
             "lastUpdateTime": now(),
         }
-        patch = {"metadata": {"uid": said.uid}, "status": status}
+        patch = {"metadata": {"uid": shard_status.uid}, "status": status}
         await self.attempt(
-            said.name, self.client.patch(shard.NODE_SHARD, said.name, patch, subresource="status")
+            shard_status.name,
+            self.client.patch(shard.NODE_SHARD, shard_status.name, patch, subresource="status"),
         )
 
     async def attempt(self, key: str, write: Coroutine[Any, Any, Any]) -> bool:
-        """False when a status could not be written, which is no reason to stop; that its object has
-        gone is as good as done."""
+        """Await a write whose failure must not stop the scheduler.  Returns False if it failed; an
+        object that is gone counts as written."""
         try:
             await write
         except (NotFound, Conflict):
@@ -469,7 +473,7 @@ class Binder:
         return True
 
     async def lift_gate(self, pod: str) -> None:
-        """Takes the queue gate off a pod that its queue now has room for."""
+        """Remove the queue gate from a pod for which its queue now has room."""
         namespace, name = split(pod)
         patch = {
             "spec": {
@@ -483,7 +487,7 @@ class Binder:
         )
 
     def record_rejected(self, refused: RejectedObject) -> None:
-        """Says on an object that it cannot be understood, and why."""
+        """Record on an object that the engine cannot read it, and why."""
         self.recorder.event(
             reference(refused.kind, refused.key, refused.uid),
             "Warning",
@@ -523,11 +527,11 @@ API_VERSIONS = {
         storage.CSI_STORAGE_CAPACITY,
     )
 }
-"""Of the kinds that are told something, where it is not that of PodGroups and Queues."""
+"""Kind -> apiVersion, for events; PodGroups and Queues are not in it."""
 
 
 def reference(kind: str, key: str, uid: str) -> Tree:
-    """An object as events refer to it."""
+    """The fields of an object to which an event refers."""
     namespace, name = split(key)
     version = API_VERSIONS.get(kind, scheduling.POD_GROUP.api_version)
     return {

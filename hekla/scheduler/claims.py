@@ -1,9 +1,8 @@
-"""Writes into ResourceClaims what the engine gave them, before the pod that needs them is bound.
+"""Writes the engine's allocations into ResourceClaims, before the pod that needs them is bound.
 
-Several pods may share a claim, so writes of one claim wait for each other, and each adds its pod to
-what is there.  Where the pod cannot be bound after all, its reservation is taken back, and with it
-the allocation if nobody else has come to rely on it. Reference: plugins-placement 1.6
-(DynamicResources), 1.9.
+Several pods may share a claim, so writes of one claim wait for each other, and each adds its pod.
+If a bind fails, the pod's reservation is removed, and with it the allocation unless another pod uses
+it.  Reference: plugins-placement 1.6 (DynamicResources), 1.9.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -27,33 +26,34 @@ log = logging.getLogger(__name__)
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 PATIENCE = 600.0
-"""Seconds for which a driver may take to make a device ready for its node; then the pod is placed
-anew."""
+"""Seconds that a driver may take to prepare a device for its node; after them the bind fails and
+the pod is scheduled again."""
 ATTEMPTS = 8
-"""Times that a write is tried when others change the claim at the same time."""
+"""Attempts of a write that conflicts with writes of others."""
 
 Tree = dict[str, Any]
 
 
 class ClaimError(Exception):
-    """A claim cannot be had as it was decided; the text says why."""
+    """A claim cannot be allocated as the engine decided; the text says why."""
 
 
 class ClaimBinder:
-    """Allocates and reserves.  Whoever hears of claims calls `claim_changed`."""
+    """Allocates and reserves claims.  `claim_changed` is a listener of the cache of claims."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
         self.locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.waiting: dict[str, set[asyncio.Event]] = defaultdict(set)
         self.made: dict[str, tuple[str, Tree]] = {}
-        """UID of a pod that is being bound -> the claim that was made for its extended resources,
-        and what it was given."""
+        """UID of a pod that is being bound -> the claim that was created for its extended resources,
+        and its allocation."""
 
-    def claim_changed(self, old: Any, new: Any) -> None:
-        """A callback of the cache of claims."""
-        if self.waiting:
-            metadata = (new if new is not None else old)["metadata"]
+    def claim_changed(self, old: Tree | None, new: Tree | None) -> None:
+        """Wake the binds that wait for this claim."""
+        claim = new if new is not None else old
+        if self.waiting and claim is not None:
+            metadata = claim["metadata"]
             for event in self.waiting.get(f"{metadata['namespace']}/{metadata['name']}", ()):
                 event.set()
 
@@ -79,7 +79,7 @@ class ClaimBinder:
             raise
 
     async def reserve(self, key: str, allocation: Tree, pod: str, uid: str) -> None:
-        """Allocates one claim, if that is not done, and adds the pod to those it is reserved for."""
+        """Allocate one claim, unless it is allocated, and reserve it for the pod."""
         user = {"resource": "pods", "name": pod.rpartition("/")[2], "uid": uid}
         async with self.lock(key):
             for attempt in range(ATTEMPTS):
@@ -110,7 +110,7 @@ class ClaimBinder:
                         raise
 
     async def protect(self, claim: Tree) -> Tree:
-        """The claim with the finalizer that an allocated one has."""
+        """Add the finalizer that every allocated claim has; returns the claim."""
         metadata = claim["metadata"]
         finalizers = metadata.get("finalizers") or []
         if FINALIZER in finalizers:
@@ -127,7 +127,7 @@ class ClaimBinder:
         return {**claim, "metadata": made["metadata"]}
 
     async def ready(self, key: str, allocation: Tree) -> None:
-        """Waits for the conditions that drivers must fulfil before a pod may use their devices."""
+        """Wait for the conditions that drivers set before a pod may use their devices."""
         wanted = [
             one
             for one in (allocation.get("devices") or {}).get("results") or ()
@@ -151,8 +151,8 @@ class ClaimBinder:
                 del self.waiting[key]
 
     async def give_back(self, given: Mapping[str, Tree], uid: str) -> None:
-        """Takes the pod off its claims.  What cannot be written now the controller of claims finds
-        out by itself."""
+        """Remove the pod from its claims.  If a write fails, the controller of claims repairs that
+        later."""
 
         def without_the_pod(allocation: Tree, status: Tree) -> bool:
             before = status.get("reservedFor") or []
@@ -174,10 +174,9 @@ class ClaimBinder:
             )
 
     async def change(self, key: str, changed: Callable[[Tree], bool], trouble: str) -> bool:
-        """Writes what `changed` makes of a copy of a claim's status, if it says that there is
-        something to write.
+        """Write a claim's status after `changed` has changed a copy of it, if that returns True.
 
-        False where that could not be done, and why is in the log.
+        Returns False if the write failed; the log says why.
         """
         async with self.lock(key):
             for _ in range(ATTEMPTS):
@@ -197,13 +196,13 @@ class ClaimBinder:
         log.warning("resourceclaim %s: %s: %s", key, trouble, refused)
         return False
 
-    # ------------------------------------------------------------------------ claims of nobody else
+    # ------------------------------------------------------------------------ claims of one pod
 
     async def make(self, implied: Mapping[str, Any], pod: str, uid: str) -> None:
-        """Makes, allocates and reserves the claim that a pod's extended resources are; the pod's
-        status says which container has what.
+        """Create, allocate and reserve the claim for a pod's extended resources, and write into the
+        pod's status which container has which devices.
 
-        Raises as `bind` does; `unmake` clears up after it.
+        Raises as `bind` does; `unmake` undoes it.
         """
         namespace, _, name = pod.partition("/")
         there: Tree = await self.client.get(POD.untyped, name, namespace)
@@ -248,7 +247,7 @@ class ClaimBinder:
         await self.bind({key: implied["allocation"]}, pod, uid)
 
     async def unmake(self, uid: str) -> None:
-        """The pod is not bound after all: the claim that was made for it goes."""
+        """Delete the claim of a pod's extended resources, because the pod is not bound after all."""
         made = self.made.pop(uid, None)
         if made is not None:
             key, allocation = made
@@ -256,8 +255,7 @@ class ClaimBinder:
             await self.discard(key, uid)
 
     async def discard(self, key: str, uid: str) -> None:
-        """Deletes a claim that was made for the extended resources of a pod; any other is left
-        alone."""
+        """Delete a claim if it was created for the extended resources of a pod."""
         try:
             claim = await self.read(key)
             meta = claim["metadata"]
@@ -313,9 +311,9 @@ def _deallocate(status: Tree) -> None:
         status.pop(name, None)
 
 
-def fulfilled(result: Tree, devices: Any) -> bool:
-    """Whether a device has all conditions that it needs.  Raises ClaimError when its driver says
-    that it never will."""
+def fulfilled(result: Tree, devices: Iterable[Tree]) -> bool:
+    """Whether a device has all its binding conditions.  Raises ClaimError if its driver reports a
+    failure."""
     own = ("driver", "pool", "device")
     status = next(
         (one for one in devices if all(one.get(name) == result[name] for name in own)), None

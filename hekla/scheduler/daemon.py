@@ -1,8 +1,8 @@
 """`hekla scheduler`: runs the engine on a cluster.
 
 A cycle starts when something has changed that could change a decision, and at least every
---schedule-period.  It never waits for the API server: what it decided goes out on many connections
-while events of the earlier decisions come in.
+--schedule-period.  It never waits for the API server: decisions are sent on many connections while
+the events of earlier decisions arrive.
 """
 
 from __future__ import annotations
@@ -57,18 +57,17 @@ from hekla.scheduler.stages import Stages, Watchdog
 log = logging.getLogger(__name__)
 
 GATHER, LONGEST_GATHER = 0.003, 0.025
-"""Seconds between the first change and the cycle that it starts: a burst of events is one cycle,
-and a longer one where the server is busy, for much of what a cycle costs it costs for one pod as
+"""Seconds between the first change and the cycle that it starts, so that a burst of events makes one
+cycle.  The delay is longer on a busy server, because much of a cycle costs the same for one pod as
 for a hundred.
 """
 SHORTEST_REST = 0.005
-"""Seconds at the least between two cycles; a cycle that took longer is followed by a rest of its
-own length."""
+"""Least seconds between two cycles; after a longer cycle the rest is as long as the cycle."""
 POOL = 64
 TIDY = 10.0
-"""Seconds after which the series of jobs that have left are looked for."""
+"""Seconds between two removals of the metrics of deleted jobs."""
 SLOW = 5.0
-"""Seconds after which a cycle is worth a warning."""
+"""Seconds of a cycle above which a warning is logged."""
 
 OF_BOTH = (
     Flag(
@@ -112,7 +111,7 @@ OF_BOTH = (
         "accepted for compatibility; the first cycle waits for what it needs",
     ),
 )
-"""Flags of both schedulers: this one, and the one for pods by themselves."""
+"""Flags that this scheduler and the agent scheduler share."""
 
 FLAGS = (
     *connection_flags(0, 0),
@@ -187,7 +186,7 @@ FLAGS = (
 
 
 class Scheduler:
-    """The loop: events in, cycles, decisions out."""
+    """The loop: events change the state, a cycle decides, the binder writes."""
 
     def __init__(
         self,
@@ -228,7 +227,7 @@ class Scheduler:
         self.stages = Stages()
         self.watchdog = Watchdog(self.stages, stuck_after)
         self.worker: Histogram | None = None
-        """Takes a cycle's time in the place of the batch scheduler's histogram."""
+        """The histogram of cycles, if it is not the batch scheduler's."""
         self.problems: set[str] = set()
         seen = self.informers.versions_of(scheduling.POD_GROUP) if batch else lambda group: ""
         self.binder = Binder(
@@ -243,7 +242,7 @@ class Scheduler:
         self.tidied = 0.0
 
     async def run(self) -> None:
-        """Cycles until cancelled; what is in flight then is given a moment to be answered."""
+        """Run cycles until cancelled, then wait a moment for the answers to writes in flight."""
         self.watchdog.start()
         collecting = asyncio.ensure_future(self.load.run())
         try:
@@ -273,7 +272,7 @@ class Scheduler:
                 log.warning("%d writes were not answered in time", len(self.binder.tasks))
 
     def cycle(self) -> float:
-        """One cycle; gives its seconds."""
+        """Run one cycle; returns its seconds."""
         self.informers.changed.clear()
         began = time.perf_counter()
         now, number = time.time(), self.state.cycle
@@ -313,7 +312,7 @@ class Scheduler:
         return took
 
     def observe(self, decisions: Decisions, now: float) -> None:
-        """How long pods and jobs took until they had a place."""
+        """Count how long pods and jobs took to be placed."""
         placed: dict[str, Job] = {}
         for bind in decisions.binds:
             task = self.state.tasks.get(bind.pod)
@@ -328,8 +327,8 @@ class Scheduler:
 
 
 async def make_queues(client: Client, default: str) -> None:
-    """Creates the queues `root` and the default one where they are missing.  Reference:
-    scheduler-core 2.2."""
+    """Create the queues `root` and `default` if they are missing.  Raises DaemonError when the server
+    refuses for a minute.  Reference: scheduler-core 2.2."""
     for name, reclaimable in (("root", False), (default, True)):
         body = {
             "apiVersion": scheduling.QUEUE.api_version,
@@ -353,7 +352,7 @@ async def make_queues(client: Client, default: str) -> None:
 
 
 async def work(daemon: Daemon) -> None:
-    """What `hekla scheduler` does once it may."""
+    """The work of `hekla scheduler` once it is the leader."""
     options = daemon.options
     names = list(options.scheduler_name)
     try:

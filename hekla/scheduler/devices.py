@@ -1,5 +1,5 @@
-"""What the policy says to those who bind: the map of cards' models, the lock of a node, how long a
-volume may take.
+"""What the policy tells the binder: the ConfigMap of device models, the lock of a node, and the time
+that a volume may take.
 
 Reference: plugins-placement 7.1, 7.7.
 """
@@ -22,7 +22,7 @@ DEFAULT_MAP = ("kube-system", "volcano-vgpu-device-config")
 
 
 def device_map(policy: Policy) -> tuple[str, str]:
-    """Namespace and name of the ConfigMap that says how cards are shared and cut."""
+    """Namespace and name of the ConfigMap that says how devices are shared and partitioned."""
     for tier in policy.tiers:
         for option in tier:
             if option.name == "deviceshare":
@@ -31,7 +31,7 @@ def device_map(policy: Policy) -> tuple[str, str]:
 
 
 def volume_patience(policy: Policy) -> float:
-    """Seconds for which a volume may take to be bound."""
+    """Seconds that a volume may take to be bound."""
     for tier in policy.tiers:
         for option in tier:
             if option.name == "predicates" and option.arguments.volume_binding_timeout > 0:
@@ -40,23 +40,22 @@ def volume_patience(policy: Policy) -> float:
 
 
 LOCKED_FOR = 300.0
-"""Seconds after which a lock that nobody took away is taken over."""
+"""Seconds after which a lock that was not released may be replaced."""
 ATTEMPTS, PAUSE = 5, 0.1
 _LOCKS = {
     "volcano.sh/gpu-index": "gpu",
     "volcano.sh/vgpu-ids-new": "hamivgpu",
     "hami.io/vgpu-node": "hami.io/mutex.lock",
 }
-"""What a placement writes on a pod -> the annotation of the node that is its lock."""
+"""Annotation of a placed pod -> the node's annotation that is the lock for it."""
 
 
 class LockError(Exception):
-    """A node is locked by another placement; the text says so."""
+    """A node is locked by another bind."""
 
 
 def locks_of(policy: Policy) -> frozenset[str]:
-    """The locks that binds may need; none where nodes are not locked.  GPUs that are handed out
-    whole need none."""
+    """The locks that binds under this policy need.  Whole GPUs need none."""
     for tier in policy.tiers:
         for option in tier:
             if option.name == "deviceshare" and option.arguments.node_lock:
@@ -69,15 +68,15 @@ def locks_of(policy: Policy) -> frozenset[str]:
 
 
 def lock_of(annotations: Mapping[str, str], locks: frozenset[str]) -> str:
-    """The one of these locks that a bind with these annotations needs; empty for none."""
+    """The lock among these that a bind with these annotations needs; "" if it needs none."""
     return next(
         (lock for written, lock in _LOCKS.items() if lock in locks and written in annotations), ""
     )
 
 
 async def lock_node(client: Client, node: str, lock: str) -> None:
-    """Writes the lock.  Raises LockError where it is younger than five minutes, and what the client
-    raises."""
+    """Set the lock on a node.  Raises LockError if another is younger than five minutes, and what the
+    client raises."""
     for attempt in range(ATTEMPTS):
         metadata = (await client.get(core.NODE.untyped, node))["metadata"]
         stamp = (metadata.get("annotations") or {}).get(lock, "")
@@ -99,6 +98,6 @@ async def lock_node(client: Client, node: str, lock: str) -> None:
 
 
 async def unlock_node(client: Client, node: str, lock: str) -> None:
-    """Takes the lock off again, because nothing was bound; the device plugin of the node does it
-    otherwise."""
+    """Remove the lock after a failed bind.  After a successful one the node's device plugin removes
+    it."""
     await client.patch(core.NODE.untyped, node, {"metadata": {"annotations": {lock: None}}})

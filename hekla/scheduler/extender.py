@@ -1,7 +1,6 @@
-"""Asks the server of the plugin `extender`, in the middle of a cycle, and waits for its answer as
-upstream does.
+"""The HTTP client of the plugin `extender`.  A cycle waits for the answer, as upstream does.
 
-One connection a host is kept for the next question.  Reference: plugins-placement 12.
+It keeps one connection to each host.  Reference: plugins-placement 12.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ if TYPE_CHECKING:
     from http.client import HTTPConnection
 
 LARGEST = 10 << 20
-"""Bytes of an answer."""
+"""Bytes of the largest answer that is read."""
 HEADERS = {"Content-Type": "application/json"}
 
 
 class ExtenderClient:
-    """Posts JSON and gives the JSON that comes back."""
+    """Posts JSON and returns the JSON of the answer."""
 
     def __init__(self) -> None:
         self.connections: dict[tuple[str, str], HTTPConnection] = {}
 
     def __call__(self, address: str, body: Mapping[str, Any], timeout: float) -> Any:
-        """None for an empty answer.  Raises OSError where nobody answers, ValueError for an answer
-        that is none."""
+        """The decoded answer; None if it is empty.  Raises OSError if there is no answer, and
+        ValueError if it cannot be read."""
         from http.client import HTTPException
 
         url = urlsplit(address)

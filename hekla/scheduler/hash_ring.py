@@ -1,9 +1,8 @@
-"""Several schedulers of one name that divide pods and nodes between them by a consistent hash.
-Reference: scheduler-core 2.3.
+"""Divides pods and nodes between several schedulers of one name, by a consistent hash.
 
-Every one of them is told how many there are and which one it is; who owns what follows from the
-names alone, by the same points on the same ring as upstream's, so that both kinds may run beside
-each other.
+Each scheduler knows how many there are and its own number; names alone decide who owns what.  The
+ring has upstream's points, so that schedulers of both kinds can share a cluster.  Reference:
+scheduler-core 2.3.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Tree = Mapping[str, Any]
 
 
 class Ring:
-    """Who owns a name."""
+    """The consistent hash: which scheduler owns a name."""
 
     def __init__(self, members: Iterable[str], own: str) -> None:
         self.own = own
@@ -34,7 +33,8 @@ class Ring:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Ring | None:
-        """The ring that the environment tells of; None where there is none.  Raises ValueError."""
+        """The ring that environment variables describe; None if there is one scheduler alone.  Raises
+        ValueError."""
         if environment.get("MULTI_SCHEDULER_ENABLE") != "true":
             return None
         own = environment.get("SCHEDULER_POD_NAME", "")
@@ -53,7 +53,8 @@ class Ring:
         return self.owners[at % len(self.owners)] if self.owners else self.own
 
     def owns(self, tree: Tree) -> bool:
-        """A pod or a group: by its first owner, so that the pods of one owner stay together."""
+        """Whether a pod or a group belongs to this scheduler: by its first owner, so that the pods of
+        one owner stay together."""
         metadata = tree["metadata"]
         owners = metadata.get("ownerReferences") or ()
         return self.owner(owners[0]["name"] if owners else metadata["name"]) == self.own
@@ -62,6 +63,7 @@ class Ring:
         return self.owner(name) == self.own
 
     def has_business(self, pod: Tree) -> bool:
-        """Whether a pod counts here: it waits and is ours, or it is on one of our nodes."""
+        """Whether a pod matters to this scheduler: it waits and is ours, or it runs on one of our
+        nodes."""
         node = (pod.get("spec") or {}).get("nodeName")
         return self.owns_node(node) if node else self.owns(pod)

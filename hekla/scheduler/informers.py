@@ -1,7 +1,7 @@
-"""Brings what the API server says into the engine's state.
+"""Keeps the engine's state up to date with the API server, by one list and watch for each kind.
 
-One list-and-watch a kind.  An object is read into the engine's tables when it comes and then let go
-but for its identity, so that a cluster of ten thousand pods is held once, in the tables.
+The engine reads an object into its tables; of the object itself the cache keeps the identity alone,
+so that a cluster of ten thousand pods is in memory once.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ IDENTITY = ("name", "namespace", "uid", "resourceVersion")
 
 
 class NodeSelector(NamedTuple):
-    """The nodes that are used: those with one of these labels; without labels, all.  Reference:
-    scheduler-core 2.4.
+    """Selects nodes that have one of these labels; without labels, every node.
 
-    Unlike upstream, a node that no longer matches leaves.
+    Unlike upstream, a node that no longer matches leaves the scheduler.  Reference: scheduler-core
+    2.4.
     """
 
     labels: tuple[tuple[str, str], ...]
 
     @classmethod
     def parse(cls, entries: Iterable[str]) -> NodeSelector:
-        """Entries `key:value`; one without a value is left out, as upstream does."""
+        """Read entries `key:value`; an entry without a value is ignored, as upstream does."""
         pairs = (
             (key.strip(), value.strip())
             for key, _, value in (entry.partition(":") for entry in entries)
@@ -57,18 +57,18 @@ class NodeSelector(NamedTuple):
 EVERY_NODE = NodeSelector(())
 
 PATIENCE = 5.0
-"""Seconds that the first cycle waits for a kind that it could do without."""
+"""Seconds that the first cycle waits for the kinds that are not needed."""
 
 
 class Source(NamedTuple):
-    """A kind, and what the state does when an object of it comes or goes."""
+    """A kind, and the calls of the state when an object of it changes or goes."""
 
     kind: Kind[Any]
     upsert: Callable[[Any], None]
     remove: Callable[[Any], None]
     needed: bool = True
-    """Nothing can be decided without it.  What only some plugins read may belong to a kind that the
-    cluster does not serve."""
+    """Whether the first cycle waits for it.  A cluster may not serve the kinds that only some plugins
+    read."""
     namespace: str | None = None
     name: str = ""
     """Only the object of this name."""
@@ -82,10 +82,11 @@ def sources(
     ring: Ring | None = None,
     taint_rules: bool = False,
 ) -> list[Source]:
-    """Everything that the engine wants to know of.  Without `batch` there are neither queues nor
-    groups.
+    """All kinds that the engine reads.
 
-    `taint_rules`: the server has DeviceTaintRules, which few do.
+    `device_map`: namespace and name of the ConfigMap of device models.  `batch`: read queues and
+    PodGroups.  `ring`: take only what belongs to this member of it.  `taint_rules`: the server has
+    DeviceTaintRules, which few have.
     """
 
     def other(kind: Kind[Any]) -> Source:
@@ -107,7 +108,8 @@ def sources(
         drop: Callable[[Tree], None],
         counts: Callable[[Ring, Tree], bool],
     ) -> Callable[[Tree], None]:
-        """Takes what belongs to this scheduler of several; without a ring, everything."""
+        """`take` for objects that belong to this scheduler, `drop` for others; without a ring, all
+        belong to it."""
         if ring is None:
             return take
         return lambda tree: take(tree) if counts(ring, tree) else drop(tree)
@@ -159,7 +161,7 @@ def sources(
 
 
 class RejectedObject(NamedTuple):
-    """An object that the engine could not take."""
+    """An object that the engine could not read, and why."""
 
     kind: str
     key: str
@@ -168,7 +170,7 @@ class RejectedObject(NamedTuple):
 
 
 class Informers:
-    """The caches behind the state; `changed` is set by every event."""
+    """The caches behind the state.  Every event sets `changed`."""
 
     def __init__(
         self,
@@ -182,15 +184,15 @@ class Informers:
         taint_rules: bool = False,
         whole: bool = False,
     ) -> None:
-        """`whole`: objects are read with all that they say, as a recording keeps them."""
+        """`whole`: decode all fields of pods, as a recording needs them."""
         self.state = state
         self.changed = asyncio.Event()
         self.caches: list[Cache[Tree]] = []
         self.needed: set[Cache[Tree]] = set()
-        self.told: dict[tuple[str, str], str] = {}
-        """What was left out and why, as far as it has been said."""
+        self.reported: dict[tuple[str, str], str] = {}
+        """(Kind, key) of rejected objects that were reported -> the reason."""
         self.uids: dict[tuple[str, str], str] = {}
-        """Which objects these are."""
+        """(Kind, key) of rejected objects -> their uid."""
         for source in sources(state, selector, device_map, batch, ring, taint_rules):
             fields = f"metadata.name={source.name}" if source.name else ""
             kind = (
@@ -203,7 +205,7 @@ class Informers:
                 self.needed.add(cache)
 
     async def start(self) -> None:
-        """Lists everything, so that the first cycle sees the whole cluster."""
+        """List every kind, so that the first cycle sees the whole cluster."""
         for cache in self.caches:
             await cache.start()
         for cache in self.caches:
@@ -222,12 +224,12 @@ class Informers:
             log.warning("%s cannot be listed yet; scheduling goes on without", ", ".join(missing))
 
     def cache_of(self, kind: Kind[Any]) -> Cache[Tree]:
-        """The cache behind one kind; of its objects only the identity is left."""
+        """The cache of one kind.  Its objects have their identity alone."""
         return next(cache for cache in self.caches if cache.kind.plural == kind.plural)
 
     def versions_of(self, kind: Kind[Any]) -> Callable[[str], str]:
-        """What gives the version in which an object of a kind was seen last, by its key; "" for one
-        that was not."""
+        """A function from an object's key to its newest resourceVersion that was seen; "" for an
+        unknown object."""
         cache = self.cache_of(kind)
 
         def version(key: str) -> str:
@@ -237,7 +239,7 @@ class Informers:
         return version
 
     def listener(self, source: Source) -> Callable[[Tree | None, Tree | None], None]:
-        """What the cache of one kind calls."""
+        """The change listener for the cache of one kind."""
         is_pod = source.kind is core.POD
 
         def changed(old: Tree | None, new: Tree | None) -> None:
@@ -257,33 +259,32 @@ class Informers:
         return changed
 
     def watched(self, pod: Tree) -> None:
-        """A pod that waits was seen for the first time."""
+        """Count how long a new pending pod took to get here."""
         metadata = pod["metadata"]
         task = self.state.tasks.get(f"{metadata.get('namespace', '')}/{metadata['name']}")
         if task is not None:
             WATCHED.observe(max(0.0, 1000 * (time.time() - task.creation)))
 
     def remember(self, kind: str, metadata: Tree) -> None:
-        """Notes which object it is that was left out, so that it can be told."""
+        """Remember the uid of an object that the engine rejected, for the event about it."""
         key = (kind, "/".join(filter(None, (metadata.get("namespace"), metadata["name"]))))
         if key in self.state.rejected:
             self.uids[key] = metadata.get("uid", "")
 
     def newly_rejected(self) -> list[RejectedObject]:
-        """The objects that the engine could not take, or not for the reason of before, since the
-        last call."""
-        known, self.told = self.told, dict(self.state.rejected)
-        if not self.told:
+        """The objects that were rejected, or rejected for another reason, since the last call."""
+        known, self.reported = self.reported, dict(self.state.rejected)
+        if not self.reported:
             self.uids.clear()
         return [
             RejectedObject(kind, key, self.uids.get((kind, key), ""), reason)
-            for (kind, key), reason in self.told.items()
+            for (kind, key), reason in self.reported.items()
             if known.get((kind, key)) != reason
         ]
 
 
 def keep_identity(tree: Tree) -> None:
-    """Lets go of everything in an object but what tells it from others."""
+    """Drop everything from an object but its identity."""
     metadata = tree["metadata"]
     tree.clear()
     tree["metadata"] = {name: metadata[name] for name in IDENTITY if name in metadata}

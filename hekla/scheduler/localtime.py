@@ -1,8 +1,7 @@
-"""The machine's time zone as a name that can be handed to the engine, which never asks the machine
-itself.
+"""The machine's time zone as a name, for the engine, which asks the machine for nothing.
 
-A name, not an offset, wherever there is one: windows of the tdm plugin follow the change of the
-clocks, and a recording that was made here says the same in another place.
+A name is better than an offset: the time windows of the plugin tdm follow daylight saving time, and
+a recording means the same on another machine.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _DATABASE = "/zoneinfo/"
 
 
 def time_zone(environment: str | None = None, link: Path = LOCALTIME) -> str:
-    """By the variable TZ, else by where /etc/localtime points, else the offset of this moment."""
+    """The zone of the variable TZ, else of the link /etc/localtime, else the present offset."""
     stated = (os.environ.get("TZ", "") if environment is None else environment).removeprefix(":")
     linked = str(link.resolve()).rpartition(_DATABASE)[2] if link.is_symlink() else ""
     for name in (stated.rpartition(_DATABASE)[2] or stated, linked):

@@ -21,14 +21,14 @@ PREFIX = "volcano_"
 
 
 def spread(low: float, high: float, count: int) -> list[float]:
-    """`count` bounds from low to high, each the same factor above the one before."""
+    """`count` bucket bounds from `low` to `high`, in geometric progression."""
     factor = math.pow(high / low, 1 / (count - 1))
     return [low * factor**step for step in range(count)]
 
 
 class Durations(Histogram):
-    """A histogram for numbers of one thread, eight of each pod: counted without locks, and told to
-    the library when somebody asks."""
+    """A histogram that one thread alone observes, eight times for each pod.  It counts without locks
+    and updates the library's histogram when metrics are read."""
 
     def _metric_init(self) -> None:
         super()._metric_init()
@@ -173,21 +173,20 @@ OF_CYCLES = {
         ),
     )
 }
-"""What cycles say, by the name that they use for it."""
+"""Metrics of cycles, by the engine's name for each."""
 MOST_JOBS = 1000
-"""Jobs with series of their own; the ones placed longest ago make room."""
+"""Jobs that have series of their own; a new one replaces the one that was placed longest ago."""
 
 
 class JobMetrics:
-    """When jobs were placed: a histogram of all, and gauges for the latest of those that are still
-    there."""
+    """When jobs were placed: a histogram of all jobs, and gauges for the latest that still exist."""
 
     def __init__(self) -> None:
         self.shown: dict[str, Labels] = {}
         """Job -> the labels of its series, the one placed longest ago first."""
 
     def placed(self, jobs: Iterable[Job], now: float) -> None:
-        """These jobs had pods placed in a cycle."""
+        """Count jobs whose pods a cycle has placed."""
         for job in jobs:
             took = max(0.0, 1000 * (now - job.creation))
             JOB.observe(took)
@@ -203,7 +202,7 @@ class JobMetrics:
             JOB_LAST.values[labels] = now
 
     def keep(self, jobs: Mapping[str, Job]) -> None:
-        """Jobs that have left take their series with them."""
+        """Remove the series of jobs that no longer exist."""
         for key in [key for key in self.shown if key not in jobs]:
             self.forget(key)
 
@@ -226,7 +225,7 @@ class PluginMetrics:
         self.tables: dict[str, Table] = dict(OF_CYCLES)
 
     def take(self, values: Iterable[tuple[str, Labels, float]]) -> None:
-        """All values of one cycle."""
+        """Set all values of one cycle."""
         tables = self.tables
         named: dict[str, dict[Labels, float]] = {}
         for name, labels, value in values:
@@ -245,7 +244,7 @@ class PluginMetrics:
             tables[name].values = rows
 
     def keep(self, jobs: Iterable[Job]) -> None:
-        """Series of jobs that have left go."""
+        """Remove the series of jobs that no longer exist."""
         there = {job.name for job in jobs}
         for table in self.tables.values():
             for labels in [

@@ -1,8 +1,7 @@
-"""Brings what nodes really use into the state, from the monitoring system that the policy's section
-`metrics` names.
+"""Reads the real usage of nodes from the monitoring system that the policy's section `metrics` names.
 
-Every interval all nodes are asked about and what came is written down, with the time that it is
-from; the plugins `usage` and `rescheduling` leave out what is older than five minutes.  Reference:
+Each interval it reads the usage of all nodes into the state, with the time of measurement; the
+plugins `usage` and `rescheduling` ignore values that are older than five minutes.  Reference:
 plugins-placement 11.
 """
 
@@ -31,16 +30,16 @@ log = logging.getLogger(__name__)
 
 PROMETHEUS, ADAPTOR, ELASTICSEARCH = "prometheus", "prometheus_adaptor", "elasticsearch"
 ROUND = 60.0
-"""Seconds that one round may take."""
+"""Seconds that one round of questions may take."""
 AT_ONCE = 8
 LARGEST = 1 << 20
-"""Bytes of one answer."""
+"""Bytes of the largest answer that is read."""
 CUSTOM_METRICS = "/apis/custom.metrics.k8s.io/v1beta2"
 FAILURES = (OSError, ValueError, TypeError, KeyError, AttributeError, ApiError, TransportError)
 
 
 class Load(NamedTuple):
-    """Percent of cpu and memory over ten minutes, and when that was measured."""
+    """Usage of cpu and memory in percent over ten minutes, and when it was measured."""
 
     cpu: float
     memory: float
@@ -60,7 +59,8 @@ def memory_query(node: str) -> str:
 
 
 class LoadCollector:
-    """Runs beside the cycles; `settings` is asked each round, because the policy may change."""
+    """Collects usage while cycles run.  `settings` is called in each round, because the policy may
+    change."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class LoadCollector:
         self.complained = ""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Collect until cancelled."""
         while True:
             settings = self.settings()
             if settings.get("type"):
@@ -96,7 +96,7 @@ class LoadCollector:
             self.complained = text
 
     def take(self, found: Mapping[str, Load]) -> None:
-        """Writes down what was measured."""
+        """Set the measured values in the state."""
         for node, load in found.items():
             self.state.upsert_other(
                 "NodeUsage",
@@ -115,7 +115,7 @@ class LoadCollector:
         return [name for name, row in table.rows.items() if table.ready[row]]
 
     async def ask(self, settings: Mapping[str, str]) -> dict[str, Load]:
-        """One round.  Raises one of FAILURES where nothing of it counts."""
+        """One round of questions: usage by node.  Raises one of FAILURES if nothing can be used."""
         kind = settings["type"]
         if kind == PROMETHEUS:
             return await self.each(lambda node: self.prometheus(settings, node))
@@ -126,7 +126,7 @@ class LoadCollector:
         raise ValueError(f"type {kind!r}: {PROMETHEUS}, {ADAPTOR} or {ELASTICSEARCH}")
 
     async def each(self, ask: Callable[[str], Load]) -> dict[str, Load]:
-        """Asks about every node, some at a time."""
+        """Ask about every node, a few at a time."""
         turns = asyncio.Semaphore(AT_ONCE)
 
         async def one(node: str) -> tuple[str, Load]:
@@ -138,7 +138,8 @@ class LoadCollector:
     # --- where it comes from ----------------------------------------------------------------------
 
     def prometheus(self, settings: Mapping[str, str], node: str) -> Load:
-        """A question that fails or finds nothing counts as no load, as upstream."""
+        """The usage of a node by Prometheus.  A question that fails or finds nothing counts as no
+        load, as upstream."""
         values = []
         for query in (cpu_query(node), memory_query(node)):
             try:
@@ -157,7 +158,8 @@ class LoadCollector:
         return Load(values[0], values[1], time.time())
 
     async def adaptor(self) -> dict[str, Load]:
-        """What the custom metrics API says; nodes that it does not name keep what they had."""
+        """The usage of nodes by the custom metrics API; nodes that it does not name keep their
+        values."""
         seen: dict[str, dict[str, tuple[float, float]]] = {}
         for metric in ("node_cpu_usage_avg", "node_memory_usage_avg"):
             answer = await self.client.request("GET", f"{CUSTOM_METRICS}/nodes/*/{metric}")
@@ -217,7 +219,8 @@ def _sound(value: float) -> float:
 
 
 def fetch(url: str, settings: Mapping[str, str], body: Any = None) -> Any:
-    """Asks and waits.  Raises OSError, and ValueError for an answer that is no JSON or too large."""
+    """Ask and wait for the answer.  Raises OSError, and ValueError for an answer that is no JSON or
+    too large."""
     from urllib.request import Request, urlopen
 
     if not url.startswith(("http://", "https://")):

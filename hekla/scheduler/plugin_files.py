@@ -1,10 +1,10 @@
-"""Finds users' plugins: in installed packages (entry points of the group `hekla.plugins`) and in
+"""Loads users' plugins, from installed packages (entry points of the group `hekla.plugins`) and from
 files.
 
-A file is compiled from its text each time the configuration is read, so that a change in it takes
-effect without a restart.  A file that cannot be loaded is a problem of the configuration like any
-other: named with its line, and the last good policy stays in force. A package that cannot be loaded
-is one only for a policy that names its plugin.
+A file is compiled from its text each time the configuration is read, so that a change takes effect
+without a restart.  A file that cannot be loaded is an error of the configuration: it is reported with
+its line, and the last good policy stays in force.  A package that cannot be loaded is an error only
+for a policy that names its plugin.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ GROUP = "hekla.plugins"
 
 
 class PluginFileError(Exception):
-    """Files cannot be loaded; the lines of the text read `file:line: what is wrong`."""
+    """Files cannot be loaded; each line of the text reads `file:line: what is wrong`."""
 
 
 class Found(NamedTuple):
-    """Plugins by name, and where they come from."""
+    """Plugin classes by name, and where they come from."""
 
     plugins: Mapping[str, type[Plugin]]
     sources: Mapping[str, str]
-    """File -> its text, as it was loaded: what a recording needs."""
+    """File -> its text when it was loaded, for recordings."""
     broken: Mapping[str, str]
     """Entry point -> why it could not be loaded."""
 
@@ -77,7 +77,7 @@ def from_texts(sources: Mapping[str, str]) -> dict[str, type[Plugin]]:
         except (
             Exception,
             SystemExit,
-        ) as error:  # whatever a user's file raises while it is loaded; a script's last line ends more
+        ) as error:  # a user's file may raise anything; one that is a script may call sys.exit
             problems.append(f"{file}:{line_of(error, file)}: {type(error).__name__}: {error}")
             continue
         found = [
@@ -105,7 +105,7 @@ def from_texts(sources: Mapping[str, str]) -> dict[str, type[Plugin]]:
 
 
 def module_of(file: str, text: str) -> ModuleType:
-    """A module made from a file's text; known to Python by a name that nothing else has."""
+    """A module from a file's text, under a name that no other module has."""
     module = ModuleType("hekla_plugin_file." + file.replace("/", "_").replace(".", "_"))
     module.__file__ = file
     code = compile(text, file, "exec")
@@ -160,7 +160,7 @@ _STAMPS: dict[str, float] = {}
 
 
 def fresh(name: str) -> ModuleType:
-    """The module, imported again if its file has changed since."""
+    """The imported module, reloaded if its file has changed."""
     known = sys.modules.get(name)
     module = importlib.import_module(name)
     stamp = Path(module.__file__).stat().st_mtime if module.__file__ else 0.0

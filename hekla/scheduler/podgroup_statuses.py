@@ -1,9 +1,9 @@
-"""Writes the statuses of PodGroups: being let in at once, everything else as few times as it takes.
+"""Writes the statuses of PodGroups: the phase Inqueue at once, everything else as rarely as possible.
 
-A group on its way is decided upon in half a dozen cycles, and each finds something new: a
-condition, a phase, one more running pod. What is written is what stable when that has calmed down
-(decision 0202).  Nothing is lost by waiting: the phase that pods wait for does not wait, and a
-scheduler that dies reads the group as it is and decides again.
+Half a dozen cycles decide about a group until it runs, and each finds something new: a condition, a
+phase, one more running pod.  The status is written when it stops changing (decision 0202).  Nothing
+is lost by waiting: the phase that the controller waits for is written at once, and a scheduler that
+restarts reads the group and decides again.
 """
 
 from __future__ import annotations
@@ -33,27 +33,26 @@ from hekla.kube.status_writer import StatusWriter
 log = logging.getLogger(__name__)
 
 Work = Callable[[str, Coroutine[Any, Any, None]], asyncio.Task[None]]
-"""Starts a write of the object of that name, after the one that is under way for it."""
+"""Starts a write of the object of that name, after the write in flight of the same object."""
 
 DELAY, LONGEST_DELAY = 0.35, 10.0
-"""Seconds for which the newest status is gathered, from the last change of it, three times as long
-from the first.  Scheduled, Running and the first count of running pods come soon after each other;
-less soon when the server is busy, and then gathering takes longer.
+"""Seconds that a status is deferred from its last change; from its first change, three times as
+long at most.  Scheduled, Running and the first count of running pods follow each other closely; on a
+busy server they take longer, and so does the delay.
 """
 STARTING = 6
-"""So many times as long while pods are bound that do not run yet, from the first change: most run
-soon, and are counted then."""
+"""While pods are bound that do not run yet, the delay from the first change is so many times as
+long: most pods run soon, and are counted then."""
 SLOW = 0.05
-"""Seconds that an answer may take for that: the few writes at a time are no load, and on a crowded
-machine each takes long."""
+"""Seconds of response time above which no status is written early.  More than what counts as busy,
+because few writes at a time are no load."""
 EARLY = 4
-"""Groups at a time of which it is written at once that they run."""
+"""Early writes in flight at a time: those of groups that have just begun to run."""
 KEPT = 1000
-"""Groups that are gone and of which it is still known that they ran, besides as many as there are.
-"""
+"""Groups that are gone and still remembered as running, besides as many as there are jobs."""
 REMEMBERED = LONGEST_DELAY + 5.0
-"""Seconds for which it is remembered what was written; by then the watch has shown it, and what was
-gathered before has had its turn."""
+"""Seconds for which a written status is remembered.  By then the watch has shown it, and every
+status that was deferred before is written."""
 
 
 class Metadata(msgspec.Struct, rename="camel"):
@@ -61,7 +60,7 @@ class Metadata(msgspec.Struct, rename="camel"):
 
 
 class Answer(msgspec.Struct):
-    """What is read of a PodGroup that was written."""
+    """The part of a PodGroup that is decoded from the answer to a write."""
 
     metadata: Metadata = msgspec.field(default_factory=Metadata)
 
@@ -70,17 +69,17 @@ POD_GROUP = read_as(scheduling.POD_GROUP, Answer)
 
 
 class DeferredStatus(NamedTuple):
-    """The newest status of a PodGroup that waits to be written, and why the group waits."""
+    """The newest unwritten status of a PodGroup, and the explanation why the group waits."""
 
     status: PodGroupStatus
     explained: Explanation | None
     since: float
-    """When the first of the unwritten ones came (loop time)."""
+    """When the first unwritten status came (loop time)."""
     changed: float
 
 
 class Written(NamedTuple):
-    """What a PodGroup has been told, and the version that it has had since."""
+    """The last status that was written to a PodGroup, and its resourceVersion since."""
 
     content: tuple[Any, ...]
     version: str
@@ -88,10 +87,10 @@ class Written(NamedTuple):
 
 
 class PodGroupStatusUpdater:
-    """Takes what cycles decided about PodGroups.
+    """Writes what cycles decided about PodGroups.
 
-    `write_in_order` carries the writes, `status_writer` those that nobody waits for; `seen` gives the version of a
-    group that the watch has shown.
+    `write_in_order` starts urgent writes, `status_writer` those that nobody waits for; `seen` gives
+    the newest resourceVersion of a group that the watch has shown.
     """
 
     def __init__(
@@ -110,16 +109,16 @@ class PodGroupStatusUpdater:
         self.deferred: dict[str, DeferredStatus] = {}
         self.timer: asyncio.TimerHandle | None = None
         self.written: dict[str, Written] = {}
-        """What groups have been told and the watch has not shown yet, the oldest first."""
+        """Statuses that were written and that the watch has not shown yet, the oldest first."""
         self.early_writes: set[asyncio.Task[None]] = set()
-        """Writes of groups that have just begun to run."""
+        """Writes in flight of groups that have just begun to run."""
         self.reported_running: dict[str, str] = {}
-        """Of groups of which it has been written so that they run, the uid."""
+        """Groups whose phase Running was written early -> their uid."""
         self.admitted: set[str] = set()
-        """Groups whose phase Inqueue has been written."""
+        """Groups whose phase Inqueue is written."""
 
     def update(self, group: PodGroupStatus, explained: Explanation | None = None) -> None:
-        """Writes at once that a group was let in; anything else with what follows it soon."""
+        """Write the phase Inqueue at once, and defer everything else."""
         if group.phase != "Running":
             self.reported_running.pop(group.key, None)
         if (
@@ -138,11 +137,11 @@ class PodGroupStatusUpdater:
             self.defer(group, explained)
 
     def update_early(self, group: PodGroupStatus, explained: Explanation | None = None) -> None:
-        """Takes the status of a group that may have begun to run.
+        """Write at once that a group has begun to run, where the server has time for it.
 
-        That it runs is written as soon as its pods are bound, before they can be seen running,
-        where the server has time for one more write: few groups at a time, and none while it is
-        busy, when what follows soon is said in one.
+        Its pods are bound and not seen running yet, so a second write will follow.  It is done for
+        few groups at a time, and for none while the server is slow; all other statuses go to
+        `update`.
         """
         if (
             group.phase != "Running"
@@ -165,11 +164,10 @@ class PodGroupStatusUpdater:
         task.add_done_callback(self.early_writes.discard)
 
     def pods_wait_for(self, group: str) -> bool:
-        """Whether pods are made only once the group is let in; where they are there, their binds
-        tell the same.
+        """Whether the controller creates the group's pods only once its phase is Inqueue.
 
-        Groups that the controller makes for pods of others (`podgroup-` and the owner's uid) come
-        after their pods.
+        If the pods exist already, their binds say the same.  Groups that the controller creates for
+        pods without one (`podgroup-` and the owner's uid) come after their pods.
         """
         if group.rpartition("/")[2].startswith("podgroup-"):
             return False
@@ -177,8 +175,7 @@ class PodGroupStatusUpdater:
         return job is None or len(job.tasks) < max(job.min_available, 1)
 
     def is_written(self, group: PodGroupStatus) -> bool:
-        """Whether the server says this already: the cycle that decided it could not know, or its
-        counts were others then."""
+        """Whether the server has this status already: the cycle that decided it could not know."""
         written = self.written.get(group.key)
         if written is None:
             return False
@@ -199,7 +196,7 @@ class PodGroupStatusUpdater:
         )
 
     def flush(self) -> None:
-        """Writes the statuses that have stood, or been gathered, for long enough."""
+        """Write the statuses that have stayed the same, or been deferred, for long enough."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         for key in [key for key, written in self.written.items() if now - written.at >= REMEMBERED]:
@@ -217,7 +214,7 @@ class PodGroupStatusUpdater:
         self.timer = loop.call_later(stable / 8, self.flush) if self.deferred else None
 
     def is_starting(self, group: PodGroupStatus) -> bool:
-        """Whether pods of the group are bound and do not run yet: the counts are about to change."""
+        """Whether pods of the group are bound and do not run yet, so that its counts will change."""
         job = self.state.jobs.get(group.key)
         return (
             job is not None
@@ -228,7 +225,7 @@ class PodGroupStatusUpdater:
     def start(
         self, group: PodGroupStatus, explained: Explanation | None
     ) -> asyncio.Task[None] | None:
-        """Starts the write of a gathered status whose turn has come, if it still says something."""
+        """Start the write of a deferred status, unless the server has it already."""
         newest = self.with_current_counts(group)
         return (
             None
@@ -237,8 +234,7 @@ class PodGroupStatusUpdater:
         )
 
     def with_current_counts(self, group: PodGroupStatus) -> PodGroupStatus:
-        """The status with the counts of this moment: those of the cycle that decided it are as old
-        as it has been gathered."""
+        """The status with the present counts of pods: the cycle that decided it may be seconds ago."""
         job = self.state.jobs.get(group.key)
         if job is None or job.pg_uid != group.uid:
             return group
@@ -291,16 +287,16 @@ class PodGroupStatusUpdater:
         )
 
     def retry(self, group: PodGroupStatus, explained: Explanation | None) -> None:
-        """The cycles take it for written, so it has to be; something newer about the same group
-        goes before."""
+        """Defer a status again whose write failed, because the cycles assume that it is written.  A
+        newer status of the group replaces it."""
         job = self.state.jobs.get(group.key)
         if job is not None and job.pg_uid == group.uid and group.key not in self.deferred:
             self.defer(group, explained)
 
 
 def explanation_of(group: PodGroupStatus, explained: Explanation | None) -> str:
-    """What goes beside the condition that has the same in words; empty where there is none, or
-    nothing to count."""
+    """The explanation's numbers, for the annotation beside the condition that has the words; empty
+    where there is no such condition or nothing to count."""
     if explained is None or not any(
         one.get("type") == WAITING and one.get("message") == explained.text
         for one in group.conditions
@@ -310,7 +306,7 @@ def explanation_of(group: PodGroupStatus, explained: Explanation | None) -> str:
 
 
 def content_of(group: PodGroupStatus) -> tuple[Any, ...]:
-    """What a status tells, without the times and the cycle in which it came about."""
+    """What makes two statuses equal: everything but times and cycle numbers."""
     conditions = tuple(
         (one.get("type"), one.get("status"), one.get("reason"), one.get("message"))
         for one in group.conditions

@@ -1,7 +1,7 @@
-"""The policy file: read strictly, watched for changes, and never worse than the last good one.
+"""The policy file: read strictly and watched for changes.
 
-A file that cannot be used is reported line by line, and the policy in force stays in force and is
-named with the time from which it has been.  Reference: scheduler-core 1.3, 1.4.
+The errors of a bad file are reported with their lines, and the last good policy stays in force; the
+message says since when.  Reference: scheduler-core 1.3, 1.4.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Stamp = tuple[str, int, int, int]
 
 
 class PolicyFileError(Exception):
-    """The file cannot be used; the text names the lines."""
+    """The file cannot be used; the text names its lines."""
 
 
 def parse(
@@ -87,8 +87,7 @@ def named_files(text: str, name: str) -> list[Path]:
 
 
 def repeated(root: Any) -> Iterator[tuple[int, str]]:
-    """Keys that a mapping names a second time, with their lines: of two values only the last would
-    count."""
+    """Duplicate keys of mappings, with their lines; YAML itself would silently use the last value."""
     seen, nodes = set(), [root]
     while nodes:
         node = nodes.pop()
@@ -128,7 +127,7 @@ def line_of(root: Any, problem: Problem) -> int:
 
 
 def stamp_of(path: Path) -> Stamp:
-    """What tells one state of a file from another; zeros where there is none."""
+    """The file's identity, size and time of change; zeros if there is no file."""
     try:
         stat = os.stat(path)
     except OSError:
@@ -150,32 +149,32 @@ class PolicyFile:
     ) -> None:
         self.path = Path(path) if path else None
         self.adapt = adapt
-        """Makes of what a file says what this scheduler does about it."""
+        """Turns the policy of a file into this scheduler's policy."""
         self.plugins_dir = plugins_dir
         self.policy = default or default_policy()
         self.text = ""
-        """What the policy in force was read from; empty for the built-in one."""
+        """The text of the policy in force; empty for the built-in one."""
         self.sources: Mapping[str, str] = {}
-        """The plugin files that it was read with, and their texts."""
+        """Its plugin files, and their texts."""
         self.since = time.time()
         self.stamp: tuple[Stamp, ...] = ()
         self.files: list[Path] = []
-        """The plugin files that the policy file named when it was read last."""
+        """The plugin files that the policy file named when it was last read."""
         self.problem = ""
-        """Why the file as it is now is not in force; empty when it is."""
+        """Why the present file is not in force; empty if it is."""
         if self.path is not None:
             self.reload(first=True, fall_back=fall_back)
 
     def changed(self) -> bool:
-        """Takes the file if it or a plugin's has changed since the last look; whether another
-        policy is in force now."""
+        """Read the file again if it or a plugin file has changed.  Returns whether another policy is in
+        force now."""
         if self.path is None or self.read_stamp() == self.stamp:
             return False
         return self.reload()
 
     def read_stamp(self) -> tuple[Stamp, ...]:
-        """What tells one state of the files from another: also a mounted ConfigMap's, which is
-        swapped by a link."""
+        """The stamps of the policy file and its plugin files.  They change also for a mounted
+        ConfigMap, which the kubelet updates by swapping a link."""
         assert self.path is not None
         return tuple(
             stamp_of(path) for path in (self.path, *self.files, *files_of(self.plugins_dir))

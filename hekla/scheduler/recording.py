@@ -1,13 +1,13 @@
 """A recording of a scheduler: everything that went into its cycles, and what came out.
 
-The engine is a function of what its state was fed, the policy and the clock.  So a tape holds just
-these, in order: each object that came or went, each bind that failed, the policy with the plugin
-files that it was read with, and a cycle's time and decisions.  Run again, in any process, they give
-the same decisions byte for byte; where they do not, either the code or the policy is another.
+The engine's decisions depend on the calls of its state, the policy and the clock alone.  So a
+recording has these, in order: each object that came or went, each bind that failed, the policy with
+its plugin files, and the time and decisions of each cycle.  A replay in any process gives the same
+decisions byte for byte, unless the code or the policy has changed.
 
-Frames are msgpack with their length before them, in one zlib stream a file, flushed after each
-cycle: of a process that was killed at most the last cycle is missing.  Files are numbered; a new
-process begins a new file with a header.
+Frames are msgpack with their length before them, in one zlib stream for each file, flushed after
+each cycle: a process that is killed loses the last cycle at most.  Files are numbered; a new process
+begins a new file with a header.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ log = logging.getLogger(__name__)
 FORMAT = 1
 SUFFIX = ".tape"
 PART = 64 << 20
-"""Bytes of a file after which the next one is begun."""
+"""Bytes after which the next file begins."""
 LIMIT = 1 << 30
-"""Bytes after which recording stops: a tape is of use only from its beginning, so old files cannot
-make room for new ones."""
+"""Bytes after which recording stops.  A replay needs the beginning, so old files cannot be
+deleted to make room for new ones."""
 
 _KINDS = ("pod", "node", "pod_group", "queue", "priority_class")
 UPDATES = (
@@ -51,11 +51,11 @@ Ask = Callable[[str, Mapping[str, Any], float], Any]
 
 
 class RecordingError(Exception):
-    """A recording cannot be read; the text says where."""
+    """A recording cannot be read; the text says where and why."""
 
 
 def encoded(decisions: Decisions) -> bytes:
-    """Decisions as the bytes that are compared."""
+    """Decisions as bytes, which a replay compares."""
     return msgspec.msgpack.encode(decisions, enc_hook=_number)
 
 
@@ -64,7 +64,7 @@ def _number(value: Any) -> Any:
 
 
 class Recording:
-    """Writes frames.  A disk that is full ends the recording, never the scheduling."""
+    """Writes frames to files.  A full disk ends the recording, never the scheduling."""
 
     def __init__(self, directory: Path, limit: int = LIMIT) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -85,14 +85,14 @@ class Recording:
         self._part = 0
 
     def frame(self, *parts: Any) -> None:
-        """One frame: a word that says what it is, and what belongs to it."""
+        """Write one frame: its type, then its values."""
         if not self.running:
             return
         body = self._encoder.encode(parts)
         self._write(self._stream.compress(len(body).to_bytes(4, "big") + body))
 
     def cycle(self, now: float, decisions: Decisions) -> None:
-        """The end of a cycle, and of a part of the file that can be read."""
+        """Write the decisions of a cycle, and flush the file."""
         self.frame("cycle", now, encoded(decisions))
         if not self.running:
             return
@@ -102,7 +102,7 @@ class Recording:
             self._open()
 
     def take_policy(self, policy: PolicyFile) -> None:
-        """Says which policy the next cycles run under, where it is another than before."""
+        """Write the policy of the next cycles, if it has changed."""
         if self.policy is not policy.policy:
             self.policy = policy.policy
             self.frame("policy", str(policy.path or ""), policy.text, dict(policy.sources))
@@ -130,19 +130,19 @@ class Recording:
         self._file.close()
 
     def close(self) -> None:
-        """Ends the recording; what comes later is not written."""
+        """End the recording; later frames are ignored."""
         self._end_part()
         self.running = False
 
 
 class RecordedState(State):
-    """A state that writes down what it is fed, before it takes it."""
+    """A state that records each call that changes it, before it carries it out."""
 
     def __init__(self, recording: Recording, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.recording = recording
-        self.inside = False
-        """Within a call that was written down already: what it calls in turn follows from it."""
+        self.nested = False
+        """Whether a recorded call is under way: the calls that it makes are not recorded."""
         recording.frame(
             "header",
             FORMAT,
@@ -160,7 +160,7 @@ _FAILURES: dict[str, type[Exception]] = {
 
 
 class RecordedExtender:
-    """Asks the extender, and writes down what it answered: it may answer otherwise on another day."""
+    """Asks the extender and records its answers, which a replay cannot get again."""
 
     def __init__(self, recording: Recording, ask: Ask) -> None:
         self.recording = recording
@@ -178,7 +178,7 @@ class RecordedExtender:
 
 
 class ReplayedExtender:
-    """Answers as it did then, in the same order."""
+    """Gives the recorded answers of an extender, in their order."""
 
     def __init__(self) -> None:
         self.answers: deque[tuple[Any, str, str]] = deque()
@@ -207,14 +207,14 @@ def _recorded(name: str) -> Any:
     whole = name.startswith("upsert")
 
     def recorded(self: RecordedState, *given: Any) -> Any:
-        if self.inside:
+        if self.nested:
             return take(self, *given)
         self.recording.frame(name, *(given if whole else [_key(one) for one in given]))
-        self.inside = True
+        self.nested = True
         try:
             return take(self, *given)
         finally:
-            self.inside = False
+            self.nested = False
 
     return recorded
 
@@ -224,7 +224,7 @@ for _name in (*UPDATES, *OTHERS, *OUTCOMES):
 
 
 def read(directory: Path) -> Iterator[tuple[Any, ...]]:
-    """All frames of a recording.  An end that was cut off is left out.  Raises RecordingError."""
+    """All frames of a recording, without an incomplete last one.  Raises RecordingError."""
     files = sorted(directory.glob("*" + SUFFIX))
     if not files:
         raise RecordingError(f"{directory}: no recording (no *{SUFFIX} in it)")

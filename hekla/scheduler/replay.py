@@ -1,10 +1,10 @@
 """`hekla replay DIR`: runs a recording again and shows the first difference.
 
-Without --policy the decisions must be the recorded ones, byte for byte; that they are not is a
-fault worth reporting.  With --policy the same cluster meets another policy, and the first
-difference is where it would have done otherwise: bound, evicted, promised or let in others.  Its
-words differ sooner, because they name its plugins; they change nothing.  From the difference on the
-recorded events no longer follow from the decisions, so the replay ends.
+Without --policy the decisions must equal the recorded ones, byte for byte; a difference is a bug.
+With --policy the same cluster is scheduled by another policy, and the first difference is where that
+binds, evicts, pipelines or admits other pods.  Messages are not compared, because they name plugins.
+The replay ends at the first difference: after it, the recorded events no longer follow from the
+decisions.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ STATE_CALLS = frozenset((*UPDATES, *OTHERS, *OUTCOMES))
 
 
 class Difference(NamedTuple):
-    """Where a replay first decided otherwise."""
+    """The first decision of a replay that differs from the recording."""
 
     cycle: int
     now: float
@@ -57,7 +57,7 @@ class Difference(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a replay found."""
+    """The result of a replay: cycles and binds until its end, and the difference if there was one."""
 
     cycles: int
     binds: int
@@ -65,7 +65,8 @@ class Outcome(NamedTuple):
 
 
 def replay(directory: Path, policy: Policy | None = None) -> Outcome:
-    """Runs a recording again.  Raises RecordingError and PolicyFileError."""
+    """Run a recording again, with another policy if one is given.  Raises RecordingError and
+    PolicyFileError."""
     state, in_force = State(), policy or default_policy()
     extender = ReplayedExtender()
     cycles = binds = 0
@@ -122,8 +123,8 @@ def replay(directory: Path, policy: Policy | None = None) -> Outcome:
 
 
 def effects(decisions: dict[str, Any], outside: Collection[str]) -> dict[str, Any]:
-    """What decisions do to the cluster, without what they say about it.  `outside`: jobs that had
-    not been let in before."""
+    """The part of decisions that changes the cluster, without messages.  `outside`: keys of the jobs
+    that were not admitted before."""
     done = {kind: decisions[kind] for kind in ("binds", "evictions", "pipelined", "gates", "freed")}
     done["evictions"] = [
         {key: value for key, value in one.items() if key != "purpose"} for one in done["evictions"]
@@ -137,8 +138,8 @@ def effects(decisions: dict[str, Any], outside: Collection[str]) -> dict[str, An
 
 
 def recorded_policy(name: str, text: str, sources: dict[str, str]) -> Policy:
-    """The policy of a frame, with the plugins as they were then; those of packages as they are
-    installed now."""
+    """The policy of a frame, with the recorded plugin files; plugins of packages are those that are
+    installed now.  Raises PolicyFileError and PluginFileError."""
     if not text:
         return default_policy()
     packaged, broken = from_packages()
@@ -146,7 +147,7 @@ def recorded_policy(name: str, text: str, sources: dict[str, str]) -> Policy:
 
 
 def differences(recorded: Any, replayed: Any, where: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """The places where two trees differ, in their order."""
+    """The places where two trees differ, in order: (path, recorded value, replayed value)."""
     if recorded == replayed and type(recorded) is type(replayed):
         return
     if isinstance(recorded, dict) and isinstance(replayed, dict):
@@ -172,8 +173,8 @@ def shown(value: Any) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """`hekla replay`: 0 when every decision is the recorded one, 1 when one is not, 2 when it
-    cannot be told."""
+    """`hekla replay`: 0 when all decisions equal the recorded ones, 1 when one differs, 2 when the
+    recording or the policy cannot be read."""
     parser = argparse.ArgumentParser(
         "hekla replay",
         description="run a scheduler's recording again and show the first difference",

@@ -1,9 +1,8 @@
-"""Where a cycle is, and how long each part of it took.
+"""The stages of a cycle: how long each takes, and which one is stuck.
 
-The engine says which part it begins; the clock is read here.  A cycle that is stuck (a plugin that
-waits for something, a case that nobody thought of) blocks the event loop, so it cannot report
-itself: a thread looks on, and once a cycle takes longer than it should, logs the part, the plugin
-and the stack.
+The engine reports which stage begins; this module reads the clock.  A cycle that is stuck, in a
+plugin that waits or an endless loop, blocks the event loop.  So a thread watches, and logs the stage,
+the plugin and the stack of a cycle that takes too long.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ log = logging.getLogger(__name__)
 
 STEPS = {"Predicate": PREDICATE, "Scoring": SCORING}
 DEEPEST = 12
-"""Lines of the stack that are logged."""
+"""Frames of the stack that are logged."""
 
 
 class Stages:
@@ -35,14 +34,14 @@ class Stages:
 
     def __init__(self) -> None:
         self.opening = OPEN
-        """Takes the time that opening a session takes."""
+        """The histogram for opening a session."""
         self.part: tuple[str, str] = ("", "")
         self.began = 0.0
         self.cycle_began = 0.0
-        """When the cycle under way began (perf_counter); 0 between cycles."""
+        """When the present cycle began (perf_counter); 0 between cycles."""
         self.number = 0
         self.within: tuple[str, float] = ("", 0.0)
-        """The step of an action that is under way, and when it began."""
+        """The present step of an action, and when it began."""
 
     def __call__(self, kind: str, name: str = "") -> None:
         now = time.perf_counter()
@@ -65,7 +64,7 @@ class Stages:
             self.cycle_began = 0.0
 
     def step(self, name: str, now: float) -> None:
-        """Within an action: filtering begins, scoring begins, or neither goes on."""
+        """A step within an action begins: filtering, scoring, or neither."""
         before, began = self.within
         if before:
             STEPS[before].observe(1000 * (now - began))
@@ -73,14 +72,14 @@ class Stages:
 
 
 class Watchdog:
-    """The thread that looks on."""
+    """The thread that watches cycles."""
 
     def __init__(self, stages: Stages, limit: float) -> None:
         self.stages = stages
         self.limit = limit
         self.watched = threading.get_ident()
-        self.told = 0
-        """The last cycle that was named."""
+        self.logged = 0
+        """The last cycle that was logged as stuck."""
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self.run, name="watchdog", daemon=True)
 
@@ -96,11 +95,11 @@ class Watchdog:
             self.look(time.perf_counter())
 
     def look(self, now: float) -> None:
-        """Names the cycle under way, once, if it takes too long."""
+        """Log the present cycle, once, if it takes too long."""
         began, number = self.stages.cycle_began, self.stages.number
-        if not began or now - began < self.limit or number == self.told:
+        if not began or now - began < self.limit or number == self.logged:
             return
-        self.told = number
+        self.logged = number
         frame = sys._current_frames().get(self.watched)
         kind, name = self.stages.part
         log.error(
@@ -114,7 +113,7 @@ class Watchdog:
 
 
 def culprit(frame: FrameType | None) -> str:
-    """The plugin that is at work in a stack, if one is."""
+    """The plugin whose method is in the stack, if there is one."""
     while frame is not None:
         owner: Any = frame.f_locals.get("self")
         name = getattr(type(owner), "name", None)

@@ -1,9 +1,8 @@
-"""Binds the claims of a pod before the pod itself is bound: what the engine promised them is
-written, then waited for.
+"""Binds the volume claims of a pod before the pod: writes what the engine decided, then waits.
 
-A claim that was promised a volume is named in that volume's `claimRef`; one whose volume is to be
-made is told the node, in an annotation that provisioners wait for.  Whoever owns volumes in the
-cluster does the rest.  Reference: local-cluster 10.12, 10.14.
+For an existing volume it writes the claim into the volume's `claimRef`; for a volume that must be
+provisioned it writes the node into an annotation of the claim, for which provisioners wait.  The
+cluster's volume controllers do the rest.  Reference: local-cluster 10.12, 10.14.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from hekla.engine.model.volumes import CLAIM, SELECTED_NODE, VOLUME
 from hekla.kube.client import Client
 
 PATIENCE = 600.0
-"""Seconds for which a claim may take to be bound (`volumebinding.bindTimeoutSeconds`); then the pod
-is placed anew."""
+"""Seconds that a claim may take to be bound (`volumebinding.bindTimeoutSeconds`); after them the
+bind fails and the pod is scheduled again."""
 BOUND_BY_US = "pv.kubernetes.io/bound-by-controller"
 COMPLETED = "pv.kubernetes.io/bind-completed"
 
@@ -32,8 +31,7 @@ class VolumeError(Exception):
 
 
 class VolumeBinder:
-    """Writes what claims were promised and waits until they are bound.  Whoever hears of claims
-    calls `claim_changed`."""
+    """Binds claims to volumes.  `claim_changed` is a listener of the cache of claims."""
 
     def __init__(self, client: Client, state: State) -> None:
         self.client = client
@@ -41,11 +39,13 @@ class VolumeBinder:
         self.waiting: dict[str, set[asyncio.Event]] = defaultdict(set)
         self.patience = PATIENCE
 
-    def claim_changed(self, old: Any, new: Any) -> None:
-        """A callback of the cache of claims."""
-        metadata = (new if new is not None else old)["metadata"]
-        for event in self.waiting.get(f"{metadata['namespace']}/{metadata['name']}", ()):
-            event.set()
+    def claim_changed(self, old: Tree | None, new: Tree | None) -> None:
+        """Wake the binds that wait for this claim."""
+        claim = new if new is not None else old
+        if self.waiting and claim is not None:
+            metadata = claim["metadata"]
+            for event in self.waiting.get(f"{metadata['namespace']}/{metadata['name']}", ()):
+                event.set()
 
     async def bind(self, promised: Mapping[str, str], node: str) -> None:
         """Returns once all claims are bound.  Raises VolumeError, and what the client raises."""
@@ -68,7 +68,7 @@ class VolumeBinder:
         return found
 
     async def claim(self, key: str, name: str) -> None:
-        """Names the claim in the volume that it was promised."""
+        """Write the claim into the `claimRef` of its volume."""
         volume, metadata = self.of(VOLUME, name), self.of(CLAIM, key)["metadata"]
         if ((volume.get("spec") or {}).get("claimRef") or {}).get("uid") == metadata["uid"]:
             return
@@ -90,7 +90,7 @@ class VolumeBinder:
         await self.client.patch(claims.PERSISTENT_VOLUME, name, patch)
 
     async def choose(self, key: str, node: str) -> None:
-        """Tells provisioners where the volume is to be."""
+        """Write the selected node on the claim, for the provisioner."""
         metadata = self.of(CLAIM, key)["metadata"]
         if (metadata.get("annotations") or {}).get(SELECTED_NODE) == node:
             return
@@ -100,8 +100,8 @@ class VolumeBinder:
         )
 
     async def bound(self, key: str, node: str, *, chosen: bool) -> None:
-        """Waits until one claim is bound.  A provisioner that cannot work on the node takes the
-        annotation away again."""
+        """Wait until one claim is bound.  A provisioner that cannot use the node removes the
+        annotation again.  Raises VolumeError."""
         changed = asyncio.Event()
         self.waiting[key].add(changed)
         seen = False
