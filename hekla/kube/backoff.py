@@ -1,4 +1,4 @@
-"""Waiting longer after each failure, and never all at the same moment."""
+"""Exponential back-off with jitter, so that clients do not retry all at the same moment."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Backoff:
         self._next = first
 
     def __call__(self) -> float:
-        """Seconds to wait this time."""
+        """Seconds to wait before the next attempt."""
         delay = self._next
         self._next = min(self.longest, delay * 2)
         return delay * (1 + self.jitter * self._random.random())
 
     def reset(self) -> None:
-        """What failed has worked: begin at `first` again."""
+        """Start at `first` again, after a success."""
         self._next = self.first

@@ -1,9 +1,8 @@
-"""A kind's objects as they are on the server, kept up to date by list and watch.
+"""An informer: the objects of a kind as they are on the server, kept up to date by list and watch.
 
-What is here may be late, never wrong for ever: whatever breaks (the connection, the server, the
-history that a watch needs), the next list brings the cache to the server's state, and whoever
-listens is told of every difference, deletions included. Objects are shared by all readers: change a
-copy, not the object.
+The cache may be late, but never wrong for ever: after any failure (of the connection, the server or
+the watch history) the next list restores the server's state, and listeners hear of every difference,
+deletions included.  All readers share the objects: change a copy, not the object.
 """
 
 from __future__ import annotations
@@ -105,7 +104,7 @@ class Cache(Generic[T]):
         return [self._objects[name] for name in found] if found else []
 
     def count(self, index: str, value: str) -> int:
-        """How many objects `by` would give, which makes a list of them."""
+        """The number of objects that `by` would return, without making the list."""
         return len(self._indexes[index].get(value, ()))
 
     def values(self, index: str) -> Collection[str]:
@@ -127,17 +126,17 @@ class Cache(Generic[T]):
     # running
 
     def on_change(self, callback: Change[T]) -> None:
-        """Hear of changes from now on; what is there already is told at once, as added."""
+        """Add a listener; it hears at once of the objects that are there, as added."""
         self._callbacks.append(callback)
         for obj in self.all():
             self._tell((callback,), None, obj)
 
     def on_change_of(self, sorter: Sorter[T], values: Iterable[str], callback: Change[T]) -> None:
-        """As `on_change`, but only of objects for which the sorter gives, or gave before the
-        change, one of these values.
+        """Add a listener for the objects whose sorter returns one of these values, now or before the
+        change.
 
-        Of a dozen listeners most have nothing to do with most objects: a sorter that they share is
-        asked once for all of them.
+        Most of a dozen listeners have nothing to do with most objects; those that share a sorter
+        share one call of it.
         """
         wanted = frozenset(values)
         table = self._concerned.setdefault(sorter, {})
@@ -148,7 +147,7 @@ class Cache(Generic[T]):
                 self._tell((callback,), None, obj)
 
     async def start(self) -> None:
-        """Begin to list and watch, in the background.  Calling it again changes nothing."""
+        """Start to list and watch in the background.  A second call changes nothing."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(
                 self._run(), name=f"cache of {self.kind.plural}"
@@ -211,7 +210,7 @@ class Cache(Generic[T]):
                 await asyncio.sleep(max(1.0, self._backoff()))
 
     async def _list(self) -> str:
-        listing = await self._client.ahead().list(
+        listing = await self._client.urgent().list(
             self.kind, self._namespace, labels=self._labels, fields=self._fields, limit=self._page
         )
         for problem in listing.malformed:
@@ -228,18 +227,18 @@ class Cache(Generic[T]):
         return listing.resource_version
 
     async def _is_another_history(self, version: str) -> bool:
-        """After the connection was lost: whether the server is older than what was seen of it, as a
-        new cluster at the same address is.  A watch from a version in its future would be silent,
-        and then miss what came before.
+        """Whether the server is behind the versions that were seen before the connection was lost, as
+        a new cluster at the same address is.  A watch from a future version would stay silent and
+        miss all events until then.
         """
-        answer = await self._client.ahead().request(
+        answer = await self._client.urgent().request(
             "GET", self.kind.path(self._namespace), {"limit": "1"}
         )
         newest = self.kind.decode_list(answer.body).resource_version
         return newest.isdigit() and version.isdigit() and int(newest) < int(version)
 
     async def _watch(self, version: str) -> str:
-        """One watch from `version` to its end; gives the version to go on from."""
+        """Follow one watch from `version` to its end; returns the version to continue from."""
         began = time.monotonic()
         watch = await self._client.open_watch(
             self.kind,
@@ -297,7 +296,7 @@ class Cache(Generic[T]):
             self._tell_concerned(old, obj)
 
     def _remove(self, name: str, last: T | None = None) -> None:
-        """`last` is the object as the server saw it last, which a deletion brings along."""
+        """Remove an object.  `last` is its last state on the server, which a deletion event carries."""
         old = self._objects.pop(name, None)
         if old is None:
             return

@@ -89,7 +89,7 @@ class Client:
         self._throttle = TokenBucket(qps, burst) if qps > 0 else None
         self._on_warning = on_warning or self._log_warning
         self._warned: set[str] = set()
-        self._first = False
+        self._urgent = False
 
     async def __aenter__(self) -> Client:
         return self
@@ -100,15 +100,15 @@ class Client:
     async def close(self) -> None:
         await self.http.close()
 
-    def ahead(self) -> Self:
-        """The same client, its requests before all that wait for a connection.
+    def urgent(self) -> Self:
+        """The same client, whose requests go before all others that wait for a connection.
 
-        For the few that everything else hangs on: what keeps caches fresh, and the lease.  Behind
-        thousands of writes they would be late, and a controller with a late cache writes yet more
-        (decision 0021).
+        It is for the few requests on which everything else depends: lists of caches and renewals of
+        leases.  Behind thousands of writes they would be late, and a controller with a late cache
+        writes even more (decision 0021).
         """
         other = copy.copy(self)
-        other._first = True
+        other._urgent = True
         return other
 
     # objects
@@ -159,7 +159,7 @@ class Client:
                 return listing
 
     async def _page(self, path: str, query: Query) -> Response:
-        """A further page of a list: what has come already is worth more than one try."""
+        """A further page of a list, with retries, because the earlier pages would be lost."""
         delay = Backoff(*PAGE_DELAYS)
         for _ in range(PAGE_TRIES - 1):
             try:
@@ -270,8 +270,8 @@ class Client:
         bookmarks: bool = True,
         timeout: int | None = None,
     ) -> AsyncIterator[Event[T]]:
-        """What changes after `resource_version` until the server ends the stream.  Raises Expired
-        when that is too old."""
+        """The changes after `resource_version`, until the server ends the stream.  Raises Expired
+        when that version is too old."""
         opened = self.open_watch(
             kind,
             namespace,
@@ -298,7 +298,7 @@ class Client:
         timeout: int | None = None,
         on_malformed: Callable[[Malformed], None] | None = None,
     ) -> Watch[T]:
-        """Like `watch`, for readers that take what has gathered in one batch."""
+        """Like `watch`, for readers that take all events that have arrived in one batch."""
         query = {"watch": "true", **selectors(labels, fields)}
         if resource_version:
             query["resourceVersion"] = resource_version
@@ -379,12 +379,12 @@ class Client:
             began = time.monotonic()
             try:
                 answer = await self.http.request(
-                    method, target, block, body, timeout, first=self._first
+                    method, target, block, body, timeout, urgent=self._urgent
                 )
             except TlsError as error:
                 raise TransportError(str(error), sent=False) from None
             if (
-                not self._first
+                not self._urgent
             ):  # those that go before all others know nothing of the others' waiting
                 self.debounce.observe(began)
             if answer.status < 400:
@@ -444,7 +444,7 @@ class Client:
         self._on_warning(quoted.rpartition('"')[0].replace('\\"', '"').replace("\\\\", "\\"))
 
     def _log_warning(self, text: str) -> None:
-        """Once each: of a deprecated kind the server warns with every answer."""
+        """Log each warning once; the server repeats those of a deprecated kind in every answer."""
         if text not in self._warned and len(self._warned) < 1000:
             self._warned.add(text)
             log.info("the API server warns: %s", text)

@@ -1,8 +1,8 @@
-"""The one shape of a controller, and the loop that runs it.
+"""The base class of controllers, and the loop that runs them.
 
-A controller watches caches and queues the keys of what may need work; `reconcile(key)` then looks
-at what is, writes the difference to what should be, and returns.  It can be run at any time, twice,
-and after a crash: it keeps no truth of its own.
+A controller watches caches and queues the keys of objects that may need work.  `reconcile(key)`
+compares the actual state with the desired one, writes the difference and returns.  It can run at any
+time, twice, and after a crash, because the controller has no state that is not on the server.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ lost race, a restart)."""
 
 
 class Controller(ABC):
-    """Subclasses set `name`, fill `caches`, queue keys from the caches' changes, and reconcile."""
+    """Base class: subclasses set `name`, pass their caches, queue keys with `enqueue`, and reconcile."""
 
     name: str = ""
     workers: int = 0
@@ -47,8 +47,8 @@ class Controller(ABC):
 
     @abstractmethod
     async def reconcile(self, key: str) -> float | None:
-        """Bring one object to where it should be.  Gives the seconds after which it wants to be
-        looked at anyway."""
+        """Bring one object to its desired state.  Returns the seconds after which it is queued again,
+        None for never."""
 
     def given_up(self, key: str, error: Exception) -> None:
         """Called when `most_retries` is reached."""
@@ -67,11 +67,10 @@ class Controller(ABC):
         *,
         of: tuple[Sorter[Any], Sequence[str]] | None = None,
     ) -> None:
-        """Queue, for each change in the cache, the keys that `keys` gives for the object as it was
-        and as it is.
+        """For each change in the cache, queue the keys that `keys` returns for the old and the new
+        object.
 
-        With `of` (a sorter and values, as `Cache.on_change_of` takes them) only objects of these
-        are looked at.
+        `of` restricts it to some objects, by a sorter and its values: see `Cache.on_change_of`.
         """
 
         def changed(old: Any, new: Any) -> None:
@@ -93,7 +92,7 @@ class Controller(ABC):
             cache.on_change_of(*of, changed)
 
     async def start(self) -> None:  # noqa: B027 (not every controller has something to do at its start)
-        """A hook, called once, after the caches have synced and before the first reconcile."""
+        """Called once, after the caches have synced and before the first reconcile."""
 
 
 async def run(controllers: Sequence[Controller], workers: int = WORKERS) -> None:

@@ -1,7 +1,7 @@
-"""Events: what a daemon tells the users of an object, and never at the price of its work.
+"""Records Events about objects, without ever delaying a daemon's work.
 
 `Recorder.event` returns at once.  Equal events become one whose count grows, many similar ones are
-combined, an object that floods is throttled, and what does not fit the queue is dropped and
+combined, an object with too many is throttled, and events beyond the queue's limit are dropped and
 counted.  The rules and numbers are client-go's, because users know their effect from `kubectl
 describe`.
 """
@@ -120,7 +120,7 @@ class Recorder:
     def event(
         self, obj: Any, type: Severity, reason: str, message: str, *, field_path: str = ""
     ) -> None:
-        """Say something about an object (a struct or JSON tree that knows its kind).  Never waits,
+        """Record an event about an object (a struct or JSON tree that has its kind).  Never waits and
         never raises."""
         target = reference(obj, field_path)
         now = self._clock()
@@ -153,7 +153,7 @@ class Recorder:
             self._enqueue(series)
 
     async def close(self) -> None:
-        """Write what waits, for a moment, then stop."""
+        """Write the waiting events for a few seconds at most, then stop."""
         self._closing = True
         try:
             async with asyncio.timeout(FLUSH_SECONDS):
@@ -239,8 +239,7 @@ class Recorder:
             await self._give_way()
 
     async def _give_way(self) -> None:
-        """What is only told comes after what has to be done: a busy server gets few events at a
-        time, and the rest when it has calmed."""
+        """Wait while the server is busy: events come after all other writes."""
         if len(self._queue) < PATIENT and not self._closing:
             await asyncio.sleep(self._client.debounce.delay(0.0, LONGEST_PAUSE))
 

@@ -50,7 +50,7 @@ class Expectations:
         self._pending: dict[str, dict[str, float]] = {}
 
     def satisfied(self, key: str) -> bool:
-        """Everything that was written for this key has been seen, or waited for long enough."""
+        """Whether every write for this key has been seen, or has expired."""
         pending = self._pending.get(key)
         if not pending:
             return True
@@ -62,34 +62,34 @@ class Expectations:
         return key not in self._pending
 
     def remaining(self, key: str) -> float:
-        """Seconds until the last of them is given up: what `reconcile` returns while it waits."""
+        """Seconds until the last expectation expires: what `reconcile` returns while it waits."""
         pending = self._pending.get(key)
         return max(0.0, max(pending.values()) - self._clock()) if pending else 0.0
 
     def creating(self, key: str, child: str) -> AbstractContextManager[None]:
-        """Round the request that creates `child` (its key).  A request that failed for certain
-        expects nothing."""
+        """A context manager around the request that creates `child` (its key).  A request that was
+        refused leaves no expectation."""
         return _Expecting(self, key, _creation(child))
 
     def deleting(self, key: str, uid: str) -> AbstractContextManager[None]:
-        """Round the request that deletes the object of that uid; its being marked as deleting
-        counts as seen."""
+        """A context manager around the request that deletes the object of that uid.  It is fulfilled
+        as soon as the object has a deletionTimestamp."""
         return _Expecting(self, key, _deletion(uid))
 
     def pending(self, key: str) -> bool:
-        """Whether something that was written for this key has not been seen, however long it takes."""
+        """Whether a write for this key has not been seen yet, however old it is."""
         return key in self._pending
 
     def observe(self, old: Any, new: Any) -> None:
-        """A cache listener: fulfils what the change shows."""
+        """A cache listener: fulfils the expectations that a change shows."""
         child = new if new is not None else old
         owner = self._owner_of(child) if self._owner_of else None
         if owner is not None:
             self.show(owner, old, new)
 
     def show(self, key: str, old: Any, new: Any) -> bool:
-        """Fulfils what the change of a child of this key shows; whether that was a creation that
-        was waited for."""
+        """Fulfil the expectations that a change of a child shows.  Returns whether that was an
+        expected creation."""
         if key not in self._pending:
             return False
         if new is None:
@@ -101,15 +101,15 @@ class Expectations:
         return self._fulfil(key, _creation(key_of(new)))
 
     def forget(self, key: str) -> None:
-        """The controller's object is gone."""
+        """Drop all expectations of a key whose object is gone."""
         self._pending.pop(key, None)
 
     def _expect(self, key: str, token: str) -> None:
         self._pending.setdefault(key, {})[token] = self._clock() + self._deadline
 
     def _failed(self, key: str, token: str, error: BaseException) -> None:
-        """A request was not answered, or refused.  What was sent may have been carried out, so that
-        the expectation stands."""
+        """A request failed.  If it was sent and not answered, it may have taken effect, so the
+        expectation stays."""
         if not isinstance(error, TransportError):
             if isinstance(error, Exception):
                 self._fulfil(key, token)
@@ -128,7 +128,8 @@ class Expectations:
 
 
 class _Expecting:
-    """Round one request.  A class, because a generator costs three times as much, twice a pod."""
+    """The context manager around one request.  As a generator it would cost three times as much, twice
+    for each pod."""
 
     __slots__ = ("_expectations", "_key", "_token")
 

@@ -1,4 +1,4 @@
-"""What a daemon answers to those who look after it: /healthz, /livez, /readyz and /metrics."""
+"""A daemon's endpoints for probes and monitoring: /healthz, /livez, /readyz and /metrics."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Health:
     async def listen(
         self, address: str, *, metrics: bool, tls: ssl.SSLContext | None = None
     ) -> int:
-        """Answer at an address such as `:8080`; gives the port.  Raises OSError when it is taken."""
+        """Serve at an address such as `:8080`; returns the port.  Raises OSError when it is taken."""
         host, port = split_address(address)
 
         async def answer(request: Request) -> Response:

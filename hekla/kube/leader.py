@@ -1,9 +1,8 @@
-"""Leader election on a Lease: of several copies of a daemon one works, and another takes over when
-it stops renewing.
+"""Leader election on a Lease: one of several copies of a daemon works, and another takes over when it
+stops renewing the lease.
 
-The rules are client-go's, so that a Hekla daemon and a Volcano one can share a lease.  Nobody
-compares clocks: a lease is expired when *this* process has seen it unchanged for its whole
-duration.
+The rules are client-go's, so that a Hekla daemon and a Volcano one can share a lease.  Clocks are not
+compared: a lease is expired when *this* process has seen it unchanged for its whole duration.
 """
 
 from __future__ import annotations
@@ -39,14 +38,15 @@ class LeadershipLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """Seconds.  A leader that fails to renew for `renew` gives up before `lease` lets another in."""
+    """Durations in seconds.  A leader that cannot renew for `renew` gives up before another may take
+    the lease, after `lease`."""
 
     lease: float = 15.0
     renew: float = 10.0
     retry: float = 2.0
 
     def problem(self) -> str | None:
-        """What is wrong with them, None when nothing is."""
+        """What is wrong with the durations; None if nothing is."""
         if self.lease <= self.renew:
             return f"the lease duration ({self.lease:g}s) must be longer than the renew deadline ({self.renew:g}s)"
         if self.renew <= JITTER * self.retry:
@@ -79,7 +79,7 @@ class LeaderElection:
         self.namespace = namespace
         self.holder = holder or identity()
         self._client = (
-            client.ahead()
+            client.urgent()
         )  # a renewal that waits behind the work it protects would come too late
         self._durations = durations or Durations()
         if problem := self._durations.problem():
@@ -94,7 +94,7 @@ class LeaderElection:
 
     @property
     def leader(self) -> str:
-        """Who leads, as far as is known."""
+        """The present leader's identity, as far as this process has seen."""
         return self._seen.get("holderIdentity") or ""
 
     @property
@@ -132,7 +132,7 @@ class LeaderElection:
         log.info("leading: holds the lease %s/%s", self.namespace, self.name)
 
     async def _renew(self) -> None:
-        """Returns never; raises LeadershipLost."""
+        """Renew the lease until that fails; raises LeadershipLost."""
         while True:
             try:
                 async with asyncio.timeout(self._durations.renew):
@@ -223,7 +223,8 @@ class LeaderElection:
             log.debug("the lease %s/%s was not given back: %s", self.namespace, self.name, error)
 
     async def _released(self) -> bool:
-        """A renewal that was cut off may still have changed the lease: then it is read again."""
+        """Give the lease back; returns False on a conflict.  The lease is read first if a cancelled
+        renewal may have changed it."""
         if not self._lease:
             self._observe(await self._client.get(LEASE.untyped, self.name, self.namespace))
         if self.leader != self.holder:

@@ -1,8 +1,8 @@
-"""Metrics as Prometheus reads them, with counters that keep the names they have always had.
+"""Prometheus metrics, with counters under exactly the names that they are given.
 
-The Python client ends the name of every counter in `_total` and adds a time of creation to each
-series.  Dashboards and alerts that people have for Volcano ask for names without such an end, so
-counters of those names are shown under them.
+The Python client appends `_total` to the name of every counter and adds a creation time to each
+series.  Dashboards and alerts for Volcano use names without that suffix, so such counters are shown
+without it.
 """
 
 from __future__ import annotations
@@ -46,11 +46,10 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Table(Collector):
-    """Many series of one name as a dictionary from labels to value, which is read when somebody
-    asks for the metrics.
+    """Many series of one name, as a dictionary from labels to value that is read on a scrape.
 
-    For series that come and go with the objects they tell of.  The library's own make an object
-    with a lock for each.
+    For series that come and go with the objects that they describe; the library would make an
+    object with a lock for each.
     """
 
     def __init__(
@@ -82,8 +81,7 @@ class Table(Collector):
         yield metric
 
     def latest(self, labels: Labels, value: float, most: int) -> None:
-        """Set a series that is now the one named last of at most `most`; the one named longest ago
-        makes room."""
+        """Set a series as the newest of at most `most`; the oldest one is removed."""
         self.values.pop(labels, None)
         self.values[labels] = value
         if len(self.values) > most:
@@ -91,7 +89,7 @@ class Table(Collector):
 
 
 def shown(registry: CollectorRegistry | None = None) -> bytes:
-    """Everything that is measured, as text."""
+    """All metrics in the text format of Prometheus."""
     lines = generate_latest(registry or REGISTRY).splitlines(keepends=True)
     return b"".join(map(_plain, lines))
 

@@ -1,5 +1,5 @@
-"""Tells whoever started this process that it is ready: systemd's protocol, which the local
-cluster's supervisor speaks too."""
+"""Reports readiness to the parent process, by the protocol of systemd, which the local cluster's
+supervisor speaks too."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import socket
 
 
 def ready() -> None:
-    """Says `READY=1` on the datagram socket that NOTIFY_SOCKET names; does nothing where nobody
-    asked to be told."""
+    """Send `READY=1` to the datagram socket in NOTIFY_SOCKET; without that variable, do nothing."""
     path = os.environ.get("NOTIFY_SOCKET")
     if not path:
         return

@@ -1,4 +1,4 @@
-"""Structs and JSON trees alike: what an object is called, and making it say what it is."""
+"""Names, versions and kinds of objects, whether structs or JSON trees."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from hekla.api.kinds import Kind, read_as
 
 
 class Unread(msgspec.Struct):
-    """An answer of which only that it came matters; what it says comes by the watch."""
+    """The answer to a write whose content is not needed, because the watch brings it."""
 
 
 def unread(kind: Kind[Any]) -> Kind[Unread]:
-    """The kind, for writes whose answer is not looked at."""
+    """The kind with an answer that is not decoded, for writes whose result the watch brings."""
     return read_as(kind, Unread)
 
 
 def with_kind(kind: Kind[Any], obj: Any) -> Any:
-    """The object, saying what it is.  Built-in kinds come without apiVersion and kind in lists;
-    servers want them on writes."""
+    """The object with its apiVersion and kind.  Built-in kinds come without them in lists, and
+    servers require them in writes."""
     if isinstance(obj, dict):
         if not obj.get("kind") or not obj.get("apiVersion"):
             return {**obj, "apiVersion": kind.api_version, "kind": kind.kind}

@@ -1,5 +1,5 @@
-"""How many files a process may hold open: with too few, whatever is opened last fails, in words
-that help nobody."""
+"""The limit of open files of a process.  Beyond it calls fail with messages that do not name the
+limit."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ COMFORTABLE = 1024
 
 
 def problem(least: int = LEAST) -> str:
-    """Raises the limit where this process may; why it is still too low, as a sentence, empty where
-    it is not."""
+    """Raise the soft limit as far as this process may.  Returns a sentence that says why it is still
+    too low; "" if it is high enough."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= least:
         return ""

@@ -1,5 +1,5 @@
-"""Which run of a schedule is due and when to look again: arithmetic without a clock, for the
-controllers of both kinds of cron jobs.
+"""Which run of a schedule is due, and when the next one is, for the controllers of both kinds of
+CronJobs.  Pure functions.
 
 Reference: controllers 8.4, local-cluster 10.6.
 """
@@ -17,7 +17,7 @@ MANY = 100
 
 
 class Missed(Enum):
-    """How many runs lie between the last one and now."""
+    """How many runs were missed between the last one and now."""
 
     NONE = "none"
     FEW = "few"
@@ -54,7 +54,7 @@ def most_recent(earliest: float, schedule: Schedule, now: float) -> Recent:
 
 
 def until_next(earliest: float, schedule: Schedule, now: float) -> float | None:
-    """Seconds until the next run is to be looked at; None when there is none."""
+    """Seconds until the next run; None if there is none."""
     try:
         recent = most_recent(earliest, schedule, now)
     except ValueError:

@@ -43,11 +43,11 @@ _WHOLE = re.compile(r"\+?0*([0-9]{1,19})")
 
 
 class ScheduleError(ValueError):
-    """A text that is no schedule, or a zone that is none."""
+    """A text is no schedule, or names an unknown time zone."""
 
 
 class Schedule(Protocol):
-    """Gives the first time strictly after another; None when there is none."""
+    """A schedule: the first time strictly after another; None if there is none."""
 
     def next(self, after: float) -> float | None: ...
 

@@ -1,9 +1,8 @@
-"""Writes that tell something and that nobody waits for: few on their way at a time, the newest of
-each object.
+"""Status writes that nobody waits for: few in flight at a time, the newest one of each object.
 
-A server that is slow makes a queue of whatever is sent at once, and what pods wait for, their
-binds, would stand in it behind hundreds of reasons why they wait.  Here the rest stays at home,
-where a newer text takes the place of an older one.
+A slow server queues everything that is sent at once, and urgent writes, such as binds, would wait
+behind hundreds of status messages.  So the messages wait here, where a newer one replaces an older
+one of the same object.
 """
 
 from __future__ import annotations
@@ -14,19 +13,21 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 WIDTH = 2
-"""Writes on their way: beside 64 creates or binds they are hardly felt, and a quick server answers
-thousands a second."""
+"""Writes in flight: few beside 64 creates or binds, and enough for thousands a second on a quick
+server."""
 
 WIDER = 32
-"""Waiting writes for each one more on its way: where a server stays slow, what waits may not wait
-for ever."""
+"""So many waiting writes allow one more in flight, so that none waits for ever on a slow server."""
 
 Write = Callable[[], asyncio.Task[None] | None]
-"""Starts a write when its turn has come; None where there is nothing to tell any more."""
+"""Starts a write in its turn; returns None if it is no longer needed."""
 
 
 class StatusWriter:
-    """For one event loop; `launch` starts a worker, which ends when nothing is left."""
+    """Writes the newest status of each object in turn.  For one event loop.
+
+    `launch` starts a worker, which ends when no write is left.
+    """
 
     def __init__(
         self, launch: Callable[[Coroutine[Any, Any, None]], None], width: int = WIDTH
@@ -34,11 +35,11 @@ class StatusWriter:
         self.launch = launch
         self.width = width
         self.writes: OrderedDict[str, Write] = OrderedDict()
-        """By object, in the order in which the first write of each came."""
+        """Object -> its newest write, in the order of each object's first one."""
         self.workers = 0
 
     def put(self, name: str, write: Write) -> None:
-        """In the place of an older write of the same object, else behind all others."""
+        """Queue a write, in the place of an older one of the same object if there is one."""
         self.writes[name] = write
         if self.workers < self.room:
             self.workers += 1
@@ -46,11 +47,11 @@ class StatusWriter:
 
     @property
     def room(self) -> int:
-        """How many may be on their way."""
+        """How many writes may be in flight."""
         return self.width + len(self.writes) // WIDER
 
     def drop(self, name: str) -> None:
-        """What was to be told of an object has been overtaken."""
+        """Remove the waiting write of an object, if there is one."""
         self.writes.pop(name, None)
 
     async def _work(self) -> None:

@@ -16,7 +16,7 @@ class TokenBucket:
         self._at = clock()
 
     def try_take(self) -> bool:
-        """Take a token if there is one."""
+        """Take a token if there is one; returns whether there was."""
         self._fill()
         if self._tokens < 1:
             return False
@@ -24,7 +24,7 @@ class TokenBucket:
         return True
 
     async def take(self) -> None:
-        """Take a token, waiting for it in the order of asking."""
+        """Take a token, waiting for it in the order of the calls."""
         self._fill()
         self._tokens -= 1
         if self._tokens < 0:

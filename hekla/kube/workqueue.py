@@ -1,7 +1,7 @@
-"""A queue of keys for controllers: each key at most once in it and at most once in work.
+"""A queue of keys for controllers.  A key is in the queue at most once, and one worker at most has it.
 
-A key that is added while it is being worked on comes back when that work is done, so that no two
-workers ever hold the same object, and a hundred events for one object cost one look at it.
+A key that is added while a worker has it is queued again when that worker is done.  So no two workers
+ever reconcile the same object, and a hundred events for one object cost one reconcile.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class ShutDown(Exception):
 
 
 class Delays:
-    """Keys that fall due, each once: of several wishes for one the earliest counts.  For one event
-    loop."""
+    """Keys that become due after a delay, each once: of several delays of a key the earliest counts.
+    For one event loop."""
 
     def __init__(self, fall_due: Callable[[str], None]) -> None:
         self._fall_due = fall_due
@@ -38,17 +38,17 @@ class Delays:
         self._timer_at = self._not_before = 0.0
 
     def after(self, key: str, seconds: float) -> None:
-        """Have the key fall due in so many seconds."""
+        """Make the key due in so many seconds."""
         due = asyncio.get_running_loop().time() + seconds
         known = self._due.get(key)
         if known is not None and known <= due + TOGETHER:
-            return  # a loop's clock stands still while it works, so equal wishes differ by a little
+            return  # equal delays that are set in one step of the loop differ by microseconds
         self._due[key] = due
         heapq.heappush(self._heap, (due, key))
         self._set_timer()
 
     def close(self) -> None:
-        """Nothing falls due any more."""
+        """Cancel all delays."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -70,7 +70,7 @@ class Delays:
         self._not_before = now + TOGETHER
         while self._heap and self._heap[0][0] <= now + ROUNDING:
             due, key = heapq.heappop(self._heap)
-            if self._due.get(key) == due:  # else an earlier wish has overtaken this one
+            if self._due.get(key) == due:  # else the key has become due earlier
                 del self._due[key]
                 self._fall_due(key)
         if self._heap:
@@ -87,35 +87,35 @@ class WorkQueue:
         self._base = base
         self._longest = longest
         self._ready: deque[str] = deque()
-        self._ahead: deque[str] = deque()
-        """Ready, too, and before all of those."""
+        self._urgent: deque[str] = deque()
+        """Ready too, before all of those."""
         self._wanted: set[str] = set()
-        """Keys that are ready, and keys in work that were added again."""
+        """Keys that are ready, and keys that were added again while a worker has them."""
         self._working: set[str] = set()
         self._failures: dict[str, int] = {}
         self._delays = Delays(self.add)
-        self._aside: list[Delays] = []
+        self._other_delays: list[Delays] = []
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._closed = False
         self.added = 0
 
-    def add(self, key: str, *, ahead: bool = False) -> None:
-        """Have the key looked at as soon as a worker is free; with `ahead` before those that are
-        only beginning.
+    def add(self, key: str, *, urgent: bool = False) -> None:
+        """Queue the key for the next free worker; with `urgent`, before all keys that are not.
 
-        For what others wait for: where new objects come faster than they can be worked on, what has
-        come half the way would stand behind them all.  A key that waits already keeps its place.
+        `urgent` is for objects that others wait for: while new objects come faster than workers
+        take them, an object that is half done would wait behind them all.  A key that is queued
+        already keeps its place.
         """
         if self._closed or key in self._wanted:
             return
         self._wanted.add(key)
         self.added += 1
         if key not in self._working:
-            (self._ahead if ahead else self._ready).append(key)
+            (self._urgent if urgent else self._ready).append(key)
             self._wake()
 
     def add_after(self, key: str, seconds: float) -> None:
-        """Have it looked at in a while; of several such wishes the earliest counts."""
+        """Queue the key in so many seconds; of several delays of a key the earliest counts."""
         if self._closed:
             return
         if seconds <= 0:
@@ -123,15 +123,15 @@ class WorkQueue:
             return
         self._delays.after(key, seconds)
 
-    def aside(self, fall_due: Callable[[str], None]) -> Delays:
-        """Delays of the queue's keys at whose end something else is done than looking at them.
-        They end with the queue."""
-        self._aside.append(Delays(fall_due))
-        return self._aside[-1]
+    def delays_for(self, fall_due: Callable[[str], None]) -> Delays:
+        """Delays after which `fall_due` is called with the key, instead of queueing it.  They end
+        with the queue."""
+        self._other_delays.append(Delays(fall_due))
+        return self._other_delays[-1]
 
     def add_rate_limited(self, key: str) -> float:
-        """Have it looked at again after a failure: 5 ms, 10 ms, 20 ms, ... until `forget`.  Gives
-        the delay."""
+        """Queue the key again after a failure: in 5 ms, 10 ms, 20 ms, ... until `forget`.  Returns
+        the delay in seconds."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         delay = min(self._longest, self._base * 2.0 ** min(failures, 60))
@@ -139,17 +139,17 @@ class WorkQueue:
         return delay
 
     def forget(self, key: str) -> None:
-        """It worked: the next failure starts at the shortest delay."""
+        """Reset the failures of a key, after a success."""
         self._failures.pop(key, None)
 
     def failures(self, key: str) -> int:
-        """How often it has failed in a row."""
+        """How often the key has failed in a row."""
         return self._failures.get(key, 0)
 
     async def get(self) -> str:
-        """The next key, which is in work until `done`.  Raises ShutDown when the queue is closed
-        and empty."""
-        while not (self._ahead or self._ready):
+        """Wait for the next key; the worker has it until `done`.  Raises ShutDown when the queue is
+        closed and empty."""
+        while not (self._urgent or self._ready):
             if self._closed:
                 raise ShutDown(self.name)
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -158,41 +158,41 @@ class WorkQueue:
                 await waiter
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled() and len(self):
-                    self._wake()  # the call that woke us is for somebody else now
+                    self._wake()  # another worker takes the key
                 raise
-        key = (self._ahead or self._ready).popleft()
+        key = (self._urgent or self._ready).popleft()
         self._wanted.discard(key)
         self._working.add(key)
         return key
 
     def done(self, key: str) -> None:
-        """The worker has finished with the key."""
+        """The worker no longer has the key; it is queued again if it was added meanwhile."""
         self._working.discard(key)
         if key in self._wanted:
             self._ready.append(key)
             self._wake()
 
     def close(self) -> None:
-        """Take nothing more; `get` gives what is ready, then raises ShutDown."""
+        """Accept no more keys; `get` returns the ready ones, then raises ShutDown."""
         self._closed = True
-        for delays in (self._delays, *self._aside):
+        for delays in (self._delays, *self._other_delays):
             delays.close()
         while self._waiters:
             self._wake()
 
     def __len__(self) -> int:
-        """Keys ready to be worked on."""
-        return len(self._ahead) + len(self._ready)
+        """Number of ready keys."""
+        return len(self._urgent) + len(self._ready)
 
     @property
     def delayed(self) -> int:
-        """Keys that will be ready in a while."""
+        """Number of delayed keys."""
         return len(self._delays)
 
     @property
     def idle(self) -> bool:
-        """Nothing is ready and nothing in work (delayed keys aside)."""
-        return not self._ahead and not self._ready and not self._working
+        """Whether no key is ready and no worker has one; delayed keys do not count."""
+        return not self._urgent and not self._ready and not self._working
 
     def _wake(self) -> None:
         while self._waiters:

@@ -207,7 +207,8 @@ async def test_what_goes_first_waits_for_one_answer_only(socket: Path) -> None:
         work = [asyncio.ensure_future(client.request("POST", f"/work{i}")) for i in range(3)]
         await asyncio.sleep(0)  # all of them wait now, but for the one that has the connection
         first = [
-            asyncio.ensure_future(client.request("GET", f"/first{i}", first=True)) for i in range(2)
+            asyncio.ensure_future(client.request("GET", f"/first{i}", urgent=True))
+            for i in range(2)
         ]
         await asyncio.sleep(0)
         first[0].cancel()

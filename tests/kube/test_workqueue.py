@@ -21,14 +21,14 @@ def test_a_key_is_in_the_queue_once_and_the_order_is_kept() -> None:
     run(story())
 
 
-def test_what_is_ahead_comes_before_all_that_only_wait() -> None:
+def test_urgent_keys_come_before_all_others() -> None:
     async def story() -> None:
         queue = WorkQueue()
         for key in ("new-1", "new-2"):
             queue.add(key)
-        queue.add("let-in-1", ahead=True)
-        queue.add("let-in-2", ahead=True)
-        queue.add("new-2", ahead=True)  # waits already
+        queue.add("let-in-1", urgent=True)
+        queue.add("let-in-2", urgent=True)
+        queue.add("new-2", urgent=True)  # waits already
         assert len(queue) == 4 and not queue.idle
         taken = [await queue.get() for _ in range(4)]
         assert taken == ["let-in-1", "let-in-2", "new-1", "new-2"]
@@ -38,7 +38,7 @@ def test_what_is_ahead_comes_before_all_that_only_wait() -> None:
 
         waiting = asyncio.ensure_future(queue.get())
         await asyncio.sleep(0)
-        queue.add("let-in-1", ahead=True)
+        queue.add("let-in-1", urgent=True)
         queue.close()
         assert await waiting == "let-in-1"
 
@@ -131,11 +131,11 @@ def test_a_closed_queue_gives_what_it_has() -> None:
     run(story())
 
 
-def test_what_falls_due_aside_is_not_looked_at_and_ends_with_the_queue() -> None:
+def test_delays_with_a_callback_queue_nothing_and_end_with_the_queue() -> None:
     async def story() -> None:
         queue = WorkQueue()
         fallen: list[tuple[str, float]] = []
-        aside = queue.aside(lambda key: fallen.append((key, round(now(), 2))))
+        aside = queue.delays_for(lambda key: fallen.append((key, round(now(), 2))))
         aside.after("a", 3.0)
         aside.after("b", 2.0)
         aside.after("a", 1.0)

@@ -365,7 +365,7 @@ class JobController(Controller):
                 self._remember(key, job).triggers.append(trigger)
         # A group that lets pods in goes first: the sooner its pods are made, the sooner they are
         # bound, and new jobs have to wait for that anyway.
-        self.queue.add(key, ahead=lets_pods_in(new))
+        self.queue.add(key, urgent=lets_pods_in(new))
 
     def _as_made(self, key: str, job: batch.Job, group: scheduling.PodGroup) -> bool:
         """Whether a PodGroup is as this controller has made it, and lets no pods in yet."""

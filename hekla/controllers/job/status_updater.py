@@ -80,7 +80,7 @@ class StatusUpdater:
         self._records: dict[str, StatusRecord] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._late_writes = StatusWriter(self._launch)
-        self._delays = queue.aside(self._fall_due)
+        self._delays = queue.delays_for(self._fall_due)
 
     def of(self, key: str, job: batch.Job) -> StatusRecord:
         """The record of a job; a job of the same name that was made anew begins with an empty

@@ -391,7 +391,7 @@ class HttpClient:
         self._streams: set[_Connection] = set()
         self._open = 0
         self._waiters: deque[asyncio.Future[_Connection | None]] = deque()
-        self._first: deque[asyncio.Future[_Connection | None]] = deque()
+        self._urgent: deque[asyncio.Future[_Connection | None]] = deque()
         """Those that come before all of `_waiters`."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sweeper: asyncio.TimerHandle | None = None
@@ -405,12 +405,12 @@ class HttpClient:
         body: bytes = b"",
         timeout: float | None = None,
         *,
-        first: bool = False,
+        urgent: bool = False,
     ) -> Response:
         """One request, one whole answer.  Raises TransportError (TimedOut) when there is none.
 
-        Where all connections are busy it waits its turn, or with `first` before all others: see
-        `Client.ahead`.
+        Where all connections are busy it waits its turn, or with `urgent` before all others: see
+        `Client.urgent`.
         """
         head = b"%b %b%b%b%bContent-Length: %d\r\n\r\n" % (
             method.encode(),
@@ -422,7 +422,7 @@ class HttpClient:
         )
         while True:
             if not self._idle or (connection := self._idle.pop()).closed:
-                connection = await self._acquire(first)
+                connection = await self._acquire(urgent)
             fresh = connection.status == 0
             loop = connection.loop
             answer: asyncio.Future[Response] = loop.create_future()
@@ -489,7 +489,7 @@ class HttpClient:
 
     # the pool
 
-    async def _acquire(self, first: bool) -> _Connection:
+    async def _acquire(self, urgent: bool) -> _Connection:
         while True:
             while self._idle:
                 connection = self._idle.pop()
@@ -509,7 +509,7 @@ class HttpClient:
                 connection.on_lost = self._lost
                 return connection
             waiter: asyncio.Future[_Connection | None] = asyncio.get_running_loop().create_future()
-            (self._first if first else self._waiters).append(waiter)
+            (self._urgent if urgent else self._waiters).append(waiter)
             try:
                 given = await waiter
             except asyncio.CancelledError:
@@ -530,7 +530,7 @@ class HttpClient:
         self._busy.discard(connection)
         if connection.closed:
             return  # _lost follows and wakes a waiter
-        if (self._first or self._waiters) and self._wake_waiter(connection):
+        if (self._urgent or self._waiters) and self._wake_waiter(connection):
             return
         connection.deadline = connection.loop.time() + IDLE_LIMIT
         self._idle.append(connection)
@@ -541,8 +541,8 @@ class HttpClient:
         self._wake_waiter(None)
 
     def _wake_waiter(self, connection: _Connection | None) -> bool:
-        while self._first or self._waiters:
-            waiter = (self._first or self._waiters).popleft()
+        while self._urgent or self._waiters:
+            waiter = (self._urgent or self._waiters).popleft()
             if not waiter.done():
                 waiter.set_result(connection)
                 return True
@@ -626,7 +626,7 @@ class HttpClient:
         for connection in [*self._idle, *self._busy, *self._streams]:
             connection.fail("the client was closed")
         self._idle.clear()
-        for waiter in (*self._first, *self._waiters):
+        for waiter in (*self._urgent, *self._waiters):
             if not waiter.done():
                 waiter.set_result(None)
         await asyncio.sleep(0)
