@@ -39,9 +39,12 @@ class World:
 
     def __init__(self, server: InProcessServer) -> None:
         self.server = server
-        self.hits = 0
         self.narrow = 0
         """What was upset that keeps many objects off the short way, to be set right next."""
+
+    @property
+    def hits(self) -> int:
+        return self.server.api.writer.create_cache.hits
 
     async def ask(
         self,
@@ -129,20 +132,14 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     )
     await api.start()
     made = World(server)
-    find, create_cached = CreateCache.find, CreateCache.create_cached
+    find = CreateCache.find
 
     def found(self: CreateCache, call: Any) -> Any:
         if call.route.namespace == "long":
             return None
         return find(self, call)
 
-    async def counted(self: CreateCache, call: Any, hit: Any) -> Any:
-        new = await create_cached(self, call, hit)
-        made.hits += new is not None
-        return new
-
     monkeypatch.setattr(CreateCache, "find", found)
-    monkeypatch.setattr(CreateCache, "create_cached", counted)
     names: Json = {
         "plural": "things",
         "kind": "Thing",

@@ -23,7 +23,8 @@ from hekla.local.apiserver.request.server import ApiServer
 from hekla.local.apiserver.storage.journal import Journal
 from hekla.local.apiserver.storage.registry import Registry
 from hekla.local.apiserver.storage.store import Store
-from hekla.local.apiserver.write import partial_update as parts
+from hekla.local.apiserver.write import binding, partial_update, status_patch_cache
+from hekla.local.apiserver.write.partial_update import PartialUpdate
 from hekla.local.machine import certificates
 
 PODS = "/api/v1/namespaces/{}/pods"
@@ -97,12 +98,12 @@ SCHEMA = {
 async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[InProcessServer]:
     made = InProcessServer(tmp_path)
     await made.api.start()
-    short = parts.modify
+    prepare = partial_update.prepare
 
-    async def modify(writer: Any, call: Any, *rest: Any) -> Any:
-        return None if call.route.namespace == "long" else await short(writer, call, *rest)
+    def only_in_short(update: PartialUpdate) -> bool:
+        return update.call.route.namespace != "long" and prepare(update)
 
-    monkeypatch.setattr(parts, "modify", modify)
+    monkeypatch.setattr(partial_update, "prepare", only_in_short)
     for namespace in ("long", "short"):
         await made.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
     names = {"plural": "things", "kind": "Thing", "singular": "thing", "listKind": "ThingList"}
@@ -305,12 +306,12 @@ async def put_status(server: InProcessServer, dice: random.Random, agent: str) -
     return answers[0][0]
 
 
-async def test_the_short_way_is_gone(
+async def test_a_status_patch_does_without_the_other_stages(
     server: InProcessServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "pause"}]}}
     await server.ask("POST", PODS.format("short"), pod)
-    monkeypatch.setattr(server.api.writer, "change", None)  # the long way
+    monkeypatch.setattr(status_patch_cache, "run_update", None)
 
     code, answer = await server.ask(
         "PATCH", f"{PODS.format('short')}/p/status", {"status": {"phase": "Running"}}, MERGE
@@ -339,7 +340,7 @@ async def test_a_bound_pod_is_the_same_either_way(
     trees = []
     for name in ("quick", "slow"):
         if name == "slow":
-            monkeypatch.setattr(parts, "bind", lambda *_: None)
+            monkeypatch.setattr(binding, "can_be_extended", lambda spec: False)
         await server.ask("POST", PODS.format("short"), {"metadata": {"name": name}, "spec": spec})
         body = {"metadata": {"name": name, **brings}, "target": {"kind": "Node", "name": "n1"}}
         code, answer = await server.ask("POST", f"{PODS.format('short')}/{name}/binding", body)

@@ -13,9 +13,9 @@ import pytest
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.texts import OF_POD, of_schema
 from hekla.local.apiserver.request.call import Call
-from hekla.local.apiserver.storage.store import Row, Write
-from hekla.local.apiserver.write import partial_update as parts
-from hekla.local.apiserver.write.status_patch_cache import CachedStatusPatch, StatusPatchCache
+from hekla.local.apiserver.storage.store import Row
+from hekla.local.apiserver.write import partial_update
+from hekla.local.apiserver.write.status_patch_cache import StatusPatch, StatusPatchCache
 from tests.apiserver.test_partial_update import (
     MERGE,
     PODS,
@@ -51,21 +51,18 @@ class Twins:
     def __init__(self, server: InProcessServer, monkeypatch: pytest.MonkeyPatch) -> None:
         self.server = server
         self.clock = Clock()
-        self.repeated = 0
-        """How many patches had a cached result."""
         monkeypatch.setattr(server.store.managed_fields, "_clock", self.clock)
-        read, write = StatusPatchCache.read, StatusPatchCache.write
+        find = StatusPatchCache.find
 
-        def reads(cache: StatusPatchCache, call: Call, media: str) -> CachedStatusPatch | None:
-            return None if call.route.namespace == "long" else read(cache, call, media)
+        def found(cache: StatusPatchCache, call: Call, media: str) -> StatusPatch | None:
+            return None if call.route.namespace == "long" else find(cache, call, media)
 
-        def writes(cache: StatusPatchCache, call: Call, patch: CachedStatusPatch) -> Write | None:
-            found = write(cache, call, patch)
-            self.repeated += found is not None
-            return found
+        monkeypatch.setattr(StatusPatchCache, "find", found)
 
-        monkeypatch.setattr(StatusPatchCache, "read", reads)
-        monkeypatch.setattr(StatusPatchCache, "write", writes)
+    @property
+    def repeated(self) -> int:
+        """How many patches had a cached result."""
+        return self.server.api.writer.status_patch_cache.hits
 
     def row(self, target: str, namespace: str) -> Row | None:
         collection = "pods" if target.startswith("/api/") else "things.example.com"
@@ -178,15 +175,15 @@ async def test_status_patches_give_the_same_with_and_without_decoding_metadata(
     dice = random.Random(seed)
     twins = Twins(server, monkeypatch)
     alone = 0
-    may_stand = parts.may_stand
+    may_stay_bytes = partial_update.may_stay_bytes
 
     def counted(metadata: bytes, version: int) -> bool:
         nonlocal alone
-        answer = may_stand(metadata, version)
+        answer = may_stay_bytes(metadata, version)
         alone += answer
         return answer
 
-    monkeypatch.setattr(parts, "may_stand", counted)
+    monkeypatch.setattr(partial_update, "may_stay_bytes", counted)
     spec = {
         "automountServiceAccountToken": False,
         "containers": [{"name": "main", "image": "pause"}],

@@ -60,6 +60,7 @@ from hekla.local.apiserver.storage.event_expiry import EventExpiry
 from hekla.local.apiserver.storage.registry import Registry
 from hekla.local.apiserver.storage.store import Store, TooLarge
 from hekla.local.apiserver.watch.watch import end_watches, watch
+from hekla.local.apiserver.write.binding import bind
 from hekla.local.apiserver.write.deletion import Deleter
 from hekla.local.apiserver.write.eviction import Evictions
 from hekla.local.apiserver.write.patching import patch
@@ -122,7 +123,9 @@ class ApiServer:
         self.ready = False
         self.audit: Audit | None = None
         self._special: dict[tuple[str, str, str], Callable[[Call], Awaitable[Answer]]] = {
-            ("pods", "binding", "POST"): lambda call: self.subresources.bind(call, call.route.name),
+            ("pods", "binding", "POST"): lambda call: bind(
+                self.writer.backend, call, call.route.name
+            ),
             ("pods", "eviction", "POST"): self.evictions.evict,
             ("pods", "log", "GET"): self._log,
             ("serviceaccounts", "token", "POST"): self.tokens.request,
@@ -242,7 +245,7 @@ class ApiServer:
                 if review is not None:
                     return await review(call)
                 if kind.plural == "bindings" and not kind.group:
-                    return await self.subresources.bind(call, "")
+                    return await bind(self.writer.backend, call, "")
                 return await self.writer.create(call)
             case "update":
                 return await self.writer.update(call)

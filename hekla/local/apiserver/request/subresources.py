@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
-
-import msgspec
 
 from hekla.api.trees import Json
 from hekla.kube.http.server import Response
-from hekla.local.apiserver.admission.attributes import Attributes
 from hekla.local.apiserver.objects.columns import AGE, NAME
 from hekla.local.apiserver.objects.kind import Column, FieldError, Kind
-from hekla.local.apiserver.request import bodies
-from hekla.local.apiserver.request.call import Call, read_body
+from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.request.forms import MetadataForm, TableForm, wanted
 from hekla.local.apiserver.request.status import (
-    CREATED,
     Refusal,
-    bad_request,
     conflict,
     invalid,
     not_found,
 )
 from hekla.local.apiserver.storage.store import Row, encode
-from hekla.local.apiserver.write import partial_update as parts
-from hekla.local.apiserver.write.outcome import committed
-from hekla.local.apiserver.write.podconditions import set_condition
 from hekla.local.apiserver.write.writing import Writer
 
 SCALE = Kind("autoscaling", "v1", "Scale", "scales", True)
@@ -45,97 +35,11 @@ SCALE_COLUMNS = (
 
 
 class Subresources:
-    """binding and scale; status and finalize are ordinary updates, eviction and token have files of
+    """scale; status and finalize are ordinary updates, binding, eviction and token have files of
     their own."""
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
-
-    # --- binding ----------------------------------------------------------------------------------
-
-    async def bind(self, call: Call, name: str) -> Response:
-        """POST pods/<p>/binding, or bindings with the pod's name in the body."""
-        body = call.request.body
-        tree = self._binding_tree(call, body)
-        metadata = tree.get("metadata") or {}
-        name = name or metadata.get("name") or ""
-        target = tree.get("target")
-        node = target.get("name") if isinstance(target, dict) else None
-        if not isinstance(node, str) or not node:
-            raise Refusal(500, "target.name: Required value", reason="", details=None)
-        what = target.get("kind") if isinstance(target, dict) else None
-        if what not in (None, "", "Node"):
-            text = f'target.kind: Unsupported value: {json.dumps(what)}: supported values: "Node", "<empty>"'
-            raise Refusal(500, text, reason="", details=None)
-        pods = self.writer.registry["pods"]
-        kind, collection = pods.kind, pods.collection
-        key = f"{call.route.namespace}/{name}"
-        if metadata.get("name") and metadata["name"] != name:
-            raise bad_request("name in URL does not match name in Binding object")
-        admission = self.writer.admission
-        attributes = Attributes(
-            call, pods, "CREATE", call.route.namespace, name, tree, None, "binding"
-        )
-        admission.restrict_node(attributes)
-        if admission.mutating_webhooks(attributes):
-            tree = await admission.call_mutating(attributes)
-            metadata = tree.get("metadata") or {}
-        if admission.validating_webhooks(attributes):
-            await admission.call_validating(attributes)
-        row = collection.newest(key)
-        if row is None:
-            raise not_found(kind, name)
-        uid = metadata.get("uid")
-        if uid and uid != row.uid:
-            raise conflict(
-                kind,
-                name,
-                f"Precondition failed: UID in precondition: {uid}, UID in object meta: {row.uid}",
-            )
-        if not call.dry_run:
-            write = parts.bind(collection, row, node, metadata)
-            if write is not None:
-                await committed(write)
-                return call.respond(201, CREATED)
-        pod = row.tree()
-        spec = pod["spec"]
-        if spec.get("nodeName"):
-            raise conflict(
-                kind,
-                name,
-                f'pod {name} is already assigned to node "{spec["nodeName"]}"',
-                "pods/binding",
-            )
-        if "deletionTimestamp" in pod["metadata"]:
-            raise conflict(
-                kind,
-                name,
-                f"pod {name} is being deleted, cannot be assigned to a host",
-                "pods/binding",
-            )
-        if spec.get("schedulingGates"):
-            raise conflict(
-                kind, name, f"pod {name} has non-empty .spec.schedulingGates", "pods/binding"
-            )
-        spec["nodeName"] = node
-        for field in ("annotations", "labels"):
-            if metadata.get(field):
-                pod["metadata"][field] = {**(pod["metadata"].get(field) or {}), **metadata[field]}
-        set_condition(pod.setdefault("status", {}), "PodScheduled", "True")
-        if not call.dry_run:
-            await committed(collection.update(pod, row, counts=False))
-        return call.respond(201, CREATED)
-
-    def _binding_tree(self, call: Call, body: bytes) -> Json:
-        if call.media_type == "application/json" and not call.request.query:
-            # A scheduler binds thousands of pods a second, always with this small body.
-            try:
-                tree = msgspec.json.decode(body, type=Binding)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                pass
-            else:
-                return {"metadata": tree.metadata, "target": tree.target}
-        return read_body(call, bodies.BINDING)
 
     # --- scale ------------------------------------------------------------------------------------
 
@@ -231,16 +135,6 @@ class Subresources:
         replicas = at(tree, call.route.kind.scale.spec_replicas)
         dry["spec"] = {"replicas": replicas} if replicas else {}
         return self._shown(call, dry)
-
-
-class Binding(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of a binding, to be read fast; what does not fit goes the long way, which words the
-    error."""
-
-    metadata: dict[str, object] = {}
-    target: dict[str, object] = {}
-    kind: str = "Binding"
-    apiVersion: str = "v1"
 
 
 def at(tree: Json, path: tuple[str, ...]) -> Any:

@@ -3,6 +3,7 @@ wants what (local-cluster 2.7)."""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from hekla.api.trees import Json
@@ -25,7 +26,8 @@ from hekla.local.apiserver.request.status import (
 from hekla.local.apiserver.request.subresources import Subresources, at, put_at
 from hekla.local.apiserver.storage.managed_fields import Ownership
 from hekla.local.apiserver.write.scopes import scope_of
-from hekla.local.apiserver.write.writing import Writer, seconds_now
+from hekla.local.apiserver.write.updating import WITHOUT_RESPONSE, run_update
+from hekla.local.apiserver.write.writing import Writer, update_of
 
 
 async def apply_patch(writer: Writer, subresources: Subresources, call: Call) -> Response:
@@ -84,18 +86,13 @@ class Application:
         if row is None:
             return await self._create()
         version = (self.configuration.get("metadata") or {}).get("resourceVersion")
-        row, tree = await self.writer.change(
-            call,
-            call.resource,
-            route.key,
-            None,
-            retry=not version,
-            subresource=route.subresource,
-            merge=self.merge,
-        )
+        update = update_of(self.writer.backend, call, None, retried=not version)
+        update.merge = self.merge
         if self.scale:
-            return self.subresources.scale_answer(call, row, tree)
-        return await self.writer.shown(call, 200, row, tree)
+            await run_update(update, WITHOUT_RESPONSE)
+            return self.subresources.scale_answer(call, update.result, update.new)
+        await run_update(update)
+        return update.response
 
     def _check(self) -> None:
         """Refuses what is no configuration of this kind."""
@@ -178,7 +175,7 @@ class Application:
                 self.configuration,
                 {} if owners is None else owners.shares(stamps),
                 self.owner,
-                0 if self.scale else seconds_now(),
+                0 if self.scale else int(time.time()),
                 force=self.force,
             )
         except Conflicts as conflicts:

@@ -11,6 +11,7 @@ runs from the beginning.  Decision 0249.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +19,7 @@ import msgspec
 
 from hekla.api.bounded import BoundedCache
 from hekla.api.trees import Json
+from hekla.kube.http.server import Response
 from hekla.local.apiserver.admission.attributes import (
     CACHED_CONDITIONS,
     TOKEN_VOLUME_PREFIX,
@@ -71,6 +73,17 @@ class Miss(NamedTuple):
     spec: bytes
 
 
+@dataclass(slots=True, eq=False)
+class KnownObject(NewObject):
+    """A new object whose spec has a cached result."""
+
+    cached: CachedCreate = field(init=False)
+    raw_metadata: msgspec.Raw = field(init=False)
+    """The metadata of the body, as bytes."""
+    reordered: bool = field(init=False)
+    """Whether the fields of metadata are to be put in order."""
+
+
 class CreateCache:
     """Results of creates, by resource, namespace, spec and the collections that admission reads."""
 
@@ -82,30 +95,27 @@ class CreateCache:
         self._read: dict[Resource, tuple[Collection, ...] | None] = {}
         """Resource -> the collections that admission reads for a new object of it."""
         self._generation = -1
+        self.hits = 0
+        """Creates with a cached result."""
 
-    async def create(self, call: Call) -> NewObject:
+    async def create(self, call: Call) -> Response:
         """Create the object of a POST: all of `CREATE`, or what is left of it for a known spec."""
         found = self.find(call)
         if isinstance(found, Hit):
-            known = await self.create_cached(call, found)
-            if known is not None:
-                return known
+            known = KnownObject(self.backend, call, call.resource, call.route.namespace, {})
+            known.raw_metadata, known.cached = found
+            try:
+                await run(REMAINING, known)
+            except NeedsFullPath:
+                pass
+            else:
+                self.hits += 1
+                return known.response
         new = NewObject(self.backend, call, call.resource, call.route.namespace, {})
-        if isinstance(found, Miss):
-            await run(Observer(found, self._known).steps(), new)
-        else:
-            await run(FROM_BODY, new)
-        return new
-
-    async def create_cached(self, call: Call, hit: Hit) -> NewObject | None:
-        """Run `REMAINING`; None where the object is unusual in some way and needs all stages."""
-        new = NewObject(self.backend, call, call.resource, call.route.namespace, {})
-        new.raw_metadata, new.cached = hit
-        try:
-            await run(REMAINING, new)
-        except NeedsFullPath:
-            return None
-        return new
+        await run(
+            Observer(found, self._known).steps() if isinstance(found, Miss) else FROM_BODY, new
+        )
+        return new.response
 
     def find(self, call: Call) -> Hit | Miss | None:
         """The cached result for a body; None where the body is not for the cache, or new to it."""
@@ -187,10 +197,9 @@ class CreateCache:
 # --- what is left of a create whose spec is known -------------------------------------------------
 
 
-def decode_metadata(new: NewObject) -> None:
+def decode_metadata(new: KnownObject) -> None:
     """Of the body, read metadata alone."""
     cached = new.cached
-    assert cached is not None
     metadata = read_metadata(new.raw_metadata)
     if metadata is None or (cached.annotations and "annotations" in metadata):
         raise NeedsFullPath
@@ -200,9 +209,8 @@ def decode_metadata(new: NewObject) -> None:
     new.reordered = cached.reordered and bool(cached.annotations or "namespace" not in metadata)
 
 
-def own_by_shape(new: NewObject) -> None:
+def own_by_shape(new: KnownObject) -> None:
     """Look the owners up by the shape of the spec and of metadata."""
-    assert new.cached is not None
     scope = scope_of(new.backend.registry, new.resource, "")
     owner = Owner(new.call.manager, ownership.UPDATE, "", scope.version)
     found = new.backend.store.managed_fields.created_alike(
@@ -213,10 +221,9 @@ def own_by_shape(new: NewObject) -> None:
     new.ownership = found
 
 
-def take_cached_spec(new: NewObject) -> None:
+def take_cached_spec(new: KnownObject) -> None:
     """Put the cached spec, as the plugins and webhooks have made it, behind metadata."""
     cached, metadata = new.cached, new.tree["metadata"]
-    assert cached is not None
     if cached.annotations:
         metadata["annotations"] = dict(cached.annotations)
     if new.reordered:
@@ -228,10 +235,9 @@ def take_cached_spec(new: NewObject) -> None:
     new.backend.admission.namespace_lifecycle(new.attributes)
 
 
-def skip_mutating_webhooks(new: NewObject) -> None:
+def skip_mutating_webhooks(new: KnownObject) -> None:
     """Count the webhooks whose answers are cached, and repeat what they said to the audit log."""
     admission, cached = new.backend.admission, new.cached
-    assert cached is not None
     if admission.webhooks is None:
         return
     if admission.policies.mutating.wanted(new.attributes):
@@ -242,21 +248,21 @@ def skip_mutating_webhooks(new: NewObject) -> None:
         new.call.annotate(name, text)
 
 
-def validate_metadata(new: NewObject) -> None:
+def validate_metadata(new: KnownObject) -> None:
     """Check metadata alone."""
     known_spec = new.resource.kind.strategy.known_spec
     assert known_spec is not None
     creating.refuse_invalid(new, known_spec.validate_metadata(new.tree))
 
 
-INSTEAD: Mapping[Step[NewObject], Step[NewObject]] = {
+INSTEAD: Mapping[Any, Step[KnownObject]] = {
     creating.decode: decode_metadata,
     creating.own: own_by_shape,
     creating.mutate: take_cached_spec,
     creating.call_mutating_webhooks: skip_mutating_webhooks,
     creating.validate: validate_metadata,
 }
-REMAINING = remaining(CREATE, On.CONTENT | On.CLUSTER, INSTEAD)
+REMAINING: tuple[Step[KnownObject], ...] = remaining(CREATE, On.CONTENT | On.CLUSTER, INSTEAD)
 """The steps of a create whose spec, and all that admission reads for it, is the key of a result."""
 
 

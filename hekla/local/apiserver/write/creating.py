@@ -8,11 +8,11 @@ look found still holds.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any
+from dataclasses import dataclass, field
 
 from hekla.api.trees import Json
 from hekla.kube.http.server import Response
-from hekla.local.apiserver.admission.attributes import Attributes, CachedCreate
+from hekla.local.apiserver.admission.attributes import Attributes
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.encoding.go_text import quoted
 from hekla.local.apiserver.objects.kind import FieldError, Kind
@@ -45,52 +45,38 @@ NAME_ATTEMPTS = 8
 """Names that are generated for an object before a create gives up."""
 
 
+@dataclass(slots=True, eq=False)
 class NewObject:
     """An object on its way through the stages of a create."""
 
-    attributes: Attributes
-    """From `mutate` on."""
-    ownership: Ownership
-    """Who owns the fields; from `own` on."""
-    stored: Json
-    """The object in the version in which it is stored; from `convert` on."""
-    response: Response
-    """From `answer` on."""
-    row: Row | None = None
-    """The stored object; None under dry run."""
-    nameless = False
-    """Whether the object came without a name and without a prefix for one."""
-    generated = False
-    """Whether the server made up the name."""
-    decoded = True
+    backend: Backend
+    call: Call
+    resource: Resource
+    namespace: str
+    tree: Json
+    decoded: bool = True
     """Whether the tree was read by the kind's decoder, so that it has no unknown fields."""
-    validated = True
+    validated: bool = True
     """Whether the rules of the kind apply.  The server's own first objects have names and values
     that nobody else may use."""
     shares: Shares | None = None
     """Who owns the fields, where a server-side apply creates the object."""
-    cached: CachedCreate | None = None
-    """What the create cache knows of the spec.  Its steps also set the following."""
-    raw_metadata: Any
-    """The metadata of the body, as bytes."""
-    reordered = False
-    """Whether the fields of metadata are to be put in order."""
-    rest = b""
-    """The stored bytes behind metadata."""
-
-    def __init__(
-        self,
-        backend: Backend,
-        call: Call,
-        resource: Resource,
-        namespace: str,
-        tree: Json,
-    ) -> None:
-        self.backend = backend
-        self.call = call
-        self.resource = resource
-        self.namespace = namespace
-        self.tree = tree
+    nameless: bool = False
+    """Whether the object came without a name and without a prefix for one."""
+    generated: bool = False
+    """Whether the server made up the name."""
+    row: Row | None = None
+    """The stored object; None under dry run."""
+    rest: bytes = b""
+    """The stored bytes behind metadata, where the create cache has them."""
+    attributes: Attributes = field(init=False)
+    """From `mutate` on."""
+    ownership: Ownership = field(init=False)
+    """Who owns the fields; from `own` on."""
+    stored: Json = field(init=False)
+    """The object in the version in which it is stored; from `convert` on."""
+    response: Response = field(init=False)
+    """From `answer` on."""
 
 
 def decode(new: NewObject) -> None:

@@ -35,7 +35,8 @@ from hekla.local.apiserver.request.status import (
 from hekla.local.apiserver.storage.registry import Resource
 from hekla.local.apiserver.storage.store import Row, encode
 from hekla.local.apiserver.write.outcome import committed
-from hekla.local.apiserver.write.writing import RETRIES, Writer
+from hekla.local.apiserver.write.updating import ATTEMPTS
+from hekla.local.apiserver.write.writing import Writer
 
 TOGETHER = 256
 """Objects of a collection that are deleted at the same time."""
@@ -198,7 +199,7 @@ class Deleter:
         gone."""
         kind, collection = resource.kind, resource.collection
         name = key.rpartition("/")[2]
-        for attempt in range(RETRIES):
+        for attempt in range(ATTEMPTS):
             row = collection.newest(key)
             if row is None:
                 raise not_found(kind, name)
@@ -217,7 +218,7 @@ class Deleter:
             if self.admission.validating_webhooks(attributes):
                 await self.admission.call_validating(attributes)
             if collection.newest(key) is not row:
-                if attempt == RETRIES - 1:
+                if attempt == ATTEMPTS - 1:
                     raise conflict(kind, name)
                 continue
             return await self._remove(call, resource, row, old, options)
@@ -251,16 +252,16 @@ class Deleter:
                 mark(tree, 0, kind)
             if call.dry_run:
                 return would_be(row, tree), True
-            return await committed(collection.delete(tree, row)), True
+            return await committed(collection.delete(tree, row).done), True
         mark(tree, grace, kind)
         if encode(tree) == before:
             pending = collection.overlay.get(row.key)
             if pending is not None:
-                await committed(pending)
+                await committed(pending.done)
             return row, False
         if call.dry_run:
             return would_be(row, tree), False
-        return await committed(collection.update(tree, row, bounded=False)), False
+        return await committed(collection.update(tree, row, bounded=False).done), False
 
     def _terminate_namespace(self, tree: Json) -> None:
         tree.setdefault("status", {})["phase"] = "Terminating"

@@ -117,7 +117,7 @@ class Evictions:
         status.setdefault("disruptedPods", {})[row.name] = now()
         if resource.collection.newest(budget.key) is not budget:
             raise Refusal(429, BLOCKED, retry_after=1)
-        await committed(resource.collection.update(tree, budget))
+        await committed(resource.collection.update(tree, budget).done)
 
 
 def blocked(why: str, retry_after: int | None = None) -> Refusal:

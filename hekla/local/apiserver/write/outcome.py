@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from hekla.api.trees import Json
 from hekla.kube.http.server import Response
 from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.request.forms import wanted
 from hekla.local.apiserver.request.status import internal
 from hekla.local.apiserver.storage.managed_fields import Ownership
-from hekla.local.apiserver.storage.store import Row, Write, WriteLost, decode, encode
+from hekla.local.apiserver.storage.store import Row, WriteLost, decode, encode
 
 
-async def committed(write: Write) -> Row:
+async def committed(done: Awaitable[Row]) -> Row:
     """Wait until an accepted write is on the disk.  Raises Refusal if the disk refuses it."""
     try:
-        return await write.done
+        return await done
     except WriteLost as lost:
         raise internal(str(lost)) from lost
 

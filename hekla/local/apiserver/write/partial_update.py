@@ -1,186 +1,212 @@
-"""The short way of writes that touch few fields at the top of an object: a status, the labels, and
-not the rest.
+"""Updates that touch few top-level fields of an object: a status, the labels, and not the rest.
 
-Most writes of a cluster are such, and most of an object's bytes are its spec.  What a write does
-not touch stays the bytes that it is: neither decoded nor checked again nor encoded.  The short way
-either succeeds, and then the outcome is that of the long way, or nothing has happened and the long
-way is gone, which also finds the words for what is wrong.  A kind says by its strategy's `parts`
-whether it can do without the rest.  Decision 0180.
+Most updates of a cluster are such, and most of an object's bytes are its spec.  The fields that an
+update does not touch keep their bytes: they are not decoded, checked or encoded again.  That is the
+list `BEFORE_STORE`.  It gives what `UPDATE` would give, or it stops before anything is written and
+`UPDATE` runs from the beginning, which also finds the words for what is wrong.  A kind says by its
+strategy's `parts` whether it can do without the rest.  Decision 0180.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
 from hekla.api.trees import Json
-from hekla.local.apiserver.admission.attributes import Attributes
 from hekla.local.apiserver.objects.kind import Kind, Parts
 from hekla.local.apiserver.objects.merging import ownership
-from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.request.status import Refusal
 from hekla.local.apiserver.storage.managed_fields import Owners
-from hekla.local.apiserver.storage.store import Collection, Row, Write, decode, encode, split
-from hekla.local.apiserver.write.outcome import committed
-from hekla.local.apiserver.write.podconditions import set_condition
-from hekla.local.apiserver.write.restrictions import differs_outside, new_finalizers
-
-if TYPE_CHECKING:
-    from hekla.local.apiserver.write.writing import Writer
+from hekla.local.apiserver.storage.store import Row, decode, split
+from hekla.local.apiserver.write import updating
+from hekla.local.apiserver.write.restrictions import new_finalizers
+from hekla.local.apiserver.write.stages import NeedsFullPath, On, Step, remaining
+from hekla.local.apiserver.write.updating import UPDATE, Update
 
 METADATA = frozenset({"metadata"})
 STATUS = frozenset({"status"})
-STATED = STATUS | METADATA | {"kind", "apiVersion"}
-"""What may be touched by a write that is about a status alone."""
+OF_STATUS_UPDATES = STATUS | METADATA | {"kind", "apiVersion"}
+"""The top-level fields of a request that is about a status alone."""
 NAMES = frozenset({"name", "namespace", "uid"})
-"""What metadata says of which object it is."""
+"""The fields of metadata that say which object it is."""
 
 
-async def modify(
-    writer: Writer,
-    call: Call,
-    change: Callable[[Json], Json],
-    touched: frozenset[str] | None,
-    names: Any = None,
-) -> Row | None:
-    """The new row; None where the long way must be gone.  What is not named in `touched` the change
-    neither sees nor changes.
+@dataclass(slots=True, eq=False)
+class PartialUpdate(Update):
+    """An update that touches few top-level fields."""
 
-    `names` are all that the write says of metadata.  Where they only say whose status it is,
-    metadata stays bytes too, and the change is given none.
-    """
-    parts = call.route.kind.strategy.parts
-    if parts is None or touched is None or call.dry_run:
-        return None
-    collection, key = call.resource.collection, call.route.key
-    row = collection.newest(key)
-    if row is None:
-        return None
-    if call.route.subresource == "status":
-        touched |= STATUS
-    if touched <= STATED and ("metadata" not in touched or says_whose(names, row)):
-        touched -= METADATA
-    else:
-        touched |= METADATA
+    touched: frozenset[str] | None = None
+    """The top-level fields that the change reads and writes; None where all may be."""
+    said_of_metadata: Any = None
+    """What the request says of metadata.  Where that only names the object, metadata stays bytes
+    too, and `change` gets an empty one."""
+    parts: Parts = field(init=False)
+    """How the kind handles such updates."""
+    pieces: Mapping[str, msgspec.Raw] = field(init=False)
+    """The top-level fields of the stored object, as bytes; from `read_pieces` on."""
+    untouched: Mapping[str, msgspec.Raw] = field(init=False)
+    """Those of them that the change does not touch, metadata apart."""
+    reads_metadata: bool = field(init=False)
+
+
+def prepare(update: PartialUpdate) -> bool:
+    """Run the steps before `store`; False where the update is unusual in some way and needs all
+    stages.  If it is prepared, nothing may wait before it is stored."""
+    parts = update.resource.kind.strategy.parts
+    if parts is None or update.touched is None or update.call.dry_run:
+        return False
+    update.parts = parts
     try:
-        done = _changed(writer, call, parts, row, change, touched)
-    except Refusal:
-        return None
-    if not done:
-        return None
-    # From the look at the newest state to here nothing has waited, so what lies accepted is this
-    # write, or what it found.
-    pending = collection.overlay.get(key)
-    return row if pending is None else await committed(pending)
-
-
-def _changed(
-    writer: Writer,
-    call: Call,
-    parts: Parts,
-    row: Row,
-    change: Callable[[Json], Json],
-    touched: frozenset[str],
-) -> bool:
-    """Accepts the new state, where there is one; False where the long way must be gone."""
-    resource, subresource = call.resource, call.route.subresource
-    kind, strategy = resource.kind, resource.kind.strategy
-    pieces = split(row.data)
-    named = "metadata" in touched
-    kept = {
-        name: piece for name, piece in pieces.items() if name not in touched and name != "metadata"
-    }
-    if not parts.may_stay(subresource, kept) or (
-        row.owners is not None and not known(row.owners, kind)
-    ):
+        for step in BEFORE_STORE:
+            step(update)
+    except (NeedsFullPath, Refusal):
         return False
-    if not named and not may_stand(bytes(pieces["metadata"]), row.version):
-        return False
-    new = change(
-        {"metadata": {}} | {name: decode(pieces[name]) for name in pieces if name in touched}
-    )
-    old = {"metadata": {}} | {name: decode(pieces[name]) for name in pieces if name in touched}
-    if named:
-        if "deletionTimestamp" in old["metadata"] or (
-            "managedFields" in new.setdefault("metadata", {}) and not subresource
-        ):
-            return False
-        writer.keep_identity(kind, row, old, new, call.request.method)
-    parts.default(new)
-    held = writer.owned(call, resource, row, old, new, None, subresource)
-    operation = Attributes(call, resource, "UPDATE", row.namespace, row.name, new, old, subresource)
-    admission = writer.admission
-    if admission.concerned(operation) or (
-        admission.asked(operation) if not named else admission.wanted(operation)
-    ):
-        return False
-    if subresource == "status":
-        strategy.prepare_status(new, old)
-    else:
-        strategy.prepare_update(new, old)
-    if not parts.fits(new, old, kept, subresource) or new_finalizers(
-        new["metadata"], old["metadata"]
-    ):
-        return False
-    if strategy.generation and subresource != "status" and differs_outside(new, old):
-        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-    if new != old or held != row.held:
-        left = {name: piece for name, piece in pieces.items() if name in kept or name in new}
-        if not named:
-            del new["metadata"]
-        resource.collection.update(new, row, held, kept=left, counts=parts.counts(new, old))
     return True
 
 
-def says_whose(said: Any, row: Row) -> bool:
-    """Whether what a write says of metadata is no more than which object it is about."""
-    return isinstance(said, dict) and all(
-        name in NAMES and getattr(row, name) == value for name, value in said.items()
+def read_pieces(update: PartialUpdate) -> None:
+    """Split the newest state by its fields, and see that the kind can do without the others."""
+    row = update.resource.collection.newest(update.key)
+    if row is None:
+        raise NeedsFullPath
+    update.row = row
+    assert update.touched is not None
+    touched = update.touched | STATUS if update.subresource == "status" else update.touched
+    update.reads_metadata = not (
+        touched <= OF_STATUS_UPDATES
+        and ("metadata" not in touched or names_object(update.said_of_metadata, row))
+    )
+    pieces = split(row.data)
+    untouched = {
+        name: piece for name, piece in pieces.items() if name not in touched and name != "metadata"
+    }
+    if not update.parts.may_stay(update.subresource, untouched):
+        raise NeedsFullPath
+    if row.owners is not None and not are_current(row.owners, update.resource.kind):
+        raise NeedsFullPath
+    if not update.reads_metadata and not may_stay_bytes(bytes(pieces["metadata"]), row.version):
+        raise NeedsFullPath
+    update.pieces, update.untouched = pieces, untouched
+
+
+def change_touched(update: PartialUpdate) -> None:
+    """Let the client's change make the new state of the fields that it touches."""
+    assert update.change is not None
+    update.new = update.change(decode_touched(update))
+    update.old = decode_touched(update)
+    if update.reads_metadata and (
+        "deletionTimestamp" in update.old["metadata"]
+        or ("managedFields" in update.new.setdefault("metadata", {}) and not update.subresource)
+    ):
+        raise NeedsFullPath
+
+
+def decode_touched(update: PartialUpdate) -> Json:
+    """A fresh copy of the fields that the change touches."""
+    found: Json = {"metadata": {}}
+    for name, piece in update.pieces.items():
+        if name in update.untouched or (name == "metadata" and not update.reads_metadata):
+            continue
+        found[name] = decode(piece)
+    return found
+
+
+def keep_identity(update: PartialUpdate) -> None:
+    """Restore the metadata that only the server sets, where metadata is read at all."""
+    if update.reads_metadata:
+        updating.restore_identity(update, update.call.request.method)
+
+
+def default_touched(update: PartialUpdate) -> None:
+    """Fill in the defaults of the fields that are there."""
+    update.parts.default(update.new)
+
+
+def own(update: PartialUpdate) -> None:
+    """Make the client the owner of the fields that it has changed."""
+    update.ownership = updating.owned(update, None)
+
+
+def refuse_watched(update: PartialUpdate) -> None:
+    """Give up where admission wants to see the whole object."""
+    admission, attributes = update.backend.admission, updating.attributes_of(update)
+    if admission.concerned(attributes) or (
+        admission.wanted(attributes) if update.reads_metadata else admission.asked(attributes)
+    ):
+        raise NeedsFullPath
+
+
+def validate_touched(update: PartialUpdate) -> None:
+    """Check the new state, as far as it is there."""
+    strategy, new, old = update.resource.kind.strategy, update.new, update.old
+    if update.subresource == "status":
+        strategy.prepare_status(new, old)
+    else:
+        strategy.prepare_update(new, old)
+    if not update.parts.fits(new, old, update.untouched, update.subresource):
+        raise NeedsFullPath
+    if new_finalizers(new["metadata"], old["metadata"]):
+        raise NeedsFullPath
+    updating.count_generation(update)
+
+
+def join_pieces(update: PartialUpdate) -> None:
+    """Put the new fields between the bytes of the others."""
+    new = update.new
+    update.kept = {
+        name: piece
+        for name, piece in update.pieces.items()
+        if name in update.untouched or name in new
+    }
+    update.counts = update.parts.counts(new, update.old)
+    update.stored = (
+        new
+        if update.reads_metadata
+        else {name: value for name, value in new.items() if name != "metadata"}
     )
 
 
-def may_stand(metadata: bytes, version: int) -> bool:
-    """Whether an object's metadata comes out of a write that does not name it as the bytes that it
-    is, but for its version."""
+INSTEAD: Mapping[Any, Step[PartialUpdate] | None] = {
+    updating.read: read_pieces,
+    updating.change: change_touched,
+    updating.keep_identity: keep_identity,
+    updating.default: default_touched,
+    updating.own: own,
+    updating.mutate: refuse_watched,
+    updating.call_mutating_webhooks: None,  # `refuse_watched` has seen that nobody is to be asked
+    updating.validate: validate_touched,
+    updating.call_validating_webhooks: None,
+    updating.admit: None,
+    updating.convert: join_pieces,
+}
+BEFORE_STORE: tuple[Step[PartialUpdate], ...] = remaining(UPDATE[:-2], On(0), INSTEAD)
+"""The steps of an update of few fields, up to `store` and `answer`.  None of them waits."""
+
+
+# --- rules that the status-patch cache shares -----------------------------------------------------
+
+
+def names_object(metadata: Any, row: Row) -> bool:
+    """Whether a request says no more of metadata than which object it is about."""
+    return isinstance(metadata, dict) and all(
+        name in NAMES and getattr(row, name) == value for name, value in metadata.items()
+    )
+
+
+def may_stay_bytes(metadata: bytes, version: int) -> bool:
+    """Whether an update that does not touch metadata can keep its bytes, but for its version."""
     return (
         metadata.count(b'"resourceVersion":"%d"' % version) == 1
         and b'"deletionTimestamp":' not in metadata
     )
 
 
-def known(owners: Owners, kind: Kind) -> bool:
-    """Whether all that is booked was booked in the version in which the object is written now."""
+def are_current(owners: Owners, kind: Kind) -> bool:
+    """Whether all managed fields are of the version in which the object is written now."""
     version = kind.api_version
     return len(owners.heads) <= ownership.MOST_UPDATERS and all(
         head.version == version for head in owners.heads
     )
-
-
-def bind(collection: Collection, row: Row, node: str, said: Json) -> Write | None:
-    """Puts a pod on a node, with the labels and annotations that the binding brings; None where the
-    long way must be gone."""
-    position = collection.positions["spec.nodeName"]
-    pieces = split(row.data)
-    spec = bytes(pieces["spec"])
-    if (
-        row.fields[position]
-        or b'"nodeName"' in spec
-        or b'"schedulingGates"' in spec
-        or len(spec) < len('{"a":1}')
-    ):
-        return None
-    metadata: Json = decode(pieces["metadata"])
-    if "deletionTimestamp" in metadata:
-        return None
-    for field in ("annotations", "labels"):
-        if said.get(field):
-            metadata[field] = {**(metadata.get(field) or {}), **said[field]}
-    status: Json = decode(pieces["status"]) if "status" in pieces else {}
-    set_condition(status, "PodScheduled", "True")
-    tree = {"metadata": metadata, "status": status}
-    kept = {**pieces, "spec": msgspec.Raw(b'%b,"nodeName":%b}' % (spec[:-1], encode(node)))}
-    fields = list(collection.fields_of(tree, kept, row.fields))
-    fields[position] = node
-    return collection.update(tree, row, kept=kept, fields=tuple(fields), counts=False)

@@ -18,10 +18,11 @@ from hekla.local.apiserver.request import bodies
 from hekla.local.apiserver.request.call import Call, read_again
 from hekla.local.apiserver.request.status import Refusal, bad_request, invalid_option, not_found
 from hekla.local.apiserver.request.subresources import SCALE, Subresources
-from hekla.local.apiserver.write import partial_update as parts
+from hekla.local.apiserver.storage.store import Row
 from hekla.local.apiserver.write.applying import apply_patch
-from hekla.local.apiserver.write.outcome import committed, response_with
-from hekla.local.apiserver.write.writing import Writer
+from hekla.local.apiserver.write.partial_update import METADATA, PartialUpdate
+from hekla.local.apiserver.write.stages import Backend
+from hekla.local.apiserver.write.writing import Writer, update_of
 
 JSON_PATCH, MERGE, STRATEGIC, APPLY = (
     "application/json-patch+json",
@@ -29,9 +30,6 @@ JSON_PATCH, MERGE, STRATEGIC, APPLY = (
     "application/strategic-merge-patch+json",
     "application/apply-patch+yaml",
 )
-
-
-METADATA = frozenset({"metadata"})
 
 
 def unsupported(kind: Kind) -> Refusal:
@@ -45,6 +43,7 @@ def unsupported(kind: Kind) -> Refusal:
 
 
 async def patch(writer: Writer, subresources: Subresources, call: Call) -> Response:
+    """PATCH on an object or one of its subresources."""
     kind = call.route.kind
     media = call.media_type
     if media == APPLY:
@@ -58,66 +57,84 @@ async def patch(writer: Writer, subresources: Subresources, call: Call) -> Respo
             "force", "FieldValueForbidden", "Forbidden: may not be specified for non-apply patch"
         )
         raise invalid_option("PatchOptions", [forbidden])
-    cached_patch = writer.status_patch_cache.read(call, media)
-    if cached_patch is not None:
-        write = writer.status_patch_cache.write(call, cached_patch)
-        if write is not None:
-            return response_with(call, 200, await committed(write), {})
-    document = read_patch(call.request.body, media)
-    sets_managed_fields = b"managedFields" in call.request.body
     if call.route.subresource == "scale":
-        return await patch_scale(subresources, call, document, media)
+        return await patch_scale(subresources, call, read_patch(call.request.body, media), media)
+    return await writer.status_patch_cache.patch(
+        call, media, lambda: patch_update(writer.backend, call, media)
+    )
 
-    fresh: list[Any] = [document]
-    named = touched(document)
 
-    def change(old: Json) -> Json:
-        # What comes of a patch may share with it, and is changed later: each attempt has one of its
-        # own.
-        document = fresh.pop() if fresh else read_patch(call.request.body, media)
-        if sets_managed_fields:
-            row = call.resource.collection.newest(call.route.key)
+def patch_update(backend: Backend, call: Call, media: str) -> PartialUpdate:
+    """The update that a patch asks for.  Raises Refusal where the patch cannot be read."""
+    patch = Patch(call, media)
+    metadata = patch.metadata
+    names_version = isinstance(metadata, dict) and bool(metadata.get("resourceVersion"))
+    update = update_of(backend, call, patch.change, retried=not names_version)
+    update.said_of_metadata = metadata
+    update.touched = None if patch.sets_managed_fields else patch.touched
+    return update
+
+
+class Patch:
+    """A patch, to be applied to the newest state of its object as often as that changes."""
+
+    def __init__(self, call: Call, media: str) -> None:
+        self.call = call
+        self.kind = call.route.kind
+        self.media = media
+        document = read_patch(call.request.body, media)
+        self.metadata = document.get("metadata") if isinstance(document, dict) else None
+        """What the patch says of metadata."""
+        self.touched = touched(document)
+        self.sets_managed_fields = b"managedFields" in call.request.body
+        self._unused: list[Any] = [document]
+
+    def change(self, old: Json) -> Json:
+        """The patched object, read as a body would be read."""
+        # What comes of a document may share with it, and is changed later: each attempt has its own.
+        document = self._unused.pop() if self._unused else self._document()
+        if self.sets_managed_fields:
+            row = self._newest()
             if row is not None and row.owners is not None:
                 old["metadata"]["managedFields"] = row.managed()
-        stays = not old[
-            "metadata"
-        ]  # as the bytes that it is: the patch says of it whose status this is (parts.py)
-        new = apply(kind, old, document, media)
-        if stays:
+        # An empty one stays bytes: the patch only says which object it is about.
+        keeps_metadata = not old["metadata"]
+        new = apply(self.kind, old, document, self.media)
+        if keeps_metadata:
             new["metadata"] = {}
-        changed = (
-            named - METADATA
-            if named is not None and (stays or only_names(document, old))
-            else named
-        )
-        emptied = (
-            sets_managed_fields
-            and isinstance(new.get("metadata"), dict)
-            and new["metadata"].get("managedFields") == []
+        changed = self.touched
+        if changed is not None and (keeps_metadata or only_names(document, old)):
+            changed -= METADATA
+        metadata = new.get("metadata")
+        resets_owners = (
+            self.sets_managed_fields
+            and isinstance(metadata, dict)
+            and metadata.get("managedFields") == []
         )
         try:
-            new = read_again(call, kind, new, changed)
+            new = read_again(self.call, self.kind, new, changed)
         except Refusal as refusal:
-            row = call.resource.collection.newest(call.route.key)
+            row = self._newest()
             if row is None:
                 raise
-            old = row.tree()  # what was read again may have lost fields by that
-            if kind.present is not None:
-                old = kind.present(old)
-            patched = apply(kind, old, read_patch(call.request.body, media), media)
-            raise unfit(kind, patched, refusal, misfit(kind, patched, media)) from refusal
-        if emptied:
+            raise self._unfit(row, refusal) from refusal
+        if resets_owners:
             new["metadata"]["managedFields"] = []
         return new
 
-    said = document.get("metadata") if isinstance(document, dict) else None
-    row = None if sets_managed_fields else await parts.modify(writer, call, change, named, said)
-    if row is not None:
-        if cached_patch is not None:
-            writer.status_patch_cache.learn(call, cached_patch, row)
-        return response_with(call, 200, row, {})
-    names_version = isinstance(said, dict) and bool(said.get("resourceVersion"))
-    return await writer.modify(call, change, retry=not names_version)
+    def _newest(self) -> Row | None:
+        return self.call.resource.collection.newest(self.call.route.key)
+
+    def _document(self) -> Any:
+        return read_patch(self.call.request.body, self.media)
+
+    def _unfit(self, row: Row, refusal: Refusal) -> Refusal:
+        """What is said of a patch whose outcome cannot be read."""
+        old = row.tree()  # what was read again may have lost fields by that
+        if self.kind.present is not None:
+            old = self.kind.present(old)
+        patched = apply(self.kind, old, self._document(), self.media)
+        return unfit(self.kind, patched, refusal, misfit(self.kind, patched, self.media))
 
 
 def misfit(kind: Kind, patched: Json, media: str) -> str | None:

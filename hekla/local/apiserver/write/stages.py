@@ -64,7 +64,9 @@ def steps(stages: Sequence[Stage[W]]) -> tuple[Step[W], ...]:
 
 
 def remaining(
-    stages: Sequence[Stage[W]], known: On, instead: Mapping[Step[W], Step[W] | None]
+    stages: Sequence[Stage[Any]],
+    known: On,
+    instead: Mapping[Any, Step[W]] | Mapping[Any, Step[W] | None],
 ) -> tuple[Step[W], ...]:
     """What is left of a list of stages where all that depends on `known` alone is known.
 

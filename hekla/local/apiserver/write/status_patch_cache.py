@@ -1,63 +1,70 @@
-"""Statuses that are said again and again: of a patch whose like was seen a moment ago, what it
-makes is known.
+"""The status-patch cache: a patch of a status whose like was made before is not worked out again.
 
 Thousands of pods begin to run with the same status but for times, addresses and names, and are told
 so by patches that differ in no more.  Such texts are cut out of the stored status and of the patch.
-What is left, with which of the texts are equal, decides what the patch makes of the status, and who
-owns what then; it is remembered by that, and the texts are put in.  A kind says by its
-`Parts.texts` which fields hold texts that decide about nothing.  All else (whose status it is,
-deletion, webhooks, policies, who may) is looked at for each patch, as ever.
+What is left, with which of the texts are equal, decides what the patch makes of the status and of
+its owners: this is the key of the cache.  The texts are put into the cached result.  A kind says by
+its `Parts.texts` which fields hold texts that have no influence on the result.  All else (which
+object it is, deletion, webhooks, policies) is looked at for each patch: that is the list
+`REMAINING`.  Decision 0249.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import msgspec
 
 from hekla.api.bounded import BoundedCache
-from hekla.local.apiserver.admission.attributes import Attributes
+from hekla.kube.http.server import Response
 from hekla.local.apiserver.objects.encoding import documents
 from hekla.local.apiserver.objects.errors import BadBody
-from hekla.local.apiserver.objects.merging import ownership
 from hekla.local.apiserver.objects.merging.ownership import Owner
 from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.storage.managed_fields import Head, Owners
-from hekla.local.apiserver.storage.store import Row, Write, decode, encode, split
-from hekla.local.apiserver.write import partial_update as parts
-from hekla.local.apiserver.write.scopes import scope_of
+from hekla.local.apiserver.storage.store import Row, decode, encode, split
+from hekla.local.apiserver.write import partial_update, updating
+from hekla.local.apiserver.write.partial_update import PartialUpdate
+from hekla.local.apiserver.write.stages import Backend, NeedsFullPath, On, Step, remaining, run
+from hekla.local.apiserver.write.updating import (
+    STORE_AND_ANSWER,
+    UPDATE,
+    Update,
+    accept,
+    owner_of,
+    run_update,
+)
 
-if TYPE_CHECKING:
-    from hekla.local.apiserver.write.writing import Writer
-
-KNOWN = 512
-"""Patches that are remembered, and those of which is known that they were made."""
+SIZE = 512
+"""Cached results, and hashes of keys that were seen once."""
 LARGEST = 16 * 1024
-"""Bytes of a patch and of a status that go this way."""
-SAID = frozenset({"metadata", "status"})
+"""Bytes of a patch and of a status that can be cached."""
+FIELDS = frozenset({"metadata", "status"})
 
 Key = tuple[Any, ...]
 Cut = tuple[Any, ...]
-"""A status in pieces; every third is a text, of which the number stands there."""
+"""A status in pieces.  Every third is a text, of which the number stands there."""
 
 
-class Outcome(NamedTuple):
-    """What a patch makes."""
+class StatusResult(NamedTuple):
+    """What a patch makes of a status."""
 
     status: Cut
     heads: tuple[tuple[Head, int], ...]
-    """The entries of managedFields, and from which one of before each has its time; -1 is now."""
+    """The new entries of managedFields, each with the number of the old entry that has its time;
+    -1 is now."""
     keys: tuple[int, ...]
     """Numbers of the texts that the entries name."""
     fields: tuple[Any, ...]
-    """Of the selectable fields: as it was (None), a text by its number, or the value."""
+    """Of each selectable field: None if it stays, the number of a text, or the value."""
     counts: bool
 
 
-class CachedStatusPatch:
-    """A patch of a status, cut."""
+class StatusPatch:
+    """A patch of a status without its texts."""
 
     __slots__ = ("key", "pieces", "row", "texts")
 
@@ -68,53 +75,112 @@ class CachedStatusPatch:
         self.pieces = pieces
         self.key = key
         self.texts = texts
-        """All that were cut out, each once; a number is a place here.  First come the keys that the
-        object's owners name."""
+        """All that were cut out, each once; a number is an index here.  First come the keys that
+        the object's owners name."""
+
+
+@dataclass(slots=True, eq=False)
+class CachedStatusUpdate(Update):
+    """An update whose result is cached."""
+
+    patch: StatusPatch = field(init=False)
+    cached: StatusResult = field(init=False)
 
 
 class StatusPatchCache:
-    """The results of status patches, by patch, stored status and owners."""
+    """Results of status patches, by patch, stored status and owners."""
 
-    def __init__(self, writer: Writer) -> None:
-        self.writer = writer
-        self._known: BoundedCache[Key, Outcome] = BoundedCache(KNOWN)
-        self._seen: BoundedCache[int, bool] = BoundedCache(KNOWN)
-        """Hashes of keys that came once."""
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self._known: BoundedCache[Key, StatusResult] = BoundedCache(SIZE)
+        self._seen: BoundedCache[int, bool] = BoundedCache(SIZE)
+        """Hashes of keys that were seen once."""
         self._generation = -1
+        self.hits = 0
+        """Patches with a cached result."""
 
-    def read(self, call: Call, media: str) -> CachedStatusPatch | None:
-        """A patch that says a status and no more; None where the short way is not for it."""
+    async def patch(
+        self, call: Call, media: str, update_of: Callable[[], PartialUpdate]
+    ) -> Response:
+        """Carry a patch out: what is left of it where its result is cached, else as an update of
+        few fields, else with all of `UPDATE`.  `update_of` reads the patch."""
+        patch = self.find(call, media)
+        cached = None if patch is None else self._cached(call, patch)
+        if cached is not None:
+            try:
+                await run(REMAINING, cached)
+            except NeedsFullPath:
+                pass
+            else:
+                self.hits += 1
+                return cached.response
+        update = update_of()
+        if not partial_update.prepare(update):
+            await run_update(update)
+        else:
+            await run(STORE_AND_ANSWER, update)
+            if patch is not None:
+                self._learn(update, patch)
+        return update.response
+
+    def _cached(self, call: Call, patch: StatusPatch) -> CachedStatusUpdate | None:
+        """The update whose result is cached."""
+        if self._generation != self.backend.registry.generation:
+            self._generation = self.backend.registry.generation
+            self._known.clear()  # a definition changed, and with it perhaps what a patch makes
+            self._seen.clear()
+        cached = self._known.get(patch.key)
+        if cached is None:
+            return None
+        update = CachedStatusUpdate(
+            self.backend,
+            call,
+            call.resource,
+            call.route.key,
+            None,
+            retried=False,
+            subresource=call.route.subresource,
+        )
+        update.patch, update.cached = patch, cached
+        return update
+
+    def find(self, call: Call, media: str) -> StatusPatch | None:
+        """The patch without its texts; None where it is about more than a status, or unusual."""
         request, kind = call.request, call.route.kind
-        described = kind.strategy.parts
+        parts = kind.strategy.parts
         if (
-            described is None
+            parts is None
             or request.query
             or len(request.body) > LARGEST
+            or b'"status"' not in request.body
             or call.route.subresource not in ("", "status")
         ):
             return None
-        texts, row = described.texts(), call.resource.collection.newest(call.route.key)
+        texts, row = parts.texts(), call.resource.collection.newest(call.route.key)
         if texts is None or row is None or row.owners is None:
             return None
         try:
-            said = documents.json_tree(request.body)
+            body = documents.json_tree(request.body)
             if (
-                type(said) is not dict
-                or type(said.get("status")) is not dict
-                or not said.keys() <= SAID
+                type(body) is not dict
+                or type(body.get("status")) is not dict
+                or not body.keys() <= FIELDS
             ):
                 return None
             # Written again, so that equal texts are found in both: a client may put blanks, and
             # escapes, where the store has none.
-            status = encode(said["status"])
+            status = encode(body["status"])
         except (BadBody, msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
             return None
-        if not (parts.says_whose(said.get("metadata", {}), row) and parts.known(row.owners, kind)):
+        if not (
+            partial_update.names_object(body.get("metadata", {}), row)
+            and partial_update.are_current(row.owners, kind)
+        ):
             return None
         pieces = split(row.data)
         before = bytes(pieces.get("status", b"{}"))
-        kept = [name for name in pieces if name not in SAID]
-        if len(before) > LARGEST or not described.may_stay(call.route.subresource, kept):
+        kept = [name for name in pieces if name not in FIELDS]
+        if len(before) > LARGEST or not parts.may_stay(call.route.subresource, kept):
             return None
         numbers: dict[bytes, int] = {}
         for text in row.owners.values(row.stamps):
@@ -130,91 +196,119 @@ class StatusPatchCache:
             old,
             new,
         )
-        return CachedStatusPatch(row, pieces, key, list(numbers))
+        return StatusPatch(row, pieces, key, list(numbers))
 
-    def write(self, call: Call, patch: CachedStatusPatch) -> Write | None:
-        """Accepts what a known patch makes; None where the way of all patches must be gone."""
-        if self._generation != self.writer.registry.generation:
-            self._generation = self.writer.registry.generation
-            self._known.clear()  # what was served otherwise was perhaps read otherwise
-            self._seen.clear()
-        outcome = self._known.get(patch.key)
-        row, pieces, texts = patch.row, patch.pieces, patch.texts
-        if outcome is None or not parts.may_stand(bytes(pieces["metadata"]), row.version):
-            return None
-        operation = Attributes(
-            call, call.resource, "UPDATE", row.namespace, row.name, {}, {}, call.route.subresource
-        )
-        admission = self.writer.admission
-        if admission.concerned(operation) or admission.asked(operation):
-            return None
-        assert row.owners is not None
-        managed_fields = self.writer.store.managed_fields
-        times = (*row.owners.times.unpack_from(row.stamps), managed_fields.now())
-        held = managed_fields.packed(
-            [(head, times[source]) for head, source in outcome.heads],
-            [texts[number].decode() for number in outcome.keys],
-        )
-        fields = [
-            before if said is None else texts[said].decode() if type(said) is int else said
-            for said, before in zip(outcome.fields, row.fields, strict=True)
-        ]
-        kept = {**pieces, "status": msgspec.Raw(filled(outcome.status, texts))}
-        return call.resource.collection.update(
-            {}, row, held, kept=kept, fields=tuple(fields), counts=outcome.counts
-        )
-
-    def learn(self, call: Call, patch: CachedStatusPatch, new: Row) -> None:
-        """Remembers what came of a patch that comes the second time."""
-        key, old = patch.key, patch.row
-        if new is old or call.warnings or key in self._known:
+    def _learn(self, update: PartialUpdate, patch: StatusPatch) -> None:
+        """Cache the result of a patch whose key was seen before."""
+        key = patch.key
+        if update.result is patch.row or update.call.warnings or key in self._known:
             return
         if hash(key) not in self._seen:
             self._seen[hash(key)] = True
             return
-        outcome = self._outcome(call, patch, new)
-        if outcome is not None:
-            self._known[key] = outcome
+        assert update.result is not None
+        result = result_of(update, patch, update.result)
+        if result is not None:
+            self._known[key] = result
 
-    def _outcome(self, call: Call, patch: CachedStatusPatch, new: Row) -> Outcome | None:
-        """None where it cannot be told from this one what would come of others."""
-        described, resource, old = call.route.kind.strategy.parts, call.resource, patch.row
-        texts = described.texts() if described is not None else None
-        if described is None or texts is None or old.owners is None or new.owners is None:
-            return None
-        numbers = {text: number for number, text in enumerate(patch.texts)}
-        status = cut(texts, bytes(split(new.data).get("status", b"{}")), numbers)
-        keys = [numbers.get(text.encode(), -1) for text in new.owners.values(new.stamps)]
-        heads = entry_times(old.owners, old.stamps, new.owners, new.stamps, self._owner(call))
-        if len(numbers) != len(patch.texts) or heads is None or -1 in keys:
-            return None  # something of it is the server's own word
-        # The same with the numbers in the place of the texts shows which of them can be selected
-        # by.
-        marks = [f"\\u0001{number}\\u0001".encode() for number in range(len(numbers))]
-        before, after = (
-            {"status": decode(filled(part, marks))} for part in (patch.key[-2], status)
-        )
-        marked = {decode(b'"%b"' % mark): number for number, mark in enumerate(marks)}
-        shown = resource.collection.fields_of(after, patch.pieces, old.fields)
-        fields = tuple(
-            None if path[0] != "status" else marked.get(value, value)
-            for value, path in zip(shown, resource.collection.selectable.values(), strict=True)
-        )
-        return Outcome(status, heads, tuple(keys), fields, described.counts(after, before))
 
-    def _owner(self, call: Call) -> Owner:
-        scope = scope_of(self.writer.registry, call.resource, call.route.subresource)
-        return Owner(call.manager, ownership.UPDATE, call.route.subresource, scope.version)
+# --- what is left of a patch whose result is known ------------------------------------------------
+
+
+def take_result(update: CachedStatusUpdate) -> None:
+    """Put the patch's texts into the cached status."""
+    patch, cached = update.patch, update.cached
+    row, texts = patch.row, patch.texts
+    update.row, update.new, update.old, update.stored = row, {}, {}, {}
+    update.counts = cached.counts
+    update.kept = {**patch.pieces, "status": msgspec.Raw(filled(cached.status, texts))}
+    update.fields = tuple(
+        before if value is None else texts[value].decode() if type(value) is int else value
+        for value, before in zip(cached.fields, row.fields, strict=True)
+    )
+
+
+def keep_metadata(update: CachedStatusUpdate) -> None:
+    """See that metadata can keep its bytes."""
+    patch = update.patch
+    if not partial_update.may_stay_bytes(bytes(patch.pieces["metadata"]), patch.row.version):
+        raise NeedsFullPath
+
+
+def own(update: CachedStatusUpdate) -> None:
+    """Put the times and keys of this object into the cached owners."""
+    row, cached, texts = update.row, update.cached, update.patch.texts
+    assert row.owners is not None
+    managed_fields = update.backend.store.managed_fields
+    times = (*row.owners.times.unpack_from(row.stamps), managed_fields.now())
+    update.ownership = managed_fields.packed(
+        [(head, times[source]) for head, source in cached.heads],
+        [texts[number].decode() for number in cached.keys],
+    )
+
+
+def refuse_watched(update: CachedStatusUpdate) -> None:
+    """Give up where admission wants to see such updates."""
+    admission, attributes = update.backend.admission, updating.attributes_of(update)
+    if admission.concerned(attributes) or admission.asked(attributes):
+        raise NeedsFullPath
+
+
+INSTEAD: Mapping[Any, Step[CachedStatusUpdate] | None] = {
+    updating.read: None,  # `find` has read the newest state, and nothing has waited since
+    updating.change: take_result,
+    updating.keep_identity: keep_metadata,
+    updating.own: own,
+    updating.mutate: refuse_watched,
+    updating.call_mutating_webhooks: None,  # `refuse_watched` has seen that nobody is to be asked
+    updating.validate: None,  # the status is valid, and metadata stays
+    updating.call_validating_webhooks: None,
+    updating.admit: None,
+    updating.convert: None,
+    updating.store: accept,  # a cached result is a change
+}
+REMAINING: tuple[Step[CachedStatusUpdate], ...] = remaining(
+    UPDATE, On.CONTENT | On.OWNERS | On.REQUEST, INSTEAD
+)
+"""The steps of a patch whose content, and all that it meets in the status, is the key of a result."""
+
+
+# --- learning -------------------------------------------------------------------------------------
+
+
+def result_of(update: Update, patch: StatusPatch, new: Row) -> StatusResult | None:
+    """The result without the patch's texts; None where it does not follow from the key alone."""
+    parts, resource, old = update.resource.kind.strategy.parts, update.resource, patch.row
+    texts = parts.texts() if parts is not None else None
+    if parts is None or texts is None or old.owners is None or new.owners is None:
+        return None
+    numbers = {text: number for number, text in enumerate(patch.texts)}
+    status = cut(texts, bytes(split(new.data).get("status", b"{}")), numbers)
+    keys = [numbers.get(text.encode(), -1) for text in new.owners.values(new.stamps)]
+    heads = entry_times(old.owners, old.stamps, new.owners, new.stamps, owner_of(update)[0])
+    if len(numbers) != len(patch.texts) or heads is None or -1 in keys:
+        return None  # some of it the server has made up
+    # The same with the numbers in the place of the texts shows which of them are selectable.
+    marks = [f"\\u0001{number}\\u0001".encode() for number in range(len(numbers))]
+    before, after = ({"status": decode(filled(part, marks))} for part in (patch.key[-2], status))
+    marked = {decode(b'"%b"' % mark): number for number, mark in enumerate(marks)}
+    shown = resource.collection.fields_of(after, patch.pieces, old.fields)
+    fields = tuple(
+        None if path[0] != "status" else marked.get(value, value)
+        for value, path in zip(shown, resource.collection.selectable.values(), strict=True)
+    )
+    return StatusResult(status, heads, tuple(keys), fields, parts.counts(after, before))
 
 
 def cut(texts: re.Pattern[bytes], status: bytes, numbers: dict[bytes, int]) -> Cut:
-    """Takes the texts out; `numbers` gets those that it has not."""
+    """Take the texts out; `numbers` gets those that it has not."""
     pieces: list[Any] = texts.split(status)
     pieces[2::3] = [numbers.setdefault(text, len(numbers)) for text in pieces[2::3]]
     return tuple(pieces)
 
 
 def filled(status: Cut, texts: Sequence[bytes]) -> bytes:
+    """Put texts in."""
     pieces = list(status)
     pieces[2::3] = [texts[number] for number in pieces[2::3]]
     return b"".join(pieces)
@@ -223,8 +317,8 @@ def filled(status: Cut, texts: Sequence[bytes]) -> bytes:
 def entry_times(
     old: Owners, before: bytes, new: Owners, after: bytes, owner: Owner
 ) -> tuple[tuple[Head, int], ...] | None:
-    """The new entries, and from which of the old ones each has its time; None where that cannot be
-    told."""
+    """The new entries, each with the number of the old entry that has its time; None where that
+    cannot be told."""
     known = {head.owner: number for number, head in enumerate(old.heads)}
     times = old.times.unpack_from(before)
     found = []
