@@ -43,10 +43,10 @@ class Caches:
 
 
 def concerns(job: batch.Job) -> tuple[str, ...]:
-    """Which controllers beside its own a job may concern: those of the flow, template or cron job
-    that made it, and of its expiry.
+    """Which controllers besides the job controller a job may concern: those of the flow, template
+    or cron job that made it, and the one of its expiry.
 
-    By this the jobs' cache sorts its listeners: most jobs are made by hand.
+    The cache of jobs sorts its listeners by this, because most jobs are made by hand.
     """
     labels = job.metadata.labels
     found: list[str] = []
@@ -79,7 +79,7 @@ def _template_of(job: batch.Job) -> Iterable[str]:
 
 
 def _marked(job: batch.Job, label: str) -> Iterable[str]:
-    """The key that a mark `<namespace>.<name>` means."""
+    """The key that a label `<namespace>.<name>` stands for."""
     mark = job.metadata.labels.get(label)
     if not mark:
         return ()

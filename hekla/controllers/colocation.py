@@ -1,9 +1,9 @@
-"""Writes on pods which colocation configuration is theirs, for the agent of their node (reference:
-controllers 12).
+"""Writes the colocation configuration of each pod into its annotations, for the agent of its node
+(reference: controllers 12).
 
-Few clusters have such configurations, and every cluster has pods: they are watched only once there
-is one.  What an earlier configuration has left on pods while this process was away is looked for
-once, at the start.
+Few clusters have such configurations, and every cluster has pods, so pods are watched only once
+there is a configuration. What an earlier configuration has left on pods while this process was away
+is looked for once, at the start.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PodMeta(Struct):
 
 
 class Pod(Struct):
-    """A pod, as far as selectors and the two annotations go."""
+    """A pod, with the fields that selectors and the two annotations need."""
 
     api_version: str = ""
     kind: str = ""
@@ -58,7 +58,7 @@ POD = read_as(core.POD, Pod)
 def wanted(
     pod: Pod, configurations: Iterable[config.ColocationConfiguration]
 ) -> dict[str, str | None] | None:
-    """The annotations to write (None takes one away), or None when all is as it should be."""
+    """The annotations to write, with None for one to remove. None when all annotations are right."""
     marks = pod.metadata.annotations
     newest = sorted(
         configurations,
@@ -104,7 +104,7 @@ def _parsed(text: str | None) -> Any:
 
 
 class ColocationController(Controller):
-    """One look a pod."""
+    """Reconciles the annotations of one pod."""
 
     name = "colocation-config-controller"
 
@@ -121,7 +121,7 @@ class ColocationController(Controller):
         self.queue.add(LEFTOVERS)
 
     async def _sweep(self) -> None:
-        """Take back what configurations that are gone have left on pods."""
+        """Remove what deleted configurations have left on pods."""
         if self._configurations.keys():
             return  # the pods are watched, and each of them is looked at
         for pod in (await self._client.list(POD)).items:

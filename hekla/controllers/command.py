@@ -1,7 +1,7 @@
 """Commands: consumed once, then carried out (reference: controllers 2.4, 4.1).
 
-A command is deleted before its action begins, so that it acts at most once, whoever dies on the
-way.
+A command is deleted before its action begins, so it acts at most once even if a process dies in
+between.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from hekla.kube.errors import NotFound
 
 
 class Addressee(Protocol):
-    """A controller that takes commands."""
+    """A controller that commands are sent to."""
 
     def command(self, key: str, action: str) -> None: ...
 
 
 class CommandController(Controller):
-    """Hands commands to the controllers of what they are aimed at."""
+    """Hands each command to the controller of the object that it names."""
 
     name = "command-controller"
 

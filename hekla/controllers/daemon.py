@@ -51,13 +51,13 @@ log = logging.getLogger(__name__)
 COMPONENT = "vc-controller-manager"
 """The source of events, as users of the original know it."""
 PER_THREAD = 40
-"""Objects in work for each of the original's threads: here they wait for answers only, and cost
-next to nothing."""
+"""Objects reconciled at a time for each thread of the original: here they only wait for answers,
+and cost next to nothing."""
 POOL = 160
 """Connections to the API server."""
 
 ONCE_EACH = Type("stringArray", lambda text: [text], repeated=True, show=",".join)
-"""A list that takes one value an occurrence; commas are part of it."""
+"""A list flag that is given once for each value; commas belong to the value."""
 COMMA_LIST = Type("strings", lambda text: text.split(","), repeated=True, show=",".join)
 """Items as they are written: the original compares them literally."""
 

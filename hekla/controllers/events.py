@@ -1,4 +1,4 @@
-"""Where controllers say what they do: the recorder, or in tests whatever listens."""
+"""The interface by which controllers record events: the recorder, or a listener in tests."""
 
 from __future__ import annotations
 

@@ -16,15 +16,16 @@ from hekla.kube.errors import Conflict, NotFound
 
 
 def needs_cleanup(job: batch.Job) -> bool:
-    """A finished job with a time to live; an aborted one can come back and never expires."""
+    """Whether the job has finished and has a time to live. An aborted job can be resumed and never
+    expires."""
     return (
         job.spec.ttl_seconds_after_finished is not None and job.status.state.phase in batch.FINISHED
     )
 
 
 def seconds_left(job: batch.Job, now: float) -> float:
-    """Seconds until the job may go; not above 0 when it may.  Raises ValueError for a job that is
-    not to be cleaned up."""
+    """Seconds until the job may be deleted; 0 or less when it may be now. Raises ValueError for a
+    job that is not to be cleaned up."""
     name = f"{job.metadata.namespace}/{job.metadata.name}"
     if not needs_cleanup(job):
         raise ValueError(f"job {name} should not be cleaned up")
@@ -35,7 +36,7 @@ def seconds_left(job: batch.Job, now: float) -> float:
 
 
 class GarbageCollector(Controller):
-    """One look a finished job, and another when its time has come."""
+    """Reconciles a finished job, and again when its time is over."""
 
     name = "gc-controller"
 

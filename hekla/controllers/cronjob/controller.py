@@ -25,7 +25,7 @@ from hekla.kube.schedule import Schedule, ScheduleError, parse, zone_named
 
 
 class _Books:
-    """The status of one look, changed step by step and written once."""
+    """The status during one reconcile: changed step by step, written once."""
 
     def __init__(self, cron: batch.CronJob) -> None:
         self.cron = cron
@@ -50,7 +50,7 @@ class _Books:
 
 
 class CronJobController(Controller):
-    """One look at a cron job and at the jobs that it made."""
+    """Reconciles a cron job and the jobs that it has made."""
 
     name = "cronjob-controller"
 
@@ -141,7 +141,7 @@ class CronJobController(Controller):
                 await self._delete(cron, job.metadata.name, job.metadata.uid)
 
     async def _check_active(self, books: _Books, owned: list[batch.Job]) -> None:
-        """The list of active jobs against the jobs that there are."""
+        """Bring the list of active jobs in line with the jobs that exist."""
         cron = books.cron
         known = {job.metadata.uid for job in owned}
         for job in owned:
@@ -226,7 +226,7 @@ class CronJobController(Controller):
         return parse(cron.spec.schedule, zone)
 
     async def _make_room(self, books: _Books, run: float) -> bool:
-        """What the concurrency policy says to jobs that still run; whether the run may start."""
+        """Apply the concurrency policy to the jobs that still run. Gives whether the run may start."""
         cron = books.cron
         policy = cron.spec.concurrency_policy
         if policy == batch.ConcurrencyPolicy.FORBID:
@@ -275,8 +275,8 @@ class CronJobController(Controller):
         return made
 
     async def _adopt(self, cron: batch.CronJob, name: str) -> batch.Job | None:
-        """A job of the run's name is there: ours, made before its status was written, or somebody
-        else's."""
+        """Handle a job that already has the run's name: adopt it if it was made before its status
+        could be written, else report whose it is."""
         found = await self._client.get(batch.JOB, name, cron.metadata.namespace)
         owner = found.metadata.controller()
         if owner is None or owner.uid != cron.metadata.uid:

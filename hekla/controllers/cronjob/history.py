@@ -1,4 +1,4 @@
-"""Which finished jobs of a cron job have had their time (reference: controllers 8.3)."""
+"""Which finished jobs of a cron job are deleted (reference: controllers 8.3)."""
 
 from __future__ import annotations
 

@@ -23,11 +23,11 @@ from hekla.kube.errors import NotFound
 
 KEY = "volcano-controller.conf"
 PAUSE = 0.05
-"""Seconds in which changes of nodes gather before the tree is looked at."""
+"""Seconds for which changes of nodes are gathered before the tree is reconciled."""
 
 
 class Node(Struct):
-    """A node, as far as its place in the network goes."""
+    """A node, with the fields that its place in the network needs."""
 
     api_version: str = ""
     kind: str = ""
@@ -46,8 +46,8 @@ def config_map_key(environment: Mapping[str, str]) -> tuple[str, str]:
 
 
 def discovery_config(config_map: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """The enabled sources of discovery.  Raises ValueError when there is a ConfigMap that says
-    nothing readable."""
+    """The enabled sources of discovery. Raises ValueError when there is a ConfigMap that cannot be
+    read."""
     if config_map is None:
         return []
     text = (config_map.get("data") or {}).get(KEY)

@@ -1,9 +1,8 @@
 """`hekla hypernode-controllers`: the hypernode controllers as a process of their own (reference:
 controllers 1.7).
 
-It needs to read nodes and to write hypernodes, and nothing of pods, so it can run with far fewer
-rights than the rest.  Whoever starts it leaves them out there:
-`--controllers=*,-hyperNode-controller`.
+It reads nodes and writes hypernodes and needs nothing of pods, so it can run with far fewer rights
+than the rest. Whoever starts it switches them off there: `--controllers=*,-hyperNode-controller`.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def options_problem(options: Options) -> str | None:
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether two addresses to listen at cannot both be had: one port, and one host or all of them."""
+    """Whether two listen addresses clash: the same port, on one host or on all of them."""
     (host, _, port), (other_host, _, other_port) = one.rpartition(":"), other.rpartition(":")
     everywhere = {"", "0.0.0.0", "[::]"}
     return (
@@ -64,7 +63,8 @@ def overlap(one: str, other: str) -> bool:
 
 
 class Readiness:
-    """Ready: the caches of the leader are full, or somebody else is seen to lead."""
+    """Whether the process is ready: as the leader when its caches are full, else when it sees
+    another leader."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
@@ -101,7 +101,13 @@ async def work(daemon: Daemon, readiness: Readiness) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """`hekla hypernode-controllers`."""
+    """`hekla hypernode-controllers`: the hypernode controllers as a process of their own
+    (reference: controllers 1.7).
+
+    It reads nodes and writes hypernodes and needs nothing of pods, so it can run with far fewer
+    rights than the rest. Whoever starts it switches them off there:
+    `--controllers=*,-hyperNode-controller`.
+    """
     made: list[Readiness] = []
 
     def prepare(daemon: Daemon) -> None:

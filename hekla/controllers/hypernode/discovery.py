@@ -1,8 +1,8 @@
-"""Carries out what the sources of discovery find: one key a source, and one for their configuration
-(reference: controllers 10.3, 10.4).
+"""Brings the hypernodes to what the sources of discovery find: one key for each source, and one for
+their configuration (reference: controllers 10.3, 10.4).
 
-A source gives the whole tree that it sees; what is labelled with its name and is not in the tree
-goes.  A source that cannot be asked changes nothing.
+A source gives the whole tree that it sees; hypernodes that are labelled with its name and are not
+in the tree are deleted. A source that cannot be asked changes nothing.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ Tree = dict[str, Any]
 
 
 class DiscoveryController(Controller):
-    """Makes the hypernodes that the enabled sources find, and takes those away that they find no
-    more."""
+    """Creates the hypernodes that the enabled sources find, and deletes those that they no longer
+    find."""
 
     name = "hyperNode-discovery"
     workers = 2
@@ -88,12 +88,9 @@ class DiscoveryController(Controller):
         return await self._ask[key](source) if source is not None else None
 
     def _configure(self) -> None:
-        """Start the enabled sources anew, in their order; what is disabled is asked no more, and
-        its hypernodes stay.
-
-        Raises ValueError for a source that nobody knows: those before it run, those after it do
-        not.
-        """
+        """Restart the enabled sources, in their order. A disabled source is no longer asked, and
+        its hypernodes stay. Raises ValueError for an unknown source: those before it run, those
+        after it do not."""
         found = self._config.all()
         wanted = discovery_config(found[0] if found else None)
         enabled = {str(source.get("source")) for source in wanted}
@@ -127,8 +124,8 @@ class DiscoveryController(Controller):
         return interval_of(source)
 
     async def _credentials(self, config: ufm.Settings) -> tuple[str, str]:
-        """Read at every look, so that a password that is changed counts at the next.  Raises
-        ValueError."""
+        """The credentials, read at every discovery, so that a changed password counts at the next
+        one. Raises ValueError."""
         namespace = config.secret_namespace or self._namespace
         try:
             secret = await self._client.get(core.SECRET.untyped, config.secret, namespace)
@@ -166,15 +163,15 @@ class DiscoveryController(Controller):
 
 
 def interval_of(source: Mapping[str, Any]) -> float:
-    """Seconds between two looks at a source; an hour where nothing sensible is said.  Raises
-    ValueError for no duration."""
+    """Seconds between two discoveries of a source; an hour when the configured value is not
+    sensible. Raises ValueError for a text that is no duration."""
     text = str(source.get("interval") or "0")
     wanted = seconds(text)
     return wanted if wanted > 0 else INTERVAL
 
 
 def _changed(current: topology.HyperNode, body: Mapping[str, Any]) -> topology.HyperNode:
-    """The object with what was found; what else it says stays."""
+    """The object with what was found; its other fields stay."""
     meta = msgspec.structs.replace(
         current.metadata, labels={**current.metadata.labels, **body["metadata"]["labels"]}
     )

@@ -1,8 +1,8 @@
 """Finds the tree of hypernodes in the labels of nodes (reference: controllers 10.5).
 
-A topology type is a list of label keys from the highest tier down to the node.  Nodes that agree in
-the key of a tier are one hypernode of that tier.  The names that are made up here follow from what
-they stand for, so that a second look makes the same.
+A topology type is a list of label keys from the highest tier down to the node. Nodes that agree in
+the key of a tier are one hypernode of that tier. Made-up names are derived from what they stand
+for, so that the next discovery makes the same ones.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LONGEST_TYPE = 20
 
 @dataclass(slots=True)
 class Part:
-    """One hypernode that should be."""
+    """One hypernode that should exist."""
 
     type: str
     tier: int
@@ -51,8 +51,8 @@ class Part:
 
 
 def tiers_of(config: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The label keys of each topology type, tier 1 first.  A type that cannot be read is left out,
-    with a word in the log."""
+    """The label keys of each topology type, tier 1 first. A type that cannot be read is left out
+    and logged."""
     found: dict[str, list[str]] = {}
     for type_, entries in (config.get("networkTopologyTypes") or {}).items():
         labels = [

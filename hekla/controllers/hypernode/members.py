@@ -1,4 +1,4 @@
-"""Which names a hypernode's members come to (reference: controllers 10.2)."""
+"""Which nodes the members of a hypernode name (reference: controllers 10.2)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Nodes = Mapping[str, Mapping[str, str]]
 
 
 def names_of(member: topology.Member, nodes: Nodes) -> set[str]:
-    """An exact name is taken on trust; a pattern and a selector choose among the nodes, and choose
-    none when they are bad."""
+    """The names of a member's nodes. An exact name need not exist; a pattern and a selector choose
+    among the nodes, and choose none when they are invalid."""
     selector = member.selector
     if selector is None:
         return set()
@@ -34,7 +34,7 @@ def names_of(member: topology.Member, nodes: Nodes) -> set[str]:
 
 
 def node_count(members: Iterable[topology.Member], nodes: Nodes) -> int:
-    """Different names among all members; the type of a member does not matter."""
+    """The number of different names among all members, whatever their types."""
     found: set[str] = set()
     for member in members:
         found |= names_of(member, nodes)

@@ -1,7 +1,7 @@
-"""Finds the tree of hypernodes in what NVIDIA's fabric manager knows of the ports of its network
+"""Finds the tree of hypernodes in what NVIDIA's fabric manager knows about the ports of its network
 (reference: controllers 10.6).
 
-Ports of computers name the switch at their other end, the leaf.  Leaves that share a computer are
+Ports of computers name the switch at their other end, the leaf. Leaves that share a computer are
 one hypernode of tier 1; all of these together are the spine, tier 2.
 """
 
@@ -26,12 +26,12 @@ COMPUTER = "Computer"
 
 
 class Unanswered(Exception):
-    """The fabric manager could not be asked, or gave no answer that can be read."""
+    """The fabric manager could not be asked, or its answer cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where the fabric manager is, and the Secret that opens it."""
+    """Where the fabric manager is, and the Secret with its credentials."""
 
     url: str
     verify: bool
@@ -126,7 +126,7 @@ def discover(ports: Iterable[Port]) -> dict[str, dict[str, Any]]:
 
 
 def components(ports: Iterable[Port]) -> list[list[str]]:
-    """The nodes below each group of leaves that hang together by a node, in the order of the
+    """The nodes below each group of leaves that are connected through a node, in the order of the
     leaves' names."""
     nodes: dict[str, set[str]] = {}
     leaves: dict[str, set[str]] = {}

@@ -1,7 +1,7 @@
 """When the pods of a task may be created: `dependsOn` (reference: controllers 2.14).
 
-Only creation waits.  A task whose dependencies are not ready is passed over in this look at the
-job, and the change of a pod brings the next look; nothing blocks.
+Only creation waits. A task whose dependencies are not ready is passed over in this reconcile, and
+the change of a pod brings the next one; nothing blocks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hekla.controllers.records import Pod
 
 
 def ready(tasks: Mapping[str, batch.TaskSpec], task: batch.TaskSpec, places: Places) -> bool:
-    """Whether the tasks that this one waits for are up: one of them for `any`, else all."""
+    """Whether the tasks that this one depends on are up: one of them for `any`, else all."""
     if task.depends_on is None or not task.depends_on.name:
         return True
     answers = [_up(tasks.get(name), places) for name in task.depends_on.name]
@@ -35,7 +35,7 @@ def _up(task: batch.TaskSpec | None, places: Places) -> bool:
 
 
 def is_up(pod: Pod) -> bool:
-    """Ended well, or running with every main container ready."""
+    """Whether a pod has succeeded, or runs with every main container ready."""
     if pod.status.phase == SUCCEEDED:
         return True
     statuses = pod.status.container_statuses

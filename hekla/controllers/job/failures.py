@@ -1,10 +1,10 @@
-"""Keeps a job's last failure in sight when its pods are gone: which pod, how it ended, and the last
+"""Keeps a job's last failure readable after its pods are gone: which pod failed, how, and the last
 lines that it printed.
 
-It stands in an annotation of the Job, because an unknown field of the status is cut off by whoever
-installed Volcano's own definitions (decision 0070).  Only pods that failed cost anything here: the
-log is asked for beside the job's own work, by few requests at a time, and the deletion of a failed
-pod waits for it no longer than a second.
+It is kept in an annotation of the Job, because Volcano's own definitions drop an unknown field of
+the status (decision 0070). Only failed pods cost anything here: the log is read beside the job's
+own work, with few requests at a time, and the deletion of a failed pod waits for it no longer than
+a second.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ LINES = 20
 LENGTH = 2048
 """Characters of the log that are kept, from its end."""
 READ = 64 * 1024
-"""Bytes that are asked for: a limit counts from the first of the lines, so it must leave room for
-long ones."""
+"""Bytes of the log that are requested: a limit counts from the first of the lines, so it must leave
+room for long ones."""
 AT_ONCE = 8
 """Requests at a time."""
 PATIENCE = 2.0
@@ -41,7 +41,7 @@ PATIENCE = 2.0
 HELD = 1.0
 """Seconds for which a pod is kept from being deleted so that its log can be read."""
 CONSEQUENCE = 5.0
-"""Seconds within which a further failure of the same run is taken for a consequence of the first,
+"""Seconds within which a further failure of the same run counts as a consequence of the first,
 which stays the one shown."""
 
 
@@ -79,7 +79,7 @@ class Failures:
     write: Callable[[str, str, str], Awaitable[None]]
     """Puts the annotation on a job; called with its key, its uid and the text."""
     again: Callable[[str], None]
-    """Asks for one more look at a job."""
+    """Queues a job for another reconcile."""
     _suspects: dict[str, dict[str, Pod]] = field(default_factory=dict)
     """Failed pods by job and name."""
     _looks: dict[str, _Look] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Failures:
     _few: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
     def observe(self, old: Pod | None, new: Pod | None) -> None:
-        """Remembers a pod that has failed, or whose container has been restarted."""
+        """Remember a pod that has failed, or whose container was restarted."""
         if new is None or new.leaving:
             return
         status = new.status
@@ -104,7 +104,7 @@ class Failures:
         self._suspects.pop(key, None)
 
     def look(self, key: str, job: batch.Job) -> None:
-        """Begins to write down what is new of a job's failures."""
+        """Start to write down the newest failure of a job, if there is one."""
         suspects = self._suspects.get(key)
         if not suspects or key in self._looks:
             return
@@ -119,7 +119,7 @@ class Failures:
         task.add_done_callback(self._tasks.discard)
 
     def holds(self, key: str, pods: Iterable[Pod]) -> float | None:
-        """How long to wait before deleting these pods, None for not at all."""
+        """Seconds to wait before these pods are deleted; None when nothing has to wait."""
         look = self._looks.get(key)
         if look is None or look.read or time.monotonic() - look.began > HELD:
             return None
@@ -139,7 +139,7 @@ class Failures:
                 self.again(key)
 
     async def _log(self, pod: Pod, kept: LastFailure) -> str:
-        """The last lines of the container; nothing where they cannot be had."""
+        """The last lines of the container; empty where they cannot be had."""
         if not kept.container:
             return ""
         query = {"container": kept.container, "tailLines": str(LINES), "limitBytes": str(READ)}
@@ -155,7 +155,7 @@ class Failures:
 
 
 def tail(text: str) -> str:
-    """The last of a log, from the beginning of a line where that is possible."""
+    """The end of a log, from the beginning of a line where that is possible."""
     text = text.rstrip("\n")
     if len(text) <= LENGTH:
         return text
@@ -165,8 +165,8 @@ def tail(text: str) -> str:
 
 
 def news(job: batch.Job, pods: Iterable[Pod]) -> tuple[Pod, LastFailure] | None:
-    """The failure to write down: the first of a run's, unless one of its is shown that came just
-    before."""
+    """The failure to write down: the first of a run, unless a failure of that run is already shown
+    that came just before it."""
     shown = recorded(job.metadata.annotations)
     best: tuple[Pod, LastFailure] | None = None
     for pod in pods:
@@ -213,7 +213,7 @@ def described(pod: Pod) -> LastFailure:
 
 
 def recorded(annotations: dict[str, str]) -> LastFailure | None:
-    """What an annotation says; None where there is none, or one that is not ours."""
+    """The content of the annotation; None where there is none, or one that is not ours."""
     text = annotations.get(names.LAST_FAILURE)
     if not text:
         return None

@@ -1,12 +1,12 @@
-"""What one look at a job leads to: the whole decision of the job controller, without a cluster.
+"""What a reconcile of a job leads to: the whole decision of the job controller, without a cluster.
 
 `plan(view)` takes what is (the job, its pods, its PodGroup, what was written but is not visible
-yet, what the watch handed in) and gives what to write.  The state table says which kind of work an
+yet, what the watch handed in) and gives what to write. The state table says which kind of work an
 action is; the three kinds of work are below.
 
 A stop is decided first and carried out after: the new phase and version are written, then the pods
-that have no place in it go.  A controller that dies in between finds the phase and does the rest,
-and a pod of an old version never outlives a restart.
+that do not belong to them are deleted. A controller that dies in between finds the phase and does
+the rest, and a pod of an old version never outlives a restart.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ class View:
     group: scheduling.PodGroup | None
     now: float
     handed_in: list[Trigger] = field(default_factory=list)
-    """Commands and what the pods cannot say any more: evictions, a PodGroup that turned Unknown."""
+    """Commands, and events that the pods no longer show: evictions, a PodGroup that turned Unknown.
+    """
     most_pods: int = 0
-    """The largest minimum that is begun at all; 0: the cluster has no bound of its own."""
+    """The largest minAvailable for which pods are created; 0: the cluster sets no bound."""
 
 
 class DependentsAction(Enum):
@@ -88,7 +89,7 @@ class Plan:
     delayed: list[Trigger] = field(default_factory=list)
     """Triggers whose action is due later."""
     wake: float | None = None
-    """Seconds until the job wants to be looked at again."""
+    """Seconds until the job has to be reconciled again."""
 
 
 def plan(view: View) -> Plan:
@@ -133,7 +134,8 @@ _NO_CHOICE = _Choice()
 
 
 def _choose(view: View) -> _Choice:
-    """The first action that is due.  Targeted restarts of several pods at one time are one restart."""
+    """Choose the first action that is due. Targeted restarts of several pods at one time are one
+    restart."""
     happened = [*view.handed_in, *_seen(view)]
     if not happened:
         return _NO_CHOICE
@@ -169,7 +171,7 @@ def _choose(view: View) -> _Choice:
 
 
 def _seen(view: View) -> list[Trigger]:
-    """What the pods say; nobody asks once the job is not at work."""
+    """The triggers that the pods show; none once the job is not at work."""
     if view.job.status.state.phase not in states.AT_WORK or not listens(view.job):
         return []
     return list(triggers(view.job, view.pods.values()))
@@ -178,8 +180,8 @@ def _seen(view: View) -> list[Trigger]:
 def _aimless(view: View, ruling: Ruling, trigger: Trigger) -> bool:
     """Whether a restart of a partition finds no pod of it, as in a task without partitions.
 
-    Chosen all the same, it would stop nothing and keep the job from its pods for as long as the
-    trigger stands.
+    If it were chosen all the same, it would stop nothing, and would keep the job from creating pods
+    for as long as the trigger exists.
     """
     if ruling.action != states.RESTART_PARTITION:
         return False
@@ -188,7 +190,7 @@ def _aimless(view: View, ruling: Ruling, trigger: Trigger) -> bool:
 
 
 def _overtaken(view: View, trigger: Trigger) -> bool:
-    """Whether a delayed answer to a lost pod has become needless: its replacement runs."""
+    """Whether a delayed answer to a lost pod is no longer needed, because its replacement runs."""
     if trigger.event not in (POD_EVICTED, POD_FAILED):
         return False
     replacement = view.pods.get(trigger.pod)
@@ -204,7 +206,7 @@ def _overtaken(view: View, trigger: Trigger) -> bool:
 
 
 def _kill(view: View, transition: Transition, choice: _Choice) -> Plan:
-    """Stop the whole job: every pod goes, or with `soft` every pod that has not ended by itself."""
+    """Stop the whole job: delete every pod, or with `soft` every pod that has not ended by itself."""
     job, old = view.job, view.job.status
     last_retry = old.retry_count >= job.spec.max_retry - 1
     victims: list[Pod] = []
@@ -328,7 +330,7 @@ def too_many(minimum: int, most: int) -> str:
 
 
 def controlled(job: batch.Job) -> dict[str, str]:
-    """The status's list of what stands beside the pods: plugins and claims."""
+    """The controlledResources of the status: plugins and claims."""
     if not job.spec.plugins and not job.spec.volumes:
         return {}
     plugins = {f"plugin-{name}": name for name in sorted(job.spec.plugins) if name not in UNMARKED}
@@ -337,7 +339,8 @@ def controlled(job: batch.Job) -> dict[str, str]:
 
 
 def _out_of_place(view: View, pod: Pod) -> bool:
-    """A pod that an interrupted stop has left behind: marked to go, or made for an earlier run."""
+    """Whether a pod was left behind by an interrupted stop: marked for deletion, or made for an
+    earlier run."""
     if pod.metadata.annotations.out_of_sync is not None:
         return True
     old = view.job.status
@@ -361,8 +364,8 @@ def _situation(view: View, counts: Counts, retries: int) -> Situation:
 def _entered(
     view: View, fresh: batch.JobStatus, phase: str | None, choice: _Choice
 ) -> batch.JobStatus:
-    """Move to a phase, with the reason a user will look for: what failed last stays readable when
-    the pods are gone."""
+    """Move to a phase, with the reason that a user will look for: the last failure stays readable
+    after the pods are gone."""
     if phase is None or phase == fresh.state.phase:
         return fresh
     cause = choice.triggers[0] if choice.triggers else None

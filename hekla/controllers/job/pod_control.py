@@ -1,4 +1,4 @@
-"""Creates and deletes the pods of a job, many at a time, and remembers what the watch has still to
+"""Creates and deletes the pods of a job, many at a time, and notes what the watch has still to
 show."""
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ class PodControl:
         self._check(job, errors, "FailedCreate", "creating", len(wanted))
 
     async def _own(self, job: batch.Job, name: str, errors: list[Exception]) -> None:
-        """A pod of the name is there.  Ours is as good as created; somebody else's is in the way."""
+        """Handle a pod that already has the name: one of this job is as good as created, another
+        one is an error."""
         try:
             pod = await self._client.get(POD, name, job.metadata.namespace)
         except NotFound:
@@ -87,10 +88,10 @@ class PodControl:
             errors.append(SyncError(f"pod {name} exists already and belongs to something else"))
 
     async def delete(self, key: str, job: batch.Job, pods: list[Pod]) -> None:
-        """Mark each pod as the controller's own doing, so that its end is no event, then delete it.
+        """Mark each pod as deleted by the controller, so that its end is no event, then delete it.
 
-        Both name the pod's uid: where this look is late (a leader that was held up), there may be
-        another pod by that name, and one that is marked goes.
+        Both requests name the pod's uid: if this reconcile is late (a leader that was held up),
+        there may be another pod by that name.
         """
         if not pods:
             return
@@ -135,7 +136,8 @@ class PodControl:
 
 
 async def _together(worker: Callable[[], Awaitable[None]], wanted: int) -> None:
-    """So many workers at one time as are wanted and allowed; one alone needs no task of its own."""
+    """Run as many workers at a time as are wanted and allowed; a single one needs no task of its
+    own."""
     if wanted == 1:
         await worker()
     else:

@@ -1,5 +1,5 @@
-"""The PodGroup of a job: what the scheduler has to find room for as a whole (reference: controllers
-2.13, 2.15)."""
+"""The PodGroup of a job: what the scheduler has to place as a whole (reference: controllers 2.13,
+2.15)."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def lets_pods_in(group: scheduling.PodGroup | None) -> bool:
 
 
 def of_earlier_run(job: batch.Job, group: scheduling.PodGroup) -> bool:
-    """Whether a restarting job still sees the PodGroup of the run that was stopped; its phase says
-    nothing about this one."""
+    """Whether a restarting job still sees the PodGroup of the run that was stopped, whose phase
+    says nothing about this run."""
     made_for = group.metadata.annotations.get(names.JOB_VERSION, "")
     return (
         job.status.state.phase == states.RESTARTING
@@ -39,11 +39,11 @@ def of_earlier_run(job: batch.Job, group: scheduling.PodGroup) -> bool:
 
 
 def complaint(job: batch.Job, group: scheduling.PodGroup | None) -> str:
-    """What the scheduler holds against the group: its newest true condition, unless that says that
-    it is scheduled.
+    """Why the group does not run, for the job's event: its newest true condition, unless that says
+    that it is scheduled; empty when there is nothing to complain of.
 
-    Why a group waits that has been let in is no complaint: it has just been, as a rule, and waits
-    for its pods.  What the policy ignores keeps no group waiting.
+    The reason why a group waits that has already been admitted is not counted: as a rule it was
+    admitted just now, and waits for its pods. What the policy ignores keeps no group waiting.
     """
     if group is None or not group.status.conditions:
         return ""
@@ -81,7 +81,7 @@ def group_body(job: batch.Job, live: dict[str, Any]) -> dict[str, Any]:
 
 
 _OF_THE_JOB = frozenset({names.LAST_FAILURE, names.FILLED_MINIMUMS})
-"""Annotations that say something of the job and are not handed on."""
+"""Annotations that are about the job itself and are not copied."""
 
 
 def _own_annotations(job: batch.Job) -> dict[str, str]:
@@ -197,7 +197,7 @@ def min_resources(job: batch.Job, priority_of: PriorityOf) -> dict[str, str]:
 
 @lru_cache(maxsize=64)
 def _amounts(pods: tuple[tuple[bytes, int], ...]) -> dict[str, str]:
-    """What so many pods of each spec ask for.  Remembered, because jobs of one kind come by the
+    """What this many pods of each spec request. Cached, because jobs of one kind come by the
     thousand."""
     total: Usage = {}
     for spec, count in pods:
@@ -217,7 +217,7 @@ def by_priority(tasks: Sequence[batch.TaskSpec], priority_of: PriorityOf) -> lis
 
 
 def taken_by_minimum(tasks: Sequence[batch.TaskSpec], minimum: int) -> list[int]:
-    """Pods of each task that a job's minimum is made of."""
+    """How many pods of each task make up a job's minimum."""
     of_tasks = sum(
         [task.replicas if task.min_available is None else task.min_available for task in tasks]
     )

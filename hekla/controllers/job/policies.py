@@ -1,8 +1,8 @@
 """Which action answers an event: the lifecycle policies of a job (reference: controllers 2.6).
 
 Most events are read off the pods as they are, so that one that came while no controller ran is
-still answered.  Two cannot be: a pod that was deleted, and a PodGroup that turned Unknown; the
-watch hands those in.
+still answered. Two cannot be: a pod that was deleted, and a PodGroup that turned Unknown; the event
+handlers hand those in.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Ruling:
 
 
 def decide(job: batch.Job, trigger: Trigger) -> Ruling:
-    """The first that fits: the trigger's own action, the policies of its task, those of the job;
-    else a plain sync."""
+    """The first of these that applies: the trigger's own action, the policies of its task, those of
+    the job; else a plain sync."""
     if trigger.action:
         return Ruling(trigger.action)
     if trigger.event in _ALWAYS_SYNC:
@@ -81,8 +81,7 @@ def decide(job: batch.Job, trigger: Trigger) -> Ruling:
 
 
 def delay_of(policy: batch.LifecyclePolicy) -> float | None:
-    """Seconds that a policy waits; None where it says something that is no duration, which
-    admission refuses."""
+    """Seconds that a policy waits; None for a text that is no duration, which admission refuses."""
     try:
         return seconds(policy.timeout) if policy.timeout else 0.0
     except ValueError:
@@ -90,8 +89,8 @@ def delay_of(policy: batch.LifecyclePolicy) -> float | None:
 
 
 def unreadable(job: batch.Job) -> str:
-    """What is said of the first policy that cannot be read, and is passed over; empty where all
-    can."""
+    """A message about the first policy that cannot be read and is therefore ignored; empty where
+    all can."""
     for policy in (
         *job.spec.policies,
         *(policy for task in job.spec.tasks for policy in task.policies),
@@ -113,16 +112,13 @@ def _matches(policy: batch.LifecyclePolicy, trigger: Trigger) -> bool:
 
 
 def listens(job: batch.Job) -> bool:
-    """Whether anything answers what the pods of the job do."""
+    """Whether any policy of the job answers events of its pods."""
     return bool(job.spec.policies) or any(task.policies for task in job.spec.tasks)
 
 
 def triggers(job: batch.Job, pods: Iterable[Pod]) -> Iterator[Trigger]:
-    """What the pods say by being as they are, the gravest first.
-
-    A pod that is being deleted says nothing yet: it may fail on its way out, and that is an
-    eviction, not a failure.
-    """
+    """The triggers that the pods show, the gravest first. A pod that is being deleted shows none
+    yet: if it fails on its way out, that is an eviction, not a failure."""
     version = job.status.version
     tasks: dict[str, list[Pod]] = {}
     failed: list[Pod] = []
@@ -154,7 +150,7 @@ def triggers(job: batch.Job, pods: Iterable[Pod]) -> Iterator[Trigger]:
 
 
 def from_pod(event: str, pod: Pod, since: float | None = None) -> Trigger:
-    """The trigger that a pod gives."""
+    """A trigger about a pod."""
     return Trigger(
         event=event,
         job_uid=pod.owner_uid,
@@ -178,8 +174,8 @@ def exit_code(pod: Pod) -> int:
 
 
 def failure(pod: Pod) -> str:
-    """Why a pod failed, for a person: the container that did, its exit code and the reason that was
-    given."""
+    """Why a pod failed, as a message to a person: the container that failed, its exit code and the
+    reason."""
     found = worst_end(pod)
     if found is not None and pod.status.phase == FAILED:
         kind, name, ended = found
@@ -191,8 +187,8 @@ def failure(pod: Pod) -> str:
 
 
 def worst_end(pod: Pod) -> tuple[str, str, Terminated] | None:
-    """The end that made a pod fail, or its last one before a restart: what kind of container, its
-    name, and how it ended."""
+    """The container end that made a pod fail, or its last one before a restart: (kind of container,
+    its name, the end)."""
     kinds = (
         ("container", pod.status.container_statuses),
         ("init container", pod.status.init_container_statuses),

@@ -1,13 +1,13 @@
-"""The job state machine as data: what an action does in a phase.  Reference: controllers 2.8.
+"""The job state machine as data: what an action does in a phase. Reference: controllers 2.8.
 
 `TABLE[phase][action]` is a `Transition`: whether the pods are brought to what the spec asks
-(`SYNC`), all stopped (`KILL`) or some stopped (`KILL_TARGET`), and which phase follows.  The row
-`ANY_OTHER` serves the actions that a phase does not name. Nothing here touches a cluster, so the
+(`SYNC`), all stopped (`KILL`) or some stopped (`KILL_TARGET`), and which phase follows. The row
+`ANY_OTHER` is for the actions that a phase does not name. Nothing here touches a cluster, so the
 table is tested row by row.
 
 Two rows differ from Volcano on purpose: an Abort, Terminate or Complete that arrives while a job is
-Restarting is obeyed rather than turned into one more restart, because a suspend that is consumed
-and forgotten helps nobody (decision 0070).
+Restarting is carried out rather than turned into one more restart, because otherwise a suspend
+would be consumed and forgotten (decision 0070).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TERMINATED = JobPhase.TERMINATED
 FAILED = JobPhase.FAILED
 
 AT_WORK = frozenset({"", PENDING, RUNNING, RESTARTING})
-"""Phases in which the job is to have pods; in all others every pod that still runs has to go."""
+"""Phases in which the job is to have pods; in all others every pod that still runs is deleted."""
 
 SYNC_JOB = Action.SYNC_JOB
 RESTART_JOB = Action.RESTART_JOB
@@ -90,7 +90,7 @@ class Transition:
 
 
 def to(phase: str) -> Outcome:
-    """An outcome that does not look."""
+    """An outcome that is always this phase."""
     return lambda situation: phase
 
 
@@ -149,7 +149,7 @@ def _ended(spec: batch.JobSpec, counts: Counts, min_available: int) -> str:
 
 
 def stopped(phase: str) -> Outcome:
-    """A stopping phase ends when nothing is alive."""
+    """The outcome of a stopping phase: `phase` once no pod is alive."""
     return lambda now: phase if now.counts.alive == 0 else None
 
 

@@ -1,7 +1,6 @@
-"""Keeps the books of a job: pod counts, phase history and how long it ran (reference: controllers
-2.16).
+"""The status of a job: pod counts, phase history and how long it ran (reference: controllers 2.16).
 
-Where Volcano's books disagree with the pods, these follow the pods (decision 0070): pods that a
+Where Volcano's counts disagree with the pods, these follow the pods (decision 0070): pods that a
 kill leaves alone stay counted, and the transition time moves when the phase does.
 """
 
@@ -35,8 +34,8 @@ def counted(status: batch.JobStatus, counts: Counts) -> batch.JobStatus:
 def entered(
     status: batch.JobStatus, phase: str, now: float, *, reason: str = "", message: str = ""
 ) -> batch.JobStatus:
-    """The status once the job has come into a phase.  A phase has one condition; coming back moves
-    it to the end."""
+    """The status after the job has entered a phase. A phase has one condition; entering it again
+    moves that to the end."""
     time = stamp(now)
     history = [condition for condition in status.conditions if condition.status != phase]
     return msgspec.structs.replace(
@@ -56,8 +55,8 @@ def first_phase(status: batch.JobStatus) -> batch.JobStatus:
 
 
 def dated(status: batch.JobStatus, earlier: batch.JobStatus) -> batch.JobStatus:
-    """The next step after one that was found and has not been written: its phases keep their dates,
-    and none is passed over."""
+    """The status of a further step, after an earlier one that was decided and has not been written:
+    the earlier phases keep their times, and none is left out."""
     known = {condition.status: condition for condition in earlier.conditions}
     *before, last = [known.get(condition.status, condition) for condition in status.conditions]
     said = {condition.status for condition in status.conditions}

@@ -56,7 +56,7 @@ def mount_volumes(job: batch.Job, pod: dict[str, Any]) -> None:
 
 
 def _word(*parts: str) -> str:
-    """Twelve characters of [0-9a-z] that follow from the parts."""
+    """Twelve characters of [0-9a-z] derived from the parts."""
     number = int.from_bytes(hashlib.sha256("/".join(parts).encode()).digest()[:12])
     letters = []
     for _ in range(12):

@@ -1,8 +1,8 @@
-"""Which of a job's pods are made now, and which when there is room (decision 0330).
+"""Which of a job's pods are created now, and which when there is room (decision 0330).
 
-A job of an ordinary size gets every pod that it lacks.  A larger one gets those of its minimum, and
-of the others so many that at most `WAITING` of them wait.  No list of all replicas is made: what is
-here costs the pods that there are and those to be made.
+A job of an ordinary size gets every pod that it lacks. A larger one gets the pods of its minimum,
+and of the others so many that at most `WAITING` of them are pending. No list of all replicas is
+made: the cost depends on the pods that exist and those to be created.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Places = dict[str, dict[int, Pod]]
 
 @dataclass(slots=True)
 class Missing:
-    """The pods to make now, and by task how many wait until there is room."""
+    """The pods to create now, and by task how many have to wait until there is room."""
 
     create: list[tuple[batch.TaskSpec, int]] = field(default_factory=list)
     held: dict[str, int] = field(default_factory=dict)
@@ -56,8 +56,8 @@ def _index(text: str) -> int:
 
 
 def missing(job: batch.Job, tasks: Iterable[batch.TaskSpec], places: Places) -> Missing:
-    """What these tasks lack.  `places` names the pods of all tasks that are there, those that leave
-    among them."""
+    """The pods that these tasks lack. `places` holds the existing pods of all tasks, those that are
+    being deleted included."""
     if replicas_of(job) <= ORDINARY:
         return Missing([(task, index) for task in tasks for index in _free(task, 0, places)])
     minimum = dict(

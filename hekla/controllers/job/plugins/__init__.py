@@ -1,7 +1,7 @@
-"""Job plugins: what `spec.plugins` may name, one room each.
+"""Job plugins: what `spec.plugins` may name, a module each.
 
 They are applied in one fixed order, whatever the order in the manifest (Volcano's is random at
-every call), so that the rank which pytorch sets is always the one that hcclrank reads.
+every call), so that the rank that pytorch sets is always the one that hcclrank reads.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Reads the argument lists of job plugins, which follow the grammar of Go's `flag` package.
 
-`--k=v`, `-k=v` and `--k v` are one thing; a boolean is `--k` or `--k=v`.  Reading stops at the
-first flag that is unknown or has a bad value: what stood before it holds, what stands after it
-keeps its default (reference: controllers 3.1).  That is how old manifests with arguments of older
-versions go on working; what was not understood comes back for the log.
+`--k=v`, `-k=v` and `--k v` mean the same; a boolean is `--k` or `--k=v`. Reading stops at the first
+flag that is unknown or has a bad value: flags before it count, flags after it keep their defaults
+(reference: controllers 3.1). So manifests with arguments of older versions go on working; what was
+not understood is returned for the log.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def hosts(job: str, task: batch.TaskSpec) -> list[str]:
 
 
 def letters(task: batch.TaskSpec, fixed: int) -> int:
-    """How long a text gets that has so many letters, and the index, for each replica of a task."""
+    """The length of a text that has so many letters and the index, for each replica of a task."""
     digits, width, first = 0, 1, 0
     while first < task.replicas:
         beyond = min(task.replicas, 10**width)
@@ -51,7 +51,7 @@ def letters(task: batch.TaskSpec, fixed: int) -> int:
 
 
 def check_length(length: int, replicas: int, what: str) -> None:
-    """Refuse a text that no object can hold, before it is made.  Raises PluginError."""
+    """Check that an object can hold a text, before the text is made. Raises PluginError."""
     if length > MOST_TEXT:
         raise PluginError(
             f"{what} would have {length} bytes for {replicas} pods; an object holds {MOST_TEXT}"

@@ -1,7 +1,7 @@
-"""What a job plugin is: it may add to the pods of a job, and it may want objects to stand beside
-them.
+"""The interface of a job plugin: it may add to the pods of a job, and it may want further objects
+for the job.
 
-A plugin is a small class.  `complete` changes the template of a task once (never pod by pod: where
+A plugin is a small class. `complete` changes the template of a task once (never pod by pod: where
 the index matters it writes the slot's marker), `dependents` lists the objects that live and die
 with a run of the job.
 """
@@ -26,11 +26,11 @@ class PluginError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Dependent:
-    """An object that a plugin keeps beside the job's pods.
+    """An object that a plugin wants for the job.
 
     `make` builds it, and is called only when it is to be written (a key pair takes a while).
-    `outdated` says whether one that exists already has to be written again; None leaves it alone.
-    `follows_scale` asks for that look again whenever the job's spec changes, otherwise it is taken
+    `outdated` says whether an existing one has to be written again; None leaves it alone.
+    `follows_scale` has it checked again whenever the job's spec changes, otherwise it is checked
     once a run.
     """
 
