@@ -2,8 +2,8 @@
 (reference: controllers 12).
 
 Few clusters have such configurations, and every cluster has pods, so pods are watched only once
-there is a configuration. What an earlier configuration has left on pods while this process was away
-is looked for once, at the start.
+there is a configuration.  What an earlier configuration has left on pods while this process was
+away is looked for once, at the start.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ POD = read_as(core.POD, Pod)
 def wanted(
     pod: Pod, configurations: Iterable[config.ColocationConfiguration]
 ) -> dict[str, str | None] | None:
-    """The annotations to write, with None for one to remove. None when all annotations are right."""
+    """The annotations to write, with None for one to remove.  None when all annotations are right."""
     marks = pod.metadata.annotations
     newest = sorted(
         configurations,

@@ -16,7 +16,7 @@ from hekla.kube.errors import Conflict, NotFound
 
 
 def needs_cleanup(job: batch.Job) -> bool:
-    """Whether the job has finished and has a time to live. An aborted job can be resumed and never
+    """Whether the job has finished and has a time to live.  An aborted job can be resumed and never
     expires."""
     return (
         job.spec.ttl_seconds_after_finished is not None and job.status.state.phase in batch.FINISHED
@@ -24,7 +24,7 @@ def needs_cleanup(job: batch.Job) -> bool:
 
 
 def seconds_left(job: batch.Job, now: float) -> float:
-    """Seconds until the job may be deleted; 0 or less when it may be now. Raises ValueError for a
+    """Seconds until the job may be deleted; 0 or less when it may be now.  Raises ValueError for a
     job that is not to be cleaned up."""
     name = f"{job.metadata.namespace}/{job.metadata.name}"
     if not needs_cleanup(job):

@@ -11,7 +11,7 @@ from hekla.kube.controller import Controller
 
 
 class JobTemplateController(Controller):
-    """One look at a template and its jobs."""
+    """Reconciles a template's list of jobs."""
 
     name = "jobtemplate-controller"
 
@@ -37,6 +37,6 @@ class JobTemplateController(Controller):
 
 
 def template_of(job: batch.Job) -> str | None:
-    """The key of the template that a job was made from; a mark with more than one dot names none."""
+    """The key of the template that a job was made from; a label with more than one dot names none."""
     parts = job.metadata.labels.get(names.CREATED_BY_JOB_TEMPLATE, "").split(".")
     return f"{parts[0]}/{parts[1]}" if len(parts) == 2 else None

@@ -43,7 +43,7 @@ class WorkloadSpec(Struct):
 
 
 class Workload(Struct):
-    """A ReplicaSet or StatefulSet, as far as it matters here."""
+    """A ReplicaSet or StatefulSet, with the fields that are needed here."""
 
     api_version: str = ""
     kind: str = ""
@@ -52,8 +52,8 @@ class Workload(Struct):
 
 
 def group_of_pod(pod: Mapping[str, Any], owner_annotations: Mapping[str, str]) -> Tree:
-    """The PodGroup of a plain pod; `owner_annotations` are those that its owners hand down, {} when
-    they do not."""
+    """The PodGroup of a plain pod; `owner_annotations` are those that its owners pass on, {} when
+    they pass on none."""
     metadata, spec = pod["metadata"], pod["spec"]
     annotations = metadata.get("annotations") or {}
     labels = metadata.get("labels") or {}
@@ -130,10 +130,10 @@ def _owners(pod: Mapping[str, Any]) -> list[Tree]:
 
 
 def renewal(group: scheduling.PodGroup, wanted: Tree) -> Tree:
-    """What to merge into a group so that it is as the pods of a changed template want it; empty
-    when it is.
+    """What to merge into a group after the template of its pods has changed; empty when it is
+    right.
 
-    Its queue stays: the one that the namespace gave it is not known here (the original resets it,
+    Its queue stays: the queue that the namespace gave it is not known here (the original resets it,
     its bug 37).
     """
     spec, metadata = wanted["spec"], wanted["metadata"]
@@ -152,7 +152,7 @@ def renewal(group: scheduling.PodGroup, wanted: Tree) -> Tree:
 
 
 class PodGroupController(Controller):
-    """One look a pod that has no group yet."""
+    """Creates the group of each pod that has none."""
 
     name = "pg-controller"
 
@@ -205,12 +205,9 @@ class PodGroupController(Controller):
         return None
 
     async def _ensure(self, pod: Tree, wanted: Tree) -> None:
-        """Create the group; one that exists takes over what a changed template asks for, its queue
-        aside.
-
-        A group that is refused, because its queue does not exist, leaves a pod that no scheduler
-        looks at: the pod says so.
-        """
+        """Create the group, or update an existing one to what a changed template asks for, except
+        for its queue.  Where the group is refused because its queue does not exist, no scheduler
+        looks at the pod, so an event on the pod says so."""
         metadata = wanted["metadata"]
         group = self._groups.get(f"{metadata['namespace']}/{metadata['name']}")
         if group is None:
@@ -260,7 +257,7 @@ class PodGroupController(Controller):
 
 
 class IdleWorkloads(Controller):
-    """Takes the PodGroup of a ReplicaSet or StatefulSet away while it has no pods to schedule."""
+    """Deletes the PodGroup of a ReplicaSet or StatefulSet while it has no pods to schedule."""
 
     name = "pg-controller-workloads"
 

@@ -1,9 +1,9 @@
 """The queue controller: keeps the state of queues true, down the tree (reference: controllers 4).
 
-The state after an action is a table.  A queue whose parent is closed closes itself and says so in
-an annotation; when the parent opens, those that it closed open again, and no others.  A child
-follows what its parent's state has become, and nobody else writes on it: one look at a time changes
-a queue, in an order that the cache shows too (decision 0226).
+The state after an action is a table.  A queue whose parent is closed closes itself and notes that
+in an annotation; when the parent opens, the queues that it closed open again, and no others.  A
+child follows its parent's state by itself, and nobody else writes to it: one reconcile at a time
+changes a queue, in an order that the cache shows too (decision 0226).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ GROUPS = {
 }
 
 Next = Callable[[int], str]
-"""The state that follows, by the number of PodGroups in the queue."""
+"""The next state, by the number of PodGroups in the queue."""
 
 
 def _to(state: str) -> Next:
@@ -76,7 +76,7 @@ def next_state(state: str, action: str, groups: int) -> str:
 
 
 class QueueController(Controller):
-    """One look at a queue: its parent, its state, its children."""
+    """Reconciles a queue's state with its parent's, its PodGroups and the actions asked for."""
 
     name = "queue-controller"
 
@@ -89,10 +89,10 @@ class QueueController(Controller):
         self._caches = caches
         self._events = events
         self._orders: dict[str, str] = {}
-        """The action that is asked for, by queue; the last one counts."""
+        """The requested action, by queue; the last one counts."""
         self._phases: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        """How many PodGroups of each phase there are, by queue: counted as they change, for there
-        may be many."""
+        """How many PodGroups of each phase there are, by queue: counted as they change, because
+        there may be many."""
         caches.queues.on_change(self._queue_changed)
         caches.groups.on_change(self._group_changed)
 

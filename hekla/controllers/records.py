@@ -1,8 +1,8 @@
-"""What the controllers remember of objects that they do not own the meaning of.
+"""Reduced forms of objects that the controllers only read.
 
-A pod is 5 kB and more as a full struct; ten thousand of them are most of a controller's memory.
-These structs hold only what a controller asks for, and msgspec skips the rest of the JSON without
-building it.
+A pod is 5 kB and more as a full struct; ten thousand of them would be most of a controller's
+memory.  These structs hold only what a controller asks for, and msgspec skips the rest of the JSON
+without building it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hekla.api.meta import OwnerReference, Struct
 
 
 class PodMarks(msgspec.Struct, omit_defaults=True, frozen=True):
-    """The annotations of a pod that steer controllers."""
+    """The annotations of a pod that controllers read."""
 
     task: str = msgspec.field(name=names.TASK_SPEC, default="")
     job: str = msgspec.field(name=names.JOB_NAME, default="")

@@ -1,9 +1,9 @@
-"""What a pod counts for against a quota, as Kubernetes reckons it; PodGroups state their
-minResources in these terms.
+"""What a pod counts for against a quota, by Kubernetes' rules; PodGroups state their minResources
+in these terms.
 
 Requests of main containers add up; init containers run one after another, so the largest counts;
 those that go on running (restartPolicy Always) add to all that come after them.  The pod's overhead
-comes on top.
+is added.
 """
 
 from __future__ import annotations
@@ -82,5 +82,5 @@ def _raise_to(total: Usage, least: Mapping[str, Quantity]) -> None:
 
 
 def _extended(name: str) -> bool:
-    """A resource that a vendor named, as Kubernetes tells them from its own."""
+    """Whether a resource is an extended one, which a vendor has named."""
     return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")

@@ -226,7 +226,8 @@ class CronJobController(Controller):
         return parse(cron.spec.schedule, zone)
 
     async def _make_room(self, books: _Books, run: float) -> bool:
-        """Apply the concurrency policy to the jobs that still run. Gives whether the run may start."""
+        """Apply the concurrency policy to the jobs that still run.  Gives whether the run may
+        start."""
         cron = books.cron
         policy = cron.spec.concurrency_policy
         if policy == batch.ConcurrencyPolicy.FORBID:
@@ -275,8 +276,8 @@ class CronJobController(Controller):
         return made
 
     async def _adopt(self, cron: batch.CronJob, name: str) -> batch.Job | None:
-        """Handle a job that already has the run's name: adopt it if it was made before its status
-        could be written, else report whose it is."""
+        """The job that already has the run's name, if it is this cron job's and has not finished;
+        somebody else's is reported and left alone."""
         found = await self._client.get(batch.JOB, name, cron.metadata.namespace)
         owner = found.metadata.controller()
         if owner is None or owner.uid != cron.metadata.uid:

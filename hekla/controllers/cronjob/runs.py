@@ -12,7 +12,7 @@ __all__ = ["DELTA", "Missed", "Recent", "job_name", "most_recent", "until_next"]
 
 
 def most_recent(cron: batch.CronJob, schedule: Schedule, now: float, *, deadline: bool) -> Recent:
-    """The latest time of the schedule up to now. Raises ValueError for a schedule that never
+    """The latest time of the schedule up to now.  Raises ValueError for a schedule that never
     advances."""
     earliest = instant(cron.status.last_schedule_time) or instant(cron.metadata.creation_timestamp)
     if deadline and cron.spec.starting_deadline_seconds is not None:
@@ -27,6 +27,6 @@ def until_next(cron: batch.CronJob, schedule: Schedule, now: float) -> float | N
 
 
 def job_name(cron: batch.CronJob, run: float) -> str:
-    """The name of a run's job. It depends on the run alone, so a second attempt finds the first
+    """The name of a run's job.  It depends on the run alone, so a second attempt finds the first
     one's job."""
     return f"{cron.metadata.name}-{int(run) // 60}"

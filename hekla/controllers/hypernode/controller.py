@@ -46,7 +46,7 @@ def config_map_key(environment: Mapping[str, str]) -> tuple[str, str]:
 
 
 def discovery_config(config_map: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """The enabled sources of discovery. Raises ValueError when there is a ConfigMap that cannot be
+    """The enabled sources of discovery.  Raises ValueError when there is a ConfigMap that cannot be
     read."""
     if config_map is None:
         return []

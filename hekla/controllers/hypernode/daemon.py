@@ -2,7 +2,7 @@
 controllers 1.7).
 
 It reads nodes and writes hypernodes and needs nothing of pods, so it can run with far fewer rights
-than the rest. Whoever starts it switches them off there: `--controllers=*,-hyperNode-controller`.
+than the rest.  Whoever starts it switches them off there: `--controllers=*,-hyperNode-controller`.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def main(argv: list[str]) -> int:
     (reference: controllers 1.7).
 
     It reads nodes and writes hypernodes and needs nothing of pods, so it can run with far fewer
-    rights than the rest. Whoever starts it switches them off there:
+    rights than the rest.  Whoever starts it switches them off there:
     `--controllers=*,-hyperNode-controller`.
     """
     made: list[Readiness] = []

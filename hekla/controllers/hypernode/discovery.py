@@ -2,7 +2,7 @@
 their configuration (reference: controllers 10.3, 10.4).
 
 A source gives the whole tree that it sees; hypernodes that are labelled with its name and are not
-in the tree are deleted. A source that cannot be asked changes nothing.
+in the tree are deleted.  A source that cannot be asked changes nothing.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ class DiscoveryController(Controller):
         return await self._ask[key](source) if source is not None else None
 
     def _configure(self) -> None:
-        """Restart the enabled sources, in their order. A disabled source is no longer asked, and
-        its hypernodes stay. Raises ValueError for an unknown source: those before it run, those
+        """Restart the enabled sources, in their order.  A disabled source is no longer asked, and
+        its hypernodes stay.  Raises ValueError for an unknown source: those before it run, those
         after it do not."""
         found = self._config.all()
         wanted = discovery_config(found[0] if found else None)
@@ -125,7 +125,7 @@ class DiscoveryController(Controller):
 
     async def _credentials(self, config: ufm.Settings) -> tuple[str, str]:
         """The credentials, read at every discovery, so that a changed password counts at the next
-        one. Raises ValueError."""
+        one.  Raises ValueError."""
         namespace = config.secret_namespace or self._namespace
         try:
             secret = await self._client.get(core.SECRET.untyped, config.secret, namespace)
@@ -164,7 +164,7 @@ class DiscoveryController(Controller):
 
 def interval_of(source: Mapping[str, Any]) -> float:
     """Seconds between two discoveries of a source; an hour when the configured value is not
-    sensible. Raises ValueError for a text that is no duration."""
+    sensible.  Raises ValueError for a text that is no duration."""
     text = str(source.get("interval") or "0")
     wanted = seconds(text)
     return wanted if wanted > 0 else INTERVAL

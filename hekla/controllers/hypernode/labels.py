@@ -1,7 +1,7 @@
 """Finds the tree of hypernodes in the labels of nodes (reference: controllers 10.5).
 
-A topology type is a list of label keys from the highest tier down to the node. Nodes that agree in
-the key of a tier are one hypernode of that tier. Made-up names are derived from what they stand
+A topology type is a list of label keys from the highest tier down to the node.  Nodes that agree in
+the key of a tier are one hypernode of that tier.  Made-up names are derived from what they stand
 for, so that the next discovery makes the same ones.
 """
 
@@ -51,7 +51,7 @@ class Part:
 
 
 def tiers_of(config: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The label keys of each topology type, tier 1 first. A type that cannot be read is left out
+    """The label keys of each topology type, tier 1 first.  A type that cannot be read is left out
     and logged."""
     found: dict[str, list[str]] = {}
     for type_, entries in (config.get("networkTopologyTypes") or {}).items():

@@ -13,7 +13,7 @@ Nodes = Mapping[str, Mapping[str, str]]
 
 
 def names_of(member: topology.Member, nodes: Nodes) -> set[str]:
-    """The names of a member's nodes. An exact name need not exist; a pattern and a selector choose
+    """The names of a member's nodes.  An exact name need not exist; a pattern and a selector choose
     among the nodes, and choose none when they are invalid."""
     selector = member.selector
     if selector is None:

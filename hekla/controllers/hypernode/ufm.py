@@ -1,7 +1,7 @@
 """Finds the tree of hypernodes in what NVIDIA's fabric manager knows about the ports of its network
 (reference: controllers 10.6).
 
-Ports of computers name the switch at their other end, the leaf. Leaves that share a computer are
+Ports of computers name the switch at their other end, the leaf.  Leaves that share a computer are
 one hypernode of tier 1; all of these together are the spine, tier 2.
 """
 

@@ -1,6 +1,6 @@
 """When the pods of a task may be created: `dependsOn` (reference: controllers 2.14).
 
-Only creation waits. A task whose dependencies are not ready is passed over in this reconcile, and
+Only creation waits.  A task whose dependencies are not ready is passed over in this reconcile, and
 the change of a pod brings the next one; nothing blocks.
 """
 

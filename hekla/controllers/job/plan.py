@@ -1,11 +1,11 @@
 """What a reconcile of a job leads to: the whole decision of the job controller, without a cluster.
 
 `plan(view)` takes what is (the job, its pods, its PodGroup, what was written but is not visible
-yet, what the watch handed in) and gives what to write. The state table says which kind of work an
+yet, what the watch handed in) and gives what to write.  The state table says which kind of work an
 action is; the three kinds of work are below.
 
 A stop is decided first and carried out after: the new phase and version are written, then the pods
-that do not belong to them are deleted. A controller that dies in between finds the phase and does
+that do not belong to them are deleted.  A controller that dies in between finds the phase and does
 the rest, and a pod of an old version never outlives a restart.
 """
 
@@ -134,7 +134,7 @@ _NO_CHOICE = _Choice()
 
 
 def _choose(view: View) -> _Choice:
-    """Choose the first action that is due. Targeted restarts of several pods at one time are one
+    """Choose the first action that is due.  Targeted restarts of several pods at one time are one
     restart."""
     happened = [*view.handed_in, *_seen(view)]
     if not happened:

@@ -43,7 +43,7 @@ def complaint(job: batch.Job, group: scheduling.PodGroup | None) -> str:
     that it is scheduled; empty when there is nothing to complain of.
 
     The reason why a group waits that has already been admitted is not counted: as a rule it was
-    admitted just now, and waits for its pods. What the policy ignores keeps no group waiting.
+    admitted just now, and waits for its pods.  What the policy ignores keeps no group waiting.
     """
     if group is None or not group.status.conditions:
         return ""
@@ -197,7 +197,7 @@ def min_resources(job: batch.Job, priority_of: PriorityOf) -> dict[str, str]:
 
 @lru_cache(maxsize=64)
 def _amounts(pods: tuple[tuple[bytes, int], ...]) -> dict[str, str]:
-    """What this many pods of each spec request. Cached, because jobs of one kind come by the
+    """What this many pods of each spec request.  Cached, because jobs of one kind come by the
     thousand."""
     total: Usage = {}
     for spec, count in pods:

@@ -1,8 +1,8 @@
 """Which action answers an event: the lifecycle policies of a job (reference: controllers 2.6).
 
 Most events are read off the pods as they are, so that one that came while no controller ran is
-still answered. Two cannot be: a pod that was deleted, and a PodGroup that turned Unknown; the event
-handlers hand those in.
+still answered.  Two cannot be: a pod that was deleted, and a PodGroup that turned Unknown; the
+event handlers hand those in.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def listens(job: batch.Job) -> bool:
 
 
 def triggers(job: batch.Job, pods: Iterable[Pod]) -> Iterator[Trigger]:
-    """The triggers that the pods show, the gravest first. A pod that is being deleted shows none
+    """The triggers that the pods show, the gravest first.  A pod that is being deleted shows none
     yet: if it fails on its way out, that is an eviction, not a failure."""
     version = job.status.version
     tasks: dict[str, list[Pod]] = {}

@@ -1,8 +1,8 @@
-"""The job state machine as data: what an action does in a phase. Reference: controllers 2.8.
+"""The job state machine as data: what an action does in a phase.  Reference: controllers 2.8.
 
 `TABLE[phase][action]` is a `Transition`: whether the pods are brought to what the spec asks
-(`SYNC`), all stopped (`KILL`) or some stopped (`KILL_TARGET`), and which phase follows. The row
-`ANY_OTHER` is for the actions that a phase does not name. Nothing here touches a cluster, so the
+(`SYNC`), all stopped (`KILL`) or some stopped (`KILL_TARGET`), and which phase follows.  The row
+`ANY_OTHER` is for the actions that a phase does not name.  Nothing here touches a cluster, so the
 table is tested row by row.
 
 Two rows differ from Volcano on purpose: an Abort, Terminate or Complete that arrives while a job is

@@ -34,7 +34,7 @@ def counted(status: batch.JobStatus, counts: Counts) -> batch.JobStatus:
 def entered(
     status: batch.JobStatus, phase: str, now: float, *, reason: str = "", message: str = ""
 ) -> batch.JobStatus:
-    """The status after the job has entered a phase. A phase has one condition; entering it again
+    """The status after the job has entered a phase.  A phase has one condition; entering it again
     moves that to the end."""
     time = stamp(now)
     history = [condition for condition in status.conditions if condition.status != phase]

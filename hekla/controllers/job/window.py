@@ -1,7 +1,7 @@
 """Which of a job's pods are created now, and which when there is room (decision 0330).
 
-A job of an ordinary size gets every pod that it lacks. A larger one gets the pods of its minimum,
-and of the others so many that at most `WAITING` of them are pending. No list of all replicas is
+A job of an ordinary size gets every pod that it lacks.  A larger one gets the pods of its minimum,
+and of the others so many that at most `WAITING` of them are pending.  No list of all replicas is
 made: the cost depends on the pods that exist and those to be created.
 """
 
@@ -56,8 +56,8 @@ def _index(text: str) -> int:
 
 
 def missing(job: batch.Job, tasks: Iterable[batch.TaskSpec], places: Places) -> Missing:
-    """The pods that these tasks lack. `places` holds the existing pods of all tasks, those that are
-    being deleted included."""
+    """The pods that these tasks lack.  `places` holds the existing pods of all tasks, those that
+    are being deleted included."""
     if replicas_of(job) <= ORDINARY:
         return Missing([(task, index) for task in tasks for index in _free(task, 0, places)])
     minimum = dict(

@@ -1,5 +1,5 @@
-"""The flow controller: makes the jobs of a flow in their order and tells how they stand (reference:
-controllers 7)."""
+"""The flow controller: creates the jobs of a flow in their order and reports their state
+(reference: controllers 7)."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ FAILED = Tally(
 )
 _ENDS = {JobFlowPhase.SUCCEED: SUCCEEDED, JobFlowPhase.FAILED: FAILED}
 _STILL = frozenset({JobFlowPhase.FAILED, JobFlowPhase.TERMINATING})
-"""Phases in which no further job is made.  Those that are there go on, and the status with them."""
+"""Phases in which no further job is created.  Existing jobs go on, and the status follows them."""
 
 
 class JobFlowController(Controller):
-    """One look at a flow: delete, or make what is ready, and write the status."""
+    """Reconciles a flow: deletes it, or creates the jobs that are ready, and writes the status."""
 
     name = "jobflow-controller"
 
@@ -132,8 +132,8 @@ class JobFlowController(Controller):
         jobs: dict[str, batch.Job],
         steps: Steps,
     ) -> None:
-        """Note that a job is made again.  It is deleted when that has been written, so that nobody
-        forgets how often it was."""
+        """Note that a job is created again.  The failed one is deleted only after the count was
+        written, so that no attempt is forgotten."""
         for entry in status.job_status_list:
             job = jobs.get(entry.name)
             if job is not None and any(job_name(owner, name) == entry.name for name in steps.again):
@@ -142,8 +142,8 @@ class JobFlowController(Controller):
     async def _deploy(
         self, key: str, owner: flow.JobFlow, jobs: dict[str, batch.Job], steps: Steps
     ) -> float | None:
-        """Make the jobs whose time has come, in the order of the list.  Gives when to look at
-        probes again."""
+        """Create the jobs that may start, in the order of the list.  Gives the seconds until probes
+        are asked again."""
         again: float | None = None
         attempts = {entry.name: entry.attempt for entry in owner.status.job_status_list}
         for step in owner.spec.flows:
@@ -162,13 +162,13 @@ class JobFlowController(Controller):
     async def _ready(
         self, owner: flow.JobFlow, step: flow.Flow, jobs: dict[str, batch.Job], steps: Steps
     ) -> tuple[bool, bool]:
-        """(whether a step may start, whether that hangs on probes)."""
+        """(whether a step may start, whether that depends on probes)."""
         waits = step.depends_on
         if waits is None:
             return True, False
         targets = [jobs.get(job_name(owner, target)) for target in waits.targets]
         if waits.probe is None or not asked(waits.probe):
-            return may_start(step, steps.stands), False
+            return may_start(step, steps.states), False
         for job in targets:
             if job is None or not await answered(self._client, job, waits.probe):
                 return False, True
@@ -197,7 +197,7 @@ def job_name(owner: flow.JobFlow, step: str) -> str:
 def job_body(
     owner: flow.JobFlow, step: flow.Flow, template: flow.JobTemplate, attempt: int = 0
 ) -> dict[str, Any]:
-    """The job of one step of a flow; `attempt` is said on it from the second on."""
+    """The job of one step of a flow; `attempt` is noted on it from the second on."""
     namespace = owner.metadata.namespace
     marks = {
         names.CREATED_BY_JOB_TEMPLATE: f"{namespace}.{template.metadata.name}",

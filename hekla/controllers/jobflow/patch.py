@@ -25,8 +25,8 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "volumeMounts": ("mountPath", "name"),
     "ports": ("containerPort",),
 }
-"""Lists that merge, and the fields by which their entries are told apart, the first that both have.
-"""
+"""Lists whose entries merge by name, and the fields that identify an entry: the first of them that
+both entries have."""
 _DEEP = frozenset({"tasks", "containers", "initContainers"})
 """Lists whose matching entries merge; in the others the patch's entry takes the place of the old
 one."""
@@ -83,8 +83,8 @@ _PARAMETER = re.compile(r"\$\(([^()]+)\)")
 
 
 def filled(value: Any, parameters: Mapping[str, str]) -> Any:
-    """A tree in whose texts `$(name)` is what the flow says; names that are no parameters stay, as
-    they may be variables."""
+    """A tree with each `$(name)` in its texts replaced by the flow's parameter.  Names that are no
+    parameters stay, because they may be variables of a container."""
     if isinstance(value, str):
         return _PARAMETER.sub(lambda found: parameters.get(found[1], found[0]), value)
     if isinstance(value, dict):

@@ -1,8 +1,8 @@
 """Whether a job that another waits for is ready before it has completed: `dependsOn.probe`.
 
-Volcano stores probes and looks at none.  Here each of them has to be answered: a task's pods have
-to be in a phase, take a connection, or answer an HTTP request with a success.  All pods of the task
-are asked, within a short time, at every look.
+Volcano stores probes and ignores them.  Here every probe has to succeed: a task's pods have to be
+in a phase, accept a connection, or answer an HTTP request with a success.  All pods of the task are
+asked, within a short time, in every reconcile.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from hekla.kube.client import Client
 TIMEOUT = 2.0
 """Seconds that a pod has for its answer."""
 PERIOD = 1.0
-"""Seconds between two looks at probes that were not answered."""
+"""Seconds after which failed probes are asked again."""
 
 
 def asked(probe: flow.Probe | None) -> bool:
-    """Whether there is anything to look at."""
+    """Whether any probe has to be asked."""
     return probe is not None and bool(
         probe.http_get_list or probe.tcp_socket_list or probe.task_status_list
     )
 
 
 def in_phase(job: batch.Job, wanted: Iterable[flow.TaskStatus]) -> bool:
-    """Whether as many pods of each task as it needs are in the phase that is asked for."""
+    """Whether as many pods of each task as it needs are in the requested phase."""
     for each in wanted:
         task = next((task for task in job.spec.tasks if task.name == each.task_name), None)
         if task is None:
@@ -42,7 +42,7 @@ def in_phase(job: batch.Job, wanted: Iterable[flow.TaskStatus]) -> bool:
 
 
 async def answered(client: Client, job: batch.Job, probe: flow.Probe) -> bool:
-    """Whether every probe of a job is answered now."""
+    """Whether every probe of a job succeeds now."""
     if not in_phase(job, probe.task_status_list):
         return False
     questions = [

@@ -22,18 +22,15 @@ _LISTS = {
     JobPhase.COMPLETING: "",
     JobPhase.TERMINATING: "",
 }
-"""Phase -> the list that names the job; on the way to an end it is in none, and whatever is left is
-not known."""
+"""Phase -> the status list that names its jobs.  A job that is ending is in none of them; every
+other phase counts as unknown."""
 
 
 def next_phase(
     phase: str, status: flow.JobFlowStatus, flows: int, forgiven: Collection[str] = ()
 ) -> str:
-    """The phase of a flow after a look; `flows` steps have to complete, and the failures of
-    `forgiven` jobs break nothing.
-
-    Raises ValueError for a phase that is none.
-    """
+    """The phase that follows for a flow.  `flows` steps have to complete; failures of `forgiven`
+    jobs do not fail the flow.  Raises ValueError for an unknown phase."""
     failed = [name for name in status.failed_jobs if name not in forgiven]
     broken = bool(failed or [name for name in status.terminated_jobs if name not in forgiven])
     if phase in ("", JobFlowPhase.PENDING):
@@ -52,7 +49,7 @@ def next_phase(
 
 
 def status_of(owner: flow.JobFlow, jobs: Sequence[batch.Job], now: float) -> flow.JobFlowStatus:
-    """What the jobs of a flow come to; the flow's phase is left as it is."""
+    """The status of a flow from its jobs; its phase is left as it is."""
     status = flow.JobFlowStatus(state=owner.status.state)
     known = {entry.name: entry for entry in owner.status.job_status_list}
     for job in sorted(jobs, key=lambda job: job.metadata.name):
@@ -93,8 +90,8 @@ def _entry(job: batch.Job, before: flow.FlowJobStatus | None, now: float) -> flo
 
 
 def _end(created: str, duration: str) -> str:
-    """When a job ended.  Its status may have been written by anybody, and one that cannot be read
-    says nothing."""
+    """When a job ended.  Anybody may have written its status; a time that cannot be read counts as
+    none."""
     try:
         return stamp(instant(created) + seconds(duration)) if duration else ""
     except (ValueError, OverflowError):

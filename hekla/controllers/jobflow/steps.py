@@ -1,8 +1,8 @@
-"""How the steps of a flow stand to each other: which may start, which never will, and which
-failures are taken care of.
+"""The order of a flow's steps: which may start, which never will, and which failures are handled by
+another step.
 
-The original knows one relation: a step starts when its targets have completed.  `when` adds steps
-for failures and for every end.
+The original has one relation: a step starts when its targets have completed.  `when` adds steps for
+failures and for every end.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from hekla.api.flow import When
 BROKEN = frozenset({JobPhase.FAILED, JobPhase.TERMINATED})
 
 
-class Stand(Enum):
-    """What has become of a step."""
+class StepState(Enum):
+    """The state of a step."""
 
     WAITS = "waits"
     WORKS = "works"
     COMPLETED = "completed"
     FAILED = "failed"
     SKIPPED = "skipped"
-    """It never starts: what it waits for cannot come any more."""
+    """It never starts: what it waits for can no longer happen."""
 
 
-_ENDS = frozenset({Stand.COMPLETED, Stand.FAILED, Stand.SKIPPED})
+_ENDS = frozenset({StepState.COMPLETED, StepState.FAILED, StepState.SKIPPED})
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The steps of one flow, each with its stand."""
+    """The steps of one flow, each with its state."""
 
-    stands: Mapping[str, Stand]
+    states: Mapping[str, StepState]
     again: frozenset[str]
-    """Steps whose job has failed and is made once more."""
+    """Steps whose job has failed and is created once more."""
     forgiven: frozenset[str]
     """Steps whose failure another step waits for."""
 
@@ -46,8 +46,8 @@ class Steps:
     def needed(self) -> int:
         """How many steps have to complete for the flow to succeed."""
         return sum(
-            stand is not Stand.SKIPPED and name not in self.forgiven
-            for name, stand in self.stands.items()
+            state is not StepState.SKIPPED and name not in self.forgiven
+            for name, state in self.states.items()
         )
 
 
@@ -58,26 +58,26 @@ def steps_of(owner: flow.JobFlow, jobs: Mapping[str, batch.Job]) -> Steps:
         for step in owner.spec.flows
         if step.retries and _to_be_made_again(step, jobs.get(step.name))
     )
-    stands = {step.name: _own(step, jobs.get(step.name), again) for step in owner.spec.flows}
+    states = {step.name: _own(step, jobs.get(step.name), again) for step in owner.spec.flows}
     for _ in (
         owner.spec.flows
     ):  # what is skipped may skip what follows; a chain is no longer than the list
         skipped = [
             step.name
             for step in owner.spec.flows
-            if stands[step.name] is Stand.WAITS and _hopeless(step, stands)
+            if states[step.name] is StepState.WAITS and _hopeless(step, states)
         ]
         if not skipped:
             break
-        stands.update((name, Stand.SKIPPED) for name in skipped)
+        states.update((name, StepState.SKIPPED) for name in skipped)
     takers = [
         step.depends_on for step in owner.spec.flows if step.when in (When.FAILED, When.ENDED)
     ]
     answers = {target for waits in takers if waits is not None for target in waits.targets}
     forgiven = frozenset(
-        name for name, stand in stands.items() if stand is Stand.FAILED and name in answers
+        name for name, state in states.items() if state is StepState.FAILED and name in answers
     )
-    return Steps(stands, again, forgiven)
+    return Steps(states, again, forgiven)
 
 
 def attempt_of(job: batch.Job) -> int:
@@ -86,29 +86,30 @@ def attempt_of(job: batch.Job) -> int:
     return int(text) if text.isascii() and text.isdigit() else 1
 
 
-def may_start(step: flow.Flow, stands: Mapping[str, Stand]) -> bool:
-    """Whether what a step waits for has come; probes are another matter."""
-    targets = _targets(step, stands)
+def may_start(step: flow.Flow, states: Mapping[str, StepState]) -> bool:
+    """Whether the targets of a step are reached; probes are checked elsewhere."""
+    targets = _targets(step, states)
     if step.when == When.ENDED:
-        return all(stand in _ENDS for stand in targets)
+        return all(state in _ENDS for state in targets)
     if step.when == When.FAILED and targets:
-        return Stand.FAILED in targets and all(stand in _ENDS for stand in targets)
-    return all(stand is Stand.COMPLETED for stand in targets)
+        return StepState.FAILED in targets and all(state in _ENDS for state in targets)
+    return all(state is StepState.COMPLETED for state in targets)
 
 
-def _hopeless(step: flow.Flow, stands: Mapping[str, Stand]) -> bool:
-    targets = _targets(step, stands)
+def _hopeless(step: flow.Flow, states: Mapping[str, StepState]) -> bool:
+    targets = _targets(step, states)
     if step.when == When.ENDED or not targets:
         return False
     if step.when == When.FAILED:
-        return Stand.FAILED not in targets and all(stand in _ENDS for stand in targets)
-    return any(stand in (Stand.FAILED, Stand.SKIPPED) for stand in targets)
+        return StepState.FAILED not in targets and all(state in _ENDS for state in targets)
+    return any(state in (StepState.FAILED, StepState.SKIPPED) for state in targets)
 
 
-def _targets(step: flow.Flow, stands: Mapping[str, Stand]) -> list[Stand]:
-    """A target that is no step of the flow is waited for without end, as in the original."""
+def _targets(step: flow.Flow, states: Mapping[str, StepState]) -> list[StepState]:
+    """The targets of a step.  One that is no step of the flow is waited for without end, as in the
+    original."""
     return (
-        [stands.get(target, Stand.WAITS) for target in step.depends_on.targets]
+        [states.get(target, StepState.WAITS) for target in step.depends_on.targets]
         if step.depends_on
         else []
     )
@@ -118,10 +119,10 @@ def _to_be_made_again(step: flow.Flow, job: batch.Job | None) -> bool:
     return job is not None and job.status.state.phase in BROKEN and attempt_of(job) <= step.retries
 
 
-def _own(step: flow.Flow, job: batch.Job | None, again: frozenset[str]) -> Stand:
+def _own(step: flow.Flow, job: batch.Job | None, again: frozenset[str]) -> StepState:
     if job is None:
-        return Stand.WAITS
+        return StepState.WAITS
     phase = job.status.state.phase
     if phase == JobPhase.COMPLETED:
-        return Stand.COMPLETED
-    return Stand.FAILED if phase in BROKEN and step.name not in again else Stand.WORKS
+        return StepState.COMPLETED
+    return StepState.FAILED if phase in BROKEN and step.name not in again else StepState.WORKS

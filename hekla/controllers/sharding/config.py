@@ -1,9 +1,8 @@
-"""What the sharding controller is told: a ConfigMap's YAML, or flags where there is none
+"""The configuration of the sharding controller: a ConfigMap's YAML, or flags where there is none
 (reference: controllers 11.2).
 
-A document is taken or refused as a whole.  Unlike the original, a policy that does not exist is
-refused here, too: there it gives its scheduler, and all after it, every node that is left (its bug
-49).
+A document is accepted or refused as a whole.  Unlike in the original, an unknown policy is refused
+here, too: there it gives its scheduler, and all after it, every node that is left (its bug 49).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from hekla.controllers.sharding.policies import Chain, NodeLimit, policy_named
 KEY = "sharding.yaml"
 DEFAULT_FLAGS = ("volcano:volcano:0.0:0.6:false:2:100", "agent-scheduler:agent:0.7:1.0:true:2:100")
 FALLBACK_PERIOD = 120.0
-"""Seconds between two looks where the configured period is none."""
+"""Seconds between two reconciles where no period is configured."""
 _WORDS = {"inf": 1.0, "infinity": 1.0, "-inf": 0.0, "-infinity": 0.0}
 _YES_NO = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 
@@ -63,8 +62,8 @@ class ShardingConfig:
 
 
 def read(text: str, period: float, node_events: bool) -> ShardingConfig:
-    """A document; `period` and `node_events` are for one that does not speak of them.  Raises
-    ValueError."""
+    """Read a document; `period` and `node_events` are the defaults for one that does not set them.
+    Raises ValueError."""
     try:
         tree = yamltext.load(text)
     except yaml.YAMLError as error:

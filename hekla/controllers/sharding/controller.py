@@ -1,9 +1,9 @@
-"""The sharding controller: one NodeShard a scheduler, with the nodes that it should use (reference:
-controllers 11).
+"""The sharding controller: one NodeShard for each scheduler, with the nodes that it should use
+(reference: controllers 11).
 
-One look computes all shards together, so that no node is ever in two, and writes those that differ
-enough.  A look follows the period, a change of the configuration or of a shard, and events of nodes
-and pods that move a node far.
+One reconcile computes all shards together, so that no node is ever in two, and writes those that
+differ enough.  It runs every period, after a change of the configuration or of a shard, and after
+events of nodes and pods that change a node's load much.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ log = logging.getLogger(__name__)
 
 ALL = "*"
 PAUSE = 0.2
-"""Seconds in which events gather before they lead to a look."""
+"""Seconds for which events are gathered before a reconcile."""
 FAR = 0.5
-"""A node whose share of CPU or memory has moved by more than this since the last look is worth one
-at once."""
+"""A node whose share of CPU or memory has changed by more than this since the last reconcile causes
+one at once."""
 
 
 class ShardingController(Controller):
-    """`flags`, `period` and `node_events` are what holds while no ConfigMap says otherwise."""
+    """Assigns nodes to schedulers.  `flags`, `period` and `node_events` hold while there is no
+    ConfigMap."""
 
     name = "sharding-controller"
     workers = 1
@@ -81,7 +82,7 @@ class ShardingController(Controller):
             self.configure((new.get("data") or {}).get(KEY))
 
     def configure(self, text: str | None) -> None:
-        """Take a document over; one that is not right leaves everything as it is and says so."""
+        """Take over a document; one that is not valid changes nothing and is reported."""
         try:
             if not text:
                 raise ValueError(f"the ConfigMap has no {KEY}")

@@ -1,8 +1,8 @@
 """How a scheduler's nodes are chosen: filters, scores and selectors in a chain (reference:
 controllers 11.3).
 
-A policy is a class that reads its arguments once, refuses bad ones with a word to a person, and
-fills the hooks that it needs.
+A policy is a class that reads its arguments once, refuses bad ones with a message to a person, and
+implements the hooks that it needs.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ class Warmup(Policy):
 
 
 class NodeLimit(Policy):
-    """At most so many nodes, the first of the order; 0 sets no bound.  Too few nodes cannot be
-    helped here."""
+    """At most so many nodes, the first in the order; 0 sets no bound.  Too few nodes cannot be
+    changed here."""
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         self.least, self.most = (

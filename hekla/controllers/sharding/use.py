@@ -22,7 +22,7 @@ class NodeStatus(Struct):
 
 
 class Node(Struct):
-    """A node, as far as shards go."""
+    """A node, with the fields that shards need."""
 
     api_version: str = ""
     kind: str = ""
@@ -60,7 +60,7 @@ class PodStatus(Struct):
 
 
 class Pod(Struct):
-    """A pod, as far as it fills its node."""
+    """A pod, with the fields that count against its node."""
 
     api_version: str = ""
     kind: str = ""
@@ -70,7 +70,7 @@ class Pod(Struct):
 
     @property
     def counts(self) -> bool:
-        """Whether it takes room: bound, not ended, and no mirror of what the node runs by itself."""
+        """Whether it counts: bound, not ended, and no mirror pod of the node itself."""
         ended = self.status.phase in ("Succeeded", "Failed")
         return bool(self.spec.node_name) and not ended and self.metadata.annotations.mirror is None
 

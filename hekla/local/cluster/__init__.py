@@ -1,2 +1,2 @@
-"""A local cluster on this machine: its directory, its certificates, the processes and who keeps
-them running."""
+"""A local cluster on this machine: its directory, its certificates, its processes and their
+supervisor."""

@@ -1,9 +1,9 @@
-"""A local cluster as a directory: where its state, logs and sockets live, and the settings it was
+"""A local cluster as a directory: where its state, logs and sockets are, and the settings it was
 made with.
 
-Everything that a cluster is stands below one directory, so that two clusters side by side share
-nothing, `down` and `up` find the same state, and removing the directory removes the cluster.  The
-processes of the cluster are a table here: the supervisor walks it, `hekla status` prints it.
+Everything of a cluster is below one directory, so that two clusters side by side share nothing,
+`down` and `up` find the same state, and removing the directory removes the cluster.  The processes
+of the cluster are a table here: the supervisor walks it, `hekla status` prints it.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Settings(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     cluster."""
 
     port: int = 0
-    """Of the HTTPS door on 127.0.0.1; 0 until one has been chosen."""
+    """Port of the HTTPS listener on 127.0.0.1; 0 until one has been chosen."""
     admission_port: int = 0
-    """Of the webhooks, also on 127.0.0.1; kept, so that a webhook server that starts again is where
-    it was."""
+    """Port of the webhooks, also on 127.0.0.1; kept, so that a restarted webhook server is where it
+    was."""
     nodes: int = 1
     node_cpu: str = ""
     """Size of each node as a quantity; empty is the machine's own."""
@@ -51,9 +51,10 @@ class Settings(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     fake_node_memory: str = "256Gi"
     fake_node_pods: int = 110
     node_grace: str = ""
-    """How long a node may be silent before it counts as lost; empty is what Kubernetes takes."""
+    """How long a node may go without heartbeats before it counts as lost; empty for Kubernetes'
+    default."""
     isolation: str = "auto"
-    """Or none: pods go without namespaces, as they do on a machine that allows none."""
+    """`none`: pods run without namespaces, as they do on a machine that allows none."""
     images: str = ""
     """A file that adds to the agent's table of images."""
     max_job_pods: int = MOST_PODS
@@ -93,7 +94,7 @@ def clusters() -> list[Cluster]:
 
 
 class Cluster:
-    """The directory of one cluster, and the names of what stands in it."""
+    """The directory of one cluster, and the paths in it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory.absolute()
@@ -138,8 +139,8 @@ class Cluster:
 
     @property
     def closed(self) -> list[Path]:
-        """What pods must not see: the keys, the sockets and the data, of this cluster and of its
-        neighbours."""
+        """Directories that pods must not see: the keys, the sockets and the data, of this cluster
+        and of its neighbours."""
         around = self.directory.parent
         return [around if around == state_home().absolute() else self.directory, self.socket.parent]
 
@@ -153,11 +154,11 @@ class Cluster:
 
     @contextmanager
     def held(self, patience: float) -> Iterator[None]:
-        """Keeps every other command that starts or ends this cluster waiting meanwhile.
+        """Keep every other command that starts or ends this cluster waiting meanwhile.
 
-        The file lies beside the cluster's directory, which may come and go in between, and goes
-        with it.  Raises ClusterError when another command still has it after so many seconds, or
-        where the system refuses.
+        The lock file is beside the cluster's directory, which may be removed and made in between,
+        and is removed with it.  Raises ClusterError when another command still holds the lock after
+        so many seconds, or where the system refuses.
         """
         descriptor = self._hold(time.monotonic() + patience)
         try:
@@ -196,7 +197,7 @@ class Cluster:
             raise ClusterError(refusal(error)) from error
 
     def _still_names(self, descriptor: int) -> bool:
-        """Whether the file that was opened is the one that others find."""
+        """Whether the opened file is still the one at its path."""
         try:
             return os.path.samestat(os.fstat(descriptor), self.command_lock.stat())
         except FileNotFoundError:
@@ -402,7 +403,8 @@ HINTS = {
 
 
 def refusal(error: OSError) -> str:
-    """A message for what the system refused: which file, why, and what would help."""
+    """A message about a file operation that the system refused: which file, why, and what would
+    help."""
     hint = HINTS.get(error.errno or 0)
     return f"{error.filename or 'a file'}: {error.strerror or error}" + (
         f": {hint}" if hint else ""

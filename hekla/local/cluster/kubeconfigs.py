@@ -8,7 +8,7 @@ from hekla.local.machine.files import write_atomically
 
 
 def write_kubeconfigs(cluster: Cluster, port: int) -> None:
-    """Writes both doors of a cluster: HTTPS for users, the Unix socket for the cluster's own
+    """Write both kubeconfigs of a cluster: HTTPS for users, the Unix socket for the cluster's own
     daemons."""
     server = f"https://127.0.0.1:{port}"
     write_atomically(cluster.kubeconfig, kubeconfig(cluster.name, server, cluster.pki))

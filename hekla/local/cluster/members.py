@@ -1,9 +1,9 @@
 """The processes of a cluster as the process table shows them, whoever started them and whatever
-files say of them.
+files say.
 
-A supervisor may be killed after a start and before it wrote that down, and what a power cut left of
-its files may name the pid of a stranger.  So whoever must know whether something of a cluster still
-runs looks here.
+A supervisor may be killed after it started a process and before it wrote that down, and after a
+power cut its files may name the pid of an unrelated process.  So whoever must know whether a
+process of a cluster still runs looks here.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ WRITERS = "hekla.local.apiserver."
 
 
 class Member(NamedTuple):
-    """A process of a cluster: a daemon by its name, or one of those that stand beside the daemons."""
+    """A process of a cluster: a daemon by its name, or a helper process of a daemon."""
 
     name: str
     process: Process
 
 
 def members(cluster: Cluster) -> list[Member]:
-    """What runs of a cluster, this process and the containers of pods left out."""
+    """The running processes of a cluster, without this one and the containers of pods."""
     return [
         Member(name, process)
         for process in processes()
@@ -49,7 +49,8 @@ def members(cluster: Cluster) -> list[Member]:
 
 
 def name_of(cluster: Cluster, command: Sequence[str]) -> str:
-    """What a process with this command line is in the cluster; empty when it is nothing of it."""
+    """The name of the process with this command line in the cluster; empty when it is not part of
+    it."""
     match command:
         case [_, "-m", "hekla.local.cluster.supervisor", directory, *_] if same(
             directory, cluster.directory
@@ -121,8 +122,8 @@ def end_network(cluster: Cluster) -> None:
 
 
 def order(found: Sequence[Member]) -> list[list[Member]]:
-    """Who is ended together: first who starts others again, the API server when nobody needs it,
-    and what stands beside it last."""
+    """The order in which processes are ended: first those that restart others, the API server when
+    nobody needs it, its helper processes last."""
     steps: list[list[Member]] = [[], [], [], [], []]
     place = {SUPERVISOR: 0, API_SERVER: 2, LOG_WRITER: 3, SPAWNER: 4}
     for member in found:

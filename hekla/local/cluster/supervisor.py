@@ -1,11 +1,11 @@
-"""Keeps the processes of a local cluster running: starts them, writes down how they are, starts
-again what crashed.
+"""Keeps the processes of a local cluster running: starts them, writes down their state, restarts
+those that crash.
 
-One small process a cluster, detached from the terminal that started it.  It knows nothing of
+One small process for each cluster, detached from the terminal that started it.  It knows nothing of
 Kubernetes: a program is ready when it says so on the datagram socket named by NOTIFY_SOCKET
-(systemd's convention, so the same daemons run under systemd too).  It can itself be killed at any
-moment: the next one finds what the last one left in the process table and ends it before it starts
-its own.
+(systemd's convention, so the same daemons run under systemd too). The supervisor itself can be
+killed at any moment: the next one finds what the last one left in the process table and ends it
+before it starts its own.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LOOKS = 2.0
 
 
 class ProcessStatus(msgspec.Struct, rename="camel"):
-    """How one process of the cluster is, as `hekla status --json` shows it."""
+    """The state of one process of the cluster, as `hekla status --json` shows it."""
 
     name: str
     pid: int
@@ -52,9 +52,9 @@ class ProcessStatus(msgspec.Struct, rename="camel"):
     log: str
     restarts: int = 0
     start: str = ""
-    """When this instance was started, as the process table words it."""
+    """When this instance was started, in the process table's form."""
     last_exit: str = ""
-    """How the instance before this one ended."""
+    """How the previous instance ended."""
 
 
 class Status(msgspec.Struct, rename="camel"):
@@ -63,19 +63,19 @@ class Status(msgspec.Struct, rename="camel"):
     supervisor: int
     processes: list[ProcessStatus]
     start: str = ""
-    """When the supervisor was started, as the process table words it."""
+    """When the supervisor was started, in the process table's form."""
 
 
 def read_status(cluster: Cluster) -> Status | None:
-    """What the supervisor wrote last; None unless it still runs, for what a dead one wrote says
-    nothing of what is."""
+    """The status that the supervisor wrote last; None unless it still runs, because the status of a
+    dead one says nothing about now."""
     status = last_status(cluster)
     return status if status is not None and start_of(status.supervisor) == status.start else None
 
 
 def last_status(cluster: Cluster) -> Status | None:
-    """What a supervisor wrote last, whether it still runs or not; None when none ever did or the
-    file is unreadable."""
+    """The status that a supervisor wrote last, whether it still runs or not; None when there is
+    none or it cannot be read."""
     try:
         return msgspec.json.decode(cluster.status_file.read_bytes(), type=Status)
     except (OSError, msgspec.MsgspecError):
@@ -126,7 +126,7 @@ class Child:
         """Monotonic time of the next start, while no instance runs."""
 
     def start(self, notify_socket: Path) -> None:
-        """Starts an instance whose output is appended to the log.  Where the system refuses, plans
+        """Start an instance whose output is appended to the log.  Where the system refuses, plan
         the next attempt."""
         environment = dict(os.environ, NOTIFY_SOCKET=str(notify_socket), PYTHONUNBUFFERED="1")
         self.ready = False
@@ -156,7 +156,7 @@ class Child:
         return True
 
     def again(self, now: float, why: str) -> None:
-        """Plans the next start; each soon after the last waits twice as long."""
+        """Plan the next start.  After each early crash the delay doubles."""
         steady = now - self.since > STEADY_AFTER
         self.last_exit = why
         self.back_off = FIRST_BACK_OFF if steady else min(self.back_off * 2, LONGEST_BACK_OFF)
@@ -264,7 +264,8 @@ class Supervisor:
         self.stopping = True
 
     def start_due(self) -> float | None:
-        """Starts what is due; gives the seconds until the next start is, None when nothing waits."""
+        """Start the programs that are due.  Gives the seconds until the next start is, None when
+        nothing waits."""
         now = time.monotonic()
         changed = False
         wait: float | None = None
@@ -290,7 +291,7 @@ class Supervisor:
         return wait
 
     def hear(self, notify: socket.socket) -> None:
-        """Reads what the daemons say: `READY=1` with MAINPID=<pid>."""
+        """Read the daemons' notifications: `READY=1` with MAINPID=<pid>."""
         by_pid = {child.process.pid: child for child in self.children if child.process}
         changed = False
         while True:
@@ -325,8 +326,7 @@ class Supervisor:
             self.write_status()
 
     def end_all(self) -> None:
-        """Ends the children, the API server last, so that the others can still write what they have
-        to."""
+        """End the children, the API server last, so that the others can still write to it."""
         try:
             self.end([child for child in self.children[1:] if child.process])
         finally:

@@ -1,9 +1,9 @@
 """Disruption budgets: how many pods of an application may be missing, and how many of those are
-spoken for already.
+already promised.
 
-The status is what the eviction subresource decides by; it takes from `disruptionsAllowed` itself,
-and writes whom it took it for, so that a pod that is on its way out is not counted twice.
-Reference: local-cluster 10.10.
+The eviction subresource decides by the status: it lowers `disruptionsAllowed` itself and writes
+down for which pod, so that a pod that is being deleted is not counted twice.  Reference:
+local-cluster 10.10.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ UNMANAGED = (
 
 
 class NoScale(Exception):
-    """What the pods' controllers want cannot be found out; the text says why, `again` after how
-    many seconds it may be known."""
+    """It cannot be found out how many pods their controllers want.  The text says why, `again` in
+    how many seconds it may be known."""
 
     def __init__(self, why: str, again: float = 60.0) -> None:
         super().__init__(why)
@@ -75,7 +75,7 @@ class BudgetController(Controller):
         recorder: Recorder,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`scaled` are caches of things that have a scale; `plurals` gives the plural of a kind
+        """`scaled` are caches of kinds that have a scale; `plurals` gives the plural of a kind
         (apiVersion, kind), "" if unknown."""
         super().__init__(budgets, pods)
         self.client = client
@@ -124,8 +124,8 @@ class BudgetController(Controller):
                 self.queue.add(f"{namespace}/{budget['metadata']['name']}")
 
     async def reconcile(self, key: str) -> float | None:
-        """Counts, and writes what differs; gives the seconds until an allowed eviction counts as
-        forgotten."""
+        """Count the pods and write the status if it differs.  Gives the seconds until an allowed
+        eviction counts as forgotten."""
         budget = self.budgets.get(key)
         if budget is None or budget["metadata"].get("deletionTimestamp") is not None:
             return None
@@ -303,7 +303,7 @@ class BudgetController(Controller):
     # --- writing ----------------------------------------------------------------------------------
 
     async def fail_safe(self, budget: Json, why: str) -> None:
-        """Nothing may be disrupted as long as nobody can count."""
+        """Allow no disruption while the pods cannot be counted."""
         status = budget.get("status") or {}
         await self.write(
             budget,
@@ -316,8 +316,8 @@ class BudgetController(Controller):
         )
 
     async def write(self, budget: Json, status: Json) -> None:
-        """Writes a status that differs.  It carries the version that was looked at: an eviction may
-        have been allowed meanwhile."""
+        """Write a status that differs.  The request carries the version that was read, because an
+        eviction may have been allowed meanwhile."""
         before = budget.get("status") or {}
         if not status.get("disruptedPods"):
             status.pop("disruptedPods", None)
@@ -343,7 +343,7 @@ class BudgetController(Controller):
 
 
 def bare(status: Json) -> Json:
-    """A status in which what is zero and what is absent are the same."""
+    """A status in which zero and absent are the same."""
     return {name: value for name, value in status.items() if value}
 
 
@@ -360,5 +360,5 @@ def with_kind(budget: Json) -> Json:
 
 
 def seen(pod: Pod) -> tuple[object, ...]:
-    """What a budget looks at."""
+    """What of a pod a budget depends on."""
     return pod.metadata.labels, pod.ready, pod.deleting, pod.metadata.owner_references

@@ -88,7 +88,7 @@ def node_of(pod: Pod) -> tuple[str, ...]:
 
 
 def owned(kind: Kind[Any]) -> Kind[Owned]:
-    """A kind of which only ownership is looked at."""
+    """A kind of which only owner references are read."""
     return Kind(kind.group, kind.version, kind.kind, kind.plural, kind.namespaced, Owned)
 
 

@@ -1,7 +1,7 @@
-"""The garbage collector: what nobody owns any more is deleted.  Reference: local-cluster 10.2.
+"""The garbage collector: deletes objects whose owners are gone.  Reference: local-cluster 10.2.
 
 It watches every kind that can be listed and deleted (custom ones as they appear) and keeps only the
-graph of ownership. Work items are uids: each is looked at as it is now, against the graph, and
+graph of ownership.  Work items are uids: each is checked as it is now, against the graph, and
 against the API server where the graph does not know an owner yet.
 """
 
@@ -29,12 +29,12 @@ from hekla.local.controller_manager.resources import Resource, served
 log = logging.getLogger("garbage-collector")
 
 LEFT_ALONE = {("", "events"), ("events.k8s.io", "events"), ("coordination.k8s.io", "leases")}
-"""Not watched: they change all the time and are hardly ever owned; events go by age, a node's lease
-with its node."""
+"""Kinds that are not watched, because they change all the time and are hardly ever owned: events
+are deleted by age, a node's lease with its node."""
 
 REMEMBERED = 100_000
-"""Uids known to be gone, so that a thousand dependents of one owner cost one look at the API
-server."""
+"""How many uids of deleted owners are remembered, so that a thousand dependents of one owner cost
+one request to the API server."""
 
 
 class OwnedMetadata(msgspec.Struct, rename="camel", gc=False):
@@ -50,13 +50,13 @@ class OwnedMetadata(msgspec.Struct, rename="camel", gc=False):
 
 
 class Owned(msgspec.Struct, gc=False):
-    """Any object, as far as ownership goes."""
+    """Any object, with the metadata that ownership needs."""
 
     metadata: OwnedMetadata
 
 
 def same_ties(old: OwnedMetadata | Metadata, new: OwnedMetadata | Metadata) -> bool:
-    """Whether two versions of an object say the same of what the graph holds."""
+    """Whether two versions of an object are the same to the graph."""
     return (
         old.owner_references == new.owner_references
         and old.finalizers == new.finalizers
@@ -65,7 +65,7 @@ def same_ties(old: OwnedMetadata | Metadata, new: OwnedMetadata | Metadata) -> b
 
 
 class GarbageCollector(Controller):
-    """Keeps the graph and works through what it shows to be without an owner, or waiting for its
+    """Keeps the graph, and deletes objects without an owner and owners that wait for their
     dependents."""
 
     name = "garbage-collector"
@@ -182,16 +182,16 @@ class GarbageCollector(Controller):
             self.queue.add(meta.uid)
 
     def stands(self, record: Record, owner: OwnerReference) -> bool:
-        """Whether the graph knows an owner, and that it stays: what is new and has only such owners
-        asks for no look."""
+        """Whether the graph has an owner of the object that stays.  A new object all of whose
+        owners do needs no reconcile."""
         known = self.graph.records.get(owner.uid)
         return (
             known is not None and not known.deleting and known.namespace in ("", record.namespace)
         )
 
     def look_at_waiting(self, uid: str) -> None:
-        """An owner that waits for its dependents is looked at again when one of them has gone or
-        let go."""
+        """Queue an owner that waits for its dependents, after one of them has gone or dropped its
+        reference."""
         owner = self.graph.records.get(uid)
         if owner is not None and owner.held_by:
             self.queue.add(uid)
@@ -202,7 +202,7 @@ class GarbageCollector(Controller):
             self.gone.popitem(last=False)
 
     async def reconcile(self, uid: str) -> float | None:
-        """Does what one object needs now."""
+        """Reconcile one object, by its uid."""
         record = self.graph.records.get(uid)
         if record is None:
             return None
@@ -215,8 +215,8 @@ class GarbageCollector(Controller):
         return None
 
     async def look_at_owners(self, record: Record) -> None:
-        """Deletes an object whose owners are all gone; takes the gone ones out of the list of one
-        that has others."""
+        """Delete an object whose owners are all gone; of one that has other owners remove the
+        references to those that are gone."""
         solid: list[OwnerReference] = []
         waiting: list[OwnerReference] = []
         dangling: list[OwnerReference] = []
@@ -324,7 +324,7 @@ class GarbageCollector(Controller):
         await self.patch(record, patch)
 
     async def unblock(self, record: Record) -> None:
-        """The object keeps none of its owners from going."""
+        """Clear blockOwnerDeletion in all owner references of an object."""
         owners: list[Json] = msgspec.to_builtins(record.owners)
         free = [
             {name: value for name, value in owner.items() if name != "blockOwnerDeletion"}
@@ -333,7 +333,7 @@ class GarbageCollector(Controller):
         await self.patch(record, {"metadata": {"uid": record.uid, "ownerReferences": free}})
 
     async def patch(self, record: Record, patch: Json) -> None:
-        """A merge patch; that the object is gone or another one by now is as good."""
+        """Send a merge patch; an object that is gone or another one by now is no error."""
         try:
             await self.client.patch(
                 record.resource.typed(Owned), record.name, patch, record.namespace or None
@@ -345,14 +345,16 @@ class GarbageCollector(Controller):
                 raise
 
     async def release_dependents(self, record: Record) -> None:
-        """Orphans: the dependents lose their reference, then the owner its finalizer."""
+        """Delete with policy Orphan: the dependents lose their reference, then the owner its
+        finalizer."""
         await asyncio.gather(
             *(self.drop_owners(dependent, {record.uid}) for dependent in self.graph.of(record.uid))
         )
         await self.drop_finalizer(record, ORPHAN)
 
     async def delete_dependents(self, record: Record) -> None:
-        """Foreground: the dependents go first; those that block keep the owner."""
+        """Delete in the foreground: the dependents are deleted first; those that block keep the
+        owner."""
         for dependent in self.graph.of(record.uid):
             if not dependent.deleting:
                 self.queue.add(dependent.uid)

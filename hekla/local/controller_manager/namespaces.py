@@ -1,8 +1,5 @@
-"""Namespaces: empties those that are being deleted, and gives new ones their account and the
-cluster's certificate.
-
-Reference: local-cluster 10.3, 10.11.
-"""
+"""Namespaces: empties those that are being deleted, and gives new ones their service account and
+the cluster's certificate.  Reference: local-cluster 10.3, 10.11."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ ROOT_CERTIFICATE = "kube-root-ca.crt"
 
 
 class NamespaceController(Controller):
-    """Removes what a terminating namespace holds, then lets it go."""
+    """Deletes the contents of a terminating namespace, then removes its finalizer."""
 
     name = "namespace"
 
@@ -37,7 +34,7 @@ class NamespaceController(Controller):
         self.tries: dict[str, int] = {}
 
     async def reconcile(self, key: str) -> float | None:
-        """One look at a namespace; comes back soon while something in it remains."""
+        """Delete what is in a terminating namespace.  Gives a short delay while something remains."""
         namespace = self.namespaces.get(key)
         if namespace is None or namespace["metadata"].get("deletionTimestamp") is None:
             self.tries.pop(key, None)
@@ -63,14 +60,14 @@ class NamespaceController(Controller):
         return min(2.0, 0.05 * self.tries[key])
 
     async def empty_all(self, namespace: str, resources: list[Resource]) -> dict[str, list[Json]]:
-        """Deletes what there is of these kinds; gives what remains, by "plural.group"."""
+        """Delete all objects of these kinds.  Gives what remains, by "plural.group"."""
         remaining = await asyncio.gather(
             *(self.empty(namespace, resource) for resource in resources)
         )
         return {f"{r.plural}.{r.group}": found for r, found in zip(resources, remaining) if found}
 
     async def empty(self, namespace: str, resource: Resource) -> list[Json]:
-        """Deletes what there is of one kind; gives what remains."""
+        """Delete all objects of one kind.  Gives what remains."""
         kind = resource.typed(dict)
         items = (await self.client.list(kind, namespace)).items
         if not items:
@@ -100,7 +97,7 @@ class NamespaceController(Controller):
             return
 
     async def explain(self, namespace: Json, left: dict[str, list[Json]]) -> None:
-        """The conditions that say what still stands in the way."""
+        """The conditions that say what still keeps the namespace."""
         content = ", ".join(
             f"{plural} has {len(items)} resource instances"
             for plural, items in sorted(left.items())
@@ -196,7 +193,8 @@ class AccountController(Controller):
             cache.on_change(self.queue_namespace)
 
     async def reconcile(self, key: str) -> float | None:
-        """Makes what is missing; a certificate that differs is put right."""
+        """Create the account and the certificate where they are missing, and correct a certificate
+        that differs."""
         namespace = self.namespaces.get(key)
         if namespace is None or namespace["metadata"].get("deletionTimestamp") is not None:
             return None
@@ -234,6 +232,7 @@ class AccountController(Controller):
         return True
 
     def queue_namespace(self, old: Owned | None, new: Owned | None) -> None:
-        """What was deleted or changed is put back.  Of the accounts there are others too."""
+        """Queue the namespace of a `default` account or a certificate that was changed or deleted,
+        so that it is put back."""
         if old is not None and old.metadata.name in ("default", ROOT_CERTIFICATE):
             self.queue.add(old.metadata.namespace)

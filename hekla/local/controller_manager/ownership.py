@@ -1,8 +1,7 @@
-"""Who manages what: the controller reference that a child carries, and how children are adopted and
-released.
+"""The controller reference of a child: how children are found, adopted and released.
 
 The same rules hold for the pods of a ReplicaSet, the ReplicaSets of a Deployment and the revisions
-of a StatefulSet, so they stand here once.  Reference: local-cluster 10.1.
+of a StatefulSet.  Reference: local-cluster 10.1.
 """
 
 from __future__ import annotations
@@ -52,8 +51,8 @@ def deleting(obj: Json) -> bool:
 
 
 async def may_adopt(client: Client, kind: Kind[Json], owner: Json) -> bool:
-    """Asks the server itself whether the owner still is and stays: a cache that is late would adopt
-    what was just let go."""
+    """Ask the API server whether the owner still exists and is not being deleted: by a late cache
+    it would adopt what was just released."""
     meta = owner["metadata"]
     try:
         fresh = await client.get(kind, meta["name"], meta["namespace"])
@@ -72,8 +71,8 @@ async def adopt(
     owner: Json,
     **more: Any,
 ) -> bool:
-    """Adds the controller reference to an orphan; `more` goes into its metadata.  Whether it was
-    still there to be adopted."""
+    """Add the controller reference to an orphan; `more` goes into its metadata.  False where the
+    orphan is gone or was adopted by another."""
     # A strategic patch merges references by uid, so that another owner written meanwhile is not
     # lost.
     patch = {"metadata": {"uid": uid, "ownerReferences": [reference(kind, owner)], **more}}
@@ -93,7 +92,7 @@ async def release(
     owner_uid: str,
     **more: Any,
 ) -> None:
-    """Takes the reference to an owner off a child; `more` goes into its metadata."""
+    """Remove the reference to an owner from a child; `more` goes into its metadata."""
     gone = {"$patch": "delete", "uid": owner_uid}
     try:
         await client.patch(
@@ -115,11 +114,8 @@ async def claim(
     children: list[Json],
     takes: Callable[[dict[str, str]], bool],
 ) -> list[Json]:
-    """Of these JSON children in the owner's namespace those that it manages, orphans that it takes
-    among them.
-
-    `takes(labels)` says whether the owner's selector takes a child.
-    """
+    """The children in the owner's namespace that it manages, including orphans that it adopts now.
+    `takes(labels)` says whether the owner's selector matches a child."""
     uid, mine, asked = owner["metadata"]["uid"], [], None
     for tree in children:
         meta = tree["metadata"]

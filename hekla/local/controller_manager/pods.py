@@ -1,4 +1,4 @@
-"""What the built-in controllers need of a pod, and no more: one cache of all pods serves them all.
+"""The fields of a pod that the built-in controllers need: one cache of all pods serves them all.
 
 Decoding only these fields keeps ten thousand pods at a few megabytes; msgspec skips the rest of
 each event without making objects of it.
@@ -63,7 +63,7 @@ class Container(msgspec.Struct, rename="camel", gc=False, frozen=True):
 
 
 class Toleration(msgspec.Struct, rename="camel", gc=False, frozen=True):
-    """A taint that the pod stands, for how long if not for ever."""
+    """A toleration, with the seconds for which it holds if not for ever."""
 
     key: str = ""
     operator: str = ""
@@ -77,7 +77,7 @@ class ClaimSource(msgspec.Struct, rename="camel", gc=False, frozen=True):
 
 
 class Template(msgspec.Struct, gc=False, frozen=True):
-    """That there is a template; what it says is read when it is needed."""
+    """Whether there is a template; its content is read when it is needed."""
 
 
 class Volume(msgspec.Struct, rename="camel", gc=False, frozen=True):
@@ -116,7 +116,8 @@ class NodeAffinity(msgspec.Struct, rename="camel", gc=False, frozen=True):
 
 
 class Affinity(msgspec.Struct, rename="camel", gc=False, frozen=True):
-    """Of what draws a pod to nodes only that it asks for one by name, as the pods of DaemonSets do."""
+    """The affinity of a pod, reduced to whether it names one node, as that of DaemonSets' pods
+    does."""
 
     node_affinity: NodeAffinity | None = None
 
@@ -145,7 +146,7 @@ class Spec(msgspec.Struct, rename="camel", gc=False):
     resource_claims: tuple[ResourceClaim, ...] = ()
     affinity: Affinity | None = None
     target_node: str = ""
-    """The one node that the affinity asks for by name; the affinity itself is not kept."""
+    """The one node that the affinity names; the affinity itself is not kept."""
 
     def __post_init__(self) -> None:
         if self.affinity is not None:
@@ -193,7 +194,7 @@ class ContainerState(msgspec.Struct, gc=False):
 
 
 class ContainerStatus(msgspec.Struct, rename="camel", gc=False):
-    """A container that ended or was started again; those of which there is nothing to tell are not
+    """The status of a container that ended or was restarted; other containers' statuses are not
     kept."""
 
     name: str = ""
@@ -236,8 +237,8 @@ class Pod(msgspec.Struct, gc=False):
     spec: Spec = msgspec.field(default_factory=Spec)
     status: Status = msgspec.field(default_factory=Status)
     concerns: tuple[str, ...] = ()
-    """What of the pod some controllers care about: the kind that manages it or that none does,
-    claims of volumes, of devices."""
+    """What some controllers filter pods by: the kind that manages the pod or that none does, claims
+    of volumes, of devices."""
 
     def __post_init__(self) -> None:
         spec, status = self.spec, self.status
@@ -324,7 +325,7 @@ def waiting(pods: Iterable[Pod]) -> int:
 
 
 def managed_by(api_version: str, kind: str) -> str:
-    """The concern of the pods that objects of a kind manage."""
+    """The concern (see `Cache.on_change_of`) of pods that objects of a kind manage."""
     return f"{kind} of {api_version}"
 
 
@@ -347,7 +348,8 @@ WORKLOADS = frozenset(
 
 
 def holder(pod: Pod) -> tuple[str, ...]:
-    """The index function of HOLDER; pods of nobody and of other systems' kinds cost no entry."""
+    """The index function of HOLDER; pods without an owner and of other systems' kinds are not
+    indexed."""
     found = pod.controller()
     return (
         (found.uid,) if found is not None and (found.api_version, found.kind) in WORKLOADS else ()
@@ -358,8 +360,8 @@ PODS: Kind[Pod] = Kind(POD.group, POD.version, POD.kind, POD.plural, POD.namespa
 
 
 def matches(selector: Json | None, labels: dict[str, str]) -> bool:
-    """Whether a LabelSelector in JSON takes these labels; none and an empty one differ: nothing,
-    and everything."""
+    """Whether a LabelSelector in JSON matches these labels.  A missing selector matches nothing, an
+    empty one everything."""
     if selector is None:
         return False
     if any(labels.get(key) != value for key, value in selector.get("matchLabels", {}).items()):

@@ -1,5 +1,4 @@
-"""Which kinds the API server serves right now, custom ones included: read from discovery, for those
-who must look at all."""
+"""The kinds that the API server serves right now, custom ones included, as discovery lists them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Requests for certificates: approved ones are signed by the cluster's authority, old ones are
-cleared away.
+"""CertificateSigningRequests: approved ones are signed by the cluster's authority, old ones are
+deleted.
 
-The signers are those that Kubernetes brings along.  Who approves is a person or a program with the
-right to; of a node's own client certificate this controller finds out itself whether the asker may
-have it.  Reference: local-cluster 5.9, 10.11.
+The signers are those of Kubernetes.  A person or a program with the right to it approves requests;
+a node's request for its own client certificate is approved by this controller, after it has checked
+that the node may have it.  Reference: local-cluster 5.9, 10.11.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ CLIENT, NODE_CLIENT, NODE_SERVING = (
 LONGEST = timedelta(days=365)
 SHORTEST = timedelta(minutes=10)
 BACKDATED = timedelta(minutes=5)
-"""Clocks differ a little from machine to machine."""
+"""Seconds by which a certificate is valid before now, because clocks of machines differ."""
 KEPT = {"Approved": 3600, "Denied": 3600, "Failed": 3600, "": 24 * 3600}
-"""Seconds that a request stays after its last news, by what it has come to."""
+"""Seconds after its last change for which a request is kept, by its state."""
 NODES, NODE = "system:nodes", "system:node:"
 _KEY_USAGES = {
     "signing": "digital_signature", "digital signature": "digital_signature", "content commitment": "content_commitment",
@@ -63,7 +63,7 @@ class Authority(NamedTuple):
 
 
 class Unsignable(Exception):
-    """Why a signer does not sign; `str()` is a message to the asker."""
+    """A signer refuses a request; `str()` is a message to its sender."""
 
 
 def state(request: Json) -> str:
@@ -75,8 +75,8 @@ def state(request: Json) -> str:
 
 
 class SigningController(Controller):
-    """Signs, approves what nodes ask for themselves, and forgets.  Keys are the names of the
-    requests."""
+    """Signs approved requests, approves those of nodes, and deletes old ones.  Keys are the names
+    of the requests."""
 
     name = "csr-signing"
 
@@ -96,7 +96,7 @@ class SigningController(Controller):
         self.enqueue(requests)
 
     async def reconcile(self, key: str) -> float | None:
-        """One look at a request; gives the seconds until it is forgotten."""
+        """Reconcile a request.  Gives the seconds until it is deleted."""
         request = self.requests.get(key)
         if request is None:
             return None
@@ -141,8 +141,8 @@ class SigningController(Controller):
         await self.client.update_status(CERTIFICATE_REQUESTS, {**request, "status": status})
 
     async def _recognize(self, request: Json) -> None:
-        """Approves the client certificate that a node asks for, for itself or with the right to ask
-        for any."""
+        """Approve a client certificate that a node requests for itself, or that somebody with the
+        right to it requests for a node."""
         spec = request["spec"]
         try:
             asked = opened(spec)

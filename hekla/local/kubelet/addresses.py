@@ -26,8 +26,8 @@ class Addresses:
         self._next = 0
 
     def within(self, base: str, prefix: int) -> None:
-        """From now on addresses are of this network, of which the first two belong to the network
-        daemon and to the machine."""
+        """Use this network from now on.  Its first two addresses belong to the network daemon and
+        to the machine."""
         number = int.from_bytes(bytes(int(part) for part in base.split(".")), "big")
         if number == self.base:
             return

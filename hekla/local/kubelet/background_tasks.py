@@ -1,5 +1,4 @@
-"""Work that runs beside what its starter does: nobody waits for it, so it says itself when it has
-failed, and it ends with its starter."""
+"""Tasks that nobody waits for: a failure is logged, and they end with whoever started them."""
 
 from __future__ import annotations
 
@@ -12,8 +11,8 @@ log = logging.getLogger("agent")
 
 
 class BackgroundTasks:
-    """The tasks of one starter; they are kept here, because asyncio keeps no task for whom nobody
-    waits."""
+    """The background tasks of one owner.  They are kept here, because asyncio keeps only weak
+    references to tasks."""
 
     def __init__(self) -> None:
         self.tasks: set[asyncio.Task[None]] = set()
@@ -29,7 +28,7 @@ class BackgroundTasks:
             log.error("%s failed", task.get_name(), exc_info=error)
 
     async def cancel(self, *others: asyncio.Task[None]) -> None:
-        """Ends them, and others with them; returns when they have ended."""
+        """Cancel them, and others with them.  Returns when they have ended."""
         tasks = [*self.tasks, *others]
         for task in tasks:
             task.cancel()

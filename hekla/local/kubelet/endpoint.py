@@ -1,8 +1,5 @@
-"""What the API server asks a node: logs of containers, commands in them, the list of pods, whether
-it is well.
-
-Reference: local-cluster 8.9, 8.10.
-"""
+"""The node's HTTP endpoint, which the API server calls: logs of containers, commands in them, the
+list of pods, health.  Reference: local-cluster 8.9, 8.10."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ from hekla.local.kubelet.streaming.streaming import Refused, Streaming, check_as
 
 PLAIN = "text/plain"
 STREAMS = {"exec": 4, "attach": 4, "portForward": 3}
-"""What becomes a connection of its own, with the number of words of its path."""
+"""Requests that become a connection of their own, with the number of segments of their path."""
 ONE_LOG = f'both streams of this container share one log: ask for stream=All, or annotate the pod with {SPLIT}: "true"'
 
 
@@ -120,7 +117,7 @@ def running(slot: Slot) -> bool:
 
 
 def waiting(pod: core.Pod, container: str) -> str:
-    """Why a container has no log yet, in kubectl's words."""
+    """Why a container has no log yet, as kubectl words it."""
     for status in [*pod.status.container_statuses, *pod.status.init_container_statuses]:
         if status.name == container and status.state.waiting is not None:
             reason = status.state.waiting.reason
@@ -132,7 +129,7 @@ def waiting(pod: core.Pod, container: str) -> str:
 
 
 def options_of(request: Request) -> Options:
-    """The reader's wishes.  Raises ValueError, whose text says what is wrong."""
+    """The options of a log request.  Raises ValueError, whose text says what is wrong."""
 
     def whole(name: str) -> int | None:
         value = request.option(name)

@@ -23,13 +23,14 @@ KEYED_FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")
 
 
 class ConfigError(Exception):
-    """Something that the container's configuration names is not there (yet); the text is for its
-    status."""
+    """Something that the container's configuration refers to does not exist (yet); the text is for
+    its status."""
 
 
 @dataclass(slots=True)
 class Sources:
-    """Where references lead: objects of the pod's namespace, and what the node knows of the pod."""
+    """What references can refer to: objects of the pod's namespace, and what the node knows about
+    the pod."""
 
     config_map: Callable[[str], core.ConfigMap | None]
     secret: Callable[[str], core.Secret | None]
@@ -120,11 +121,11 @@ def decoded(value: str) -> str:
 
 
 def service_variables(services: Iterable[core.Service]) -> dict[str, str]:
-    """The variables by which pods find services, in Kubernetes' own form and docker's.
+    """The variables by which pods find services, in Kubernetes' form and docker's.
 
-    A process starts with 2 MiB of variables and words at most: where the services of a namespace
-    have more than is their part of it, those with the most ports get the first port's alone, and
-    then none.
+    A process starts with at most 2 MiB of variables and arguments.  Where the services of a
+    namespace need more than their part of it, those with the most ports get variables for the first
+    port only, and then none.
     """
     found: dict[str, str] = {}
     left = MOST_SERVICE_BYTES

@@ -38,11 +38,11 @@ STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 async def no_policies() -> None:
-    """Nothing is to be waited for."""
+    """There are no network policies to wait for."""
 
 
 class Host:
-    """The machine, to the pods on it."""
+    """The machine, as the workers of its pods use it."""
 
     def __init__(
         self,
@@ -73,16 +73,16 @@ class Host:
         self.names = PodNames(root, finder, self.network, api)
         self.on_new_network: Callable[[], None] = lambda: None
         self.isolated: Callable[[], Awaitable[None]] = no_policies
-        """Returns when the network knows what policies let every pod that has an address do."""
+        """Returns when the network has the policies of every pod that has an address."""
         self._closed: list[str] = []
         self._homes = Homes()
         self.programs = programs() if isolation.mounts else []
-        """What containers may read and not change: what this agent and the other daemons run from.
-        """
+        """Directories that containers may read and not change: those that this agent and the other
+        daemons run from."""
         self.path = self._search_path()
         self.preload = ""
-        """The library that gives programs the pod's own ports and names; "" where it is not needed,
-        or cannot be had."""
+        """Path of the library that gives programs the pod's own ports and names; "" where it is not
+        needed, or cannot be had."""
 
     async def start(self) -> None:
         self.clock.start()
@@ -106,7 +106,7 @@ class Host:
                 self.addresses.take(record.uid, record.address)
 
     async def connect(self) -> None:
-        """Returns when pods can have addresses.  Raises NetworkError."""
+        """Wait until pods can have addresses.  Raises NetworkError."""
         if self.network is None:
             return
         was_up = self.network.up
@@ -135,8 +135,8 @@ class Host:
         self.clock.close()
 
     def _search_path(self) -> str:
-        """The PATH of containers: the agent's, the usual places, and last a `python` and `python3`
-        that are surely there."""
+        """The PATH of containers: the agent's, the usual directories, and last one with a `python`
+        and `python3` that certainly exist."""
         programs = self.root / "bin"
         programs.mkdir(parents=True, exist_ok=True)
         if (
@@ -152,33 +152,32 @@ class Host:
         return ":".join(dict.fromkeys(part for part in parts if part))
 
     def close_to_pods(self, paths: Iterable[Path]) -> None:
-        """From now on no container sees these directories and the agent's own, where it has a view
-        of its own."""
+        """Hide these directories and the agent's own from containers, where they have their own
+        view of the file system."""
         if self.isolation.mounts:
             self._closed = sorted({os.path.realpath(path) for path in [*paths, self.root]})
 
     @property
     def closed(self) -> list[str]:
-        """What no container sees: the directories of this cluster, and those of all others that are
-        known here now."""
+        """The hidden directories: those of this cluster, and those of all other known clusters."""
         if not self._closed:
             return []
         found = sorted({*self._closed, *self._homes.paths()})
         return [path for path in found if not any(path.startswith(f"{other}/") for other in found)]
 
     def shown(self, scratch: Path) -> list[str]:
-        """What a container sees of the closed directories: where it starts, and the programs that
-        stand in for those of images."""
+        """The parts of the hidden directories that a container does see: where it starts, and the
+        programs that stand in for those of images."""
         return [str(scratch), str(self.root / "bin")] if self._closed else []
 
     def image_environment(self) -> dict[str, str]:
-        """What an image's own environment would bring."""
+        """The environment that an image would bring."""
         return {"PATH": self.path, "HOME": os.path.expanduser("~")}
 
     def sources(
         self, pod: core.Pod, address: str, allocatable: dict[str, str | int | float]
     ) -> Sources:
-        """Where the references of a pod lead."""
+        """What the references of a pod can refer to."""
         namespace = pod.metadata.namespace
         inside = (
             self.network is not None and not pod.spec.host_network and self.names.api_by_service

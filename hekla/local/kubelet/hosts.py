@@ -21,7 +21,7 @@ DOMAIN = "svc.cluster.local"
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A pod that others may look for."""
+    """A pod, as others look it up."""
 
     namespace: str
     address: str
@@ -111,7 +111,7 @@ def service_lines(
 
 
 def write(path: Path, text: bytes) -> None:
-    """Brings the file to this content without replacing it; a reader sees the old or the new lines,
+    """Bring the file to this content without replacing it; a reader sees the old or the new lines,
     never none."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:

@@ -1,5 +1,5 @@
-"""The agent of the nodes of this machine: which pods are its own, and a worker for each that has
-something to do."""
+"""The agent of the nodes of this machine: which pods are its own, and a worker for each that is not
+over."""
 
 from __future__ import annotations
 
@@ -65,8 +65,7 @@ class Agent:
         self.pods: dict[str, Cache[core.Pod]] = {}
         self.workers: dict[str, PodWorker] = {}
         self.finished: set[str] = set()
-        """Pods that are over while their objects stay: nothing is to be done for them but to keep
-        their logs."""
+        """Pods that are over while their objects still exist: only their logs are kept."""
         self.holding: dict[str, dict[str, core.Pod]] = defaultdict(dict)
         """By node and uid: the pods that count against the node's size."""
         self._referers: dict[tuple[str, str, str], set[str]] = defaultdict(set)
@@ -80,7 +79,7 @@ class Agent:
     # --- running ----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Takes up all pods of the nodes; returns when each has its worker."""
+        """Start a worker for every pod of the nodes.  Returns when each has one."""
         self.host.on_new_network = self._network_is_new
         for name, node in self.nodes.items():
             self._tasks.start(node.run(), f"node {name}")
@@ -114,8 +113,8 @@ class Agent:
                 self._tasks.start(self.end_orphan(directory), f"orphan {directory.path.name}")
 
     async def shut_down(self) -> None:
-        """Takes leave with the machine: the nodes say so, and every pod ends, in its own words
-        where it is quick enough."""
+        """Shut down with the machine: the nodes say so, and every pod is ended, with the grace that
+        there is time for."""
         for node in self.nodes.values():
             try:
                 await node.stop()
@@ -128,7 +127,7 @@ class Agent:
             await asyncio.sleep(0.05)
 
     async def close(self) -> None:
-        """Lets go; containers run on and are adopted by the next agent."""
+        """Close the agent; containers run on and are adopted by the next one."""
         await self._tasks.cancel(
             *(worker.task for worker in self.workers.values() if worker.task is not None)
         )
@@ -162,7 +161,7 @@ class Agent:
             self.take(new)
 
     def take(self, pod: core.Pod) -> None:
-        """Gives a pod its worker."""
+        """Start a worker for a pod."""
         node = self.nodes[pod.spec.node_name]
         worker = PodWorker(self.host, pod, self.admit, node.allocatable, self._closed)
         self.workers[pod.metadata.uid] = worker
@@ -181,7 +180,8 @@ class Agent:
             node.press(conditions)
 
     def admit(self, pod: core.Pod) -> tuple[str, str] | None:
-        """Node admission; what is admitted counts from then on."""
+        """Admit a pod to its node, or give (reason, message) of why not.  An admitted pod counts
+        against the node from then on."""
         name = pod.spec.node_name
         node = self.nodes[name].node
         own = pod.metadata.uid  # which may be there already, and ask for another size
@@ -219,14 +219,14 @@ class Agent:
         PodDirectory(self.root, uid).remove()
 
     async def delete(self, pod: core.Pod) -> None:
-        """Finishes a deletion that came while the pod's last status was on its way."""
+        """Finish a deletion that came while the pod's last status was being sent."""
         own = pod.metadata
         await self.host.reporter.flush(own.uid)
         while not await self.host.reporter.delete(own.uid, own.namespace, own.name):
             await asyncio.sleep(1.0)
 
     async def end_orphan(self, directory: PodDirectory) -> None:
-        """Ends what is left of a pod that was removed while no agent ran."""
+        """End what is left of a pod whose object was deleted while no agent ran."""
         uid = directory.path.name
         running = [
             instance

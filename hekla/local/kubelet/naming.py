@@ -1,4 +1,4 @@
-"""What the pods' network is told of a namespace: its services, where they lead, and the names of
+"""What the pods' network is told about a namespace: its services, their targets, and the names of
 its pods.  Pure."""
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from hekla.local.kubelet.records import PodDirectory
 
 API_ADDRESS = "10.96.0.1"
 API_PORT = 443
-"""Where pods find the API server of a local cluster."""
+"""The service address of the API server of a local cluster."""
 
 
 @dataclass(slots=True)
 class Named:
-    """A pod that others may look for."""
+    """A pod, as others look it up."""
 
     peer: Peer
     directory: PodDirectory
@@ -28,7 +28,7 @@ class Named:
     """By name and protocol, the ports that its containers name."""
     ready: bool = False
     fqdn: bool = False
-    """Its host name is the whole name."""
+    """Its host name is the fully qualified name."""
 
 
 def ports_of(pod: core.Pod) -> dict[tuple[str, str], int]:

@@ -1,9 +1,9 @@
-"""The network policies of the cluster, carried to the pods' network; where nothing can enforce
-them, an event on each says so.
+"""Brings the network policies of the cluster to the pods' network; where nothing can enforce them,
+an event on each says so.
 
-The rules are made anew from all there is whenever a policy, a namespace's labels or a pod changes,
-and told as a whole: what holds is never a mixture.  A pod is in them before it is connected.  While
-no policy is there, nothing is made and nothing told.
+The rules are compiled anew from all objects whenever a policy, a namespace's labels or a pod
+changes, and sent as a whole, so that the network never has a mixture.  A pod is in them before it
+is connected.  While there is no policy, nothing is compiled or sent.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ MEMORY = Path("/dev/shm")
 
 
 def name_of(root: Path) -> str:
-    """How an agent's directory is called where it makes something outside of it: control groups,
-    volumes of memory."""
+    """The name for an agent's directory where the agent makes something outside of it: control
+    groups, volumes of memory."""
     return "hekla-" + hashlib.sha256(os.fsencode(root.absolute())).hexdigest()[:12]
 
 
@@ -57,8 +57,8 @@ class Launch(msgspec.Struct, kw_only=True, omit_defaults=True):
     mounts: list[tuple[str, str, bool]] = []
     """(source on this machine, path in the container, read only)."""
     beneath: dict[str, str] = {}
-    """By source: the directory of the volume that it must not lead out of, whatever a container has
-    laid into it meanwhile."""
+    """By source, the directory of the volume that it must not lead out of, whatever links a
+    container has made there."""
     read_only: bool = False
     """The container may write to its volumes alone."""
     closed: list[str] = []
@@ -116,8 +116,8 @@ class Claim:
 
     pid: int
     start: str
-    """Start time as the system words it, with the boot that it belongs to: a pid alone may be
-    somebody else's by now."""
+    """Start time in the system's form, with the boot that it belongs to, because a pid alone may be
+    reused."""
 
     def alive(self) -> bool:
         """Whether exactly that process still runs."""
@@ -192,8 +192,8 @@ class Slot:
             return None
 
     def claim(self) -> Claim | None:
-        """Who took the slot; None when nobody has.  One that a power cut left without its words is
-        that of nobody who still runs."""
+        """The claim on the slot; None when nobody has it.  One whose content a power cut has lost
+        counts as that of a dead process."""
         try:
             text = (self.directory / "claim").read_text(errors="replace")
         except (FileNotFoundError, NotADirectoryError):

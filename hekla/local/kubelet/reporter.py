@@ -1,8 +1,8 @@
-"""Tells the API server how pods are, the newest of each, one at a time a pod, many pods at once,
-and that they are no more.
+"""Sends the statuses of pods to the API server, the newest of each, one request at a time for a
+pod, many pods at once; and deletes their objects.
 
-A status that was overtaken while it waited is never sent.  Patches carry the pod's uid, so that a
-new pod of the same name is never overwritten by news of the old one.
+A status that was replaced while it waited is never sent.  Patches carry the pod's uid, so that a
+new pod of the same name never gets the status of the old one.
 """
 
 from __future__ import annotations

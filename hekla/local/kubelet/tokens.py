@@ -1,5 +1,5 @@
-"""Service account tokens for projected volumes: asked for when a pod starts, again when most of
-their life is over."""
+"""Service account tokens for projected volumes: requested when a pod starts, and again when most of
+their lifetime is over."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hekla.kube.errors import ApiError
 log = logging.getLogger("agent.tokens")
 
 RENEW_AT = 0.8
-"""Part of its life after which a token is replaced."""
+"""The part of a token's lifetime after which it is replaced."""
 
 
 class Tokens:

@@ -1,2 +1,2 @@
-"""What the programs of local clusters on one machine share: files, processes, certificates, and
-what pods may not see."""
+"""What the programs of all local clusters on one machine share: files, processes, certificates, and
+which directories pods must not see."""

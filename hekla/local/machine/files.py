@@ -1,4 +1,4 @@
-"""Files of a cluster, written as a whole or not at all; and the error that its user gets to read."""
+"""Files of a cluster, written as a whole or not at all, and the error for a cluster's user."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Where the clusters of this machine's users keep what no pod may see, whichever cluster the pod is
-of.
+"""Which directories of the clusters on this machine no pod may see, whichever cluster the pod
+belongs to.
 
-Every daemon that has a directory of keys or data writes it down when it starts, in one file for
-each user that no variable of the environment moves: `.places` in ~/.local/state/hekla, the home
-being the one of the user's account.  A cluster that is brought up with another XDG_STATE_HOME, an
-API server with a directory of its own: agents read of them there.  What has gone is forgotten.
+Every daemon that has a directory of keys or data adds it at start to a file of its user, `.places`
+in ~/.local/state/hekla, where the home is the account's, whatever the environment says.  So agents
+learn of a cluster that was started with another XDG_STATE_HOME, and of an API server with a
+directory of its own.  Directories that no longer exist are dropped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PLACES = ".places"
 
 
 def usual_home(account: pwd.struct_passwd) -> Path:
-    """Where the clusters of a user are if nothing else is said."""
+    """The default directory of a user's clusters."""
     return Path(account.pw_dir) / ".local" / "state" / "hekla"
 
 
@@ -43,8 +43,8 @@ def accounts() -> list[pwd.struct_passwd]:
 
 
 def remember(paths: Iterable[Path]) -> None:
-    """Writes down what is to be hidden from pods from now on.  Where that cannot be written, the
-    log says so."""
+    """Add paths to those that pods must not see.  Where the file cannot be written, the log says
+    so."""
     wanted = [os.path.realpath(path) for path in paths]
     own = [account for account in accounts() if account.pw_uid == os.geteuid()][:1]
     try:
@@ -67,15 +67,15 @@ def remember(paths: Iterable[Path]) -> None:
 
 
 class Homes:
-    """What is known of all clusters, read again when it has changed."""
+    """The paths of all clusters, read again when the files have changed."""
 
     def __init__(self) -> None:
         self._usual = sorted({os.path.realpath(usual_home(account)) for account in accounts()})
         self._read: dict[str, tuple[int, list[str]]] = {}
 
     def paths(self) -> list[str]:
-        """The directories and files that there are; outer ones alone, and none in which more lies
-        than a cluster."""
+        """The existing directories and files, without those inside others, and without directories
+        that hold more than a cluster."""
         found = {*self._usual, *(path for home in self._usual for path in self._places(home))}
         kept: list[str] = []
         for path in sorted(narrowed(found)):
@@ -100,8 +100,8 @@ class Homes:
 
 
 def narrowed(paths: Iterable[str]) -> set[str]:
-    """The paths; of a directory in which other things lie too (a home, the programs, temporary
-    files) only what is a cluster's."""
+    """The paths, where a directory that also holds other things (a home, the programs, temporary
+    files) is replaced by the files of a cluster in it."""
     wide = {
         os.path.realpath(path)
         for path in (
@@ -127,8 +127,8 @@ def narrowed(paths: Iterable[str]) -> set[str]:
 
 
 def programs() -> list[str]:
-    """What the daemons themselves run from: our package, the Python of it and its packages.  A pod
-    that writes there writes the daemons."""
+    """The directories that the daemons run from: Hekla's package, the Python and its packages.  A
+    pod that could write there could change the daemons."""
     import sysconfig
 
     here = sysconfig.get_paths()

@@ -1,9 +1,9 @@
-"""Which certificates and keys of a cluster can be used: what a full disk or a power cut left of the
-others is made again, or named.
+"""Which certificates and keys of a cluster can be used.  Files damaged by a full disk or a power
+cut are made again, or reported.
 
-A leaf is nobody's but the cluster's own, so a damaged one goes, and the authority signs another.
-The authority itself, and the key that signs tokens, are what others have trusted: these are never
-replaced silently.
+A leaf belongs to the cluster alone, so a damaged one is removed, and the authority signs another.
+The authority itself, and the key that signs tokens, are trusted by others: these are never replaced
+silently.
 """
 
 from __future__ import annotations

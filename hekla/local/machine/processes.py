@@ -1,8 +1,8 @@
-"""Processes of this machine, each known by its pid and the moment at which it started.
+"""Processes of this machine, each identified by its pid and its start time.
 
-A pid alone may be somebody else's after a while, and a clock on the wall may be set: the moment is
-counted in ticks since the boot, and named together with it.  Whoever ends a process here hears
-whether it has gone from the process table and from nothing else.
+A pid alone may be reused, and a wall clock may be set: the start time is counted in ticks since the
+boot, and named together with the boot.  Whoever ends a process here learns whether it has gone from
+the process table and from nothing else.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import NamedTuple
 import psutil
 
 LOOK_AGAIN = 0.02
-"""Seconds between looks at processes that are to end."""
+"""Seconds between checks of processes that are to end."""
 LOOKS, LOOK_SOON = 10, 0.002
-"""How often, and after how many seconds each, a process is looked at that has no command line."""
+"""How often, and after how many seconds each, a process without a command line is read again."""
 
 
 def boot() -> str:
@@ -74,7 +74,7 @@ def age_of(pid: int) -> float | None:
 
 
 class Process(NamedTuple):
-    """One process, while it is that and no later one of the same pid."""
+    """One process, and no later one of the same pid."""
 
     pid: int
     start: str
@@ -121,8 +121,8 @@ class Process(NamedTuple):
 
 
 def command_of(pid: int) -> list[str] | None:
-    """The command line of a process; None when it may not be read.  One that is just taking up its
-    program has none for a moment."""
+    """The command line of a process; None when it may not be read.  During exec a process has none
+    for a moment."""
     for _ in range(LOOKS):
         try:
             if command := psutil.Process(pid).cmdline():
@@ -149,11 +149,9 @@ def end(
     after: float = 5.0,
     said: Callable[[Process], None] = lambda _: None,
 ) -> list[Process]:
-    """Ends processes with SIGTERM, and with SIGKILL those that are there after so many seconds;
-    gives what does not even go then.
-
-    `after` is how long a killed one may take; `said` is told of each that must be killed.
-    """
+    """End processes with SIGTERM, and after so many seconds with SIGKILL. Gives those that do not
+    end even then.  `after` is how long a killed one may take; `said` is told of each that must be
+    killed."""
     left = list(ending)
     for process in left:
         process.send(signal.SIGTERM)

@@ -6,7 +6,7 @@ from hekla.api import batch, flow, names
 from hekla.api.meta import ObjectMeta
 from hekla.controllers.jobflow.patch import filled
 from hekla.controllers.jobflow.status import next_phase
-from hekla.controllers.jobflow.steps import Stand, Steps, may_start, steps_of
+from hekla.controllers.jobflow.steps import Steps, StepState, may_start, steps_of
 
 
 def step(name: str, *targets: str, **more: object) -> flow.Flow:
@@ -33,10 +33,10 @@ def job(text: str) -> batch.Job:
 def test_a_step_waits_for_all_its_targets() -> None:
     last = step("c", "a", "b")
     assert not may_start(
-        last, stands(step("a"), step("b"), last, a="Completed", b="Running").stands
+        last, stands(step("a"), step("b"), last, a="Completed", b="Running").states
     )
-    assert may_start(last, stands(step("a"), step("b"), last, a="Completed", b="Completed").stands)
-    assert not may_start(step("c", "nowhere"), stands(step("c", "nowhere")).stands)
+    assert may_start(last, stands(step("a"), step("b"), last, a="Completed", b="Completed").states)
+    assert not may_start(step("c", "nowhere"), stands(step("c", "nowhere")).states)
 
 
 @pytest.mark.parametrize(
@@ -46,17 +46,19 @@ def test_a_step_waits_for_all_its_targets() -> None:
 def test_a_step_for_failures(phase: str, starts: bool) -> None:
     cleanup = step("cleanup", "a", when="Failed")
     found = stands(step("a"), cleanup, a=phase)
-    assert may_start(cleanup, found.stands) is starts
-    assert found.stands["cleanup"] is (Stand.SKIPPED if phase == "Completed" else Stand.WAITS)
+    assert may_start(cleanup, found.states) is starts
+    assert found.states["cleanup"] is (
+        StepState.SKIPPED if phase == "Completed" else StepState.WAITS
+    )
     assert found.forgiven == ({"a"} if starts else set())
 
 
 def test_a_step_for_every_end() -> None:
     report = step("report", "a", "b", when="Ended")
     assert not may_start(
-        report, stands(step("a"), step("b"), report, a="Failed", b="Running").stands
+        report, stands(step("a"), step("b"), report, a="Failed", b="Running").states
     )
-    assert may_start(report, stands(step("a"), step("b"), report, a="Failed", b="Completed").stands)
+    assert may_start(report, stands(step("a"), step("b"), report, a="Failed", b="Completed").states)
 
 
 def test_what_follows_a_failure_is_skipped() -> None:
@@ -67,8 +69,8 @@ def test_what_follows_a_failure_is_skipped() -> None:
         step("report", "a", "c", when="Ended"),
         a="Failed",
     )
-    assert [found.stands[name] for name in "bc"] == [Stand.SKIPPED, Stand.SKIPPED]
-    assert may_start(step("report", "a", "c", when="Ended"), found.stands)
+    assert [found.states[name] for name in "bc"] == [StepState.SKIPPED, StepState.SKIPPED]
+    assert may_start(step("report", "a", "c", when="Ended"), found.states)
     assert found.needed == 1, "the report is what is left of the flow"
 
 

@@ -51,7 +51,7 @@ def letters(task: batch.TaskSpec, fixed: int) -> int:
 
 
 def check_length(length: int, replicas: int, what: str) -> None:
-    """Check that an object can hold a text, before the text is made. Raises PluginError."""
+    """Check that an object can hold a text, before the text is made.  Raises PluginError."""
     if length > MOST_TEXT:
         raise PluginError(
             f"{what} would have {length} bytes for {replicas} pods; an object holds {MOST_TEXT}"

@@ -1,7 +1,7 @@
 """The interface of a job plugin: it may add to the pods of a job, and it may want further objects
 for the job.
 
-A plugin is a small class. `complete` changes the template of a task once (never pod by pod: where
+A plugin is a small class.  `complete` changes the template of a task once (never pod by pod: where
 the index matters it writes the slot's marker), `dependents` lists the objects that live and die
 with a run of the job.
 """

@@ -1,8 +1,5 @@
-"""Taints on devices with the effect NoExecute end the pods that have the device, at once or after
-as long as their claim tolerates.
-
-Reference: Kubernetes, dynamic resource allocation, device taints and tolerations.
-"""
+"""Evicts pods from devices with NoExecute taints, at once or after the time that their claim
+tolerates.  Reference: Kubernetes, dynamic resource allocation, device taints and tolerations."""
 
 from __future__ import annotations
 
@@ -53,7 +50,7 @@ class DeviceTaintController(Controller):
         claims.on_change(self.take_claim)
 
     def take_slice(self, old: Json | None, new: Json | None) -> None:
-        """Claims hear when the taints of a device change."""
+        """Queue the claims of devices whose taints change."""
         concerned = {key for piece in (old, new) if piece is not None for key in devices_of(piece)}
         said = {
             key: taints
@@ -106,7 +103,7 @@ class DeviceTaintController(Controller):
         return None
 
     def ends(self, claim: Json) -> float | None:
-        """When the pods of a claim have to go; None for never."""
+        """When the pods of a claim have to be deleted; None for never."""
         times = []
         for device, tolerations in given(claim):
             for taint, since in self.tainted.get(device, ()):
@@ -139,7 +136,7 @@ def devices_of(piece: Json) -> dict[Device, list[Taint]]:
 
 
 def given(claim: Json) -> Iterator[tuple[Device, list[Toleration]]]:
-    """The devices that a claim has, and what it tolerates of each."""
+    """The devices that are allocated to a claim, and what it tolerates of each."""
     results: list[dict[str, Any]] = (
         ((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}
     ).get("results") or []

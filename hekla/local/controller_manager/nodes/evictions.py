@@ -1,4 +1,4 @@
-"""Taints with the effect NoExecute send pods away, at once or after as long as they tolerate.
+"""Evicts pods from nodes with NoExecute taints, at once or after the time that they tolerate.
 Reference: local-cluster 10.7."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def stays(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> float | None:
-    """Seconds that a pod may stay under these taints: 0 not at all, None for ever."""
+    """Seconds that a pod may stay under these taints: 0 for not at all, None for ever."""
     seconds: list[int] = []
     for taint in taints:
         covering = [one for one in tolerations if tolerates(one, taint)]
@@ -47,7 +47,7 @@ def stays(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> float |
 
 
 class TaintEvictionController(Controller):
-    """Deletes the pods that a tainted node does not bear any longer."""
+    """Deletes pods that do not tolerate the taints of their node, or no longer do."""
 
     name = "taint-eviction"
     workers = 8
@@ -72,7 +72,7 @@ class TaintEvictionController(Controller):
         pods.on_change(self.take_pod)
 
     def take_node(self, old: Node | None, new: Node | None) -> None:
-        """The pods of a node hear when its taints that evict change."""
+        """Queue the pods of a node when its NoExecute taints change."""
         node = new if new is not None else old
         assert node is not None
         before = evicting(old) if old is not None else ()
@@ -96,7 +96,7 @@ class TaintEvictionController(Controller):
             self.queue.add(new.key)
 
     async def reconcile(self, key: str) -> float | None:
-        """Deletes the pod if its time is over; gives the seconds that it has left."""
+        """Delete the pod if its time is over.  Gives the seconds that it has left."""
         pod = self.pods.get(key)
         if pod is None or pod.deleting or pod.spec.node_name not in self.tainted:
             return None
@@ -139,7 +139,7 @@ async def evict(client: Client, recorder: Recorder, pod: Pod, manager: str, now:
 
 
 async def disrupt(client: Client, pod: Pod, status: Json, grace: int | None = None) -> None:
-    """Writes why a pod is deleted, then deletes it, if it still is the same."""
+    """Write why a pod is deleted into its status, then delete it, if it is still the same pod."""
     meta = pod.metadata
     try:
         patch = {"metadata": {"uid": meta.uid}, "status": status}

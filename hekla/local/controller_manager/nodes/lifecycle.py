@@ -1,9 +1,9 @@
-"""The health of nodes: whether they are heard of, and the taints that say how they are.  Reference:
-local-cluster 10.7.
+"""The health of nodes: whether they send heartbeats, and the taints that show their conditions.
+Reference: local-cluster 10.7.
 
-A node is heard of when its lease or the heartbeat of its Ready condition changes, by this process's
-own clock: those of nodes may differ.  Leases change all the time and are asked for as one list a
-period, which costs a fraction of watching them.
+A heartbeat is a change of a node's lease or of the heartbeat time of its Ready condition.  It is
+timed by this process's own clock, because those of nodes may differ.  Leases change all the time
+and are read as one list a period, which costs a fraction of watching them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GRACE = 50.0
 STARTUP_GRACE = 60.0
 """The same for a node that has not said yet that it is ready."""
 ROUNDS = 10
-"""Looks at the leases within one grace."""
+"""How often the leases are read within one grace period."""
 LEASE_NAMESPACE = "kube-node-lease"
 
 PREFIX = "node.kubernetes.io/"
@@ -45,8 +45,8 @@ NO_SCHEDULE = {*(PREFIX + name for name in BY_CONDITION.values()), PREFIX + "uns
 NO_EXECUTE = {PREFIX + "not-ready", PREFIX + "unreachable"}
 JUDGED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 MANY = 0.55
-"""The share of nodes that are lost at once from which on the fault is taken to be elsewhere, and no
-pod is evicted for it."""
+"""The share of nodes lost at once from which on the fault is taken to be elsewhere, and no pod is
+evicted."""
 
 
 def is_ours(taint: Taint) -> bool:
@@ -60,8 +60,8 @@ def is_ours(taint: Taint) -> bool:
 
 
 def wanted_taints(node: Node, *, evict: bool) -> list[tuple[str, str]]:
-    """(key, effect) of the taints that follow from how the node is.  A new node that has not said a
-    word keeps not-ready."""
+    """(key, effect) of the taints that follow from a node's conditions.  A new node that has not
+    reported yet keeps not-ready."""
     keys = [
         PREFIX + BY_CONDITION[c.type, c.status]
         for c in node.status.conditions
@@ -106,7 +106,7 @@ def with_taints(node: Node, *, evict: bool, now: float) -> list[Json] | None:
 
 
 class NodeLifecycleController(Controller):
-    """Marks nodes that are not heard of, and keeps the taints of all."""
+    """Marks nodes without heartbeats as unknown, and keeps the taints of all nodes."""
 
     name = "node-lifecycle"
 
@@ -129,12 +129,12 @@ class NodeLifecycleController(Controller):
         self.heard: dict[str, float] = {}
         self.renewed: dict[str, str] = {}
         self.judged_at = 0.0
-        """Until when silence is known to be the node's: the last time that the leases could be
-        read."""
+        """Until when missing heartbeats are known to be the nodes' fault: the last time that the
+        leases could be read."""
         self.lost: set[str] = set()
-        """Nodes that are not ready by their own word or unknown."""
+        """Nodes that report that they are not ready, or that are unknown."""
         self.holding = False
-        """Too many nodes are lost: nobody is evicted."""
+        """Too many nodes are lost: no pod is evicted."""
         self.task: asyncio.Task[None] | None = None
         nodes.on_change(self.take)
 
@@ -142,7 +142,7 @@ class NodeLifecycleController(Controller):
         self.task = asyncio.create_task(self.listen(), name="leases of nodes")
 
     def take(self, old: Node | None, new: Node | None) -> None:
-        """Notes that a node was heard of; queues it where something about it needs a look."""
+        """Note the heartbeat of a node, and queue the node where something about it has changed."""
         if new is None:
             assert old is not None
             self.heard.pop(old.name, None)
@@ -167,7 +167,7 @@ class NodeLifecycleController(Controller):
     # --- hearing ----------------------------------------------------------------------------------
 
     async def listen(self) -> None:
-        """Reads the leases once a period, and queues the nodes that have been silent for too long."""
+        """Read the leases once a period, and queue the nodes without heartbeats for too long."""
         period = self.grace / ROUNDS
         while True:
             try:
@@ -189,7 +189,7 @@ class NodeLifecycleController(Controller):
             await asyncio.sleep(period)
 
     def queue_silent(self) -> None:
-        """The nodes whose silence is over, one way or the other."""
+        """Queue the nodes whose grace period is over."""
         for name, at in self.heard.items():
             silent = self.clock() - at
             node = self.nodes.get(name)
@@ -200,7 +200,7 @@ class NodeLifecycleController(Controller):
         return self.grace if node.ready is not None else self.grace * STARTUP_GRACE / GRACE
 
     async def reconcile(self, key: str) -> float | None:
-        """One look at a node."""
+        """Reconcile the conditions and taints of a node."""
         node = self.nodes.get(key)
         self.weigh()
         if node is None:
@@ -225,8 +225,8 @@ class NodeLifecycleController(Controller):
         return None
 
     def weigh(self) -> None:
-        """Whether so many nodes are lost that the fault must be elsewhere; when that changes, all
-        lost ones are looked at."""
+        """Find out whether so many nodes are lost that the fault must be elsewhere; when that
+        changes, queue all lost ones."""
         lost = len(self.lost)
         holding = bool(lost) and (
             lost == len(self.nodes) or (lost > 2 and lost >= MANY * len(self.nodes))
@@ -239,7 +239,7 @@ class NodeLifecycleController(Controller):
     # --- losing -----------------------------------------------------------------------------------
 
     async def lose(self, node: Node) -> None:
-        """Writes that nobody knows how the node is."""
+        """Set the conditions of a node without heartbeats to Unknown."""
         now = stamp(time.time())
         conditions = []
         for kind in JUDGED:
@@ -274,7 +274,7 @@ class NodeLifecycleController(Controller):
         )
 
     async def mark_pods(self, node: Node) -> None:
-        """The pods of a node that is not ready are not ready either."""
+        """Set the pods of a node that is not ready to not ready."""
         await asyncio.gather(*(self.mark(pod) for pod in self.ready_pods(node)))
 
     def ready_pods(self, node: Node) -> Iterable[Pod]:

@@ -1,8 +1,5 @@
-"""What the built-in controllers need of a node, and no more: one cache of all nodes serves them
-all.
-
-As with pods, what thousands of nodes have in common is held once.
-"""
+"""The fields of a node that the built-in controllers need: one cache of all nodes serves them all.
+Values that thousands of nodes have in common are stored once."""
 
 from __future__ import annotations
 
@@ -130,7 +127,7 @@ class LeaseSpec(msgspec.Struct, rename="camel", gc=False):
 
 
 class Lease(msgspec.Struct, gc=False):
-    """When a node was last heard of."""
+    """A lease: when its node last sent a heartbeat."""
 
     metadata: LeaseMetadata
     spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)

@@ -1,8 +1,5 @@
-"""Pods that nobody else removes: on nodes that are gone, deleted before they had a node, and
-finished ones beyond a number.
-
-Reference: local-cluster 10.11.
-"""
+"""Deletes pods that nobody else does: pods on nodes that are gone, pods deleted before they had a
+node, and finished pods beyond a number.  Reference: local-cluster 10.11."""
 
 from __future__ import annotations
 
@@ -129,8 +126,8 @@ class PodCollector(Controller):
             await self.remove(pod)
 
     async def remove(self, pod: Pod, why: str = "") -> None:
-        """Removes a pod for good; one that was not over is said to have failed first, so that its
-        owner counts it."""
+        """Delete a pod for good.  One that has not ended is set to Failed first, so that its owner
+        counts it."""
         if pod.finished:
             meta = pod.metadata
             try:

@@ -28,14 +28,14 @@ from hekla.local.controller_manager.services.slices import (
 
 MANAGER = "endpointslice-controller.k8s.io"
 MOST_ADDRESSES = 1000
-"""In one Endpoints object; what is more is in the slices only."""
+"""Addresses in one Endpoints object; further ones are in the slices only."""
 OVER_CAPACITY = "endpoints.kubernetes.io/over-capacity"
 SELECTED = "selected"
-"""The index of services by a label that pods behind them must have: of a thousand services a pod
-concerns one or two."""
+"""The index of services by a label that pods behind them must have, so that a pod's change is
+matched against one or two of a thousand services."""
 LONGEST_WAIT = 1.0
-"""Seconds that a change of a pod may wait for others of the same service: 1 ms for each pod beside
-it."""
+"""Seconds that a change of a pod may wait for others of the same service: 1 ms for each further
+pod."""
 
 
 def chosen(service: Json, pods: Iterable[Pod]) -> list[Pod]:
@@ -150,7 +150,7 @@ def endpoints(service: Json, pods: list[Pod]) -> Json:
 def groups_of(
     service: Json, pods: list[Pod], zone: Callable[[str], str] = lambda node: ""
 ) -> list[Group]:
-    """The endpoints of a service, apart by what their ports are."""
+    """The endpoints of a service, grouped by their ports."""
     protocols = {
         port.get("name", ""): port["appProtocol"]
         for port in service["spec"].get("ports", ())
@@ -220,7 +220,7 @@ def endpoint(service: Json, pod: Pod, zone: str = "") -> Json:
 
 
 def differs(wanted: Json, there: Json, *fields: str) -> bool:
-    """Whether a stored object lacks something that is wanted in these fields or in its labels."""
+    """Whether a stored object differs from what is wanted in these fields or in its labels."""
     if any(
         there.get(field) != wanted.get(field) and (there.get(field) or wanted.get(field))
         for field in fields
@@ -292,7 +292,7 @@ class EndpointsController(Controller):
         pieces.on_change(self.take_slice)
 
     def take_endpoints(self, old: Json | None, new: Json | None) -> None:
-        """What somebody removed is written again."""
+        """Queue the service of deleted Endpoints, so that they are written again."""
         if new is None and old is not None:
             self.queue.add(f"{old['metadata']['namespace']}/{old['metadata']['name']}")
 
@@ -307,7 +307,8 @@ class EndpointsController(Controller):
         return found.zone if found is not None else ""
 
     async def reconcile(self, key: str) -> float | None:
-        """Writes what differs for one service; what a deleted service leaves behind goes with it."""
+        """Write the Endpoints and slices of one service where they differ; delete those of a
+        service that is gone."""
         namespace, name = key.split("/")
         service = self.services.get(key)
         if service is None:
@@ -407,7 +408,7 @@ def place(namespace: str, label: str, value: str) -> str:
 
 
 def seen(pod: Pod) -> tuple[Any, ...]:
-    """What endpoints show of a pod."""
+    """What of a pod its endpoints depend on."""
     return (
         pod.metadata.labels,
         pod.status.pod_ip,

@@ -20,7 +20,7 @@ LAST_CHANGE = "endpoints.kubernetes.io/last-change-trigger-time"
 
 
 def is_mirrored(endpoints: Json | None, service: Json | None) -> bool:
-    """Only what a user wrote for a service that selects nothing."""
+    """Whether Endpoints are mirrored: those that a user wrote for a service without a selector."""
     if endpoints is None or service is None or service["spec"].get("selector"):
         return False
     meta = endpoints["metadata"]
@@ -30,7 +30,7 @@ def is_mirrored(endpoints: Json | None, service: Json | None) -> bool:
 
 
 def groups_of(endpoints: Json) -> list[Group]:
-    """The subsets, apart by ports and family of addresses."""
+    """The subsets, grouped by ports and address family."""
     found: dict[tuple[str, str], Group] = {}
     for subset in endpoints.get("subsets") or ():
         ports = [
@@ -68,7 +68,8 @@ class MirroringController(Controller):
         pieces.on_change(self.take_slice)
 
     def take_service(self, old: Json | None, new: Json | None) -> None:
-        """A selector that comes or goes decides whose the Endpoints are."""
+        """Queue the Endpoints of a service whose selector was added or removed: that decides who
+        writes the slices."""
         either = new if new is not None else old
         assert either is not None
         if (
@@ -85,7 +86,7 @@ class MirroringController(Controller):
                     self.queue.add(f"{old.metadata.namespace}/{owner.name}")
 
     async def reconcile(self, key: str) -> float | None:
-        """One look at the Endpoints of one name."""
+        """Reconcile the slices of the Endpoints of one name."""
         namespace, name = key.split("/")
         endpoints, service = self.endpoints.get(key), self.services.get(key)
         if endpoints is None or not is_mirrored(endpoints, service):

@@ -37,7 +37,7 @@ class Group(NamedTuple):
 
 
 def identity(endpoint: Json) -> str:
-    """What an endpoint is known by while its conditions change: its pod, or its address."""
+    """The identity of an endpoint while its conditions change: its pod, or its address."""
     target = endpoint.get("targetRef") or {}
     found: str = target.get("uid") or f"{endpoint['addresses'][0]}/{endpoint.get('hostname', '')}"
     return found

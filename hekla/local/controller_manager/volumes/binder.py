@@ -67,8 +67,8 @@ class ClaimBinder:
             await self._reconcile_open(claim)
 
     async def _reconcile_open(self, claim: Json) -> None:
-        """A claim without a volume: one that names it, else the smallest that suits, else what its
-        class can do."""
+        """Find a volume for a claim: one that names the claim, else the smallest suitable one, else
+        ask the provisioner of its class."""
         named = next(
             (v for v in self._volumes.by("claim", claims.key(claim)) if claims.is_for(v, claim)),
             None,
@@ -116,7 +116,7 @@ class ClaimBinder:
         await self._writer.set_claim_status(claim, {"phase": "Pending"})
 
     async def _ask_provisioner(self, claim: Json, made: Json | None) -> None:
-        """Says who is to make the volume, which is what that one waits for."""
+        """Annotate a claim with its provisioner, which waits for that; or say why there is none."""
         provisioner = (made or {}).get("provisioner", "")
         if made is None and claims.class_of(claim):
             self._warn(
@@ -139,7 +139,7 @@ class ClaimBinder:
                 self._tell(claim, "ExternalProvisioning", EXTERNAL.format(provisioner))
 
     async def _reconcile_chosen(self, claim: Json) -> None:
-        """A claim whose user has named the volume."""
+        """Bind a claim to the volume that its user has named."""
         name = claim["spec"]["volumeName"]
         volume = self._volumes.get(name)
         if volume is None:
@@ -159,7 +159,7 @@ class ClaimBinder:
         await self._bind(volume, claim)
 
     async def _reconcile_bound(self, claim: Json) -> None:
-        """A claim that was bound stays so, or has lost its volume for good."""
+        """Complete the binding of a bound claim, or mark it as Lost when its volume is gone."""
         name = claim["spec"].get("volumeName", "")
         if not name:
             await self._lose(
@@ -203,7 +203,7 @@ class ClaimBinder:
         self._tell(claim, reason, message, "Warning")
 
     async def _take(self, volume: Json, claim: Json) -> None:
-        """Binds a volume that nobody else may choose meanwhile."""
+        """Bind a volume, and reserve it so that no other claim chooses it meanwhile."""
         name = volume["metadata"]["name"]
         self._taken.add(name)
         try:
@@ -213,7 +213,7 @@ class ClaimBinder:
             raise
 
     async def _bind(self, volume: Json, claim: Json) -> None:
-        """Writes what is missing of a binding, the volume first."""
+        """Write what is missing of a binding, the volume first."""
         ref = claims.reference(volume)
         meta = claim["metadata"]
         if ref.get("uid") != meta["uid"]:

@@ -40,7 +40,7 @@ def phase(obj: Json) -> str:
 
 
 def reclaim_policy(volume: Json) -> str:
-    """What becomes of the volume without its claim."""
+    """What happens to the volume without its claim: Retain, Delete or Recycle."""
     found: str = volume["spec"].get("persistentVolumeReclaimPolicy", "Retain")
     return found
 
@@ -51,12 +51,12 @@ def class_of(obj: Json) -> str:
 
 
 def without_class(claim: Json) -> bool:
-    """Whether the claim leaves the class open; an empty name is a choice, no name is none."""
+    """Whether the claim does not set its class.  An empty name is set, and means no class."""
     return claim["spec"].get("storageClassName") is None and OLD_CLASS not in notes(claim)
 
 
 def default_class(classes: Iterable[Json]) -> Json | None:
-    """The class that fills the gap: the youngest of those that are marked, by name where they are
+    """The default class: the youngest of those that are marked as default, by name where they are
     equally old."""
     marked = [one for one in classes if notes(one).get(DEFAULT_CLASS) == "true"]
     by_name = sorted(marked, key=lambda one: str(one["metadata"]["name"]))
@@ -102,7 +102,7 @@ def is_for(volume: Json, claim: Json) -> bool:
 
 
 def mismatch(volume: Json, claim: Json) -> str:
-    """Why a volume that was chosen by name does not do; empty where it does."""
+    """Why a claim cannot have the volume that it names; empty where it can."""
     if wanted(claim) > size(volume):
         return "requested PV is too small"
     if class_of(volume) != class_of(claim):

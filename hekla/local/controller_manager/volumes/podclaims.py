@@ -1,8 +1,8 @@
-"""Claims that are made for pods: of devices from ResourceClaimTemplates, of volumes from
-`ephemeral` volumes.
+"""Creates claims for pods: of devices from ResourceClaimTemplates, of volumes from `ephemeral`
+volumes.
 
-Both kinds of claim belong to their pod.  A claim of devices is also given back here: when no pod is
-left that it is reserved for, its allocation goes.  Reference: local-cluster 8.8, 10.13.
+Both kinds of claim belong to their pod.  A claim of devices is also deallocated here, when no pod
+is left that it is reserved for.  Reference: local-cluster 8.8, 10.13.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class EphemeralVolumeController(Controller):
             self.queue.add(new.key)
 
     def take_claim(self, old: Json | None, new: Json | None) -> None:
-        """A claim that went is made again, if its pod is still there."""
+        """Queue the pod of a deleted claim, so that the claim is created again if the pod still
+        exists."""
         if new is None and old is not None:
             for pod in self.pods.by(
                 "claim", f"{old['metadata']['namespace']}/{old['metadata']['name']}"
@@ -154,7 +155,7 @@ class ResourceClaimController(Controller):
         self.templates = templates
         self.recorder = recorder
         self.waiting: dict[str, set[str]] = {}
-        """Template -> pods that came before it."""
+        """Template -> pods that wait for it."""
         pods.on_change_of(concerns, [DEVICES], self.take_pod)
         self.enqueue(
             claims,
@@ -236,8 +237,8 @@ class ResourceClaimController(Controller):
             return
 
     def generated(self, pod: Pod, name: str) -> str:
-        """A claim that was made for the pod before, by an instance of this controller that did not
-        live to write it down."""
+        """A claim that an earlier instance of this controller created for the pod without living to
+        write that into the pod's status."""
         for claim in self.claims.by("owner", pod.metadata.uid):
             meta = claim["metadata"]
             if (meta.get("annotations") or {}).get(POD_CLAIM_NAME) == name and meta.get(
@@ -280,7 +281,8 @@ class ResourceClaimController(Controller):
     # --- giving back ------------------------------------------------------------------------------
 
     async def look_at_claim(self, claim: Json) -> None:
-        """Takes pods that are over off the list, and the allocation with the last of them."""
+        """Remove finished pods from the reservations of a claim, and its allocation with the last
+        of them."""
         status = claim.get("status") or {}
         before = status.get("reservedFor") or []
         reserved = [one for one in before if not self.over(one, claim)]

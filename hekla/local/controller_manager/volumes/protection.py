@@ -1,5 +1,5 @@
-"""Claims that pods use and volumes that claims use are not deleted under them.  Reference:
-local-cluster 5.9, 10.12."""
+"""Keeps claims that pods use, and volumes that claims use, from being deleted under them.
+Reference: local-cluster 5.9, 10.12."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VOLUME_FINALIZER = "kubernetes.io/pv-protection"
 
 
 class ProtectionController(Controller):
-    """Adds the finalizers and takes them away once nobody uses what is being deleted."""
+    """Adds the finalizers, and removes them from deleted objects once nobody uses these."""
 
     name = "storage-protection"
 

@@ -29,10 +29,10 @@ from hekla.local.controller_manager.volumes.claims import phase, reclaim_policy
 PROVISIONER = "rancher.io/local-path"
 CLASS = "standard"
 MADE = ".class-made"
-"""Marks that the class was made once; a user who deletes it means it."""
+"""Marks that the class was created once; a user who deletes it wants it gone."""
 OPEN = 0o777
-"""Pods run as whatever user their image names; who reaches the directory at all is settled by the
-directories above."""
+"""The mode of a claim's directory: pods run as whatever user their image names, and the directories
+above decide who reaches it at all."""
 
 
 class Provisioner(Controller):
@@ -157,7 +157,7 @@ class Provisioner(Controller):
         )
 
     async def grow(self, claim: Json, made: Json) -> None:
-        """A claim that asks for more has it: sizes of directories are words."""
+        """Expand a volume to what its claim asks for: directories have no real size."""
         status = claim.get("status") or {}
         if status.get("phase") != "Bound" or not made.get("allowVolumeExpansion"):
             return
@@ -206,7 +206,7 @@ class Provisioner(Controller):
     # --- removing ---------------------------------------------------------------------------------
 
     async def remove(self, volume: Json) -> None:
-        """Takes a released volume away with what is in it."""
+        """Delete a released volume with its directory."""
         name = volume["metadata"]["name"]
         path = Path((volume["spec"].get("hostPath") or {}).get("path", ""))
         if path.parent == self.root and path.name.startswith(

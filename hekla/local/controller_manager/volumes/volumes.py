@@ -102,7 +102,7 @@ class VolumeController(Controller):
         return None
 
     async def _reconcile_volume(self, volume: Json) -> None:
-        """The phase of a volume, and its end when the claim that had it is gone."""
+        """Set the phase of a volume, and release it when the claim that had it is gone."""
         ref = claims.reference(volume)
         if not ref:
             await self._writer.set_volume_phase(volume, "Available")
@@ -135,7 +135,7 @@ class VolumeController(Controller):
             )
 
     async def _release(self, volume: Json) -> None:
-        """The claim is gone: the volume is kept as it is, or its maker takes it back."""
+        """Release a volume whose claim is gone: it is kept as it is, or its provisioner deletes it."""
         if phase(volume) not in ("Released", "Failed"):
             volume = await self._writer.set_volume_phase(volume, "Released")
         if (

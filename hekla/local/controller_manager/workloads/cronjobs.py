@@ -1,5 +1,5 @@
-"""CronJobs of Kubernetes' own group: a Job when its time has come, and a history that stays short.
-Reference: local-cluster 10.6.
+"""CronJobs of Kubernetes' own group: creates a Job at each time of the schedule, and keeps the
+history short.  Reference: local-cluster 10.6.
 
 The schedules' grammar and the arithmetic of missed runs are shared with the batch system's own kind
 (`hekla.kube.schedule`, `hekla.kube.runs`).
@@ -32,7 +32,8 @@ TOO_MANY = (
 
 
 def job_name(cron: Json, run: float) -> str:
-    """The Job of a run: a second attempt at the same run gives the same name."""
+    """The name of a run's Job.  It depends on the run alone, so a second attempt finds the first
+    one's Job."""
     return f"{cron['metadata']['name']}-{int(run) // 60}"
 
 
@@ -89,8 +90,8 @@ def surplus(cron: Json, jobs: list[Json]) -> list[Json]:
 
 
 def since(cron: Json, now: float | None = None) -> float:
-    """From when on runs are looked for; with `now`, not earlier than the deadline for starting
-    allows."""
+    """The time from which on missed runs are counted; with `now`, not earlier than the deadline for
+    starting allows."""
     earliest = instant(cron.get("status", {}).get("lastScheduleTime")) or instant(
         cron["metadata"]["creationTimestamp"]
     )
@@ -99,7 +100,7 @@ def since(cron: Json, now: float | None = None) -> float:
 
 
 class CronJobController(Controller):
-    """One look at a CronJob and at the Jobs that it made."""
+    """Reconciles a CronJob and the Jobs that it has made."""
 
     name = "cronjob"
 
@@ -139,8 +140,7 @@ class CronJobController(Controller):
         return again
 
     async def bookkeep(self, cron: Json, owned: list[Json]) -> Json:
-        """The status as the Jobs there are have it: which are active, and when the last one
-        succeeded."""
+        """The status by the existing Jobs: which are active, and when the last one succeeded."""
         status: Json = dict(cron.get("status") or {})
         active = list(status.get("active") or ())
         listed = {entry["uid"] for entry in active}
@@ -184,7 +184,7 @@ class CronJobController(Controller):
         return status
 
     async def exists(self, cron: Json, entry: Json) -> bool:
-        """Asks the server: the cache may only be late."""
+        """Whether a Job exists on the server; the cache may be late."""
         try:
             found = await self.client.get(JOBS, entry["name"], cron["metadata"]["namespace"])
         except NotFound:
@@ -197,7 +197,7 @@ class CronJobController(Controller):
                 await self.delete(cron, job["metadata"]["name"], job["metadata"]["uid"])
 
     async def start_due(self, cron: Json, status: Json) -> float | None:
-        """Starts the run that is due; gives the seconds until the next one."""
+        """Start the run that is due.  Gives the seconds until the next one."""
         spec, now = cron["spec"], self.clock()
         if spec.get("suspend"):
             return None
@@ -240,7 +240,7 @@ class CronJobController(Controller):
         return following
 
     def schedule(self, cron: Json) -> Schedule | None:
-        """The schedule in its time zone; None, and an event, when it cannot be read."""
+        """The schedule in its time zone; None when it cannot be read, which an event reports."""
         spec = cron["spec"]
         try:
             return parse(spec["schedule"], spec.get("timeZone"))

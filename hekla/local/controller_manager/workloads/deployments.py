@@ -1,5 +1,5 @@
-"""Deployments: a ReplicaSet for each revision of the template, and the way from one to the next.
-Reference: local-cluster 10.4."""
+"""Deployments: a ReplicaSet for each revision of the template, and the rollout from one to the
+next.  Reference: local-cluster 10.4."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class DeploymentController(Controller):
     async def roll(
         self, deployment: Json, new: Json | None, sets: list[Json], conditions: Conditions
     ) -> tuple[Json | None, bool]:
-        """One step; gives the new ReplicaSet and whether anything was resized."""
+        """Take one step of the rollout.  Gives the new ReplicaSet and whether anything was resized."""
         spec, wanted = deployment["spec"], replicas_of(deployment)
         old = [s for s in sets if new is None or s["metadata"]["uid"] != new["metadata"]["uid"]]
         if spec.get("strategy", {}).get("type") == "Recreate":
@@ -161,7 +161,8 @@ class DeploymentController(Controller):
     # status
 
     def note_pause(self, deployment: Json, conditions: Conditions, paused: bool) -> None:
-        """A pause stops the clock of the progress deadline, and going on starts it anew."""
+        """Note a pause or its end in the Progressing condition: a pause stops the progress
+        deadline, and resuming restarts it."""
         if (
             deployment["spec"].get("progressDeadlineSeconds") is None
             or conditions.reason("Progressing") == "ProgressDeadlineExceeded"
@@ -182,7 +183,7 @@ class DeploymentController(Controller):
         *,
         rolling: bool = True,
     ) -> float | None:
-        """Writes the status when it changed; gives the seconds until the rollout would be called
+        """Write the status if it has changed.  Gives the seconds until the rollout would count as
         stuck."""
         now, known = self.clock(), deployment.get("status", {})
         if (
@@ -216,7 +217,8 @@ class DeploymentController(Controller):
     # what concerns whom
 
     def keys_of_replica_set(self, replica_set: Json) -> set[str]:
-        """The deployment that a ReplicaSet belongs to; for an orphan those that would take it."""
+        """The key of the deployment that a ReplicaSet belongs to; for an orphan the keys of those
+        that would adopt it."""
         owner, meta = manager(replica_set), replica_set["metadata"]
         if owner is not None:
             return (
@@ -229,8 +231,8 @@ class DeploymentController(Controller):
         }
 
     def queue_recreating(self, old: Pod | None, new: Pod | None) -> None:
-        """A deployment of type Recreate waits for its old pods to be gone altogether, which no
-        ReplicaSet's status shows."""
+        """Queue the deployment of a pod that has ended: one of type Recreate waits for its old pods
+        to be gone, which no ReplicaSet's status shows."""
         if old is None or (new is not None and not new.finished):
             return
         owner = old.controller()

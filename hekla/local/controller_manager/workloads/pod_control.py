@@ -1,4 +1,4 @@
-"""The pods of one kind of owner: which they are, how they are made and removed.
+"""The pods of one kind of owner: finding, creating and deleting them.
 
 ReplicaSets, DaemonSets, StatefulSets and Jobs decide differently how many pods they want, and do
 the same to get them.  What was written and not yet seen is in `expectations`; the caches of pods
@@ -31,13 +31,13 @@ from hekla.local.controller_manager.pods import (
 
 NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 LONGEST_PREFIX = 58
-"""Letters of a pod's name before the five drawn ones."""
+"""Letters of a pod's name before the five generated ones."""
 
 Selector = Callable[[Json], Json | None]
 
 
 class PodControl:
-    """Gives `queue(key)` what pods concern, and an owner's pods to its controller."""
+    """Queues owners whose pods change (by `queue(key)`), and reads and writes an owner's pods."""
 
     def __init__(
         self,
@@ -60,10 +60,10 @@ class PodControl:
         self.finalizers = tuple(finalizers)
         self.expectations = Expectations(self.key_of_owner)
         self._orphans: dict[str, set[str]] = {}
-        """By owner: orphans that its selector takes and that have not been adopted yet.  Empty
-        nearly always."""
+        """By owner, orphans that its selector matches and that have not been adopted yet.  Nearly
+        always empty."""
         self._unsearched: set[str] = set()
-        """Owners that are new, or whose selector is: orphans of theirs may be there already."""
+        """Owners that are new, or whose selector is: matching orphans may exist already."""
         owners.on_change(self._owner_changed)
         pods.on_change_of(
             concerns, (managed_by(kind.api_version, kind.kind), UNMANAGED), self._pod_changed
@@ -87,8 +87,8 @@ class PodControl:
         return self.pods.by(HOLDER, owner["metadata"]["uid"])
 
     async def claim(self, owner: Json) -> list[Pod]:
-        """The pods that the owner manages: adopts orphans that its selector takes, releases those
-        that it takes no more."""
+        """The pods that the owner manages.  Adopts orphans that its selector matches, and releases
+        pods that it no longer matches."""
         key, selector = key_of(owner), self.selector(owner)
         leaving = owner["metadata"].get("deletionTimestamp") is not None
         mine = []
@@ -159,7 +159,7 @@ class PodControl:
             self._unsearched.add(key)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """A change of a pod concerns its owner, or, for an orphan, those whose selector takes it."""
+        """Queue the owner of a pod; for an orphan, the owners whose selector matches it."""
         self.expectations.observe(old, new)
         for pod in (old, new):
             if pod is None:
@@ -173,7 +173,7 @@ class PodControl:
                     self.queue(key)
 
     def takers(self, pod: Pod) -> list[str]:
-        """The owners whose selector takes an orphan."""
+        """The owners whose selector matches an orphan."""
         return [
             key_of(owner)
             for owner in self.owners.by("namespace", pod.metadata.namespace)
@@ -183,11 +183,11 @@ class PodControl:
     # writing
 
     async def create(self, key: str, owner: Json, bodies: Iterable[Json]) -> ApiError | None:
-        """Slow start: 1, 2, 4, ... at once, so that a template that is refused costs one call, not
-        hundreds.
+        """Create pods in a slow start: 1, 2, 4, ... at a time, so that a template that is refused
+        costs one request, not hundreds.
 
-        A body without a name gets one drawn for its generateName.  Gives the first refusal, after
-        which nothing more was tried.
+        A body without a name gets one generated from its generateName.  Gives the first refusal,
+        after which nothing more was tried.
         """
         left, batch = list(bodies), 1
         while left:
@@ -200,10 +200,9 @@ class PodControl:
         return None
 
     async def create_one(self, key: str, owner: Json, body: Json) -> ApiError | None:
-        """Creates one pod, under a name known before the answer; gives why that failed.  A name
-        that is taken is no failure when it was drawn (another is), and for a fixed name shows in
-        the cache.
-        """
+        """Create one pod, under a name known before the answer.  Gives the error, if any.  A
+        generated name that is taken is replaced by another; a fixed one that is taken is an error,
+        and the cache will show the pod."""
         meta, namespace = body["metadata"], owner["metadata"]["namespace"]
         drawn = "name" not in meta
         while True:
@@ -231,7 +230,7 @@ class PodControl:
             return None
 
     async def delete(self, key: str, owner: Json, pods: Iterable[Pod]) -> None:
-        """Deletes these very pods, all at once."""
+        """Delete exactly these pods, all at once."""
         await asyncio.gather(*(self.delete_one(key, owner, pod) for pod in pods))
 
     async def delete_one(self, key: str, owner: Json, pod: Pod) -> bool:

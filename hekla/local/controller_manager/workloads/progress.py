@@ -16,8 +16,8 @@ TIMED_OUT = "ProgressDeadlineExceeded"
 
 
 class Conditions:
-    """The conditions of an object, changed step by step; their times move only with what they stand
-    for."""
+    """The conditions of an object, changed step by step; their transition times move only with
+    their status."""
 
     def __init__(self, known: list[Json] | None, now: float) -> None:
         self.by_type: dict[str, Json] = {condition["type"]: condition for condition in known or ()}
@@ -100,7 +100,8 @@ def status_of(
     *,
     rolling: bool = True,
 ) -> Json:
-    """The whole status.  Not `rolling` while paused or just resized: then progress is not judged."""
+    """The whole status.  `rolling` is False while the deployment is paused or was just resized:
+    then progress is not judged."""
     status = counts(deployment, new, sets)
     wanted = deployment["spec"].get("replicas", 1)
     spared = (
@@ -141,8 +142,8 @@ def status_of(
 def _judge(
     deployment: Json, new: Json | None, status: Json, conditions: Conditions, now: float
 ) -> None:
-    """The Progressing condition: it renews itself with every step and turns false when none came in
-    time."""
+    """Set the Progressing condition: it is renewed with every step, and turns false when none came
+    in time."""
     deadline = deployment["spec"].get("progressDeadlineSeconds")
     if deadline in (None, NO_DEADLINE):
         conditions.drop("Progressing")

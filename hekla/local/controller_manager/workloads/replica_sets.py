@@ -31,7 +31,7 @@ OWN_ANNOTATIONS = {
     "kubectl.kubernetes.io/last-applied-configuration",
     "deprecated.deployment.rollback.to",
 }
-"""Of a deployment's annotations those that its ReplicaSets do not take over."""
+"""Annotations of a deployment that are not copied to its ReplicaSets."""
 HASH = "pod-template-hash"
 
 
@@ -59,7 +59,7 @@ def created(replica_set: Json) -> tuple[str, str]:
 
 
 def present(deployment: Json, sets: list[Json]) -> Json | None:
-    """The ReplicaSet of the template as it is now; of several the oldest."""
+    """The ReplicaSet of the present template; of several the oldest."""
     template = deployment["spec"]["template"]
     return next(
         (s for s in sorted(sets, key=created) if same_template(s["spec"]["template"], template)),
@@ -180,7 +180,7 @@ class ReplicaSetControl:
         self._recorder.event(deployment, "Normal", "ScalingReplicaSet", message)
 
     async def keep_annotations(self, deployment: Json, new: Json, sets: list[Json]) -> Json:
-        """The present ReplicaSet has the highest revision (also after a roll back) and the
+        """Give the present ReplicaSet the highest revision (also after a rollback) and the
         deployment's annotations."""
         uid = new["metadata"]["uid"]
         highest = max((revision_of(s) for s in sets if s["metadata"]["uid"] != uid), default=0)
@@ -215,7 +215,7 @@ class ReplicaSetControl:
                 pass  # it went meanwhile
 
     async def forget_old(self, deployment: Json, new: Json | None, sets: list[Json]) -> None:
-        """Deletes empty old ReplicaSets beyond the history that is kept."""
+        """Delete empty old ReplicaSets beyond the revision history limit."""
         limit = deployment["spec"].get("revisionHistoryLimit")
         if limit is None or limit == 2**31 - 1:
             return

@@ -35,11 +35,11 @@ def cost_of(pod: Pod) -> int:
 
 
 def order_of_removal(pods: list[Pod], now: float) -> list[Pod]:
-    """What is least useful first: unassigned, pending, not ready, cheap, crowded on its node, ready
-    or restarted of late, new.
+    """Sort key: the least useful pods first, that is unassigned, pending, not ready, cheap to
+    delete, with many on their node, ready or restarted recently, new.
 
     Ages count in powers of two, so that of pods of about the same age the choice is spread over
-    nodes and not systematic.
+    nodes.
     """
     crowd = Counter(pod.spec.node_name for pod in pods)
 
@@ -80,7 +80,7 @@ def available(pods: Iterable[Pod], minimum: float, now: float) -> tuple[int, flo
 def status_of(
     owner: Json, pods: list[Pod], failure: Json | None, now: float
 ) -> tuple[Json, float | None]:
-    """The status that the pods give, and when it may change by time alone."""
+    """The status by the pods, and the seconds until it may change without any event."""
     spec, active = owner["spec"], [pod for pod in pods if pod.active]
     template_labels = (spec.get("template", {}).get("metadata") or {}).get("labels") or {}
     ready_for, wait = available(active, spec.get("minReadySeconds", 0), now)
@@ -135,13 +135,14 @@ def failure_of(owner: Json, error: ApiError, reason: str, now: float) -> Json:
 
 
 def made_now(replicas: int, active: list[Pod]) -> int:
-    """Of the pods that are missing so many as are made in one go, and as may wait."""
+    """How many of the missing pods are created in this reconcile: a burst at most, and as many as
+    may be pending."""
     return min(replicas - len(active), BURST, room(replicas, waiting(active)))
 
 
 class ReplicasController(Controller):
-    """One instance serves ReplicaSets, another ReplicationControllers; only the selector's form
-    differs."""
+    """Keeps as many pods of a template as the spec says.  One instance serves ReplicaSets, another
+    ReplicationControllers; only the selector's form differs."""
 
     workers = 5
 
@@ -197,7 +198,7 @@ class ReplicasController(Controller):
         return RETRY if error is not None else wait
 
     async def scale(self, key: str, owner: Json, active: list[Pod]) -> ApiError | None:
-        """Makes or removes the pods that are too few or too many; gives why that failed."""
+        """Create missing pods or delete surplus ones.  Gives the error, if any."""
         replicas = owner["spec"].get("replicas", 1)
         difference = replicas - len(active)
         if difference > 0:

@@ -1,5 +1,5 @@
-"""ControllerRevisions: what a StatefulSet's or DaemonSet's template has been, so that pods know
-theirs and users can go back.
+"""ControllerRevisions: the earlier templates of a StatefulSet or DaemonSet, so that each pod's
+template is known and users can roll back.
 
 A revision holds the template as the patch that `kubectl rollout undo` applies.  Reference:
 local-cluster 10.6.
@@ -134,7 +134,7 @@ class History:
             raise Collision from None
 
     async def trim(self, revisions: list[Json], live: Collection[str], limit: int | None) -> None:
-        """Deletes the oldest of those that nothing uses, beyond the number that is kept."""
+        """Delete the oldest unused revisions beyond the limit of the history."""
         idle = [
             revision
             for revision in revisions

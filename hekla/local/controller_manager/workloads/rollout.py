@@ -82,8 +82,8 @@ def old_sizes(wanted: int, new: Size, old: list[Size], limit: Limits) -> list[in
 
 
 class Share(NamedTuple):
-    """Of one ReplicaSet when the whole is resized: its replicas, and for which most replicas of the
-    whole it was sized."""
+    """A ReplicaSet while its deployment is resized: its replicas, and for which most replicas of
+    the deployment it was sized."""
 
     replicas: int
     most: int
@@ -95,9 +95,9 @@ def proportional_sizes(
     """The replicas of each active ReplicaSet after the deployment was resized in the middle of a
     rollout.
 
-    Each grows or shrinks as the whole does; what rounding leaves goes to the first.  `shares` come
+    Each grows or shrinks in proportion; what rounding leaves goes to the first.  `shares` come
     largest first, among equals the newest first when growing and the oldest first when shrinking.
-    `most_before` stands in where a ReplicaSet does not say.
+    `most_before` is used where a ReplicaSet does not say what it was sized for.
     """
     allowed = wanted + limit.surge if wanted else 0
     change = allowed - sum(share.replicas for share in shares)

@@ -1,7 +1,6 @@
-"""The controllers of workloads, put together: what keeps pods running, and what runs them to their
-end.
+"""The controllers of workloads.
 
-They share the caches that are handed in; what only they look at is cached here.
+They share the caches that are handed in; kinds that only they read are cached here.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ def numeric(address: str) -> int:
 
 
 def hardware(address: str) -> bytes:
-    """The hardware address of who has this address: it follows from it, so that a neighbour's
-    memory of it stays true."""
+    """The hardware address that belongs to an IP address.  It is derived from it, so that the ARP
+    caches of neighbours stay valid."""
     return bytes([0x0A, 0x58]) + socket.inet_aton(address)
 
 
@@ -49,7 +49,7 @@ def subnet(index: int) -> int:
 
 
 def routed(lines: Iterable[str]) -> list[tuple[int, int]]:
-    """(network, mask) of what /proc/net/route leads anywhere but to the default gateway."""
+    """(network, mask) of the routes in /proc/net/route, except the default route."""
     found = []
     for line in lines:
         words = line.split()
@@ -61,8 +61,8 @@ def routed(lines: Iterable[str]) -> list[tuple[int, int]]:
 
 
 def asked(servers: Iterable[str]) -> list[tuple[int, int]]:
-    """(address, mask) of the servers that the machine asks for names: behind its default gateway,
-    no other route tells of them."""
+    """(address, mask) of the machine's DNS servers: behind its default gateway, no other route
+    shows them."""
     found = []
     for server in servers:
         with contextlib.suppress(OSError):  # it is no address
@@ -71,20 +71,20 @@ def asked(servers: Iterable[str]) -> list[tuple[int, int]]:
 
 
 def free(index: int, taken: Iterable[tuple[int, int]]) -> bool:
-    """Whether nothing that the machine reaches elsewhere is in a subnet."""
+    """Whether a subnet overlaps with no network that the machine reaches otherwise."""
     base, own = subnet(index), (0xFFFFFFFF << (32 - PREFIX)) & 0xFFFFFFFF
     return not any((base & mask & own) == (network & mask & own) for network, mask in taken)
 
 
 def label(root: Path) -> str:
-    """What the interface of a directory's network is marked with; the kernel allows 255 bytes."""
+    """The alias of the interface of a directory's network; the kernel allows 255 bytes."""
     path = str(root)
     return path if len(os.fsencode(path)) < 200 else hashlib.sha256(os.fsencode(path)).hexdigest()
 
 
 def abandoned(owner: str, own: Path) -> bool:
-    """Whether the daemon that an interface is marked for has died.  `own` is the directory of this
-    one, which has its lock."""
+    """Whether the daemon of an interface's alias has died.  `own` is the directory of this daemon,
+    which has its lock."""
     if owner == label(own):
         return True
     if not owner.startswith("/"):  # not marked yet, or too long a path
@@ -217,8 +217,8 @@ class Bridges:
             machine.close()
 
     def _before(self) -> int:
-        """The subnet that the directory's pods had before, else one that other directories hardly
-        choose."""
+        """The subnet that the directory's pods had before, else one that other directories are
+        unlikely to choose."""
         try:
             base = numeric(json.loads((self.root / "network.json").read_text())["base"])
             return ((base >> 16 & 0xFF) - 244) * 16 + (base >> 12 & 15)
@@ -226,8 +226,8 @@ class Bridges:
             return hashlib.sha256(os.fsencode(self.root)).digest()[0] % SUBNETS
 
     def attach(self, uid: str, address: str, pids: list[int]) -> str:
-        """The namespace of a pod as a path, made where it is missing.  `pids` may still live in one
-        that an earlier daemon made."""
+        """The path of a pod's namespace, which is made where it is missing.  `pids` may still run
+        in one that an earlier daemon made."""
         if uid not in self.pods:
             number = next((n for n in range(len(self._bridges)) if self._load[n] < PORTS), None)
             if number is None:
@@ -240,8 +240,8 @@ class Bridges:
         return f"/proc/{os.getpid()}/fd/{self.pods[uid][0]}"
 
     def _left(self, pids: list[int]) -> int | None:
-        """A namespace that one of the processes still lives in; never the machine's, which is not
-        ours to put a link into."""
+        """A namespace in which one of the processes still runs; never the machine's, which must not
+        get a link."""
         machine = os.fstat(self.machine)
         for pid in pids:
             try:

@@ -152,7 +152,7 @@ class Filter:
         return f"{NEEDS} is missing" if not shown_to_ip() else f"{NEEDS} is refused: {why}"
 
     def replace(self, groups: Sequence[Group]) -> None:
-        """What holds from now on, in one step.  Raises OSError."""
+        """Replace all rules, in one step.  Raises OSError."""
         if groups or self._there:
             self._send([*self._none(), *(self._table(self.family, groups) if groups else ())])
             self._there = bool(groups)
@@ -204,7 +204,7 @@ class Filter:
         return [*found, *sets.messages, *inner, *(rule(head, "forward", line) for line in forward)]
 
     def _others(self) -> list[Message]:
-        """What is no IPv4 stays in its pod."""
+        """Drop everything that is not IPv4."""
         head = struct.pack(">BBH", BRIDGE, 0, 0)
         kinds: list[Message] = [
             (TABLE, CREATE, head + text(1, NAME)),
@@ -219,7 +219,7 @@ class Filter:
         return [*kinds, rule(head, "kinds", line)]
 
     def _send(self, messages: list[Message]) -> None:
-        """Has all done, or nothing.  Raises OSError."""
+        """Send all messages as one transaction.  Raises OSError."""
         batch = struct.pack(">BBH", 0, 0, 10)
         netfilter = Netlink(NETFILTER)
         try:

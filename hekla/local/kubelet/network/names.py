@@ -1,7 +1,7 @@
-"""Names of services and pods as a DNS server tells them; other names are asked of this machine's
-own servers.
+"""The cluster's DNS server: names of services and pods; other names are asked of this machine's own
+servers.  Reference: local-cluster 8.11.
 
-Reference: local-cluster 8.11.  Questions of one name at a time, as every resolver asks them.
+A query has one question, as all resolvers send them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Port:
 
 @dataclass(slots=True)
 class Service:
-    """What names of one service lead to."""
+    """The addresses and ports behind the names of one service."""
 
     name: str
     address: str = ""
@@ -179,7 +179,7 @@ class Server:
         self._namespaces = namespaces
         self._upstream = upstream
         self.may_ask = may_ask
-        """(address, protocol) -> whether a pod may ask here; who may not hears nothing."""
+        """(address, protocol) -> whether a pod may ask; one that may not gets no answer."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def ask(self, query: bytes, reply: Callable[[bytes], None], limit: int = LARGEST) -> None:

@@ -79,7 +79,7 @@ def bridge(name: str) -> Message:
 
 
 def pair(name: str, master: int, peer: str, namespace: int, hardware: bytes = b"") -> Message:
-    """A cable: one end here on a bridge and up, the other in another namespace."""
+    """A veth pair: one end here on a bridge and up, the other in another namespace."""
     other = link() + text(LINK_NAME, peer) + number(LINK_NAMESPACE, namespace)
     if hardware:
         other += attribute(LINK_ADDRESS, hardware)
@@ -92,8 +92,8 @@ def pair(name: str, master: int, peer: str, namespace: int, hardware: bytes = b"
 
 
 def mark(index: int, alias: str) -> Message:
-    """Says for people and programs whose an interface is.  The far end of a new cable cannot be
-    told so as it is made."""
+    """Set the alias of an interface, which says whose it is.  The far end of a new pair cannot get
+    one when it is made."""
     return NEW_LINK, 0, link(index) + text(LINK_ALIAS, alias)
 
 

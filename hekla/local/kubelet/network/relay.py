@@ -1,9 +1,9 @@
-"""Carries connections from where a pod believes it is going to where that really is.
+"""Carries connections from the address that a pod connects to, to where the target really is.
 
-Cluster addresses, host ports and the machine's network beyond the pods all end at listeners of the
-network daemon; each connection is taken over by a second one, made in the namespace that reaches
-the target.  That makes nothing of the machine's own: no forwarding, no rules, no addresses beside
-one interface.
+Service addresses, host ports and the machine's network beyond the pods all end at listeners of the
+network daemon; each connection is continued by a second one, made in the namespace that reaches the
+target.  So nothing of the machine's own is changed: no forwarding, no rules, no addresses but one
+interface's.
 """
 
 from __future__ import annotations

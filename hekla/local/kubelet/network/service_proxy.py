@@ -32,8 +32,8 @@ MOST_LISTENERS = 16_384
 
 
 def room_for_listeners() -> int:
-    """How many ports of services are listened at: each is an open file, and half of those are for
-    the pods and their connections."""
+    """How many ports of services may have a listener: each is an open file, and half of the files
+    are for the pods and their connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -42,12 +42,12 @@ def room_for_listeners() -> int:
 
 
 def target_of(target: Target, protocol: str) -> tuple[str, str, int]:
-    """As policies ask for it."""
+    """A target as network policies take it: (address, protocol, port)."""
     return target[0], protocol, target[1]
 
 
 def always(targets: list[Target]) -> Callable[[Target, socket.socket], list[Target]]:
-    """The choice of who has none."""
+    """A choice that always gives these targets."""
     return lambda _, __: targets
 
 
@@ -70,9 +70,11 @@ class ServiceProxy:
     def _permitted(
         self, source: str, targets: list[Target], protocol: str, door: Target | None = None
     ) -> list[Target]:
-        """Where a connection may go on to, by the network policies.  `door` is the address that it
-        was for, where that is another's: what is beyond the pods is also known by it.  The machine
-        itself may reach every pod, as a node may.
+        """The targets that the network policies allow for a connection.
+
+        `door` is the address that the connection was for, where that differs from the targets: a
+        target beyond the pods is also allowed by that address.  The machine itself may reach every
+        pod, as a node may.
         """
         if not self._bridges.inside(source) or source == self._bridges.host:
             return targets
@@ -169,8 +171,8 @@ class ServiceProxy:
             )
 
     def _may_serve(self, namespace: str) -> bool:
-        """Whether one more listener leaves files enough for the pods, and for the services of other
-        namespaces."""
+        """Whether there may be one more listener: enough files stay for the pods, and for the
+        services of other namespaces."""
         return (
             len(self.listeners) < self.most_listeners
             and len(self.of_namespace[namespace]) < self.most_listeners // 4

@@ -41,7 +41,7 @@ LEASE_SECONDS = 40
 RENEW_EVERY = 25.0
 """Seconds between renewals of one fake node's lease: 40 writes a second for a thousand nodes."""
 TICK = 0.25
-"""Seconds: shorter waits between two renewals are left out."""
+"""Seconds: the leases are renewed without a pause where the next one is due sooner than this."""
 
 
 class FakeNodes:
@@ -92,7 +92,7 @@ class FakeNodes:
             await self.pods.watch()
 
     def _other_changed(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
-        """Leaves everything to KWOK while it is there, and takes it up again when it has gone."""
+        """Leave all fake nodes to KWOK while it is there, and take them up again when it has gone."""
         back = new is not None
         if back == self.pods.paused:
             return

@@ -12,7 +12,7 @@ from hekla.local.kubelet.nodes.simulated_life import RESTING, Plan, plan
 from hekla.local.kubelet.pods.images import ImageError, Images, parse
 
 NEVER = 1e8
-"""Seconds: longer than any cluster."""
+"""Seconds: longer than any cluster lives."""
 
 
 def conditions(pod: FakePod, ready: bool, reason: str, now: str) -> list[Json]:

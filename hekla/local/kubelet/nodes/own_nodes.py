@@ -1,9 +1,9 @@
-"""The nodes that this agent has put into the cluster, by name, in a file of its directory.
+"""The names of the nodes that this agent has registered, in a file of its directory.
 
-An agent that is started with fewer nodes, or under another name, is the only one who knows that the
-others are gone: their objects say Ready until their leases have run out.  So it writes down a name
-before it registers the node, and removes the nodes that it runs no more before anything else.  What
-becomes of their pods is the business of the cluster's garbage collector, as with any node.
+An agent that is started with fewer nodes, or under another name, is the only one that knows that
+the others are gone: their objects say Ready until their leases have run out.  So it writes down a
+name before it registers the node, and deletes the nodes that it no longer runs before anything
+else.  Their pods are left to the cluster's garbage collector, as with any node.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def fake_names(count: int, base: str = FAKE_NAME) -> list[str]:
 
 
 class OwnNodes:
-    """What was written down in an agent's directory."""
+    """The file in an agent's directory."""
 
     def __init__(self, root: Path) -> None:
         self.path = root / "nodes.json"
@@ -62,7 +62,7 @@ class OwnNodes:
         return [name for name in self.names() if name not in kept]
 
     async def remove_old(self, client: Client, wanted: list[str]) -> None:
-        """Removes the nodes that are run no more, and writes down those that are."""
+        """Delete the nodes that are no longer run, and write down those that are."""
         leaving = self.leaving(wanted)
         self._write([*leaving, *wanted])
         turn = asyncio.Semaphore(AT_ONCE)

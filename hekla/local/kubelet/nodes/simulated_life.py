@@ -1,7 +1,7 @@
-"""How a fake pod lives: what its annotations say, else what its command plainly says, else for
-ever; a Job's then ends at once.  Pure.
+"""How long a fake pod runs and how it ends: by its annotations, else by its command where that
+plainly says so, else for ever; a Job's then ends at once.  Pure.
 
-Reference: local-cluster 9.2.  The command is understood only where a reader needs no shell to
+Reference: local-cluster 9.2. The command is understood only where a reader needs no shell to
 understand it: `sleep 5`, `sh -c "echo hi; sleep 5 && exit 3"`.
 """
 
@@ -36,7 +36,7 @@ JOB = "batch.kubernetes.io/controller-uid"
 RESTING = re.compile(r"(?:^|/)(?:pause|agnhost)(?:[:@]|$)")
 """Images that do nothing until they are stopped."""
 TRIAL = re.compile(r"test\s[^;&|\n]*")
-"""A line that only looks whether something holds, which is taken to hold."""
+"""A line that only tests a condition, which is assumed to be true."""
 SHELLS = ("sh", "bash", "ash", "dash", "/bin/sh", "/bin/bash", "/bin/ash")
 OPAQUE = re.compile(r"[$`|<>(){}*?\\&]")
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -217,8 +217,8 @@ def containers_of(pod: core.Pod) -> tuple[list[Container], list[Container]]:
 
 
 def ephemeral_container(spec: core.EphemeralContainer) -> Container:
-    """A container that came to a running pod for looking into it: it starts once, and the pod's end
-    does not wait for it."""
+    """An ephemeral container, which was added to a running pod for debugging: it starts once, and
+    the pod's end does not wait for it."""
     whole = msgspec.convert(msgspec.to_builtins(spec), core.Container)
     first = ("ContainerCreating", "")
     return Container(
@@ -246,8 +246,7 @@ def restore(
     host: Host,
     on_end: Callable[[Instance], None],
 ) -> bool:
-    """Finds again what an agent before this one did for a container; False when it never did
-    anything."""
+    """Restore what an earlier agent has done for a container.  False where it had not started it."""
     slots = [slot for slot in directory.slots() if slot.container == container.spec.name]
     uid = pod.metadata.uid
     reported = next(
@@ -288,7 +287,8 @@ def restore(
 
 
 def restore_lost(container: Container, reported: core.ContainerStatus | None) -> bool:
-    """The container of a pod whose records are gone: what ran is lost, what had ended is believed."""
+    """Restore a container whose records are gone: one that ran is lost, one that had ended is taken
+    from the reported status."""
     if reported is None or not (reported.container_id or reported.state.terminated):
         return False
     done = reported.state.terminated

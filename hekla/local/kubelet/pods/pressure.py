@@ -1,9 +1,6 @@
-"""What a node does when it runs short: it says so in its conditions, and ends the pods that use
-more than they asked for.
-
-Also holds pods to the sizes of their scratch space, which no kernel limits.  Reference:
-local-cluster 8.13.
-"""
+"""Eviction under pressure: a node that runs short says so in its conditions, and ends the pods that
+use more than they requested.  Also enforces the limits of scratch space, which no kernel does.
+Reference: local-cluster 8.13."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ log = logging.getLogger("agent.pressure")
 
 LOOK_EVERY = 2.0
 CLEARED_AFTER = 10.0
-"""Seconds that a resource must have been plentiful before the node says so."""
+"""Seconds for which a resource must be sufficient before the condition is cleared."""
 CRITICAL = 2_000_000_000
 """Priority from which a pod is never evicted."""
 DEFAULT = "memory.available<100Mi,nodefs.available<256Mi,pid.available<200"
@@ -37,7 +34,7 @@ RESOURCES = {"memory": "memory", "nodefs": "ephemeral-storage", "pid": "pids"}
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """How little of something is too little."""
+    """A threshold: the amount of a resource below which the node is under pressure."""
 
     signal: str
     """memory, nodefs or pid."""

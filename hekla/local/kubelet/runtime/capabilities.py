@@ -1,9 +1,8 @@
-"""What root may do in a container: the capabilities that stay, as container engines choose them.
+"""Which capabilities root keeps in a container, as container engines choose them.
 
-A container runs on this machine's own files.  What keeps it away from the cluster's keys and from
-other pods' secrets is that their directories are covered in its view (spawner.py), and that it
-cannot take a cover away: for that it would need CAP_SYS_ADMIN.  `privileged: true` keeps
-everything, as the word says.
+A container runs on this machine's own files.  It is kept away from the cluster's keys and from
+other pods' secrets by empty directories mounted over theirs (spawner.py), and it cannot unmount
+these, because that needs CAP_SYS_ADMIN. `privileged: true` keeps all capabilities.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ Run as a script with nothing but the standard library, one process beside each c
 
 `go` is a pipe: a byte on it says that the container was really started, its end that it was not.
 `held` is the master of a terminal, or the writing end of a pipe.  Clients (console.py) send frames:
-a letter, a length, bytes.  What a terminal shows goes to the log and to every client; a client that
-does not read stops the terminal for a while, then it is dropped, not the output.
+a letter, a length, bytes.  The terminal's output goes to the log and to every client.  A client
+that does not read holds up the terminal for a while; then the client is dropped, not the output.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Holder:
         """The container cannot be written to any more."""
 
     def run(self) -> None:
-        """Until the container has gone and all clients have been told everything."""
+        """Serve until the container has gone and all clients have got everything."""
         while self.step():
             pass
         deadline = time.monotonic() + LAST_WORDS

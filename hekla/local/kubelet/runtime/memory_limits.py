@@ -1,5 +1,5 @@
-"""Holds containers to their memory where no control group does: by looking, twice a second, at
-those that have a limit.
+"""Enforces memory limits where no control group does: checks, twice a second, the containers that
+have a limit.
 
 A runaway is noticed a little late, but it does not take the machine down.
 """
@@ -20,7 +20,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def family(pid: int) -> list[int]:
-    """A process and all that it has started, as far as they still hang together."""
+    """A process and its descendants, as far as they can still be found."""
     found = [pid]
     for one in found:
         found += children_of(one)

@@ -1,9 +1,10 @@
-"""Containers as real processes: start each once, hear of its end, adopt it after the agent was
+"""Containers as real processes: starts each once, notices its end, adopts it after the agent was
 killed.
 
-The agent is no ancestor of what it runs (see spawner.py), so it follows shims by pidfd, which
-cannot be fooled by a reused pid, and where the system has none by looking ten times a second.  What
-happened is always read from the slot on disk; this file holds nothing that a restart would miss.
+The agent is not an ancestor of the containers (see spawner.py), so it follows their shims by pidfd,
+which cannot be confused by a reused pid, and where the system has none by polling ten times a
+second.  What happened is always read from the slot on disk; this module holds nothing that a
+restart would miss.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ log = logging.getLogger("agent.runtime")
 
 SPAWNER = Path(__file__).with_name("spawner.py")
 LOOK_AGAIN = 0.1
-"""Seconds between looks at processes that cannot be followed by a pidfd."""
+"""Seconds between polls of processes that cannot be followed by a pidfd."""
 LAST_WORDS = 2.0
 """Seconds that a shim has to write down the end of a command that was killed."""
 STARTS_AT_ONCE = 16
 
 
 class CannotStart(Exception):
-    """The container never came to be: nobody took its slot.  The text is for the pod's status."""
+    """The container was not started: nobody took its slot.  The text is for the pod's status."""
 
 
 class Instance:

@@ -1,8 +1,8 @@
-"""A connection that has left HTTP: bytes both ways, with back-pressure, bare or inside of WebSocket
-messages.
+"""A connection after its HTTP upgrade: bytes both ways, with back-pressure, bare or inside
+WebSocket messages.
 
-What comes is sorted into inlets, one a stream.  An inlet that nobody empties stops the reading of
-the whole connection: that is the only brake which every client understands.
+Incoming bytes are sorted into inlets, one for each stream.  An inlet that is not read stops the
+reading of the whole connection: that is the only back-pressure that every client understands.
 """
 
 from __future__ import annotations

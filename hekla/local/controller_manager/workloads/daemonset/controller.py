@@ -37,12 +37,12 @@ BURST = 250
 RETRY = 1.0
 GENERATION_LABEL, GENERATION = "pod-template-generation", "deprecated.daemonset.template.generation"
 FIRST_REST, LONGEST_REST = 1.0, 900.0
-"""Seconds that a failed pod is left on its node: nothing for the first, then doubling."""
+"""Seconds for which a failed pod is left on its node: 0 for the first, then doubling."""
 
 
 class Rests:
-    """How long failed pods of a node are left alone, so that one that fails at once does not fail a
-    thousand times a minute."""
+    """How long failed pods of a node are left alone, so that a pod that fails at once does not fail
+    a thousand times a minute."""
 
     def __init__(self) -> None:
         self._rests: dict[tuple[str, str], tuple[float, float]] = {}
@@ -65,7 +65,7 @@ class Rests:
 
 
 class DaemonSetController(Controller):
-    """One look at a DaemonSet, the nodes, its pods and revisions."""
+    """Reconciles a DaemonSet with the nodes, its pods and revisions."""
 
     name = "daemonset"
 
@@ -102,7 +102,7 @@ class DaemonSetController(Controller):
         nodes.on_change(self.queue_all)
 
     def queue_all(self, old: Node | None, new: Node | None) -> None:
-        """A node came, went, or looks different to placement."""
+        """Queue all DaemonSets: a node was added, removed, or changed in a way that placement sees."""
         if old is None or new is None or not old.suits_as(new):
             for key in list(self.sets.keys()):
                 self.queue.add(key)
@@ -173,7 +173,7 @@ class DaemonSetController(Controller):
         )
 
     async def carry_out(self, key: str, owner: Json, steps: Plan, digest: str) -> float | None:
-        """Does what was planned; gives the seconds until another look."""
+        """Carry out the plan.  Gives the seconds until the next reconcile."""
         uid, now = owner["metadata"]["uid"], self.clock()
         for pod in steps.ended:
             where = f"daemon pod {pod.key} on node {target_of(pod)}"

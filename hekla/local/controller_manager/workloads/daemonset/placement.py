@@ -24,7 +24,7 @@ TOLERATED = (
     ("pid-pressure", "NoSchedule"),
     ("unschedulable", "NoSchedule"),
 )
-"""A daemon stays where other pods would have to go."""
+"""Taints that DaemonSets' pods tolerate while other pods are evicted for them."""
 TOLERATED_ON_THE_HOST = ("network-unavailable", "NoSchedule")
 
 
@@ -63,7 +63,7 @@ class Node(msgspec.Struct, gc=False):
         return self.metadata.name
 
     def suits_as(self, other: Node) -> bool:
-        """Whether no DaemonSet could tell the two apart."""
+        """Whether two nodes are the same to every DaemonSet."""
         return (
             self.metadata.labels == other.metadata.labels and self.spec.taints == other.spec.taints
         )

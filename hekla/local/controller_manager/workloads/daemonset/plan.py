@@ -23,11 +23,11 @@ class Plan:
     """Nodes that are to get a pod."""
     delete: list[Pod] = field(default_factory=list)
     ended: list[Pod] = field(default_factory=list)
-    """Of those deleted the ones that ended by themselves, of which people are told."""
+    """Of the deleted pods those that have ended by themselves, which an event reports."""
     resting: list[str] = field(default_factory=list)
-    """Nodes whose pods failed of late and are left for a while."""
+    """Nodes whose pods failed recently and are left alone for a while."""
     wait: float | None = None
-    """Seconds until time alone may allow more."""
+    """Seconds until the plan may change without any event."""
 
 
 class Limits(NamedTuple):
@@ -43,7 +43,7 @@ def target_of(pod: Pod) -> str:
 
 
 def by_node(pods: list[Pod]) -> dict[str, list[Pod]]:
-    """The pods of each node: those already there first, then the oldest."""
+    """The pods of each node: bound ones first, then the oldest."""
     found: dict[str, list[Pod]] = {}
     for pod in sorted(
         pods, key=lambda p: (not p.spec.node_name, p.metadata.creation_timestamp, p.metadata.name)
@@ -72,11 +72,8 @@ def plan(
     resting: Mapping[str, float],
     now: float,
 ) -> Plan:
-    """The next steps.
-
-    `fits` has every node; `hashes` are those of the present template; `resting` gives, for nodes
-    whose pods failed of late, the seconds until a failed pod is cleared away.
-    """
+    """The next steps.  `fits` has every node; `hashes` are those of the present template; `resting`
+    gives, for nodes whose pods failed recently, the seconds until a failed pod is deleted."""
     spec, made = daemon_set["spec"], Plan()
     minimum, places = float(spec.get("minReadySeconds", 0)), by_node(pods)
     for name, fit in fits.items():
@@ -125,8 +122,8 @@ def waits(pods: list[Pod], minimum: float, now: float) -> list[float]:
 def surplus(
     running: list[Pod], hashes: Collection[str], minimum: float, now: float, *, surge: bool
 ) -> list[Pod]:
-    """Of several pods on a node those that go: all but the first, or, in a surge, all but the first
-    old and the first new."""
+    """The pods of a node to delete: all but the first, or, in a surge, all but the first old and
+    the first new."""
     if not surge:
         return running[1:]
     new = [pod for pod in running if is_new(pod, hashes)]
@@ -149,8 +146,8 @@ def update(
     hashes: Collection[str],
     now: float,
 ) -> None:
-    """Adds what the rolling update does: replaces old pods that serve nobody, and of the others as
-    many as may be missing."""
+    """Add the steps of the rolling update: delete old pods that are not available, and of the
+    others as many as may be unavailable."""
     minimum, limit = (
         float(spec.get("minReadySeconds", 0)),
         limits(spec, sum(fit.run for fit in fits.values())),

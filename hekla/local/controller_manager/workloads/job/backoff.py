@@ -10,8 +10,8 @@ FIRST, LONGEST = 10.0, 600.0
 
 
 def ended_at(pod: Pod) -> float:
-    """When the last container ended; where none says so, when the pod was last ready, or began to
-    go, or was made."""
+    """When a pod ended: when its last container did; where that is not known, when the pod was last
+    ready, was deleted or was created."""
     status = pod.status
     times = [
         ended.finished_at

@@ -43,11 +43,12 @@ KIND = JOB.untyped
 OURS = "kubernetes.io/job-controller"
 RETRY = 1.0
 LEFT_OVER = "left over "
-"""Begins the keys of pods that still carry the finalizer although no job counts them any more."""
+"""Prefix of the keys of pods that still carry the finalizer although no job counts them any more.
+"""
 
 
 class JobController(Controller):
-    """One look at a Job and its pods."""
+    """Reconciles a Job and its pods."""
 
     name = "job"
     workers = 5
@@ -67,8 +68,8 @@ class JobController(Controller):
         self.recorder = recorder
         self.clock = clock
         self.written: dict[str, int] = {}
-        """By key the version of a status that was written and not seen yet: with an older one,
-        ended pods would be forgotten."""
+        """By key, the resourceVersion of a status that was written and not seen yet: by an older
+        one, ended pods would be forgotten."""
         self.pod_control = PodControl(
             KIND,
             client,
@@ -111,7 +112,7 @@ class JobController(Controller):
         return steps.wait
 
     async def scale(self, key: str, job: Json, steps: Plan) -> bool:
-        """Makes and removes pods; whether all could be made."""
+        """Create and delete pods.  False where not all could be created."""
         await self.pod_control.delete(key, job, steps.delete)
         error = await self.pod_control.create(
             key, job, [self.body(job, index, steps.replaced) for index in steps.create]
@@ -149,7 +150,7 @@ class JobController(Controller):
             self.recorder.event(job, "Normal" if kind == "Normal" else "Warning", reason, message)
 
     async def release(self, pods: list[Pod]) -> None:
-        """Takes the finalizer off pods that are counted."""
+        """Remove the finalizer from pods that are counted."""
         await asyncio.gather(*map(self.release_one, pods))
 
     async def release_one(self, pod: Pod) -> None:
@@ -161,7 +162,7 @@ class JobController(Controller):
             return
 
     async def expire(self, job: Json) -> float | None:
-        """Deletes a finished Job when its time is over; gives the seconds until then."""
+        """Delete a finished Job when its time to live is over.  Gives the seconds until then."""
         limit, end = job["spec"].get("ttlSecondsAfterFinished"), finished(job)
         if limit is None or end is None or deleting(job):
             return None
@@ -181,7 +182,7 @@ class JobController(Controller):
     # pods that no job counts any more
 
     def leave_over(self, old: Json | None, new: Json | None) -> None:
-        """A Job has gone: its pods may."""
+        """Queue the pods of a deleted Job, so that they lose their finalizer."""
         if old is not None and new is None:
             for pod in self.pods.by(HOLDER, old["metadata"]["uid"]):
                 if tracked(pod):
@@ -194,7 +195,7 @@ class JobController(Controller):
                 self.queue.add(LEFT_OVER + new.key)
 
     async def let_go(self, key: str) -> None:
-        """Takes the finalizer off a pod, unless the Job of its reference is there after all."""
+        """Remove the finalizer from a pod, unless the Job of its reference exists after all."""
         pod = self.pods.get(key)
         if pod is None or not tracked(pod):
             return
@@ -212,7 +213,7 @@ class JobController(Controller):
 
 
 def failure_notes(job: Json, before: Pod | None) -> dict[str, str]:
-    """How often an index has failed, on the pod that tries it now."""
+    """The annotations that note how often an index has failed, for its next pod."""
     if before is None:
         return {FAILURES: "0"}
     failures, ignored = failures_of(before), ignored_failures_of(before)

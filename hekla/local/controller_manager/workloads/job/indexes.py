@@ -24,7 +24,7 @@ def parse(text: str, below: int | None = None) -> set[int]:
 
 
 def text_of(indexes: Iterable[int]) -> str:
-    """Runs of three and more are written as spans, as two are."""
+    """A set of indexes as text.  Runs of three and more are written as spans."""
     parts: list[list[int]] = []
     for index in sorted(indexes):
         if parts and parts[-1][-1] == index - 1:
@@ -54,7 +54,7 @@ def ignored_failures_of(pod: Pod) -> int:
 
 
 def first_free(count: int, completions: int, taken: Collection[int]) -> list[int]:
-    """The lowest indexes that nothing stands for."""
+    """The lowest indexes that are not taken."""
     found: list[int] = []
     for index in range(completions):
         if len(found) >= count:

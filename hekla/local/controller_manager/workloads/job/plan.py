@@ -30,7 +30,7 @@ TRACKING = "batch.kubernetes.io/job-tracking"
 MOST_UNCOUNTED = 500
 """Pods counted in one write of the status."""
 BURST = 500
-"""Pods made or removed in one go."""
+"""Pods created or deleted in one reconcile."""
 
 COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
 FAILURE_TARGET, SUCCESS_MET = "FailureTarget", "SuccessCriteriaMet"
@@ -53,7 +53,7 @@ class Plan:
     create: list[int | None] = field(default_factory=list)
     """Indexes of pods to make; None for pods without."""
     replaced: dict[int, Pod] = field(default_factory=dict)
-    """For jobs that count failures by index: the failed pod that the next one of an index follows.
+    """For jobs that count failures by index: the failed pod that the next pod of an index follows.
     """
     delete: list[Pod] = field(default_factory=list)
     release: list[Pod] = field(default_factory=list)
@@ -92,7 +92,7 @@ def terminating(pods: Iterable[Pod]) -> list[Pod]:
 
 @dataclass(slots=True)
 class Tally:
-    """What the pods and the status together say, counted or not."""
+    """The counts that pods and status give together, whether already counted in the status or not."""
 
     active: list[Pod]
     succeeded: int
@@ -115,7 +115,7 @@ def counts_as_failed(job: Json, pod: Pod, *, failing: bool) -> bool:
 
 
 def in_range(job: Json, pod: Pod) -> bool:
-    """Whether the pod stands for something: one without an index, or with one that the job has."""
+    """Whether the pod counts: it has no index, or one below the job's completions."""
     index = index_of(pod)
     return not indexed(job) or (index is not None and index < job["spec"].get("completions", 0))
 
@@ -168,7 +168,7 @@ def _tally_failure(job: Json, pod: Pod, found: Tally) -> None:
 
 
 def verdict_of(job: Json, pods: list[Pod], found: Tally, now: float) -> Verdict | None:
-    """How the Job ends, if it is decided; a decision that is written stands."""
+    """How the Job ends, if that is decided; a decision in the status stands."""
     for kind in (FAILURE_TARGET, SUCCESS_MET):
         written = condition(job, kind)
         if written is not None:
@@ -206,7 +206,7 @@ def verdict_of(job: Json, pods: list[Pod], found: Tally, now: float) -> Verdict 
 
 
 def _restarted_too_often(job: Json, pods: list[Pod]) -> bool:
-    """Containers that are started again in place are tries, too."""
+    """Whether restarts of containers, which count as tries, exceed the limit."""
     spec = job["spec"]
     if (spec["template"].get("spec") or {}).get("restartPolicy") != "OnFailure":
         return False
@@ -224,8 +224,8 @@ def until_deadline(job: Json, now: float) -> float | None:
 
 
 def plan(job: Json, pods: list[Pod], now: float, *, may_scale: bool = True) -> Plan:
-    """The next steps of a Job that has not finished.  Not `may_scale` while writes of before have
-    not been seen."""
+    """The next steps of a Job that has not finished.  Without `may_scale` no pods are created or
+    deleted, because earlier writes have not been seen."""
     spec, status = job["spec"], dict(job.get("status", {}))
     made = Plan(status)
     suspended = bool(spec.get("suspend"))
@@ -270,7 +270,7 @@ def plan(job: Json, pods: list[Pod], now: float, *, may_scale: bool = True) -> P
 
 
 def number(status: Json, name: str, value: int) -> None:
-    """Numbers that are nothing are not written."""
+    """A number as the status has it: 0 is left out."""
     if value:
         status[name] = value
     else:
@@ -302,7 +302,7 @@ def failed_and_not_replaced(job: Json, pods: list[Pod], found: Tally) -> dict[in
 def size(
     made: Plan, job: Json, pods: list[Pod], found: Tally, delayed: dict[int, Pod], now: float
 ) -> None:
-    """How many pods there are to be, and which."""
+    """Plan how many pods there should be, and which indexes they have."""
     spec = job["spec"]
     parallelism, completions = spec.get("parallelism", 1), spec.get("completions")
     active = list(found.active)
@@ -355,7 +355,7 @@ def rest(job: Json, pod: Pod, now: float) -> float:
 
 
 def sort_out(active: list[Pod], completions: int, found: Tally) -> tuple[list[Pod], list[Pod]]:
-    """Of the active pods one for each index that is open, and those that are of no use."""
+    """Split the active pods: one for each open index, and those that are not needed."""
     seen: set[int] = set()
     kept, useless = [], []
     for pod in sorted(
@@ -408,8 +408,8 @@ def made_condition(kind: str, reason: str, message: str, now: float, status: str
 def count(
     made: Plan, job: Json, pods: list[Pod], found: Tally, delayed: dict[int, Pod], *, failing: bool
 ) -> None:
-    """Moves ended pods one step on: into `uncountedTerminatedPods`, or, once their finalizer is
-    gone, into the numbers."""
+    """Move ended pods one step further: into `uncountedTerminatedPods`, or, once their finalizer is
+    gone, into the counts."""
     status, spec = made.status, job["spec"]
     uncounted = status.get("uncountedTerminatedPods") or {}
     held = {pod.metadata.uid for pod in pods if tracked(pod)}
@@ -460,7 +460,7 @@ def count(
 
 
 def end(made: Plan, pods: list[Pod], verdict: Verdict, now: float) -> None:
-    """Writes the decision, and, once every pod has ended and is counted, the end."""
+    """Write the decision, and, once every pod has ended and is counted, the end."""
     status = made.status
     conditions = list(status.get("conditions") or ())
     if not any(c["type"] == verdict.type for c in conditions):

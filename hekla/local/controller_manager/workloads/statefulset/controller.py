@@ -47,7 +47,7 @@ tried again."""
 
 
 class StatefulSetController(Controller):
-    """One look at a StatefulSet, its pods, claims and revisions."""
+    """Reconciles a StatefulSet, its pods, claims and revisions."""
 
     name = "statefulset"
 
@@ -128,7 +128,7 @@ class StatefulSetController(Controller):
     async def carry_out(
         self, key: str, owner: Json, pods: list[Pod], steps: Plan, revisions: dict[str, Json]
     ) -> float | None:
-        """Does what was planned; gives the seconds until another look."""
+        """Carry out the plan.  Gives the seconds until the next reconcile."""
         placed, beyond = split(owner, pods)
         if owner["spec"].get("volumeClaimTemplates"):
             for pod in placed.values():
@@ -174,7 +174,7 @@ class StatefulSetController(Controller):
         await asyncio.gather(*map(one, pods))
 
     async def make(self, key: str, owner: Json, ordinal: int, revision: Json) -> bool:
-        """One pod and, before it, its claims; whether that went well."""
+        """Create one pod and, before it, its claims.  False where that failed."""
         meta, template = owner["metadata"], template_of(revision)
         pod = f"{meta['name']}-{ordinal}"
         if self.claims.leaving(owner, pod) or await self.claims.make(owner, pod) is not None:
@@ -199,7 +199,7 @@ class StatefulSetController(Controller):
         return True
 
     async def keep_identity(self, ordinal: int, pod: Pod) -> None:
-        """Puts back labels that tell which pod this is, when somebody took them away."""
+        """Put back the labels that identify a pod, when somebody removed them."""
         meta, wanted = pod.metadata, labels_of(pod.metadata.name, ordinal)
         if pod.deleting or all(meta.labels.get(name) == value for name, value in wanted.items()):
             return

@@ -1,4 +1,4 @@
-"""What makes a pod of a StatefulSet that pod: its ordinal, its name, its labels, its claims."""
+"""The identity of a StatefulSet's pod: its ordinal, its name, its labels, its claims."""
 
 from __future__ import annotations
 

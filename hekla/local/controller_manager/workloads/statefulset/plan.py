@@ -24,7 +24,7 @@ BURST = 500
 
 @dataclass(frozen=True, slots=True)
 class Revisions:
-    """Names: the template that all pods have had, and the one that they are to have."""
+    """Names of revisions: the one that all pods had, and the one that they are to get."""
 
     current: str
     update: str
@@ -41,7 +41,7 @@ class Plan:
     delete: list[Pod] = field(default_factory=list)
     """Pods too many, or of an old revision."""
     wait: float | None = None
-    """Seconds until time alone may allow more."""
+    """Seconds until the plan may change without any event."""
 
 
 def revision_of(pod: Pod) -> str:
@@ -49,7 +49,7 @@ def revision_of(pod: Pod) -> str:
 
 
 def window(spec: Json) -> range:
-    """The ordinals that the set is to have."""
+    """The ordinals that the set should have."""
     start = (spec.get("ordinals") or {}).get("start", 0)
     return range(start, start + spec.get("replicas", 1))
 
@@ -87,8 +87,8 @@ def split(stateful_set: Json, pods: list[Pod]) -> tuple[dict[int, Pod], list[Pod
 
 
 def revision_for(stateful_set: Json, ordinal: int, revisions: Revisions) -> str:
-    """The revision that a pod made now is of: below the partition, and while a rolling update has
-    not come so far, the old."""
+    """The revision that a pod gets when it is created now: the old one below the partition, and
+    while the rolling update has not reached it."""
     spec = stateful_set["spec"]
     strategy = spec.get("updateStrategy") or {}
     if strategy.get("type", "RollingUpdate") != "RollingUpdate":
@@ -154,8 +154,8 @@ def grown_in_order(
     minimum: float,
     now: float,
 ) -> bool:
-    """Whether all ordinals up to the highest have pods that are well; else the one step towards
-    that is in the plan."""
+    """Whether all ordinals up to the highest have healthy pods; else the one step towards that is
+    added to the plan."""
     for ordinal in window(stateful_set["spec"]):
         pod = placed.get(ordinal)
         if pod is None:
@@ -171,12 +171,12 @@ def grown_in_order(
 
 
 def well(pod: Pod, minimum: float, now: float) -> bool:
-    """Stays, runs, and has been ready for long enough."""
+    """Whether a pod is healthy: not being deleted, running, and ready for long enough."""
     return not pod.deleting and running_and_ready(pod) and pod.available(minimum, now)
 
 
 def first_ill(placed: dict[int, Pod], beyond: list[Pod], minimum: float, now: float) -> Pod | None:
-    """Of the pods that are not well the one with the lowest ordinal."""
+    """The unhealthy pod with the lowest ordinal."""
     lowest_first = (*(placed[ordinal] for ordinal in sorted(placed)), *reversed(beyond))
     return next((pod for pod in lowest_first if not well(pod, minimum, now)), None)
 
@@ -184,11 +184,9 @@ def first_ill(placed: dict[int, Pod], beyond: list[Pod], minimum: float, now: fl
 def outdated(
     stateful_set: Json, placed: dict[int, Pod], revisions: Revisions, minimum: float, now: float
 ) -> list[Pod]:
-    """The pods that the rolling update takes down now, from the top: one after the other, or as
-    many as may be unavailable.
-
-    Of several at a time, those that serve nobody anyway do not count.
-    """
+    """The pods that the rolling update deletes now, from the highest ordinal down: one after the
+    other, or as many as may be unavailable.  Of several at a time, those that are unavailable
+    anyway do not count."""
     spec = stateful_set["spec"]
     strategy = spec.get("updateStrategy") or {}
     if strategy.get("type", "RollingUpdate") != "RollingUpdate":

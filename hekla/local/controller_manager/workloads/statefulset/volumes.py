@@ -43,8 +43,8 @@ def owner_wanted(stateful_set: Json, pod: Pod | None, *, beyond: bool) -> Json |
 
 
 def owners(stateful_set: Json, claim: Json, wanted: Json | None) -> list[Json] | None:
-    """The owner references that a claim is to have; None when it has them.  Owners that are none of
-    ours stay."""
+    """The owner references that a claim should have; None when it has them.  References to other
+    owners stay."""
     known = claim["metadata"].get("ownerReferences") or []
     set_name, claim_of = stateful_set["metadata"]["name"], f"{stateful_set['metadata']['name']}-"
 
@@ -71,7 +71,7 @@ class PodClaims:
         self.recorder = recorder
 
     async def make(self, stateful_set: Json, pod: str) -> ApiError | None:
-        """Makes those claims of a pod that are not there; gives why that failed."""
+        """Create the missing claims of a pod.  Gives the error, if any."""
         namespace = stateful_set["metadata"]["namespace"]
         for template in stateful_set["spec"].get("volumeClaimTemplates") or ():
             body = claim_body(stateful_set, template, pod)
@@ -100,7 +100,7 @@ class PodClaims:
         return None
 
     async def keep_owners(self, stateful_set: Json, pod: Pod, *, beyond: bool) -> None:
-        """Gives the claims of a pod the owner that the retention policy says."""
+        """Set the owners of a pod's claims by the retention policy."""
         namespace = stateful_set["metadata"]["namespace"]
         for template in stateful_set["spec"].get("volumeClaimTemplates") or ():
             name = claim_name(template, pod.metadata.name)
@@ -119,7 +119,7 @@ class PodClaims:
                 continue
 
     def leaving(self, stateful_set: Json, pod: str) -> bool:
-        """Whether a claim of a pod to be made is on its way out: the pod waits for a fresh one."""
+        """Whether a claim of a pod to be created is being deleted: the pod waits for a new one."""
         namespace = stateful_set["metadata"]["namespace"]
         names = (
             claim_name(template, pod)
