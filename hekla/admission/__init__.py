@@ -1,6 +1,6 @@
-"""Admission: what may enter the cluster, and what is filled in on the way.
+"""Admission webhooks: they check new objects of the batch kinds and fill in defaults.
 
-Each kind has a room of its own with pure functions: `mutate(review) -> Patch` and `validate(review)
+Each kind has a module of pure functions: `mutate(review) -> Patch` and `validate(review)
 -> str` (an empty text allows).  They see one `Review`: the request, the `Settings` of the process
 and a `Lookup` that answers from caches; no rule talks to the network, reads a clock or keeps
 anything.  The HTTPS server (`daemon`) and the tests call the same entry:

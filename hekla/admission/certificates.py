@@ -35,7 +35,7 @@ class CertificateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate with its key, and the authority that vouches for it, all as PEM."""
+    """A certificate with its key and its authority, all as PEM."""
 
     authority: bytes
     certificate: bytes
@@ -43,7 +43,7 @@ class Pair:
 
 
 class Source(Protocol):
-    """Where the pair comes from.  `renewed` gives a new pair when it is time, None otherwise."""
+    """A source of certificates.  `renewed` returns a new pair when it is due, None otherwise."""
 
     def first(self) -> Pair: ...
 
@@ -51,7 +51,7 @@ class Source(Protocol):
 
 
 class Files:
-    """Certificates from files, looked at again when one of them changes."""
+    """Certificates from files, read again when one of them changes."""
 
     def __init__(self, certificate: str, key: str, authority: str) -> None:
         self._paths = (Path(authority), Path(certificate), Path(key))
@@ -74,7 +74,7 @@ class Files:
 
 
 class Own:
-    """Certificates made by this process for the given names."""
+    """Self-made certificates for the given names."""
 
     def __init__(self, names: Sequence[str], lifetime: datetime.timedelta = LIFETIME) -> None:
         self._names = list(names)
@@ -93,7 +93,7 @@ class Own:
 
 
 def make(names: Sequence[str], now: datetime.datetime, lifetime: datetime.timedelta) -> Pair:
-    """A new authority and a server certificate under it, for host names and addresses."""
+    """Make an authority and a server certificate signed by it, for host names and addresses."""
     authority_key, key = (
         ec.generate_private_key(ec.SECP256R1()),
         ec.generate_private_key(ec.SECP256R1()),
@@ -160,7 +160,7 @@ def context_of(pair: Pair) -> ssl.SSLContext:
 
 
 def show(context: ssl.SSLContext, pair: Pair) -> None:
-    """Let the context show this pair to every connection that is opened from now on."""
+    """Use this pair for all new connections."""
     with (
         tempfile.TemporaryDirectory() as directory
     ):  # OpenSSL reads files only; the directory is ours alone
@@ -176,8 +176,8 @@ def show(context: ssl.SSLContext, pair: Pair) -> None:
 
 
 def bundle(announced: bytes, authority: bytes, now: datetime.datetime, limit: int = MOST) -> bytes:
-    """The authorities to announce: those announced so far that are still valid, and this one, last
-    when it is new; `limit` at most."""
+    """The authorities to announce: the valid ones that were announced before, then this one;
+    `limit` at most."""
     kept = {
         certificate.public_bytes(serialization.Encoding.PEM): None
         for certificate in _certificates(announced)

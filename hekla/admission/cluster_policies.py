@@ -25,7 +25,7 @@ HIERARCHY, WEIGHTS = "volcano.sh/hierarchy", "volcano.sh/hierarchy-weights"
 
 
 class Policy(NamedTuple):
-    """One policy: `resource` is (group, version, plural); `rules` are (expression, message),
+    """One policy: `resource` is (group, version, plural), `rules` are (expression, message),
     `variables` (name, expression)."""
 
     name: str
@@ -65,7 +65,7 @@ _EVENTS_OF = "(has(p.event) && p.event != '' ? [p.event] : []) + p.?events.orVal
 
 
 def _lifecycle(policies: str) -> tuple[tuple[str, str], ...]:
-    """The rules of a list of policies, which is one of several: `policies` is a list of lists."""
+    """The rules of lifecycle policies.  `policies` is an expression for a list of such lists."""
     events = f"l.map(p, {_EVENTS_OF})"
     given = f"size({_EVENTS_OF}) > 0"
     return tuple(
@@ -471,7 +471,7 @@ def objects() -> list[Tree]:
 
 
 def validating(policy: Policy) -> list[Tree]:
-    """A policy and its binding."""
+    """A validating policy and its binding."""
     spec: Tree = {
         "failurePolicy": "Fail",
         "matchConstraints": {
@@ -513,7 +513,7 @@ def _when(condition: str, path: str, value: str) -> str:
 
 
 def _tasks(condition: str, field: str, value: str) -> str:
-    """A patch for each task i (as t) that fulfils a condition."""
+    """A patch for each task `t`, of index `i`, that fulfils a condition."""
     return (
         f"variables.tasks.transformList(i, t, {condition}, "
         + _ADD.format(f"'/spec/tasks/' + string(i) + '/{field}'", value)

@@ -1,7 +1,7 @@
 """`hekla admission`: the webhook server as a process.  Reference: api-and-admission 5.1.
 
-It serves first and registers then, so that the API server never calls a door that is still shut;
-from there one loop keeps the configurations, the certificates and the resource groups up to date.
+It listens before it registers, so that the API server never calls a server that is not there.  Then
+one loop keeps the webhook configurations, the certificates and the resource groups up to date.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ async def run(daemon: Daemon) -> None:
 
 
 def enabled_admissions(text: str) -> list[Admission]:
-    """The paths of the flag.  Raises DaemonError for one that is not there."""
+    """The paths of the flag.  Raises DaemonError for an unknown one."""
     found = []
     for path in (part.strip() for part in text.split(",")):
         if path and path not in ADMISSIONS:
@@ -121,8 +121,7 @@ def settings_of(options: Options, pod_level_resources: bool) -> Settings:
 
 
 def resource_groups(path: str) -> tuple[ResourceGroup, ...] | None:
-    """The groups at the start: without a file, or with one that cannot be read, pods are left
-    alone."""
+    """The groups at the start; without a readable file there are none, and pods are not changed."""
     if not path:
         return None
     try:
@@ -133,8 +132,8 @@ def resource_groups(path: str) -> tuple[ResourceGroup, ...] | None:
 
 
 def certificate_source(options: Options, where: Where) -> Source:
-    """Given files (all three or none), or certificates of our own for the names by which the API
-    server knows us."""
+    """Certificates from files (all three or none), or self-made ones for the names by which the API
+    server reaches us."""
     given = {
         name: getattr(options, name.replace("-", "_"))
         for name in ("tls-cert-file", "tls-private-key-file", "ca-cert-file")
@@ -157,7 +156,7 @@ def certificate_source(options: Options, where: Where) -> Source:
 
 
 class Service:
-    """The running server with all that is kept up to date around it."""
+    """The running server, and everything that is kept up to date around it."""
 
     def __init__(self, daemon: Daemon) -> None:
         options = daemon.options
@@ -329,7 +328,8 @@ def _stamp(path: str) -> tuple[int, int] | None:
 
 
 def _address(url: str) -> str:
-    """Where to listen: beside the API server on this machine only, in a cluster on every address."""
+    """The address to listen at: on this machine alone beside a local API server, every address in a
+    cluster."""
     host = urlsplit(url).hostname or ""
     return host if host in ("127.0.0.1", "::1", "localhost") else ""
 

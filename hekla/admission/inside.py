@@ -54,13 +54,12 @@ class Reviewer:
 
 
 def settings_inside(minor: int) -> Settings:
-    """As of a daemon that is started without flags about the rules, beside a server of this minor
-    version."""
+    """The settings of a daemon without flags, beside an API server of this minor version."""
     return Settings(pod_level_resources=minor >= POD_LEVEL_RESOURCES_SINCE)
 
 
 def reviewers(lookup: Lookup, minor: int) -> Mapping[str, Reviewer]:
-    """By the path under which the daemon serves the same rules."""
+    """The reviewers by the path under which the daemon serves the same rules."""
     settings = settings_inside(minor)
     return {
         path: Reviewer(admission, lookup, settings)

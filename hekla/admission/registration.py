@@ -41,7 +41,7 @@ EXEMPT_NAMESPACE = "kube-system"
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """How the API server reaches us: by a URL, or by a service."""
+    """How the API server reaches the webhooks: by a URL or a Service."""
 
     url: str = ""
     namespace: str = ""
@@ -66,7 +66,7 @@ def kind_of(admission: Admission) -> Kind[Tree]:
 
 
 def wanted(admission: Admission, settings: Settings) -> bool:
-    """Whether the path has anything to do: sorting pods needs groups to sort into, or the gate."""
+    """Whether the path has anything to do: the one for pods needs resource groups or the gate."""
     if admission.path != "/pods/mutate":
         return True
     return settings.resource_groups is not None and bool(
@@ -106,10 +106,11 @@ def webhook(admission: Admission, where: Where, authority: bytes, settings: Sett
 
 
 def pod_conditions(settings: Settings) -> list[Tree]:
-    """The pods that /pods/validate can refuse at all: ours, and with a budget annotation.
+    """Match conditions for the pods that /pods/validate can refuse: pods of our schedulers with a
+    budget annotation.
 
     An API server that does not know these conditions drops them and asks about every pod, which is
-    slower and as right.
+    slower and as correct.
     """
     schedulers = ", ".join(f"'{name}'" for name in settings.scheduler_names)
     budgets = " || ".join(f"'{key}' in object.metadata.annotations" for key in BUDGETS)
@@ -132,8 +133,8 @@ async def register(
     announce: Announce,
     settings: Settings,
 ) -> None:
-    """Make every configuration say what it should.  Raises ApiError or TransportError; calling
-    again continues."""
+    """Write every webhook configuration.  Raises ApiError or TransportError; a second call
+    continues."""
     for admission in admissions:
         if wanted(admission, settings):
             await _ensure(client, admission, where, announce, settings)
@@ -142,7 +143,7 @@ async def register(
 
 
 def _announced(found: Tree) -> bytes:
-    """The authorities that the API server trusts for a path today."""
+    """The authorities that the API server trusts for a path at present."""
     bundles = (
         (hook.get("clientConfig") or {}).get("caBundle") or ""
         for hook in found.get("webhooks") or ()
@@ -196,8 +197,7 @@ def _with_authority(hook: Tree, bundle: str) -> Tree:
 
 
 def _differs(found: list[Tree], hooks: list[Tree]) -> bool:
-    """Whether anything that we say is said otherwise; what the API server added by itself does not
-    count."""
+    """Whether any of our fields differs; fields that the API server added do not count."""
     return len(found) != len(hooks) or any(
         old.get(key) != value
         for old, new in zip(found, hooks, strict=True)

@@ -36,8 +36,8 @@ CORE = "", "v1"
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """One path.  Exactly one of `mutate` and `validate` is set; `refused` words an operation that
-    the path does not serve."""
+    """One path.  Exactly one of `mutate` and `validate` is set; `refused` is the message for an
+    operation that the path does not serve."""
 
     path: str
     webhook: str
@@ -65,7 +65,7 @@ class Admission:
 
     @property
     def configuration(self) -> str:
-        """The name of the webhook configuration object that announces this path."""
+        """The name of the webhook configuration for this path."""
         return "volcano-admission-service" + self.path.replace("/", "-")
 
     @property
@@ -74,7 +74,7 @@ class Admission:
 
 
 def nothing_of_metadata(tree: Tree) -> bool:
-    """`settled` of rules that never look there."""
+    """`settled` of rules that never read metadata."""
     return True
 
 
@@ -193,8 +193,7 @@ def review(
     name: str = "",
     namespace: str = "",
 ) -> Verdict:
-    """Play one request through the rules of `path`.  A delete carries no object; its `name` is what
-    counts then."""
+    """Run one request through the rules of `path`.  A delete has no object; then `name` counts."""
     admission = ADMISSIONS[path]
     if operation not in admission.operations:
         # An empty wording: the path lets operations through that it knows nothing about.
@@ -240,9 +239,8 @@ def _decide(admission: Admission, request: Review) -> Verdict:
 
 
 def _misshapen(admission: Admission, error: Exception) -> Verdict:
-    """Mutators meet objects that no schema has looked at yet.  They leave alone what they cannot
-    read: the schema check that follows names the field and what it should be, better than we could.
-    """
+    """The error of a mutator on an object that no schema has checked yet is ignored: the schema
+    check that follows names the field and the right type."""
     log.warning(
         "%s cannot read the object: %r",
         admission.path,

@@ -24,8 +24,7 @@ POD_LEVEL_RESOURCES_SINCE = 34
 
 
 class Lookup(Protocol):
-    """What rules may ask about the rest of the cluster; answers may lag behind the server as any
-    cache does."""
+    """What rules may ask about the rest of the cluster; answers may be late, as those of any cache."""
 
     def queue(self, name: str) -> Tree | None: ...
 
@@ -38,7 +37,7 @@ class Lookup(Protocol):
     def namespace(self, name: str) -> Tree | None: ...
 
     def hypernode(self, name: str) -> Tree | None:
-        """None, too, where hypernodes are not known."""
+        """The HyperNode; None also if HyperNodes are not watched."""
         ...
 
 
@@ -57,8 +56,7 @@ class ResourceGroup:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The flags that change what rules say.  `resource_groups` is None where no configuration was
-    loaded."""
+    """The flags that change rules.  `resource_groups` is None if no configuration was loaded."""
 
     scheduler_names: tuple[str, ...] = (DEFAULT_SCHEDULER,)
     max_queue_depth: int = 5
@@ -74,7 +72,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """One request: the objects are trees, empty where the operation has none."""
+    """One request.  Its objects are trees, empty if the operation has none."""
 
     operation: str
     object: Tree
@@ -126,8 +124,8 @@ def spec_of(tree: Tree) -> Tree:
 
 
 def with_spec(tree: Tree, patch: Patch) -> Patch | None:
-    """A patch of a spec, where the object may have none to be patched.  What is no mapping is left
-    for the schema to refuse."""
+    """A patch of a spec, which may be missing.  A spec that is no mapping is left for the schema to
+    refuse."""
     spec = tree.get("spec")
     if spec is None:
         return [{"op": "add", "path": "/spec", "value": {}}, *patch]
@@ -143,8 +141,7 @@ def status_of(tree: Tree) -> Tree:
 
 
 def queue_state(queue: Tree) -> str:
-    """The state of a Queue.  One to which the controller has not come yet is open, as it will be
-    then."""
+    """The state of a Queue.  A new one, which the controller has not seen yet, counts as open."""
     return status_of(queue).get("state") or "Open"
 
 
@@ -157,7 +154,7 @@ def name_of(tree: Tree) -> str:
 
 
 def queue_not_found(name: str) -> str:
-    """How a missing Queue is named, as the API server words it."""
+    """The API server's message for a missing Queue."""
     return f'queue.scheduling.volcano.sh "{name}" not found'
 
 

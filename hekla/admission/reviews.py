@@ -1,6 +1,6 @@
 """The AdmissionReview exchange: bytes of a request in, bytes of an answer out.
 
-Reference: api-and-admission 5.1.  Only what rules read is decoded; objects stay trees.
+Reference: api-and-admission 5.1.  Only the fields that rules read are decoded; objects stay trees.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _encode = msgspec.json.Encoder().encode
 def answer(
     admission: Admission, body: bytes, lookup: Lookup, settings: Settings
 ) -> tuple[bytes, Request | None, Verdict]:
-    """The body of the answer, the request as far as it could be read, and the verdict."""
+    """The body of the answer, the request as far as it could be decoded, and the verdict."""
     try:
         request = _decode(body).request
         if request is None:

@@ -1,7 +1,7 @@
-"""The HTTPS side of admission: one handler a path, answers straight from the event loop.
+"""The HTTPS server of admission: one handler for each path, which answers on the event loop.
 
-A review is a decode, a few dictionary reads and an encode; handing it to a thread would cost more
-than it takes. Reference: api-and-admission 5.1.
+A review is a decode, a few dictionary look-ups and an encode; handing it to a thread would cost
+more than the work.  Reference: api-and-admission 5.1.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Denied = Callable[[ReviewRequest, Verdict], None]
 
 
 class ReviewServer(Server):
-    """Serves the given paths.  `settings` is replaced while it runs; `on_denied` hears of refused
-    pods."""
+    """Serves the given paths.  `settings` is replaced while it runs; `on_denied` is called with
+    refused pods."""
 
     def __init__(
         self,
@@ -72,6 +72,6 @@ class ReviewServer(Server):
 
 
 async def serve(server: ReviewServer, host: str, port: int, context: ssl.SSLContext) -> int:
-    """Listen; gives the port that was taken."""
+    """Listen; returns the port."""
     await server.listen_tcp(host, port, context)
     return server.port

@@ -1,5 +1,5 @@
-"""The batch job: tasks of pods that start together, live by policies and end as one; and the clock
-that makes jobs.
+"""The batch Job, whose tasks' pods start together, and the CronJob, which creates Jobs on a
+schedule.
 
 A task's pod template stays the tree that the user wrote, so that a pod has every member of it,
 whatever this program knows.
@@ -65,7 +65,8 @@ class ConcurrencyPolicy(StrEnum):
 
 
 class LifecyclePolicy(Struct):
-    """When this happens, do that.  Triggers are `event`, `events` together, or an exit code."""
+    """An action on events or an exit code.  It is triggered by `event` and `events` together, or by
+    `exit_code`."""
 
     action: str = ""
     event: Annotated[str, Rule(enum=tuple(Event))] = ""
@@ -93,7 +94,8 @@ class DependsOn(Struct):
 
 
 class PartitionPolicy(Struct):
-    """A task in pieces: `total_partitions` groups of `partition_size` pods, each placed as a whole."""
+    """A task in partitions: `total_partitions` groups of `partition_size` pods, each placed as a
+    whole."""
 
     total_partitions: Annotated[int, Rule(required=True, format="int32", minimum=1)] = 0
     partition_size: Annotated[int, Rule(required=True, format="int32", minimum=1)] = 0
@@ -114,7 +116,7 @@ class TaskSpec(Struct):
 
 
 class JobSpec(Struct):
-    """Also the template of cron jobs, job templates and flows."""
+    """The spec of a Job, also inside CronJobs, JobTemplates and flows."""
 
     scheduler_name: Annotated[str, Rule(max_length=63)] = ""
     min_available: Count = 0

@@ -1,7 +1,8 @@
 """A cache of bounded size.
 
-Its entries can be worked out again, so a full cache simply starts over.  Evicting the least recently used
-entry instead would need bookkeeping on every hit, and hits are what these caches are for.
+Its entries can be worked out again, so a full cache simply starts over.  Evicting the least
+recently used entry instead would need bookkeeping on every hit, and hits are what these caches are
+for.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Commands: how a person or a program asks a controller to act on a job or a queue; and the words
-for what happens and is done.
+"""Commands, by which a person or a program asks a controller to act on a job or a queue; and the
+names of events and actions.
 
 The consumer deletes a command before it acts on it, so that a command acts at most once.
 """
@@ -16,8 +16,8 @@ API_VERSION = f"{GROUP}/v1alpha1"
 
 
 class Event(StrEnum):
-    """What a lifecycle policy may wait for.  The last three are the controller's own and are
-    refused in policies."""
+    """The events of lifecycle policies.  The last three are the controller's own; policies may not
+    use them."""
 
     ANY = "*"
     POD_FAILED = "PodFailed"
@@ -33,8 +33,8 @@ class Event(StrEnum):
 
 
 class Action(StrEnum):
-    """What is done to a job or a queue.  From SYNC_JOB on, only controllers and commands may say
-    it."""
+    """The actions on a job or a queue.  From SYNC_JOB on, only controllers and commands may use
+    them."""
 
     ABORT_JOB = "AbortJob"
     RESTART_JOB = "RestartJob"
@@ -52,7 +52,7 @@ class Action(StrEnum):
 
 
 class Command(Object):
-    """Flat, without spec and status."""
+    """A command to a controller.  It is flat, without spec and status."""
 
     api_version: str = always(API_VERSION)
     kind: str = always("Command")

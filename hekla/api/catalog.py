@@ -1,5 +1,5 @@
-"""All kinds that Hekla has structs for, to find one by the words of an owner reference or of a
-person."""
+"""All kinds for which Hekla has structs, to be found by owner references or by the words that
+people type."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ BUILT_IN: tuple[Kind[Any], ...] = tuple(
 
 @cache
 def find(api_version: str, kind: str) -> Kind[Any] | None:
-    """The kind of this API version and name, if Hekla has a struct for it."""
+    """The kind of this apiVersion and name, if Hekla has a struct for it."""
     for known in BATCH + BUILT_IN:
         if known.kind == kind and known.api_version == api_version:
             return known

@@ -1,4 +1,4 @@
-"""Colocation: how pods that a selector names share a node's memory with others."""
+"""Colocation: how selected pods share a node's memory with others."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ API_VERSION = f"{GROUP}/v1alpha1"
 
 
 class MemoryQos(Struct):
-    """Percentages of a container's memory limit: throttled above high, spared below low, never
-    taken below min."""
+    """Percentages of a container's memory limit: throttled above `high`, protected below `low`,
+    never reclaimed below `min`."""
 
     high_ratio: Annotated[int | None, Rule(default=100, minimum=0, maximum=100)] = None
     low_ratio: Annotated[int | None, Rule(default=0, minimum=0, maximum=100)] = None

@@ -51,12 +51,12 @@ KEEP = {"helm.sh/resource-policy": "keep"}
 
 
 def all() -> list[dict[str, Any]]:
-    """The definitions of all kinds that a cluster is given, each a fresh tree."""
+    """Fresh trees of the definitions of all kinds that are installed on a cluster."""
     return [definition(kind) for kind in catalog.INSTALLED]
 
 
 def yaml() -> str:
-    """The same as one YAML stream."""
+    """The same definitions as one YAML stream."""
     return "".join(f"---\n{_yaml(tree)}" for tree in all())
 
 
@@ -107,7 +107,7 @@ def _root(kind: Kind[Any]) -> Schema:
 
 @cache
 def _struct(struct: type[msgspec.Struct]) -> Schema:
-    """The schema of a struct: one property a field, in alphabetical order."""
+    """The schema of a struct: one property for each field, in alphabetical order."""
     hints = get_type_hints(struct, include_extras=True)
     properties: dict[str, Schema] = {}
     required = []
@@ -129,7 +129,7 @@ def _struct(struct: type[msgspec.Struct]) -> Schema:
 
 
 def _annotated(hint: Any, inherited: tuple[Rule, ...] = ()) -> tuple[Schema, tuple[Rule, ...]]:
-    """The schema of a type hint, and the rules found on the way to it."""
+    """The schema of a type hint, and the rules in its annotations."""
     if get_origin(hint) is Annotated:
         inner, *extras = get_args(hint)
         return _annotated(
@@ -146,7 +146,7 @@ def _annotated(hint: Any, inherited: tuple[Rule, ...] = ()) -> tuple[Schema, tup
 
 
 def _bare(hint: Any, rules: tuple[Rule, ...]) -> Schema:
-    """The schema of a type before its own rules are applied, except for those that replace the
+    """The schema of a type before its own rules are applied, except for rules that replace the
     type."""
     for rule in rules:
         if rule.int_or_string:
@@ -198,8 +198,7 @@ _RESERVED = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
 def _yaml(tree: Any) -> str:
-    """A JSON tree as block YAML.  Written here because this layer may not need more than the
-    standard library."""
+    """A JSON tree as block YAML.  PyYAML is not needed for it."""
     return "".join(f"{line}\n" for line in _lines(tree))
 
 

@@ -1,4 +1,4 @@
-"""Where data lies, and which workload wants to run near it."""
+"""Where data is, and which workloads should run near it."""
 
 from __future__ import annotations
 

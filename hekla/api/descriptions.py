@@ -1,8 +1,7 @@
-"""What `kubectl explain` says of the batch kinds: a sentence for each kind and for the fields that
-are theirs alone.
+"""The descriptions of batch kinds for `kubectl explain`: a sentence for each kind, and for each
+field that Kubernetes does not describe.
 
-Pod templates and claims are described where Kubernetes describes them; a field that is not here
-says enough by its name and type.
+Fields that are missing here say enough by their name and type.
 """
 
 from __future__ import annotations
@@ -228,7 +227,7 @@ FIELDS = {
 
 
 def of_field(struct: str, field: str) -> str:
-    """What a field is for; empty where its name says it."""
+    """The description of a field; "" if it has none."""
     own = FIELDS.get(struct)
     if own is None:
         return (

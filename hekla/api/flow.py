@@ -1,4 +1,4 @@
-"""Workflows: jobs that wait for jobs, made from templates."""
+"""JobFlows: jobs that wait for other jobs, created from JobTemplates."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class JobRetainPolicy(StrEnum):
 
 
 class When(StrEnum):
-    """What has to have become of a step's targets.  Hekla's own; a flow without it is as in the
-    original."""
+    """The state that a step's targets must have reached.  Only Hekla has this field; without it, a
+    flow behaves as upstream."""
 
     COMPLETED = "Completed"
     FAILED = "Failed"
@@ -63,7 +63,7 @@ class TaskStatus(Struct):
 
 
 class Probe(Struct):
-    """What tells before its end that a job is ready; the original stores it and looks at none."""
+    """Probes that tell that a job is ready before it ends; upstream stores them and ignores them."""
 
     http_get_list: list[HttpGet] = []
     tcp_socket_list: list[TcpSocket] = []
@@ -80,7 +80,7 @@ class Patch(Struct):
 
 
 class Flow(Struct):
-    """One step: a job made from the template of this name."""
+    """One step: a job that is created from the template of this name."""
 
     name: Annotated[str, Rule(required=True, min_length=1)] = ""
     depends_on: FlowDependsOn | None = None
@@ -152,7 +152,7 @@ class JobTemplateStatus(Struct):
 
 
 class JobTemplate(Object):
-    """A job specification with a name, which flows make jobs from."""
+    """A named job spec, from which flows create jobs."""
 
     api_version: str = always(API_VERSION)
     kind: str = always("JobTemplate")

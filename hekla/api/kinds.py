@@ -25,7 +25,7 @@ U = TypeVar("U")
 
 
 class Malformed(msgspec.Struct, frozen=True):
-    """An object that could not be read: which one (`namespace/name`), its version, and why."""
+    """An object that could not be decoded: its key, its version, and why."""
 
     kind: str
     key: str
@@ -48,7 +48,7 @@ class Listing(msgspec.Struct, Generic[T]):
 
 class WatchEvent(msgspec.Struct, Generic[T]):
     """One line of a watch.  `object` is a Status where type is ERROR, and Malformed where it could
-    not be read."""
+    not be decoded."""
 
     type: str
     object: T | Status | Malformed
@@ -95,13 +95,13 @@ class Kind(Generic[T]):
 
     @property
     def resource(self) -> str:
-        """`jobs.batch.volcano.sh`, or `pods` in the core group: what a person types and a CRD is
-        called."""
+        """`jobs.batch.volcano.sh`, or `pods` in the core group: the word for kubectl, and the name
+        of a CRD."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @cached_property
     def untyped(self) -> Kind[dict[str, Any]]:
-        """The same kind, whose objects stay JSON trees."""
+        """The same kind, decoded into JSON trees."""
         return read_as(self, dict[str, Any])
 
     def path(
@@ -131,14 +131,15 @@ class Kind(Generic[T]):
         return f"{self._root}/{self.plural}"
 
     def decode(self, body: bytes | msgspec.Raw) -> T:
-        """One object.  Raises msgspec.ValidationError with the path of what does not fit."""
+        """Decode one object.  Raises msgspec.ValidationError with the path of the bad field."""
         try:
             return self._decoder.decode(body)
         except msgspec.ValidationError:
             return self._decode_without_nulls(body)
 
     def decode_list(self, body: bytes) -> Listing[T]:
-        """A page of a list.  What cannot be read is left out of `items` and named in `malformed`."""
+        """Decode a page of a list.  Objects that cannot be decoded are in `malformed` and not in
+        `items`."""
         try:
             page = self._list_decoder.decode(body)
         except msgspec.ValidationError:
@@ -151,7 +152,7 @@ class Kind(Generic[T]):
         )
 
     def decode_event(self, line: bytes) -> WatchEvent[T]:
-        """One line of a watch."""
+        """Decode one line of a watch."""
         try:
             event = self._event_decoder.decode(line)
         except msgspec.ValidationError:
@@ -180,8 +181,8 @@ class Kind(Generic[T]):
         return msgspec.json.Decoder(_Event[self.type])  # type: ignore[name-defined]  # as above
 
     def _decode_without_nulls(self, body: bytes | msgspec.Raw) -> T:
-        """Again, reading null as absent: Go clients write `null` for an empty list, and the API
-        server may keep it."""
+        """Decode again with null read as absent: Go clients write `null` for an empty list, and the
+        API server may store it."""
         return msgspec.convert(without_nulls(msgspec.json.decode(body)), self.type)
 
     def _decode_or_name(self, body: bytes | msgspec.Raw) -> T | Malformed:
@@ -236,7 +237,7 @@ _status_decoder = msgspec.json.Decoder(Status)
 
 
 def _segment(name: str, safe: str) -> str:
-    """A name in a path.  Nearly all are of letters that stand for themselves."""
+    """A name in a path, quoted if necessary."""
     return name if _plain(name) else quote(name, safe=safe)
 
 
@@ -257,7 +258,7 @@ def _malformed(kind: str, body: bytes | msgspec.Raw, reason: str) -> Malformed:
 
 
 def names_of(kinds: Sequence[Kind[Any]]) -> dict[str, Kind[Any]]:
-    """Every word that a person may type for one of these kinds: plural, singular, short names,
+    """All words that a person may type for one of these kinds: plural, singular, short names,
     `plural.group`."""
     words: dict[str, Kind[Any]] = {}
     for kind in kinds:
@@ -267,5 +268,5 @@ def names_of(kinds: Sequence[Kind[Any]]) -> dict[str, Kind[Any]]:
 
 
 def read_as(kind: Kind[Any], type: type[U]) -> Kind[U]:
-    """The same kind, whose objects are read as another type: for those who need less of them."""
+    """The same kind, decoded into another type, for readers that need fewer fields."""
     return replace(kind, type=type)

@@ -43,7 +43,7 @@ def wire_name(attribute: str) -> str:
 
 
 def always(value: T) -> T:
-    """A default that is written to the wire even when nobody changed it."""
+    """A default that is written to the wire even if it was not changed."""
     result: T = msgspec.field(default_factory=lambda: value)
     return result
 
@@ -51,14 +51,13 @@ def always(value: T) -> T:
 class Struct(msgspec.Struct, rename=wire_name, omit_defaults=True, kw_only=True, gc=False):
     """Base of every wire struct.
 
-    The cycle collector does not look at them (decision 0010): a tree that came off the wire has no
-    cycles, so do not make any.
+    The garbage collector does not track them (decision 0010): a decoded tree has no cycles, so do
+    not make any.
     """
 
 
 class AtomicStruct(Struct):
-    """Base of the small structs that server-side apply replaces whole and never merges member by
-    member."""
+    """Base of the small structs that server-side apply replaces as a whole."""
 
 
 class OwnerReference(AtomicStruct):
@@ -71,8 +70,8 @@ class OwnerReference(AtomicStruct):
 
 
 class ObjectMeta(Struct):
-    """Without managedFields: an update that leaves them out leaves them alone, and no controller
-    reads them."""
+    """Metadata without managedFields: an update that leaves them out does not change them, and no
+    controller reads them."""
 
     name: str = ""
     generate_name: str = ""
@@ -97,7 +96,7 @@ class ObjectMeta(Struct):
 
 
 class TemplateMeta(Struct):
-    """Metadata of an object inside an object: what survives in a stored template."""
+    """Metadata of a template inside an object: the fields that the server stores there."""
 
     annotations: dict[str, str] = {}
     finalizers: list[str] = []
@@ -113,14 +112,14 @@ class LabelSelectorRequirement(Struct):
 
 
 class LabelSelector(AtomicStruct):
-    """Matches everything when empty; where a field may be absent, absent matches nothing."""
+    """An empty selector matches everything; where the field may be absent, absent matches nothing."""
 
     match_labels: dict[str, str] = {}
     match_expressions: Atomic[list[LabelSelectorRequirement]] = []
 
 
 class Condition(Struct):
-    """The condition that most kinds share; its five members are all required of whoever writes one."""
+    """The condition that most kinds share; all five members are required in writes."""
 
     type: Annotated[
         str,
@@ -155,7 +154,7 @@ class ListMeta(Struct):
 
 
 class Object(Struct):
-    """Base of everything that has a name on an API server."""
+    """Base of every kind that has a name on an API server."""
 
     api_version: str = ""
     kind: str = ""
@@ -178,8 +177,7 @@ class StatusDetails(Struct):
 
 
 class Status(Struct):
-    """The answer of an API server that is not an object: why a request failed, or that it
-    succeeded."""
+    """An answer of the API server that is no object: success, or why the request failed."""
 
     api_version: str = always("v1")
     kind: str = always("Status")

@@ -190,7 +190,7 @@ def pod_group_name(job: str, uid: str) -> str:
 
 
 def service_config_map(job: str) -> str:
-    """The ConfigMap with the hosts of a job's tasks."""
+    """The name of the ConfigMap with the hosts of a job's tasks."""
     return f"{job}-svc"
 
 
@@ -203,5 +203,6 @@ def ray_head_service(job: str) -> str:
 
 
 def bare_pod_group_name(uid: str) -> str:
-    """The group of pods that no job made; uid is that of their controller, else of the pod itself."""
+    """The name of the PodGroup for pods without a job; `uid` is that of their controller, or of the
+    pod itself."""
     return f"podgroup-{uid}"

@@ -1,5 +1,4 @@
-"""The inside of a node: its NUMA cells, which processor is where, and what of each cell pods have
-taken."""
+"""The topology of a node: its NUMA cells, their processors, and what pods use of each."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ class ResourceInfo(Struct):
 
 
 class CpuInfo(Struct):
-    """Where one processor sits.  Zero is absent on the wire."""
+    """The place of one processor.  Zero is absent on the wire."""
 
     numa: Index = 0
     socket: Index = 0
@@ -56,7 +55,7 @@ class NumatopoSpec(Struct):
 
 
 class Numatopology(Object):
-    """Bears the name of its node."""
+    """The NUMA topology of the node of the same name."""
 
     api_version: str = always(API_VERSION)
     kind: str = always("Numatopology")

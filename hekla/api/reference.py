@@ -1,5 +1,5 @@
-"""The page that lists the kinds for users, made from the kinds, so that it cannot tell of a short
-name that does not work."""
+"""The page that lists the kinds for users.  It is generated from the kinds, so that it cannot be
+wrong about them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TAIL = """
 
 
 def page() -> str:
-    """The whole page as Markdown."""
+    """The page as Markdown."""
     rows = "".join(_row(kind) for kind in catalog.INSTALLED)
     unserved = "`, `".join(kind.kind for kind in catalog.BATCH if kind not in catalog.INSTALLED)
     return HEAD + rows + TAIL.format(unserved=unserved)

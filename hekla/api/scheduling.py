@@ -1,4 +1,4 @@
-"""What is scheduled together and at whose expense: pod groups and queues."""
+"""PodGroups, which are scheduled together, and queues, which share the cluster."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class NetworkTopology(Struct):
 
 
 class SubGroupPolicy(Struct):
-    """How the pods of a group fall into smaller gangs: those that agree in the values of
-    `match_label_keys`."""
+    """How the pods of a group form smaller gangs: pods with equal values of `match_label_keys`
+    belong together."""
 
     name: Annotated[str, Rule(max_length=253)] = ""
     network_topology: NetworkTopology | None = None
@@ -90,8 +90,8 @@ class PodGroupStatus(Struct):
 
 
 class PodGroup(Object):
-    """Pods that start together or not at all.  Its status is written through the object itself: it
-    has no status endpoint."""
+    """Pods that start together or not at all.  It has no status subresource: its status is written
+    with the object."""
 
     api_version: str = always(API_VERSION)
     kind: str = always("PodGroup")
@@ -100,7 +100,7 @@ class PodGroup(Object):
 
 
 class Cluster(Struct):
-    """A cluster that a queue may forward to."""
+    """A cluster to which a queue may forward."""
 
     name: str = ""
     weight: Int32 = 0
@@ -117,7 +117,7 @@ class NodeGroupTerms(Struct):
 
 
 class QueueAffinity(Struct):
-    """The node groups that a queue's pods must, should, should not and must not run on."""
+    """The node groups that a queue's pods require, prefer, avoid and never use."""
 
     node_group_affinity: NodeGroupTerms | None = None
     node_group_anti_affinity: NodeGroupTerms | None = None

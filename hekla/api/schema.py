@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """A CEL rule of the API server with the text that a person gets when it does not hold."""
+    """A CEL rule of the API server, with the message for violations."""
 
     rule: str
     message: str
@@ -27,8 +27,8 @@ class Validation:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Promises of one field; None and empty mean that nothing is promised.  Several rules on one
-    field add up."""
+    """Constraints of one field; None and empty mean no constraint.  Several rules on one field are
+    merged."""
 
     required: bool = False
     default: Any = None

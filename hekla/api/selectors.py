@@ -1,8 +1,7 @@
-"""Choosing objects by their labels and fields: the texts that people type, the selectors that
-objects carry.
+"""Selectors of objects by labels and fields: as texts, and inside objects.
 
-Both become the same thing, a tuple of requirements that all must hold.  Texts are read by one small
-grammar whose errors are those that users of Kubernetes know.
+Both become a tuple of requirements that all must hold.  Texts are read by one grammar, whose errors
+are those of Kubernetes.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from hekla.api.text import syntax
 
 
 class SelectorError(ValueError):
-    """A selector that means nothing, in the words that an API server answers with."""
+    """A selector is invalid; the text has the API server's words."""
 
 
 class Operator(StrEnum):
-    """How a key is asked about.  The values are those of selectors inside objects."""
+    """The operators of requirements.  Their values are those of selectors inside objects."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -81,8 +80,8 @@ class Requirement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LabelSelector:
-    """All requirements hold; without requirements everything matches.  `nothing` matches no object
-    at all."""
+    """All requirements must hold; without any, everything matches.  `nothing` matches no object at
+    all."""
 
     requirements: tuple[Requirement, ...] = ()
     nothing: bool = False
@@ -129,7 +128,7 @@ def of_object(selector: meta.LabelSelector | None) -> LabelSelector:
 
 
 def matches_node(selector: NodeSelector, name: str, labels: Mapping[str, str]) -> bool:
-    """Whether a node fits one of the terms; a term without conditions fits none.  Raises
+    """Whether a node matches one of the terms; a term without conditions matches none.  Raises
     SelectorError."""
     fields = {"metadata.name": name}
     for term in selector.node_selector_terms:
@@ -171,7 +170,7 @@ _SIGNS = frozenset(("==", "!=", "=", "!", "<", ">", "(", ")", ","))
 
 @lru_cache(maxsize=1024)
 def parse_labels(text: str) -> LabelSelector:
-    """Reads a label selector; the empty text selects everything.  Raises SelectorError."""
+    """Parse a label selector; an empty text matches everything.  Raises SelectorError."""
     return LabelSelector(tuple(_Reader(text).requirements()))
 
 
@@ -233,7 +232,7 @@ class _Reader:
                 raise SelectorError(f"found '{other}', expected: {', '.join(BINARY_OPERATORS)}")
 
     def _set(self) -> list[str]:
-        """`(a, b)`; a value that is left out between commas is the empty one."""
+        """`(a, b)`; an empty text between commas is the empty value."""
         if self._peek() != "(":
             raise SelectorError(f"found '{self._peek()}' expected: '('")
         self._take()
@@ -300,7 +299,7 @@ class FieldRequirement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FieldSelector:
-    """All requirements hold.  Which fields a kind can be asked about, the kind knows."""
+    """All requirements must hold.  Each kind knows its selectable fields."""
 
     requirements: tuple[FieldRequirement, ...] = ()
 
@@ -313,7 +312,7 @@ class FieldSelector:
         return all((value_of(one.field) == one.value) is one.equal for one in self.requirements)
 
     def exact(self, field: str) -> str | None:
-        """The value that this field must have, if the selector demands one."""
+        """The value that this field must have, if the selector requires one."""
         for one in self.requirements:
             if one.equal and one.field == field:
                 return one.value
@@ -329,7 +328,7 @@ _FIELD_SIGN = re.compile(r"!=|==|=")
 
 @lru_cache(maxsize=1024)
 def parse_fields(text: str) -> FieldSelector:
-    """Reads a field selector; the empty text selects everything.  Raises SelectorError."""
+    """Parse a field selector; an empty text matches everything.  Raises SelectorError."""
     requirements = []
     for term in _FIELD_TERM.findall(text):
         if not term:

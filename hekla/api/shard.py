@@ -1,4 +1,4 @@
-"""Shards: which nodes belong to which scheduler when several share a cluster."""
+"""NodeShards: which nodes belong to which scheduler where several share a cluster."""
 
 from __future__ import annotations
 

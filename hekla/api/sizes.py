@@ -27,5 +27,5 @@ MOST_TASKS = 1_000
 
 
 def room(replicas: int, waiting: int) -> int:
-    """How many more pods a workload may have now, while so many of its pods wait."""
+    """How many more pods of a workload may be created now, given how many of its pods wait."""
     return replicas if replicas <= ORDINARY else max(0, WAITING - waiting)

@@ -1,4 +1,4 @@
-"""The network as a tree: hyper nodes hold nodes or other hyper nodes, and a lower tier is a faster
+"""The network as a tree: HyperNodes contain nodes or other HyperNodes, and a lower tier is a faster
 network."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Training across clusters: one job made of many, split where no single cluster is large enough."""
+"""Training across clusters: one job that is split into several where no single cluster is large
+enough."""
 
 from __future__ import annotations
 

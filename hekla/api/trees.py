@@ -6,8 +6,8 @@ from typing import Any
 
 Json = dict[str, Any]
 NESTED = frozenset({dict, list})
-"""What a walk over a tree goes into.  All else stands for itself, and a call for each of it would be
-most of the work."""
+"""What a walk over a tree goes into.  All else stands for itself, and a call for each of it would
+be most of the work."""
 
 
 def without_nulls(tree: Any) -> Any:

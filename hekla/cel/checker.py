@@ -1,5 +1,5 @@
-"""Types of every part of an expression, and which overloads its calls can mean; what does not fit
-is said with its place."""
+"""The type checker: the type of each part of an expression, and the overloads that its calls may
+mean. Errors have their place in the source."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ FIRST_SLOT = 1
 
 
 def cooked(type: Type) -> Type:
-    """The type that a value has once it was read from the tree."""
+    """The type of a value after it has been read from the JSON tree."""
     if type.raw:
         return Type(type.name)
     if type.parameters and any(part is not cooked(part) for part in type.parameters):
@@ -77,7 +77,7 @@ def cooked(type: Type) -> Type:
 
 
 class Checker:
-    """Checks one expression; `size` is the number of places its frame needs."""
+    """Checks one expression; `size` is the number of slots that its frame needs."""
 
     def __init__(
         self, source: str, variables: Mapping[str, Type], structs: Mapping[str, Type] | None = None
@@ -96,7 +96,7 @@ class Checker:
         """Literals inside the arguments of `format`, whose elements may be of different types."""
 
     def check(self, root: Node) -> Type:
-        """Raises Refused."""
+        """Check the expression.  Raises Refused."""
         try:
             found = self.of(root)
         except RecursionError:
@@ -252,7 +252,7 @@ class Checker:
         return found
 
     def joined(self, common: Type | None, found: Type, item: Node) -> Type:
-        """Elements of one literal are of one type."""
+        """The common type of the elements of a literal."""
         if common is None or common is ANY_ERROR or found is ANY_ERROR:
             return found if common is None else common
         if (common is DYN) is (found is DYN) and assignable(common, found):

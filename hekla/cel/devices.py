@@ -1,7 +1,6 @@
-"""Selectors of devices (DRA): whether a device of a ResourceSlice is one that a class or a claim
-asks for.
+"""Selectors of devices (DRA): whether a class or a claim wants a device of a ResourceSlice.
 
-Pure: a selector is compiled once and asked of devices as they lie in a slice.
+Pure: a selector is compiled once and evaluated on devices as a slice has them.
 
     Selector('device.driver == "gpu.example.com" &&
     device.capacity["gpu.example.com"].memory.isGreaterThan(quantity("8Gi"))')
@@ -34,7 +33,8 @@ class Unusable(Exception):
 
 
 class _Domains(dict[str, Any]):
-    """Names by domain; a domain that a device knows nothing of is empty, not absent."""
+    """Attributes or capacities by domain.  A domain that the device does not have is empty, not
+    missing."""
 
     def __missing__(self, domain: str) -> dict[str, Any]:
         return {}
@@ -46,7 +46,7 @@ class Selector:
     __slots__ = ("program",)
 
     def __init__(self, text: str) -> None:
-        """Raises Unusable."""
+        """Compile the selector.  Raises Unusable."""
         try:
             program = compile_expression(text, {"device": _DEVICE}, bindings=True)
         except Refused as error:
@@ -56,8 +56,8 @@ class Selector:
         self.program: Program = program
 
     def matches(self, driver: str, device: Json) -> bool:
-        """Whether a device of that driver is meant.  Raises Failed, as for a device that lacks an
-        attribute that is read."""
+        """Whether a device of that driver matches.  Raises Failed, for example when the device
+        lacks an attribute that the selector reads."""
         found = self.program({"device": seen(driver, device)})
         if not isinstance(found, bool):
             raise Failed(
@@ -67,8 +67,8 @@ class Selector:
 
 
 def seen(driver: str, device: Json) -> Json:
-    """A device of a slice as selectors see it: names by domain, those without one under the
-    driver's."""
+    """A device of a slice as selectors see it: names by domain; names without one are in the
+    driver's domain."""
     attributes, capacity = _Domains(), _Domains()
     for name, value in (device.get("attributes") or {}).items():
         _put(attributes, driver, name, _attribute(value))

@@ -36,7 +36,7 @@ STRUCTS: dict[str, Type] = {
 
 
 class WrongType(Exception):
-    """An expression that is good, but not of a type that can be used where it stands."""
+    """A valid expression whose type cannot be used where it stands."""
 
 
 class Program:
@@ -53,11 +53,12 @@ class Program:
         self.size = size
 
     def __call__(self, values: Mapping[str, Any], steps: int = program.STEPS) -> Any:
-        """Raises Failed.  A variable that is absent from `values` fails when it is asked for."""
+        """Evaluate the program.  Raises Failed.  A variable that is missing from `values` fails
+        when it is read."""
         return self.spend(values, [steps])
 
     def spend(self, values: Mapping[str, Any], budget: list[int]) -> Any:
-        """The same, with the steps taken off a budget that several expressions share."""
+        """Evaluate the program, and take its steps from a budget that several expressions share."""
         frame: program.Frame = [None] * self.size
         given = frame[0] = min(budget[0], program.STEPS)
         missing = program.MISSING
@@ -83,7 +84,8 @@ def compile_expression(
     *,
     bindings: bool = False,
 ) -> Program:
-    """Raises Refused, and WrongType where the result is of none of the wanted types."""
+    """Compile an expression.  Raises Refused, and WrongType if its result has none of the wanted
+    types."""
     node = parse(source, bindings=bindings)
     checker = Checker(source, variables, structs)
     kind = checker.check(node)
@@ -107,7 +109,7 @@ def _is(kind: Type, wanted: Type) -> bool:
 
 
 def _check_literals(source: str, root: Node) -> None:
-    """Times, spans and patterns that are written out are read before anything runs."""
+    """Check literal times, durations and patterns before anything runs."""
     issues: list[Issue] = []
     for node in walk(root):
         if not isinstance(node, Call) or not node.arguments:
@@ -149,7 +151,7 @@ _SAMPLES: dict[str, Any] = {
 
 
 def _format_issues(node: Call, text: Any, arguments: ListOf) -> list[Issue]:
-    """Tries a format with a value of each argument's type, as far as the types are plain."""
+    """Check a format string with a sample value of each argument's type, where that is known."""
     if not isinstance(text, str) or not all(item.type.name in _SAMPLES for item in arguments.items):
         return []
     values = [_SAMPLES[item.type.name] for item in arguments.items]
@@ -174,7 +176,7 @@ def _format_issues(node: Call, text: Any, arguments: ListOf) -> list[Issue]:
 
 
 def uses(source: str, name: str) -> bool:
-    """Whether an expression speaks of a variable; False when it does not parse."""
+    """Whether an expression uses a variable; False if it does not parse."""
     try:
         return any(isinstance(node, Name) and node.name == name for node in walk(parse(source)))
     except Refused:

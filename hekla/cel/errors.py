@@ -1,4 +1,4 @@
-"""What can be wrong with an expression: before it runs (with the place), and while it runs."""
+"""Errors of expressions: before they run, with their place, and while they run."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 
 class Failed(Exception):
-    """An evaluation that ended in an error; the text is CEL's own (`no such key: a`)."""
+    """An evaluation ended in an error; the text is CEL's own (`no such key: a`)."""
 
 
 class TooCostly(Failed):
-    """An evaluation that was ended because it went on for too long; never absorbed by `||`."""
+    """An evaluation was ended because it took too many steps; `||` never absorbs this error."""
 
     def __init__(self) -> None:
         super().__init__("operation cancelled: actual cost limit exceeded")
@@ -23,8 +23,8 @@ class Issue(NamedTuple):
 
 
 class Refused(Exception):
-    """An expression that does not parse or does not fit the declared types.  `str()` shows the
-    places as CEL does."""
+    """An expression does not parse or does not fit the declared types.  `str()` shows the places as
+    CEL does."""
 
     def __init__(self, source: str, issues: list[Issue]) -> None:
         self.source = source

@@ -49,7 +49,8 @@ def method(name: str, arguments: Sequence[Type], result: Type, work: Work) -> No
 
 
 def dispatcher(candidates: Sequence[Overload]) -> Work:
-    """What calls the overload that fits the values; fails as CEL does where none does."""
+    """A function that calls the overload for its arguments' types; it fails as CEL does if there is
+    none."""
     known: dict[tuple[str, ...], Work | None] = {}
 
     def call(*arguments: Any) -> Any:

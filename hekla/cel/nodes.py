@@ -107,7 +107,7 @@ class Macro(Node):
 
 
 def walk(node: Node) -> list[Node]:
-    """The node and all below it."""
+    """The node and all nodes below it."""
     found: list[Node] = []
     stack = [node]
     while stack:
@@ -134,5 +134,5 @@ def walk(node: Node) -> list[Node]:
 
 
 def names_in(node: Node) -> set[str]:
-    """Every name that stands in an expression, variables of macros included."""
+    """All names in an expression, including the variables of macros."""
     return {one.name for one in walk(node) if isinstance(one, Name)}

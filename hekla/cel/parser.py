@@ -1,5 +1,4 @@
-"""From the text of an expression to its tree: CEL's grammar, its macros, and its words for what
-does not parse."""
+"""The parser: CEL's grammar, its macros, and its error messages."""
 
 from __future__ import annotations
 
@@ -85,7 +84,8 @@ class Token(NamedTuple):
 
 
 def parse(source: str, *, bindings: bool = False) -> Node:
-    """Raises Refused.  `bindings` adds `cel.bind`, which only selectors of devices know."""
+    """Parse an expression.  Raises Refused.  `bindings` adds `cel.bind`, which only selectors of
+    devices have."""
     if len(source) > LONGEST:
         raise Refused(
             source[:80],

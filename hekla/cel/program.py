@@ -32,8 +32,7 @@ READING = frozenset(
 
 
 class Object(dict[str, Any]):
-    """What a struct literal of a mutation makes: a JSON object that remembers under which name it
-    was written."""
+    """A struct literal of a mutation: a JSON object that remembers its type's name."""
 
     __slots__ = ("kind",)
 
@@ -43,7 +42,7 @@ class Object(dict[str, Any]):
 
 
 class Thunk:
-    """A variable that is worked out when it is first asked for."""
+    """A variable that is evaluated when it is first read."""
 
     __slots__ = ("error", "run", "value")
 
@@ -95,8 +94,8 @@ def _name(node: Name) -> Run:
 
 
 def reader(type: Type) -> Callable[[Any], Any] | None:
-    """What turns a value as it lies in a JSON tree into a value of a declared type; None where
-    nothing is to be done."""
+    """The function that turns a JSON value into a value of a declared type; None if there is
+    nothing to convert."""
     if type.raw:
         return _READERS[type.name]
     if type.name in ("list", "map") and type.parameters:
@@ -250,8 +249,7 @@ def _optional_field(
 
 
 def _either_side(node: Call, decisive: bool) -> Run:
-    """`&&`, which one False decides, and `||`, which one True does; also where the other side has
-    failed."""
+    """`&&` and `||`: one False or one True decides, even if the other side has failed."""
     left, right = (compiled(argument) for argument in node.arguments)
     idle = not decisive
 
@@ -311,8 +309,8 @@ def _charged_equal(left: Run, right: Run, equal: Callable[[Any, Any], bool], wan
 
 
 def equality(one: Type, other: Type) -> Callable[[Any, Any], bool]:
-    """What compares values of two types: by their schema where order does not count, quickly where
-    both are plain."""
+    """The function that compares values of two types: by their schema where order does not count,
+    directly where both are plain."""
     if one.list_type and other.list_type == one.list_type:
         return _unordered(one)
     return same
@@ -340,7 +338,7 @@ def identity(item: Any, keys: tuple[str, ...]) -> Any:
 
 
 def _joined(node: Call) -> Run:
-    """`+` of lists that are sets or maps: what is there is replaced, what is new comes behind."""
+    """`+` of lists that are sets or maps: equal entries are replaced, new ones appended."""
     keys = node.arguments[0].type.map_keys
     left, right = (compiled(argument) for argument in node.arguments)
 
@@ -390,7 +388,7 @@ def _call(node: Call) -> Run:
 
 
 def _charged(runs: list[Run], work: Callable[..., Any], product: bool) -> Run:
-    """A call whose arguments' sizes are taken off the steps; of sets one is looked through for each
+    """A call whose cost depends on the sizes of its arguments.  For sets, one is searched for each
     element of the other."""
 
     def call(frame: Frame) -> Any:
@@ -412,7 +410,7 @@ def _charged(runs: list[Run], work: Callable[..., Any], product: bool) -> Run:
 
 
 def _nullable(nodes: list[Node]) -> bool:
-    """A declared field may still hold null where its schema is nullable."""
+    """A declared field may hold null if its schema is nullable."""
     return any(
         isinstance(one, (Select, Name))
         and one.type.name not in ("string", "int", "bool", "list", "map")
@@ -496,8 +494,8 @@ def _struct(node: Struct) -> Run:
 
 
 def _pairs(node: Macro) -> Callable[[Frame], list[tuple[Any, ...]] | list[Any]]:
-    """The elements to walk: single ones, or pairs where a macro has two variables; counted against
-    the frame's steps."""
+    """The elements that a macro iterates over: single ones, or pairs where it has two variables.
+    They are counted against the frame's steps."""
     subject = compiled(node.subject)
     two = len(node.names) == 2
 
@@ -575,7 +573,7 @@ def _truth(value: Any) -> bool:
 
 
 def _filtered(node: Macro) -> Callable[[Frame], Any]:
-    """Walks the elements that pass the macro's test, each put in its place."""
+    """Iterate over the elements that pass the macro's test, each in its slot of the frame."""
     elements, put = _pairs(node), _setter(node)
     test = compiled(node.test) if node.test is not None else None
 

@@ -34,7 +34,7 @@ _FORMATS = {
 
 
 def escaped(name: str) -> str | None:
-    """A field's name as expressions write it; None where it has none."""
+    """The name of a field in expressions; None if it cannot be written in one."""
     if name in RESERVED:
         return f"__{name}__"
     if _FIELD.fullmatch(name) is None:
@@ -59,8 +59,8 @@ def unescaped(name: str) -> str:
 
 
 def declared(schema: Json, *, root: bool = False) -> Type | None:
-    """The type of a schema node; None where nothing is known of what lies there, which no rule then
-    sees."""
+    """The type of a schema node; None where the schema says nothing, so that rules cannot see the
+    field."""
     if schema.get("x-kubernetes-int-or-string"):
         return DYN
     kind = schema.get("type")

@@ -1,4 +1,4 @@
-"""Types as the checker sees them, and how they are written in messages."""
+"""Types as the checker sees them, and their names in messages."""
 
 from __future__ import annotations
 
@@ -97,14 +97,15 @@ NULLABLE = frozenset({"timestamp", "duration"})
 
 
 def formal(kind: Type) -> str:
-    """A type under the full name that messages about results use."""
+    """The full name of a type, which messages about results use."""
     if kind.name in ("timestamp", "duration"):
         return f"google.protobuf.{kind.name.capitalize()}"
     return "null_type" if kind.name == "null" else str(kind)
 
 
 class Substitution:
-    """What the parameters of a generic function stand for, while its arguments are compared."""
+    """The types for which the parameters of a generic function stand, while its arguments are
+    checked."""
 
     __slots__ = ("bound",)
 
@@ -156,8 +157,8 @@ def assignable(wanted: Type, given: Type) -> bool:
 
 
 class LazyFields(Mapping[str, tuple[str, Type]]):
-    """Fields that are read when one is asked for: schemas are large and expressions look at little
-    of them."""
+    """Fields whose types are read on demand: schemas are large, and expressions use few of their
+    fields."""
 
     __slots__ = ("_known", "_make", "_names")
 

@@ -33,8 +33,8 @@ class AdaptiveDebounce:
         self._at = 0.0
 
     def observe(self, began: float) -> None:
-        """Take in a response that has just come to a request of time `began` (by the clock); waiting
-        for a connection is part of its time."""
+        """Take in a response that has just come to a request of time `began` (by the clock);
+        waiting for a connection is part of its time."""
         now = self._clock()
         self._mean += WEIGHT * (now - began - self._mean)
         self._at = now

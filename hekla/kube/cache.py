@@ -1,8 +1,8 @@
 """An informer: the objects of a kind as they are on the server, kept up to date by list and watch.
 
 The cache may be late, but never wrong for ever: after any failure (of the connection, the server or
-the watch history) the next list restores the server's state, and listeners hear of every difference,
-deletions included.  All readers share the objects: change a copy, not the object.
+the watch history) the next list restores the server's state, and listeners hear of every
+difference, deletions included.  All readers share the objects: change a copy, not the object.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ class Cache(Generic[T]):
             self._tell((callback,), None, obj)
 
     def on_change_of(self, sorter: Sorter[T], values: Iterable[str], callback: Change[T]) -> None:
-        """Add a listener for the objects whose sorter returns one of these values, now or before the
-        change.
+        """Add a listener for the objects whose sorter returns one of these values, now or before
+        the change.
 
         Most of a dozen listeners have nothing to do with most objects; those that share a sorter
         share one call of it.
@@ -227,10 +227,9 @@ class Cache(Generic[T]):
         return listing.resource_version
 
     async def _is_another_history(self, version: str) -> bool:
-        """Whether the server is behind the versions that were seen before the connection was lost, as
-        a new cluster at the same address is.  A watch from a future version would stay silent and
-        miss all events until then.
-        """
+        """Whether the server is behind the versions that were seen before the connection was lost,
+        as a new cluster at the same address is.  A watch from a future version would stay silent
+        and miss all events until then."""
         answer = await self._client.urgent().request(
             "GET", self.kind.path(self._namespace), {"limit": "1"}
         )
@@ -296,7 +295,8 @@ class Cache(Generic[T]):
             self._tell_concerned(old, obj)
 
     def _remove(self, name: str, last: T | None = None) -> None:
-        """Remove an object.  `last` is its last state on the server, which a deletion event carries."""
+        """Remove an object.  `last` is its last state on the server, which a deletion event
+        carries."""
         old = self._objects.pop(name, None)
         if old is None:
             return

@@ -1,8 +1,8 @@
 """The base class of controllers, and the loop that runs them.
 
 A controller watches caches and queues the keys of objects that may need work.  `reconcile(key)`
-compares the actual state with the desired one, writes the difference and returns.  It can run at any
-time, twice, and after a crash, because the controller has no state that is not on the server.
+compares the actual state with the desired one, writes the difference and returns.  It can run at
+any time, twice, and after a crash, because the controller has no state that is not on the server.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ lost race, a restart)."""
 
 
 class Controller(ABC):
-    """Base class: subclasses set `name`, pass their caches, queue keys with `enqueue`, and reconcile."""
+    """Base class: subclasses set `name`, pass their caches, queue keys with `enqueue`, and
+    reconcile."""
 
     name: str = ""
     workers: int = 0
@@ -47,8 +48,8 @@ class Controller(ABC):
 
     @abstractmethod
     async def reconcile(self, key: str) -> float | None:
-        """Bring one object to its desired state.  Returns the seconds after which it is queued again,
-        None for never."""
+        """Bring one object to its desired state.  Returns the seconds after which it is queued
+        again, None for never."""
 
     def given_up(self, key: str, error: Exception) -> None:
         """Called when `most_retries` is reached."""

@@ -120,8 +120,8 @@ class Recorder:
     def event(
         self, obj: Any, type: Severity, reason: str, message: str, *, field_path: str = ""
     ) -> None:
-        """Record an event about an object (a struct or JSON tree that has its kind).  Never waits and
-        never raises."""
+        """Record an event about an object (a struct or JSON tree that has its kind).  Never waits
+        and never raises."""
         target = reference(obj, field_path)
         now = self._clock()
         subject = (target["kind"], target["namespace"], target["name"], target["uid"], field_path)

@@ -72,8 +72,8 @@ class Expectations:
         return _Expecting(self, key, _creation(child))
 
     def deleting(self, key: str, uid: str) -> AbstractContextManager[None]:
-        """A context manager around the request that deletes the object of that uid.  It is fulfilled
-        as soon as the object has a deletionTimestamp."""
+        """A context manager around the request that deletes the object of that uid.  It is
+        fulfilled as soon as the object has a deletionTimestamp."""
         return _Expecting(self, key, _deletion(uid))
 
     def pending(self, key: str) -> bool:
@@ -128,8 +128,8 @@ class Expectations:
 
 
 class _Expecting:
-    """The context manager around one request.  As a generator it would cost three times as much, twice
-    for each pod."""
+    """The context manager around one request.  As a generator it would cost three times as much,
+    twice for each pod."""
 
     __slots__ = ("_expectations", "_key", "_token")
 

@@ -1,8 +1,8 @@
-"""Leader election on a Lease: one of several copies of a daemon works, and another takes over when it
-stops renewing the lease.
+"""Leader election on a Lease: one of several copies of a daemon works, and another takes over when
+it stops renewing the lease.
 
-The rules are client-go's, so that a Hekla daemon and a Volcano one can share a lease.  Clocks are not
-compared: a lease is expired when *this* process has seen it unchanged for its whole duration.
+The rules are client-go's, so that a Hekla daemon and a Volcano one can share a lease.  Clocks are
+not compared: a lease is expired when *this* process has seen it unchanged for its whole duration.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class LeadershipLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """Durations in seconds.  A leader that cannot renew for `renew` gives up before another may take
-    the lease, after `lease`."""
+    """Durations in seconds.  A leader that cannot renew for `renew` gives up before another may
+    take the lease, after `lease`."""
 
     lease: float = 15.0
     renew: float = 10.0

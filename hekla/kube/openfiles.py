@@ -11,8 +11,8 @@ COMFORTABLE = 1024
 
 
 def problem(least: int = LEAST) -> str:
-    """Raise the soft limit as far as this process may.  Returns a sentence that says why it is still
-    too low; "" if it is high enough."""
+    """Raise the soft limit as far as this process may.  Returns a sentence that says why it is
+    still too low; "" if it is high enough."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= least:
         return ""

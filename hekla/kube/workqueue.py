@@ -1,7 +1,8 @@
-"""A queue of keys for controllers.  A key is in the queue at most once, and one worker at most has it.
+"""A queue of keys for controllers.  A key is in the queue at most once, and one worker at most has
+it.
 
-A key that is added while a worker has it is queued again when that worker is done.  So no two workers
-ever reconcile the same object, and a hundred events for one object cost one reconcile.
+A key that is added while a worker has it is queued again when that worker is done.  So no two
+workers ever reconcile the same object, and a hundred events for one object cost one reconcile.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ class ShutDown(Exception):
 
 
 class Delays:
-    """Keys that become due after a delay, each once: of several delays of a key the earliest counts.
-    For one event loop."""
+    """Keys that become due after a delay, each once: of several delays of a key the earliest
+    counts. For one event loop."""
 
     def __init__(self, fall_due: Callable[[str], None]) -> None:
         self._fall_due = fall_due

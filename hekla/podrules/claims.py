@@ -1,4 +1,4 @@
-"""Claims on storage: those by themselves, and those that are made for a pod from a template."""
+"""Volume claims: those of users, and those that are created for a pod from a template."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _data_source(source: Tree, path: str, found: Errors) -> None:
 
 
 def _one_source(spec: Tree, path: str, found: Errors) -> None:
-    """The older of the two fields says the same as the newer one, or nothing."""
+    """`dataSource` must equal `dataSourceRef` where both are set."""
     older, newer = spec.get("dataSource"), spec.get("dataSourceRef")
     if older is None or newer is None:
         return

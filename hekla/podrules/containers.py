@@ -1,5 +1,5 @@
-"""Containers: names, images, ports, policies; the others' rules of what else they say have rooms of
-their own."""
+"""Containers: names, images, ports, policies.  Probes, mounts, resources and security have modules
+of their own."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _NOT_EPHEMERAL = (
 
 
 def check(spec: Tree, volumes: Volumes, path: str, options: Options, found: Errors) -> None:
-    """All containers of a spec."""
+    """Check all containers of a spec."""
     containers, seen = spec.get("containers") or (), set[str]()
     claims = dict.fromkeys(
         claim["name"] for claim in spec.get("resourceClaims") or () if claim.get("name")
@@ -95,7 +95,7 @@ def common(
     options: Options,
     found: Errors,
 ) -> None:
-    """What holds for containers of any kind."""
+    """Check what holds for containers of every kind."""
     named(container.get("name"), dns_label, f"{path}.name", found)
     if not container.get("image"):
         found.append(required(f"{path}.image"))
@@ -130,14 +130,14 @@ def common(
 
 
 def unique(name: str, seen: set[str], path: str, found: Errors, *, unnamed: bool = False) -> None:
-    """`unnamed`: two without a name are alike too."""
+    """`unnamed`: two entries without a name are duplicates too."""
     if name in seen and (name or unnamed):
         found.append(duplicate(path, name))
     seen.add(name)
 
 
 def image(container: Tree, path: str, found: Errors) -> None:
-    """Of pods alone: a template may have any image."""
+    """Check the image; a template may have any."""
     text = container.get("image") or ""
     if text != text.strip():
         found.append(invalid(f"{path}.image", text, "must not have leading or trailing whitespace"))
@@ -154,8 +154,7 @@ def _init(
     options: Options,
     found: Errors,
 ) -> None:
-    """An init container ends before the others begin, unless it is restarted: then it is one of
-    them."""
+    """Check an init container: it ends before the others start, unless it is restartable."""
     where, restart = f"{path}[{position}]", container.get("restartPolicy")
     common(container, spec, volumes, claims, where, options, found)
     _restarts_of_init(container, where, options, found)
@@ -202,7 +201,7 @@ def _ephemeral(
     options: Options,
     found: Errors,
 ) -> None:
-    """Containers that were added to a running pod, for looking into it."""
+    """Check ephemeral containers, which are added to a running pod to debug it."""
     others = {
         container.get("name") or ""
         for kind in ("containers", "initContainers")
@@ -251,7 +250,7 @@ def _ports(ports: list[Tree], path: str, found: Errors) -> None:
 
 
 def _on_host(ports: list[Tree], taken: set[str], path: str, found: Errors) -> None:
-    """A port of the host is there once."""
+    """Check that no two containers use the same host port."""
     for position, port in enumerate(ports):
         if port.get("hostPort"):
             key = f"{port.get('protocol') or 'TCP'}/{port.get('hostIP') or ''}/{port['hostPort']}"
@@ -272,7 +271,7 @@ def _resizing(policies: list[Tree], restart: Any, path: str, found: Errors) -> N
 
 
 def _restarts(container: Tree, path: str, found: Errors) -> None:
-    """When a container by itself is started again."""
+    """Check the restart policy and rules of a single container."""
     policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules") or ()
     if policy is None and rules:
         found.append(

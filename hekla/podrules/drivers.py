@@ -1,4 +1,4 @@
-"""Drivers of storage, by their names."""
+"""The names of storage drivers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the variables of a container come from."""
+"""The environment variables of a container, and their sources."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _own_field(body: Tree, path: str, found: Errors) -> None:
 
 
 def own_field(body: Tree, allowed: tuple[str, ...], path: str, found: Errors) -> None:
-    """A field of the pod itself."""
+    """Check a reference to a field of the pod itself."""
     text, version, where = (
         body.get("fieldPath") or "",
         body.get("apiVersion") or "v1",
@@ -143,7 +143,7 @@ def _resource(body: Tree, path: str, found: Errors) -> None:
 
 
 def resource(body: Tree, path: str, found: Errors, *, in_volume: bool = False) -> None:
-    """How much a container may have of a resource.  In a volume it has to be said which container."""
+    """Check a reference to a container's resources.  In a volume the container must be named."""
     name, divisor = body.get("resource") or "", body.get("divisor")
     if in_volume and not body.get("containerName"):
         found.append(required(f"{path}.containerName"))
@@ -173,14 +173,14 @@ def resource(body: Tree, path: str, found: Errors, *, in_volume: bool = False) -
 
 
 def _key(body: Tree, path: str, found: Errors) -> None:
-    """A key of a ConfigMap or a Secret."""
+    """Check a reference to a key of a ConfigMap or a Secret."""
     name = body.get("name") or ""
     found += [invalid(f"{path}.name", name, reason) for reason in dns_subdomain(name)]
     named(body.get("key"), configuration_key, f"{path}.key", found)
 
 
 def _line(body: Tree, path: str, found: Errors) -> None:
-    """A line of a file in a volume."""
+    """Check a reference to a line of a file in a volume."""
     named(body.get("key"), relaxed_environment_name, f"{path}.key", found)
     named(body.get("volumeName"), dns_label, f"{path}.volumeName", found)
     if not body.get("path"):
@@ -215,7 +215,7 @@ def _whole_source(source: Tree, path: str, position: int, options: Options, foun
 
 
 def reads_files(spec: Tree) -> bool:
-    """Whether a variable is a line of a file."""
+    """Whether a variable is read from a file."""
     for kind in KINDS:
         for container in spec.get(kind) or ():
             for variable in container.get("env") or ():

@@ -1,4 +1,4 @@
-"""The network of a pod: ports on its node, its own name, and how it finds others."""
+"""The network of a pod: host ports, hostname, DNS and host aliases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGEST_HOSTNAME = 64
 
 
 def ports(spec: Tree, path: str, found: Errors) -> None:
-    """On the network of its node a container has the ports that it listens at, and no others."""
+    """On the host network, a container's host ports must equal its container ports."""
     for position, container in enumerate(
         spec.get("containers") or () if spec.get("hostNetwork") else ()
     ):
@@ -29,7 +29,7 @@ def ports(spec: Tree, path: str, found: Errors) -> None:
 
 
 def lookups(config: Tree | None, policy: Any, path: str, options: Options, found: Errors) -> None:
-    """How names are resolved inside the pod."""
+    """Check the DNS policy and configuration of the pod."""
     given = config or {}
     servers, searches = given.get("nameservers") or [], given.get("searches") or []
     if policy == "None" and config is None:
@@ -77,7 +77,7 @@ def lookups(config: Tree | None, policy: Any, path: str, options: Options, found
 
 
 def hostname(spec: Tree, path: str, found: Errors) -> None:
-    """A name that the pod has in place of its own."""
+    """Check the hostname override."""
     name = spec["hostnameOverride"]
     if spec.get("setHostnameAsFQDN"):
         found.append(forbidden(path, "may not be specified when setHostnameAsFQDN is true"))
@@ -89,7 +89,7 @@ def hostname(spec: Tree, path: str, found: Errors) -> None:
 
 
 def aliases(given: list[Tree], path: str, found: Errors) -> None:
-    """Lines of the pod's hosts file."""
+    """Check the entries of the pod's hosts file."""
     for position, alias in enumerate(given):
         address(alias.get("ip") or "", f"{path}[{position}].ip", found)
         for index, name in enumerate(alias.get("hostnames") or ()):

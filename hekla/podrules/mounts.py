@@ -1,4 +1,4 @@
-"""Volumes inside a container: where they are mounted, and which are devices."""
+"""Volume mounts and volume devices of a container."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def _mounts(
 
 
 def _inside(mount: Tree, where: str, path: str, found: Errors) -> None:
-    """A path within the volume.  Kubernetes leaves the mount's number out of some of the paths that
-    it names."""
+    """Check a path within the volume.  Kubernetes leaves the number of the mount out of some of its
+    field paths."""
     plain, expression = mount.get("subPath"), mount.get("subPathExpr")
     if plain:
         descending(plain, f"{path}.subPath", found)

@@ -1,4 +1,4 @@
-"""What differs between those who ask."""
+"""Options of the checks, which differ between their callers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Options(NamedTuple):
-    """How a spec is judged."""
+    """How a spec is checked."""
 
     features: bool = True
     """Whether the features count that a server of Kubernetes 1.36 has switched on: printable names

@@ -1,4 +1,4 @@
-"""Paths below a directory, which may not lead out of it."""
+"""Checks of paths that must stay below a directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def descending(text: str, path: str, found: Errors, *, relative: bool = True) ->
 
 
 def unreserved(text: str, path: str, found: Errors) -> None:
-    """One that does not begin with two dots either, which the kubelet uses itself."""
+    """Check a path that may not begin with two dots either, because the kubelet uses such names."""
     descending(text, path, found)
     if text.startswith("..") and not text.startswith("../"):
         found.append(invalid(path, text, "must not start with '..'"))

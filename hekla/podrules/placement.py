@@ -1,6 +1,5 @@
-"""What steers a pod to a node: affinity, tolerations, spreading.  Only the syntax is judged;
-whether there is such a node is the scheduler's to say.
-"""
+"""Affinity, tolerations and topology spread of a pod: their syntax.  Whether a node fits is the
+scheduler's decision."""
 
 from __future__ import annotations
 
@@ -68,7 +67,7 @@ def node_selector(value: Tree, path: str, found: Errors) -> None:
 
 
 def _node_term(term: Tree, path: str, found: Errors, *, values: bool = True) -> None:
-    """`values`: whether they have to be such as labels have; what is only preferred may name any."""
+    """`values`: whether values must be valid label values; preferred terms may have any."""
     for position, wanted in enumerate(term.get("matchExpressions") or ()):
         _node_labels(wanted, values, f"{path}.matchExpressions[{position}]", found)
     for position, wanted in enumerate(term.get("matchFields") or ()):
@@ -90,7 +89,7 @@ def _node_labels(wanted: Tree, judged: bool, path: str, found: Errors) -> None:
 
 
 def _node_fields(wanted: Tree, path: str, found: Errors) -> None:
-    """A node is known by one field: its name."""
+    """Check field requirements; the only field of a node is its name."""
     key, operator, values = (
         wanted.get("key") or "",
         wanted.get("operator") or "",
@@ -134,8 +133,8 @@ def _pod_term(term: Tree, path: str, found: Errors) -> None:
 
 
 def label_keys(term: Tree, path: str, found: Errors) -> None:
-    """Labels of the pod whose values a selector is to be given, and what the selector says of them
-    itself."""
+    """Check matchLabelKeys and mismatchLabelKeys, which add the pod's own label values to a
+    selector."""
     wanted, unwanted, given = (
         term.get("matchLabelKeys") or [],
         term.get("mismatchLabelKeys") or [],
@@ -168,7 +167,8 @@ def label_keys(term: Tree, path: str, found: Errors) -> None:
 
 
 def _former_label_keys(constraint: Tree, path: str, found: Errors) -> None:
-    """As long as a selector was not given the values, it could not say anything of them."""
+    """Check matchLabelKeys as before the server added them to the selector: the selector may not
+    use the same keys."""
     keys, given = constraint.get("matchLabelKeys") or (), constraint.get("labelSelector")
     if keys and given is None:
         found.append(forbidden(f"{path}.matchLabelKeys", NO_SELECTOR))

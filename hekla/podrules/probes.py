@@ -1,4 +1,4 @@
-"""How a container is asked whether it lives, and what it is told when it begins and ends."""
+"""Probes and lifecycle hooks of a container."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ LINUX_SIGNALS = tuple(
 
 
 def handlers(container: Tree, spec: Tree, path: str, options: Options, found: Errors) -> None:
-    """The hooks and probes of a container."""
+    """Check the hooks and probes of a container."""
     lifecycle, grace = container.get("lifecycle"), spec.get("terminationGracePeriodSeconds")
     grace = GRACE if grace is None else grace
     if lifecycle:
@@ -104,7 +104,7 @@ def _probe(probe: Tree, name: str, grace: int, path: str, options: Options, foun
 def _handler(
     action: Tree, allowed: tuple[str, ...], grace: int, path: str, options: Options, found: Errors
 ) -> None:
-    """One way of asking, and that one complete."""
+    """Check that a probe or hook has exactly one complete handler."""
     given = [name for name in allowed if action.get(name) is not None]
     if not given:
         found.append(required(path, "must specify a handler type"))

@@ -1,5 +1,5 @@
-"""Annotations of pods that mean something to Kubernetes: most are what became fields later, and
-have to say the same."""
+"""Annotations of pods that mean something to Kubernetes.  Most have become fields since, and must
+agree with these."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def _app_armor(key: str, profile: str, spec: Tree, path: str, found: Errors) -> 
 
 
 def agreement(given: Tree, spec: Tree, path: str, found: Errors, *, inherited: bool = True) -> None:
-    """Where a profile stands both in an annotation and in its field, it is the same.
+    """A profile that is set both in an annotation and in its field must be the same.
 
-    `inherited`: whether a container without a profile of AppArmor's has that of its pod; one of a
-    pod that is made has that of its annotation.
+    `inherited`: whether a container without an AppArmor profile has that of its pod; in a new pod
+    it has that of its annotation.
     """
     if not any("security." in key for key in given):
         return

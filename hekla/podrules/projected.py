@@ -1,5 +1,5 @@
-"""Volumes whose files are written by the kubelet: secrets, settings, what a pod says of itself,
-tokens."""
+"""Volumes whose files the kubelet writes: secrets, ConfigMaps, the downward API, tokens and
+certificates."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def downward(body: Tree, path: str, options: Options, found: Errors) -> None:
 
 
 def _downward_items(items: Iterable[Tree], path: str, found: Errors) -> None:
-    """Kubernetes says of these items which volume they are in, and not which they are."""
+    """Check downward API items.  Kubernetes names the volume in these errors, not the item."""
     for item in items:
         _file(item.get("path") or "", f"{path}.path", found)
         field, resource = item.get("fieldRef"), item.get("resourceFieldRef")
@@ -96,7 +96,7 @@ def _downward_items(items: Iterable[Tree], path: str, found: Errors) -> None:
 
 
 class _Files:
-    """Of the files of one volume, each has a path of its own."""
+    """The paths of the files in one volume, which must differ."""
 
     def __init__(self, path: str, found: Errors) -> None:
         self.path = path
@@ -181,7 +181,7 @@ def _token(body: Tree, path: str, files: _Files, found: Errors) -> None:
 
 
 def _trust(body: Tree, path: str, files: _Files, found: Errors) -> None:
-    """Certificates that are trusted, by their bundle's name or by who signs them."""
+    """Check a ClusterTrustBundle projection, by name or by signer."""
     name, signer = body.get("name"), body.get("signerName")
     if name is not None and signer is not None:
         found.append(invalid(path, body, "only one of name and signerName may be used"))
@@ -212,12 +212,12 @@ def _trust(body: Tree, path: str, files: _Files, found: Errors) -> None:
 
 
 def _bundle_reasons(name: str) -> tuple[str, ...]:
-    """Behind the last colon; before it stands who signs."""
+    """The reasons against a bundle name: the part behind the last colon, after the signer."""
     return dns_subdomain(name.rpartition(":")[2])
 
 
 def _certificate(body: Tree, path: str, files: _Files, found: Errors) -> None:
-    """A certificate that is made out to the pod."""
+    """Check a pod certificate projection."""
     signer, lasts = body.get("signerName") or "", body.get("maxExpirationSeconds")
     signer_name(signer, f"{path}.signerName", found)
     if body.get("userAnnotations") is not None:

@@ -68,8 +68,8 @@ def is_native(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_extended(name: str) -> bool:
-    """A resource that Kubernetes does not know: devices, licences.  Whole numbers, never
-    overcommitted."""
+    """Whether a resource is unknown to Kubernetes, such as devices or licences: whole numbers only,
+    and never overcommitted."""
     return (
         not is_native(name)
         and not name.startswith("requests.")
@@ -82,7 +82,7 @@ def is_integer(name: str) -> bool:
 
 
 def is_whole(value: Quantity) -> bool:
-    """In thousandths, which is as finely as resources are counted."""
+    """Whether a quantity is a whole number, counted in thousandths as resources are."""
     return value.milli() % 1000 == 0
 
 
@@ -129,7 +129,7 @@ def _in_pages(name: str, value: Quantity) -> bool:
 
 
 def of_container(resources: Tree, claims: Collection[str], path: str, found: Errors) -> None:
-    """`resources` of a container in a pod that has these claims on devices."""
+    """Check the `resources` of a container in a pod with these device claims."""
     limits, requests = resources.get("limits"), resources.get("requests")
     if not resources.get("claims") and _right(
         tuple(limits.items()) if limits else (), tuple(requests.items()) if requests else ()
@@ -140,7 +140,7 @@ def of_container(resources: Tree, claims: Collection[str], path: str, found: Err
 
 @lru_cache(maxsize=4096)
 def _right(limits: tuple[tuple[str, Wire], ...], requests: tuple[tuple[str, Wire], ...]) -> bool:
-    """Most containers ask for what others asked for."""
+    """Whether a resource list is valid; cached, because most containers request what others do."""
     found: Errors = []
     _requirements(
         {"limits": dict(limits), "requests": dict(requests)}, _container_names, (), "", found
@@ -213,7 +213,7 @@ MOST_NAMED = 100
 
 
 def _claims(wanted: Iterable[Tree], there: Collection[str], path: str, found: Errors) -> None:
-    """Claims of the pod that a container uses: all of one, or some of its requests."""
+    """Check the claims of the pod that a container uses: whole claims, or single requests of them."""
     seen: set[str] = set()
     parts: Counter[str] = Counter()
     """How many requests of a claim are named."""
@@ -252,7 +252,7 @@ def _claims(wanted: Iterable[Tree], there: Collection[str], path: str, found: Er
 
 
 def pod_claims(claims: Iterable[Tree], path: str, found: Errors) -> None:
-    """`spec.resourceClaims` of a pod."""
+    """Check `spec.resourceClaims` of a pod."""
     seen: set[str] = set()
     for position, claim in enumerate(claims):
         where, name = f"{path}[{position}]", claim.get("name") or ""
@@ -288,8 +288,8 @@ def pod_claims(claims: Iterable[Tree], path: str, found: Errors) -> None:
 
 
 def of_pod(spec: Tree, path: str, found: Errors) -> None:
-    """`spec.resources` of a pod: it must cover what its containers ask for together, and each of
-    their limits."""
+    """Check `spec.resources` of a pod: it must cover the sum of the containers' requests and each
+    of their limits."""
     resources = spec["resources"]
     if (spec.get("os") or {}).get("name") == "windows":
         found.append(forbidden(path, "may not be set for a windows pod"))
@@ -327,9 +327,8 @@ def _cover_limits(spec: Tree, limits: Amounts, path: str, found: Errors) -> None
 
 
 def aggregate(spec: Tree, part: Callable[[Tree], Amounts]) -> dict[str, Quantity]:
-    """A part of the containers' resources at once: of all that run side by side, or of one init
-    container beside the restartable ones.
-    """
+    """The largest resources that containers use at once: all that run side by side, or one init
+    container beside the restartable ones."""
     total: dict[str, Quantity] = {}
     for container in spec.get("containers") or ():
         _add(total, part(container.get("resources") or {}))

@@ -1,5 +1,5 @@
-"""What processes may do: users, profiles, kernel parameters.  Whether a container may be privileged
-is the cluster's to say."""
+"""Security contexts: users, profiles, sysctls.  Whether a container may be privileged is decided
+elsewhere, by the cluster."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ _OF_IPC = frozenset(
 
 
 def container(context: Tree, path: str, host_users: bool, found: Errors) -> None:
-    """`host_users`: whether users inside are those of the machine."""
+    """Check the security context of a container.  `host_users`: whether the pod uses the node's
+    users."""
     _ids(context, _IDS, path, found)
     mount = context.get("procMount")
     if mount is not None:
@@ -57,7 +58,7 @@ def container(context: Tree, path: str, host_users: bool, found: Errors) -> None
 
 
 def _escalation(context: Tree, path: str, found: Errors) -> None:
-    """Nobody who may do all can be kept from more."""
+    """A container that is privileged or adds CAP_SYS_ADMIN cannot forbid privilege escalation."""
     if context.get("privileged"):
         found.append(
             invalid(
@@ -73,7 +74,7 @@ def _escalation(context: Tree, path: str, found: Errors) -> None:
 
 
 def pod(spec: Tree, path: str, options: Options, found: Errors) -> None:
-    """Of a whole pod."""
+    """Check the security context of a pod."""
     context = spec.get("securityContext") or {}
     if context:
         _ids(context, ("fsGroup", *_IDS), path, found)
@@ -166,8 +167,8 @@ def _app_armor(profile: Tree, path: str, found: Errors) -> None:
 
 
 def _sysctls(entries: list[Tree], spec: Tree, path: str, found: Errors) -> None:
-    """Kernel parameters, of which a pod that shares what they belong to with its node cannot have
-    its own."""
+    """Check sysctls: a pod that shares a namespace with its node cannot set the sysctls of that
+    namespace."""
     seen: set[str] = set()
     for position, entry in enumerate(entries):
         name, where = entry.get("name") or "", f"{path}[{position}].name"
@@ -192,6 +193,6 @@ def _sysctls(entries: list[Tree], spec: Tree, path: str, found: Errors) -> None:
 
 
 def _dotted(name: str) -> str:
-    """The name with dots between its parts, whichever of the two signs it is written with."""
+    """The name of a sysctl with dots, whichever of the two separators it is written with."""
     first = next((sign for sign in name if sign in "./"), ".")
     return name.translate(str.maketrans("./", "/.")) if first == "/" else name

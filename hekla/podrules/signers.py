@@ -1,4 +1,4 @@
-"""Who signs certificates: a path below a domain."""
+"""Names of certificate signers: a path below a domain."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONGEST_NAME = LONGEST_DOMAIN + 1 + 253 + 1 + 63
 
 
 def of_kubernetes(name: str) -> bool:
-    """Whether Kubernetes keeps the name for itself."""
+    """Whether the name is reserved for Kubernetes."""
     domain = name.partition("/")[0]
     return domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
 
@@ -46,7 +46,7 @@ def signer_name(name: str, path: str, found: Errors) -> None:
 
 
 def _labels(text: str, grammar: Callable[[str], Reasons], path: str, found: Errors) -> None:
-    """The first part that is none."""
+    """The reasons against the first invalid label of a domain."""
     for label in text.split("."):
         reasons = grammar(label)
         if reasons:

@@ -1,4 +1,4 @@
-"""The walk through a pod's spec, in the order in which Kubernetes finds mistakes."""
+"""The walk through a pod's spec, in the order in which Kubernetes reports errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LARGEST_DEADLINE = 2**31 - 1
 
 
 def template(value: Tree, path: str, options: Options, found: Errors) -> None:
-    """A PodTemplateSpec."""
+    """Check a PodTemplateSpec."""
     meta, spec = value.get("metadata") or {}, value.get("spec") or {}
     given = meta.get("annotations") or {}
     labels(meta.get("labels"), f"{path}.labels", found)
@@ -46,7 +46,7 @@ def template(value: Tree, path: str, options: Options, found: Errors) -> None:
 
 
 def around(metadata: Tree, spec: Tree, found: Errors) -> None:
-    """What a new pod's metadata and its spec have to do with each other."""
+    """Check the metadata of a new pod against its spec."""
     given = metadata.get("annotations")
     if given and "kubernetes.io/" in "".join(given):
         profiles.annotated(given, spec, "metadata.annotations", found)
@@ -60,7 +60,7 @@ def around(metadata: Tree, spec: Tree, found: Errors) -> None:
 
 
 def pod_spec(spec: Tree, path: str, options: Options, found: Errors) -> None:
-    """A PodSpec."""
+    """Check a PodSpec."""
     mounted = volumes.sound(spec.get("volumes") or (), f"{path}.volumes", options, found)
     if spec.get("resourceClaims"):
         resources.pod_claims(spec["resourceClaims"], f"{path}.resourceClaims", found)
@@ -121,7 +121,7 @@ def _gates(spec: Tree, path: str, found: Errors) -> None:
 
 
 def _own_users(spec: Tree, path: str, found: Errors) -> None:
-    """A pod with users of its own shares nothing with its node that they could not tell apart."""
+    """A pod in a user namespace cannot share the namespaces of its node."""
     for field, shown in (
         ("hostNetwork", "hostNetwork"),
         ("hostPID", "HostPID"),
@@ -187,8 +187,8 @@ def _group(group: Tree, path: str, found: Errors) -> None:
 
 
 def pods_alone(spec: Tree, path: str, found: Errors) -> None:
-    """What is refused of pods and let through in templates: blanks round an image, and the token of
-    an account that is not named."""
+    """Check what is refused in pods and accepted in templates: blanks around an image, and the
+    token of an account that is not named."""
     if not spec.get("serviceAccountName"):
         for position, volume in enumerate(spec.get("volumes") or ()):
             for index, source in enumerate((volume.get("projected") or {}).get("sources") or ()):

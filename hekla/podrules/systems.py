@@ -1,4 +1,4 @@
-"""Operating systems: what pods of one cannot say, and what only Windows knows."""
+"""Operating systems: fields that pods of one cannot set, and options of Windows."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _is_dots = re.compile(r"[. ]+").fullmatch
 
 
 def check(spec: Tree, path: str, found: Errors) -> None:
-    """`spec.os`, and what does not go with it."""
+    """Check `spec.os`, and the fields that do not go with it."""
     name = spec["os"].get("name") or ""
     if not name:
         found.append(required(f"{path}.os.name"))
@@ -149,7 +149,7 @@ def _user_reasons(text: str) -> list[str]:
 
 
 def has_options(spec: Tree) -> bool:
-    """Whether anything in a spec is for Windows alone."""
+    """Whether a spec has any option of Windows."""
     if "windowsOptions" in (spec.get("securityContext") or ()):
         return True
     for kind in KINDS:
@@ -165,7 +165,7 @@ def _host_process(context: Tree | None) -> bool | None:
 
 
 def host_processes(spec: Tree, path: str, found: Errors) -> None:
-    """Containers of Windows that are processes of the machine: all of a pod's, or none."""
+    """Check Windows host process containers: all containers of a pod are, or none."""
     whole = _host_process(spec.get("securityContext"))
     count = those = 0
     for container, where in containers_of(spec, path):

@@ -1,4 +1,5 @@
-"""Volumes of a pod: each has a name, one source, and what that source cannot go without."""
+"""Volumes of a pod: each has a unique name, exactly one source, and the required fields of that
+source."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ _is_address = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*):[^:\[\]]*").fullmatch
 
 
 def sound(volumes: Iterable[Tree], path: str, options: Options, found: Errors) -> Volumes:
-    """Checks the volumes; returns those that can be mounted."""
+    """Check the volumes; returns those that can be mounted."""
     right: dict[str, Tree] = {}
     for position, volume in enumerate(volumes):
         where, name, before = f"{path}[{position}]", volume.get("name") or "", len(found)
@@ -60,7 +61,7 @@ def sound(volumes: Iterable[Tree], path: str, options: Options, found: Errors) -
 
 
 def made_for(pod: str, volumes: Iterable[Tree], path: str, found: Errors) -> None:
-    """Claims that are made for a pod are called by its name, and are not another volume's."""
+    """Check the claims that are created for a pod: their names come from the pod's."""
     made = [
         f"{pod}-{volume.get('name') or ''}"
         for volume in volumes
@@ -82,8 +83,7 @@ def made_for(pod: str, volumes: Iterable[Tree], path: str, found: Errors) -> Non
 
 
 def _source(volume: Tree, path: str, options: Options, found: Errors) -> None:
-    """What a volume entry holds besides its name; of several sources the first of the order below
-    is taken for it."""
+    """The source of a volume: of several the first in the order below."""
     given = [kind for kind in volume if kind in _SOURCES and volume[kind] is not None]
     if len(given) > 1:
         given.sort(key=_ORDER.__getitem__)
@@ -105,7 +105,7 @@ def _portal(volume: Tree, path: str, found: Errors) -> None:
 
 
 def _needs(*fields: str) -> Callable[[Tree, str, Options, Errors], None]:
-    """A source that cannot go without some fields, and is not asked anything else."""
+    """A check of a source that has required fields and no other rules."""
 
     def check(body: Tree, path: str, options: Options, found: Errors) -> None:
         found += [required(f"{path}.{field}") for field in fields if not body.get(field)]
@@ -127,7 +127,7 @@ def _empty(body: Tree, path: str, options: Options, found: Errors) -> None:
 
 
 def host_path(body: Tree, path: str, found: Errors) -> None:
-    """A directory of the machine."""
+    """Check a directory of the node."""
     if not body.get("path"):
         found.append(required(f"{path}.path"))
         return
@@ -148,7 +148,7 @@ def _repository(body: Tree, path: str, options: Options, found: Errors) -> None:
 
 
 def _disk(field: str) -> Callable[[Tree, str, Options, Errors], None]:
-    """A disk of a cloud, and one of its partitions."""
+    """Check a cloud disk, and its partition."""
 
     def check(body: Tree, path: str, options: Options, found: Errors) -> None:
         if not body.get(field):

@@ -1,4 +1,4 @@
-"""All containers of a pod, of whatever kind."""
+"""Iterates over all containers of a pod, of every kind."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ KINDS = ("initContainers", "containers", "ephemeralContainers")
 
 
 def containers_of(spec: Tree, path: str) -> Iterator[tuple[Tree, str]]:
-    """Each with where it stands, those first that start first."""
+    """Each container with its path, in the order in which they start."""
     for kind in KINDS:
         for position, container in enumerate(spec.get(kind) or ()):
             yield container, f"{path}.{kind}[{position}]"

@@ -89,8 +89,8 @@ class DeferredEvent(NamedTuple):
 class Binder:
     """Writes decisions to the API server.
 
-    It calls `state_changed` when an answer changes the state, so that a cycle follows.  `seen` gives
-    the newest resourceVersion of a PodGroup, by its key, that the watch has shown.
+    It calls `state_changed` when an answer changes the state, so that a cycle follows.  `seen`
+    gives the newest resourceVersion of a PodGroup, by its key, that the watch has shown.
     """
 
     def __init__(
@@ -193,8 +193,8 @@ class Binder:
     # binds
 
     async def bind(self, bind: Bind) -> None:
-        """Bind a pod to its node, after its volumes, claims and device lock.  A refusal rolls all of
-        them back."""
+        """Bind a pod to its node, after its volumes, claims and device lock.  A refusal rolls all
+        of them back."""
         namespace, name = split(bind.pod)
         metadata: Tree = {"name": name, "namespace": namespace, "uid": bind.uid}
         if bind.annotations:
@@ -332,8 +332,8 @@ class Binder:
         )
 
     def defer_queue_status(self, queue: QueueStatus) -> None:
-        """Keep a queue's allocation for a while before it is written: it changes with every pod, and
-        nobody waits for it."""
+        """Keep a queue's allocation for a while before it is written: it changes with every pod,
+        and nobody waits for it."""
         if not self.deferred_queues:
             asyncio.get_running_loop().call_later(QUEUE_DELAY, self.write_deferred_queues)
         before = self.deferred_queues.get(queue.name)

@@ -1,8 +1,8 @@
 """Writes the engine's allocations into ResourceClaims, before the pod that needs them is bound.
 
 Several pods may share a claim, so writes of one claim wait for each other, and each adds its pod.
-If a bind fails, the pod's reservation is removed, and with it the allocation unless another pod uses
-it.  Reference: plugins-placement 1.6 (DynamicResources), 1.9.
+If a bind fails, the pod's reservation is removed, and with it the allocation unless another pod
+uses it.  Reference: plugins-placement 1.6 (DynamicResources), 1.9.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class ClaimBinder:
         self.locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.waiting: dict[str, set[asyncio.Event]] = defaultdict(set)
         self.made: dict[str, tuple[str, Tree]] = {}
-        """UID of a pod that is being bound -> the claim that was created for its extended resources,
-        and its allocation."""
+        """UID of a pod that is being bound -> the claim that was created for its extended
+        resources, and its allocation."""
 
     def claim_changed(self, old: Tree | None, new: Tree | None) -> None:
         """Wake the binds that wait for this claim."""

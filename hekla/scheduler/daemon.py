@@ -57,10 +57,9 @@ from hekla.scheduler.stages import Stages, Watchdog
 log = logging.getLogger(__name__)
 
 GATHER, LONGEST_GATHER = 0.003, 0.025
-"""Seconds between the first change and the cycle that it starts, so that a burst of events makes one
-cycle.  The delay is longer on a busy server, because much of a cycle costs the same for one pod as
-for a hundred.
-"""
+"""Seconds between the first change and the cycle that it starts, so that a burst of events makes
+one cycle.  The delay is longer on a busy server, because much of a cycle costs the same for one pod
+as for a hundred."""
 SHORTEST_REST = 0.005
 """Least seconds between two cycles; after a longer cycle the rest is as long as the cycle."""
 POOL = 64
@@ -327,8 +326,8 @@ class Scheduler:
 
 
 async def make_queues(client: Client, default: str) -> None:
-    """Create the queues `root` and `default` if they are missing.  Raises DaemonError when the server
-    refuses for a minute.  Reference: scheduler-core 2.2."""
+    """Create the queues `root` and `default` if they are missing.  Raises DaemonError when the
+    server refuses for a minute.  Reference: scheduler-core 2.2."""
     for name, reclaimable in (("root", False), (default, True)):
         body = {
             "apiVersion": scheduling.QUEUE.api_version,

@@ -1,5 +1,5 @@
-"""What the policy tells the binder: the ConfigMap of device models, the lock of a node, and the time
-that a volume may take.
+"""What the policy tells the binder: the ConfigMap of device models, the lock of a node, and the
+time that a volume may take.
 
 Reference: plugins-placement 7.1, 7.7.
 """
@@ -75,8 +75,8 @@ def lock_of(annotations: Mapping[str, str], locks: frozenset[str]) -> str:
 
 
 async def lock_node(client: Client, node: str, lock: str) -> None:
-    """Set the lock on a node.  Raises LockError if another is younger than five minutes, and what the
-    client raises."""
+    """Set the lock on a node.  Raises LockError if another is younger than five minutes, and what
+    the client raises."""
     for attempt in range(ATTEMPTS):
         metadata = (await client.get(core.NODE.untyped, node))["metadata"]
         stamp = (metadata.get("annotations") or {}).get(lock, "")

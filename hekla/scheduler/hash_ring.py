@@ -33,8 +33,8 @@ class Ring:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Ring | None:
-        """The ring that environment variables describe; None if there is one scheduler alone.  Raises
-        ValueError."""
+        """The ring that environment variables describe; None if there is one scheduler alone.
+        Raises ValueError."""
         if environment.get("MULTI_SCHEDULER_ENABLE") != "true":
             return None
         own = environment.get("SCHEDULER_POD_NAME", "")
@@ -53,8 +53,8 @@ class Ring:
         return self.owners[at % len(self.owners)] if self.owners else self.own
 
     def owns(self, tree: Tree) -> bool:
-        """Whether a pod or a group belongs to this scheduler: by its first owner, so that the pods of
-        one owner stay together."""
+        """Whether a pod or a group belongs to this scheduler: by its first owner, so that the pods
+        of one owner stay together."""
         metadata = tree["metadata"]
         owners = metadata.get("ownerReferences") or ()
         return self.owner(owners[0]["name"] if owners else metadata["name"]) == self.own

@@ -67,8 +67,8 @@ class Source(NamedTuple):
     upsert: Callable[[Any], None]
     remove: Callable[[Any], None]
     needed: bool = True
-    """Whether the first cycle waits for it.  A cluster may not serve the kinds that only some plugins
-    read."""
+    """Whether the first cycle waits for it.  A cluster may not serve the kinds that only some
+    plugins read."""
     namespace: str | None = None
     name: str = ""
     """Only the object of this name."""

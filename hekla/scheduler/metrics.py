@@ -27,8 +27,8 @@ def spread(low: float, high: float, count: int) -> list[float]:
 
 
 class Durations(Histogram):
-    """A histogram that one thread alone observes, eight times for each pod.  It counts without locks
-    and updates the library's histogram when metrics are read."""
+    """A histogram that one thread alone observes, eight times for each pod.  It counts without
+    locks and updates the library's histogram when metrics are read."""
 
     def _metric_init(self) -> None:
         super()._metric_init()

@@ -1,4 +1,5 @@
-"""Reads the real usage of nodes from the monitoring system that the policy's section `metrics` names.
+"""Reads the real usage of nodes from the monitoring system that the policy's section `metrics`
+names.
 
 Each interval it reads the usage of all nodes into the state, with the time of measurement; the
 plugins `usage` and `rescheduling` ignore values that are older than five minutes.  Reference:

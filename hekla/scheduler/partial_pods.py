@@ -1,8 +1,8 @@
 """The fields of a pod that the engine reads.  The rest of its JSON is skipped while decoding.
 
 Pods are the most frequent objects by far, so this saves most of the informers' work.  A decoded pod
-is a JSON tree without the skipped members.  A member of an unexpected type is kept as it is, so that
-the engine reports the same error as for the whole object.
+is a JSON tree without the skipped members.  A member of an unexpected type is kept as it is, so
+that the engine reports the same error as for the whole object.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Loads users' plugins, from installed packages (entry points of the group `hekla.plugins`) and from
-files.
+"""Loads users' plugins, from installed packages (entry points of the group `hekla.plugins`) and
+from files.
 
 A file is compiled from its text each time the configuration is read, so that a change takes effect
-without a restart.  A file that cannot be loaded is an error of the configuration: it is reported with
-its line, and the last good policy stays in force.  A package that cannot be loaded is an error only
-for a policy that names its plugin.
+without a restart.  A file that cannot be loaded is an error of the configuration: it is reported
+with its line, and the last good policy stays in force.  A package that cannot be loaded is an error
+only for a policy that names its plugin.
 """
 
 from __future__ import annotations

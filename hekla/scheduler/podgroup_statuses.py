@@ -1,4 +1,5 @@
-"""Writes the statuses of PodGroups: the phase Inqueue at once, everything else as rarely as possible.
+"""Writes the statuses of PodGroups: the phase Inqueue at once, everything else as rarely as
+possible.
 
 Half a dozen cycles decide about a group until it runs, and each finds something new: a condition, a
 phase, one more running pod.  The status is written when it stops changing (decision 0202).  Nothing
@@ -37,9 +38,8 @@ Work = Callable[[str, Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 DELAY, LONGEST_DELAY = 0.35, 10.0
 """Seconds that a status is deferred from its last change; from its first change, three times as
-long at most.  Scheduled, Running and the first count of running pods follow each other closely; on a
-busy server they take longer, and so does the delay.
-"""
+long at most.  Scheduled, Running and the first count of running pods follow each other closely; on
+a busy server they take longer, and so does the delay."""
 STARTING = 6
 """While pods are bound that do not run yet, the delay from the first change is so many times as
 long: most pods run soon, and are counted then."""

@@ -166,8 +166,8 @@ class PolicyFile:
             self.reload(first=True, fall_back=fall_back)
 
     def changed(self) -> bool:
-        """Read the file again if it or a plugin file has changed.  Returns whether another policy is in
-        force now."""
+        """Read the file again if it or a plugin file has changed.  Returns whether another policy
+        is in force now."""
         if self.path is None or self.read_stamp() == self.stamp:
             return False
         return self.reload()

@@ -6,8 +6,8 @@ its plugin files, and the time and decisions of each cycle.  A replay in any pro
 decisions byte for byte, unless the code or the policy has changed.
 
 Frames are msgpack with their length before them, in one zlib stream for each file, flushed after
-each cycle: a process that is killed loses the last cycle at most.  Files are numbered; a new process
-begins a new file with a header.
+each cycle: a process that is killed loses the last cycle at most.  Files are numbered; a new
+process begins a new file with a header.
 """
 
 from __future__ import annotations

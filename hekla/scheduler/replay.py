@@ -1,10 +1,10 @@
 """`hekla replay DIR`: runs a recording again and shows the first difference.
 
 Without --policy the decisions must equal the recorded ones, byte for byte; a difference is a bug.
-With --policy the same cluster is scheduled by another policy, and the first difference is where that
-binds, evicts, pipelines or admits other pods.  Messages are not compared, because they name plugins.
-The replay ends at the first difference: after it, the recorded events no longer follow from the
-decisions.
+With --policy the same cluster is scheduled by another policy, and the first difference is where
+that binds, evicts, pipelines or admits other pods.  Messages are not compared, because they name
+plugins. The replay ends at the first difference: after it, the recorded events no longer follow
+from the decisions.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ def replay(directory: Path, policy: Policy | None = None) -> Outcome:
 
 
 def effects(decisions: dict[str, Any], outside: Collection[str]) -> dict[str, Any]:
-    """The part of decisions that changes the cluster, without messages.  `outside`: keys of the jobs
-    that were not admitted before."""
+    """The part of decisions that changes the cluster, without messages.  `outside`: keys of the
+    jobs that were not admitted before."""
     done = {kind: decisions[kind] for kind in ("binds", "evictions", "pipelined", "gates", "freed")}
     done["evictions"] = [
         {key: value for key, value in one.items() if key != "purpose"} for one in done["evictions"]

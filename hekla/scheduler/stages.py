@@ -1,8 +1,8 @@
 """The stages of a cycle: how long each takes, and which one is stuck.
 
 The engine reports which stage begins; this module reads the clock.  A cycle that is stuck, in a
-plugin that waits or an endless loop, blocks the event loop.  So a thread watches, and logs the stage,
-the plugin and the stack of a cycle that takes too long.
+plugin that waits or an endless loop, blocks the event loop.  So a thread watches, and logs the
+stage, the plugin and the stack of a cycle that takes too long.
 """
 
 from __future__ import annotations

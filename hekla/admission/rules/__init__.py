@@ -1,1 +1,1 @@
-"""The rules of admission, one module a kind: pure functions on objects."""
+"""The rules of admission, one module for each kind: pure functions on objects."""

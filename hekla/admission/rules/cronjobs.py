@@ -62,7 +62,7 @@ def _zone(zone: str | None) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def is_known_zone(zone: str) -> bool:
-    """Whether the zone database has the zone; it is looked up as a path, so a `.` part changes
+    """Whether the zone database has the zone.  It is looked up as a path, so a `.` part changes
     nothing."""
     if ".." in zone or zone.startswith(("/", "\\")):
         return False

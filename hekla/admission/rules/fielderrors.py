@@ -1,4 +1,4 @@
-"""Field errors as the messages of the batch kinds carry them: texts, gathered into one."""
+"""Field errors as the messages of the batch kinds show them: several errors joined into one text."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ def invalid(path: str, value: Any, detail: str) -> str:
 
 
 def aggregate(errors: Iterable[str]) -> str:
-    """Several errors as one text: bracketed where there is more than one, exact repetitions once."""
+    """Several errors as one text: in brackets if there is more than one, without repetitions."""
     unique = list(dict.fromkeys(errors))
     return unique[0] if len(unique) == 1 else "[" + ", ".join(unique) + "]" if unique else ""

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping
 
 
 class UndefinedVertex(Exception):
-    """An edge leads to a name that the graph does not have."""
+    """An edge leads to a name that is not in the graph."""
 
 
 def sorted_tasks(dependencies: Mapping[str, Iterable[str]]) -> list[str] | None:
-    """Names with every dependency before what needs it, or None where that cannot be.
+    """Names with every dependency before its dependents; None if there is no such order.
 
-    Depth first in the order given, so that the result is stable.  A dependency on an unknown task,
-    on itself, or named twice makes the whole graph invalid.
+    Depth first in the given order, so that the result is stable.  A dependency on an unknown task,
+    on the task itself, or a repeated one makes the whole graph invalid.
     """
     order: list[str] = []
     state: dict[str, int] = {}  # 1 being visited, 2 done
@@ -51,8 +51,7 @@ def sorted_tasks(dependencies: Mapping[str, Iterable[str]]) -> list[str] | None:
 
 
 def is_acyclic(targets: Mapping[str, Iterable[str]]) -> bool:
-    """Whether no path leads back to its start.  Raises UndefinedVertex for a target that is no
-    vertex."""
+    """Whether the graph has no cycle.  Raises UndefinedVertex for an unknown target."""
     for needed in targets.values():
         for name in needed:
             if name not in targets:

@@ -1,8 +1,6 @@
-"""The admission configuration: resource groups that pods are sorted into.  Reference:
-api-and-admission 5.4.
+"""The admission configuration: the resource groups of pods.  Reference: api-and-admission 5.4.
 
-The file is read again whenever it changes; one that cannot be read leaves the groups in force as
-they are.
+The file is read again whenever it changes; if it cannot be read, the groups stay as they are.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ def parse(content: Any) -> tuple[ResourceGroup, ...]:
 
 
 def group_of(entry: dict[str, Any]) -> ResourceGroup:
-    """One group from its mapping, keys lower-cased."""
+    """A group from its mapping with lower-cased keys."""
     marks = {key.lower(): value for key, value in (entry.get("object") or {}).items()}
     return ResourceGroup(
         name=str(entry.get("resourcegroup") or ""),
@@ -65,7 +63,7 @@ def group_of(entry: dict[str, Any]) -> ResourceGroup:
 
 
 def _texts(values: Iterable[Any]) -> Iterable[str]:
-    """Marks are texts, but an unquoted `key: value` is read by YAML as a mapping."""
+    """The marks as texts.  YAML reads an unquoted `key: value` as a mapping."""
     for value in values:
         if isinstance(value, dict):
             yield from (f"{key}: {item}" for key, item in value.items())

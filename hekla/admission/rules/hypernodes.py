@@ -1,4 +1,5 @@
-"""HyperNode: members there, and patterns that compile.  Reference: api-and-admission 5.3.12."""
+"""HyperNode: its members must exist, and its patterns compile.  Reference: api-and-admission
+5.3.12."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def validate(review: Review) -> str:
 
 
 def _below(hypernode: Tree) -> list[str]:
-    """The HyperNodes that one names as its members; they are named exactly or not at all."""
+    """The HyperNodes that a HyperNode names as members, which is possible by exact names alone."""
     members = spec_of(hypernode).get("members") or []
     exact = [
         ((one.get("selector") or {}).get("exactMatch") or {}).get("name")
@@ -38,8 +39,8 @@ def _below(hypernode: Tree) -> list[str]:
 
 
 def _circle(review: Review, child: str) -> str:
-    """Against a member that has this HyperNode below itself, at any depth.  What is stored already
-    is no reason to refuse an update."""
+    """An error if a member contains this HyperNode at any depth.  Cycles that are stored already do
+    not prevent an update."""
     above: dict[str, str] = {child: review.name}
     ahead = [child]
     while ahead:

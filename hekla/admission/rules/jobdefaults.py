@@ -64,7 +64,7 @@ def mutate(review: Review) -> Patch | None:
 
 
 def plain_defaults(settings: Settings) -> tuple[tuple[str, Any, Any], ...]:
-    """(field of the spec, what counts as saying nothing, what is filled in)."""
+    """(field of the spec, values that count as absent, default)."""
     scheduler = settings.scheduler_names[0] if settings.scheduler_names else DEFAULT_SCHEDULER
     return (
         ("queue", "", DEFAULT_QUEUE),
@@ -74,7 +74,7 @@ def plain_defaults(settings: Settings) -> tuple[tuple[str, Any, Any], ...]:
 
 
 def defaulted_spec(spec: Tree, settings: Settings) -> dict[str, Any]:
-    """A spec with everything filled in but its own minimum."""
+    """A spec with all its defaults, except its own minimum."""
     filled = {
         **spec,
         "tasks": [
@@ -90,7 +90,7 @@ def defaulted_spec(spec: Tree, settings: Settings) -> dict[str, Any]:
 
 
 def defaulted_task(task: Tree, index: int) -> dict[str, Any]:
-    """The task with its defaults; what it says itself stays, a minimum of 0 too."""
+    """A task with its defaults.  Its own values stay, also a minimum of 0."""
     result = dict(task)
     if not task.get("name"):
         result["name"] = f"default{index}"

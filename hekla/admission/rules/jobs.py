@@ -1,7 +1,7 @@
-"""Job: what a new job must be.  Reference: api-and-admission 5.3.3.
+"""Job: the checks of a new job.  Reference: api-and-admission 5.3.3.
 
-What a job does not say is filled in by `jobdefaults`.  Updates have a room of their own, too
-(`jobupdates`): they are judged against the stored job, with other texts.
+Defaults are in `jobdefaults`.  Updates are in `jobupdates`: they are compared with the stored job,
+and their messages differ.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def validate(review: Review) -> str:
 
 
 def create_problems(review: Review) -> str:
-    """Everything against a new job, each fragment with its own blanks."""
+    """All errors of a new job, each with its own surrounding blanks."""
     spec = spec_of(review.object)
     tasks = spec.get("tasks") or []
     if not tasks:
@@ -69,8 +69,8 @@ def create_problems(review: Review) -> str:
 
 
 def mpi_master(arguments: Sequence[str]) -> str:
-    """The task that the mpi plugin's `--master` names; reading stops at the first flag that is
-    unknown or has a bad value."""
+    """The task that the mpi plugin's `--master` names.  Parsing stops at the first unknown flag or
+    bad value."""
     master, index = "master", 0
     while index < len(arguments):
         flag, equals, value = arguments[index].partition("=")
@@ -140,8 +140,8 @@ def _task(review: Review, task: Tree, index: int) -> str:
 
 
 def numa_problem(task: Tree, index: int) -> str:
-    """A NUMA policy needs whole CPUs of every container: containers are counted first, then init
-    containers."""
+    """An error if a task has a NUMA policy and a container without whole CPUs; containers are
+    counted first, then init containers."""
     if (task.get("topologyPolicy") or "none") == "none":
         return ""
     pod = spec_of(task.get("template") or {})
@@ -161,8 +161,8 @@ def _name(review: Review) -> str:
 
 
 def named_well(job: Tree) -> bool:
-    """Whether the job's name is good, for itself and in its pods' names: of all its metadata the
-    rules look at that."""
+    """Whether the job's name is valid, by itself and in the names of its pods: all that the rules
+    read of its metadata."""
     name = name_of(job)
     pods = (
         f"{name}-{task.get('name') or ''}-{index}"

@@ -16,7 +16,7 @@ def replicas_of(spec: Tree) -> int:
 
 
 def problem(review: Review) -> str:
-    """What is too large, with the field, its value and the bound; empty where nothing is."""
+    """What is too large, with the field, its value and the bound; "" if nothing is."""
     spec, old, settings = spec_of(review.object), spec_of(review.old), review.settings
     tasks, pods = len(spec.get("tasks") or []), replicas_of(spec)
     if settings.max_job_tasks and tasks > max(settings.max_job_tasks, len(old.get("tasks") or [])):

@@ -1,4 +1,5 @@
-"""Job updates: sizes and priority may move, nothing else.  Reference: api-and-admission 5.3.6."""
+"""Updates of Jobs: sizes and priority may change, nothing else.  Reference: api-and-admission
+5.3.6."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ MUTABLE_IN_TASK = ("replicas", "minAvailable")
 
 
 def problem(review: Review) -> str:
-    """The first thing that speaks against the update, or an empty text."""
+    """The first error of the update; "" if there is none."""
     spec, old = spec_of(review.object), spec_of(review.old)
     tasks, old_tasks = spec.get("tasks") or [], old.get("tasks") or []
     for task in tasks:

@@ -1,4 +1,5 @@
-"""What rules know of the cluster, kept by watches: queues by name and parent, namespaces by name."""
+"""A lookup for rules that is kept up to date by watches: queues by name and parent, namespaces by
+name."""
 
 from __future__ import annotations
 
@@ -13,10 +14,10 @@ from hekla.kube.client import Client
 
 
 class CachedLookup:
-    """Answers from caches; they may lag behind the server by as long as a watch event takes."""
+    """A lookup over caches, which may be late by as long as a watch event takes."""
 
     def __init__(self, client: Client, *, topologies: bool = False) -> None:
-        """`topologies`: hypernodes are asked for, too."""
+        """`topologies`: watch HyperNodes too."""
         self._queues: Cache[dict[str, Any]] = Cache(
             client, scheduling.QUEUE.untyped, indexes={"parent": _parent}
         )
@@ -26,7 +27,7 @@ class CachedLookup:
         )
 
     async def start(self) -> None:
-        """Begin to watch, and wait until everything that is there is known."""
+        """Start to watch, and wait until all objects are listed."""
         for cache in (self._queues, self._namespaces):
             await cache.start()
         if (

@@ -21,7 +21,7 @@ APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def filled_minimum(task: Tree) -> int:
-    """What is filled in where a task says nothing."""
+    """The default minimum of a task."""
     partition = task.get("partitionPolicy") or {}
     least = partition.get("minPartitions") or 0
     return int(
@@ -30,7 +30,7 @@ def filled_minimum(task: Tree) -> int:
 
 
 def unmarked(job: Tree) -> bool:
-    """Whether nothing in a new job's metadata says which of its minimums were filled in."""
+    """Whether a new job's metadata says nothing about which of its minimums are defaults."""
     annotations = annotations_of(job)
     return FILLED_MINIMUMS not in annotations and APPLIED not in annotations
 
@@ -41,7 +41,7 @@ def least_of(task: Tree) -> int:
 
 
 class Minimums:
-    """Of one request: which minimums were filled in before, and which are now."""
+    """The minimums of one request: which were defaults before, and which are now."""
 
     def __init__(self, review: Review) -> None:
         self.object, self.old = review.object, review.old
@@ -55,7 +55,7 @@ class Minimums:
         self.filled: list[str] = []
 
     def follow(self, task: dict[str, Any], given: Tree) -> dict[str, Any]:
-        """The task with its minimum as it follows from its replicas, if that is what it did before."""
+        """The task with a minimum that follows its replicas, if the minimum was a default before."""
         name = task["name"]
         if given.get("minAvailable") is None:
             self.filled.append(name)
@@ -73,14 +73,14 @@ class Minimums:
         return task
 
     def follows_tasks(self, spec: Tree) -> bool:
-        """Whether the job's own minimum was filled in and has been left as it was."""
+        """Whether the job's own minimum was a default and is unchanged."""
         was = self.stored.get("minAvailable")
         if THE_JOB not in self.before or not was or was != spec.get("minAvailable"):
             return False
         return bool(was == sum(map(least_of, self.stored.get("tasks") or [])))
 
     def note(self) -> Patch:
-        """What to write down, where it is not there yet."""
+        """The annotation to write, if it is not there yet."""
         text = ",".join(sorted(self.filled))
         annotations = annotations_of(self.object)
         if text == annotations.get(FILLED_MINIMUMS, ""):
@@ -101,7 +101,7 @@ def _stored_marks(job: Tree) -> frozenset[str]:
 
 
 def _unsaid(manifest: str) -> frozenset[str]:
-    """The minimums about which an applied manifest says nothing."""
+    """The minimums that an applied manifest does not set."""
     if not manifest:
         return frozenset()
     try:

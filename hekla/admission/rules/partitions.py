@@ -1,5 +1,5 @@
-"""A task's partition policy: its groups must add up to the task.  Reference: api-and-admission
-5.3.3, row 8."""
+"""A task's partition policy: its groups must add up to the task's replicas.  Reference:
+api-and-admission 5.3.3, row 8."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""PodGroup: the queue of its namespace, and an open queue to stand in.  Reference:
-api-and-admission 5.3.9."""
+"""PodGroup: its queue comes from its namespace, and must be open.  Reference: api-and-admission
+5.3.9."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 
 
 def mutate(review: Review) -> Patch | None:
-    """A group in the default queue goes to the queue that its namespace names, if it names one."""
+    """Move a group from the default queue to the queue that its namespace names, if there is one."""
     queue = spec_of(review.object).get("queue") or ""
     namespace = review.lookup.namespace(review.namespace) if queue == DEFAULT_QUEUE else None
     if namespace is None or QUEUE_ANNOTATION not in annotations_of(namespace):

@@ -46,7 +46,7 @@ def mutate(review: Review) -> Patch | None:
 
 
 def _gate(review: Review) -> Patch:
-    """A pod that opted in waits behind a gate until its queue has room."""
+    """Add the queue gate to a pod that opted in."""
     if (
         not review.settings.scheduling_gates
         or annotations_of(review.object).get(ALLOCATION_GATE) != "true"
@@ -90,8 +90,8 @@ def _affinity(text: str) -> Mapping[str, Any] | None:
 
 
 def matches(group: ResourceGroup, review: Review) -> bool:
-    """Whether a pod belongs to a resource group; which of its marks count is the group's
-    `object.key`."""
+    """Whether a pod belongs to a resource group, by its labels, annotations or namespace, as the
+    group's `object.key` says."""
     annotations = annotations_of(review.object)
     if group.key == "namespace":
         return (metadata_of(review.object).get("namespace") or review.namespace) in group.values
@@ -122,7 +122,8 @@ def validate(review: Review) -> str:
 
 
 def budget_problem(key: str, value: str) -> str:
-    """A budget is a positive count or 1% to 99%; every % is taken out before the number is read."""
+    """The error of a budget, which is a positive count or 1% to 99%; every % is removed before the
+    number is read."""
     if _INTEGER.match(value) and len(value) <= LONGEST and int(value) in _INT32:
         if int(value) > 0:
             return ""

@@ -28,11 +28,11 @@ _known: BoundedCache[tuple[bytes, str, bool], list[str]] = BoundedCache(MOST_REM
 
 
 def problems(template: Tree, name: str, pod_level_resources: bool) -> list[str]:
-    """Everything against a template, as field errors; paths begin with `template`, the object is
-    named after its task.
+    """All field errors of a template.  Paths begin with `template`; the object is named after its
+    task.
 
-    Jobs come by the thousand from a few templates, so what was found is remembered by the
-    template's bytes.  Not to be changed.
+    Thousands of jobs come from a few templates, so errors are cached by the template's bytes.  The
+    caller must not change the list.
     """
     key = msgspec.json.encode(template), name, pod_level_resources
     found = _known.get(key)

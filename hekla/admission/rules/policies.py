@@ -41,7 +41,7 @@ CHOICES = (
 
 
 def problems(policies: Sequence[Tree], path: str) -> str:
-    """The text against a list of policies; empty where it stands."""
+    """The error of a list of policies; "" if it is valid."""
     errors = list(_errors(policies, path))
     if not errors:
         return ""
@@ -50,7 +50,7 @@ def problems(policies: Sequence[Tree], path: str) -> str:
 
 
 def events_of(policy: Tree) -> list[str]:
-    """`events` and `event` together, each once."""
+    """`events` and `event` together, without repetitions."""
     single = policy.get("event")
     return list(dict.fromkeys([*(policy.get("events") or []), *([single] if single else [])]))
 

@@ -1,7 +1,7 @@
-"""Queue: defaults, and the checks on one queue by itself.  Reference: api-and-admission 5.3.7,
-5.3.8 A and DELETE.
+"""Queue: defaults, and the checks of a queue by itself.  Reference: api-and-admission 5.3.7, 5.3.8
+A and DELETE.
 
-What a queue must be in relation to its parent and children is in `queuetree`.
+Checks against its parent and children are in `queuetree`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def validate(review: Review) -> str:
 
 
 def _resources(spec: Tree) -> Iterator[str]:
-    """Amounts must be amounts, and guarantee <= deserved <= capability."""
+    """Check that amounts are quantities, and that guarantee <= deserved <= capability."""
     guarantee = (spec.get("guarantee") or {}).get("resource") or {}
     lists: dict[str, Any] = {
         "capability": spec.get("capability") or {},
@@ -114,7 +114,7 @@ def _state(queue: Tree) -> Iterator[str]:
 
 
 def _hierarchy(review: Review) -> Iterator[str]:
-    """The first thing wrong with the hierarchy annotations, if one of them is set."""
+    """The first error of the hierarchy annotations, if one of them is set."""
     annotations = annotations_of(review.object)
     hierarchy, weights = annotations.get(HIERARCHY) or "", annotations.get(WEIGHTS) or ""
     if not hierarchy and not weights:
@@ -142,8 +142,7 @@ def _hierarchy(review: Review) -> Iterator[str]:
 
 
 def weight_of(text: str) -> tuple[float, str]:
-    """A weight as the wire's readers take a number: decimal, hexadecimal with an exponent, or a
-    word; and what is wrong with it."""
+    """A weight as a number (decimal, hexadecimal with an exponent, or a word), and its error."""
     if _DECIMAL.fullmatch(text):
         number = float(text)
         return number, "value out of range" if math.isinf(number) else ""

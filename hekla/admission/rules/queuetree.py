@@ -54,7 +54,7 @@ def guarantee(queue: Tree) -> Resources:
 
 
 def parent_of(queue: Tree) -> str:
-    """The parent below root, or an empty text: the root limits nothing."""
+    """The parent below root; "" for root, which limits nothing."""
     parent = spec_of(queue).get("parent") or ""
     return "" if parent == ROOT_QUEUE else parent
 
@@ -82,7 +82,7 @@ def _parent(review: Review) -> str:
 
 
 def depth_problem(queue: Tree, name: str, lookup: Lookup, deepest: int) -> str:
-    """Walk up to the root, counting the queue itself as 1."""
+    """Walk up to the root; the queue itself counts as 1."""
     depth, current, current_name = 1, queue, name
     while parent_of(current):
         depth += 1
@@ -126,7 +126,7 @@ def _tree(review: Review) -> str:
 
 
 def ancestor_problem(queue: Tree, name: str, lookup: Lookup) -> str:
-    """A queue against what is above it: the nearest limits, and its siblings' sums."""
+    """Check a queue against its ancestors: the nearest limits, and the sums of its siblings."""
     parent_name = parent_of(queue)
     if not parent_name:
         return ""
@@ -164,7 +164,7 @@ def _nearest_limit(queue: Tree, resource: str, lookup: Lookup) -> float | None:
 
 
 def children_problem(queue: Tree, name: str, children: Iterable[Tree], lookup: Lookup) -> str:
-    """A queue against what is below it."""
+    """Check a queue against its children."""
     children = list(children)
     if not children:
         return ""
@@ -191,7 +191,7 @@ def _largest_below(queue: Tree, resource: str, lookup: Lookup, seen: set[str]) -
 
 
 def _sums(parent: Tree, who: str, children: Iterable[Tree]) -> str:
-    """Add the children up one by one; the first sum over the parent's share is the answer."""
+    """Add up the children; the first sum that exceeds the parent's share is the error."""
     shares = [
         (word, share, share(parent), Resources())
         for word, share in (("guarantee", guarantee), ("deserved", deserved))

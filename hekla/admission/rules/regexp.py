@@ -50,7 +50,7 @@ class _Bad(Exception):
 
 
 def problem(pattern: str) -> str | None:
-    """What is wrong with the pattern, or None."""
+    """The error of the pattern; None if it is valid."""
     try:
         _Reader(pattern).read()
     except _Bad as bad:

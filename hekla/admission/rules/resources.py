@@ -29,7 +29,7 @@ def is_scalar(name: str) -> bool:
 
 @dataclass(slots=True)
 class Resources:
-    """Amounts by name; cpu and memory are always there, a scalar only where somebody set it."""
+    """Amounts by name; cpu and memory are always there, a scalar only if it was set."""
 
     cpu: float = 0
     memory: float = 0
@@ -70,8 +70,8 @@ class Resources:
         )
 
     def fits(self, limit: Resources) -> bool:
-        """Whether no dimension is over the limit.  A scalar that the limit does not name is over
-        it, even at 0."""
+        """Whether no resource exceeds the limit.  A scalar that the limit does not have exceeds it,
+        even at 0."""
         if any(name not in limit.scalars for name in self.scalars):
             return False
         return all(
@@ -84,8 +84,7 @@ class Resources:
 
 
 def amount_text(name: str, amount: float) -> str:
-    """One amount as a person reads it: cpu and memory as quantities, others as the number that is
-    compared."""
+    """An amount in a message: cpu and memory as quantities, others as the number that is compared."""
     if name == "cpu":
         return _scaled(int(amount), 1000, ("m", "", "k", "M", "G", "T", "P", "E"))
     if name == "memory":

@@ -76,7 +76,7 @@ def _normal(value: Any, key: str = "") -> Any:
 
 
 def _seconds(text: str) -> float | str:
-    """What is no duration is left as it is, for the schema to refuse."""
+    """A duration in seconds; any other text is left as it is, for the schema to refuse."""
     try:
         return seconds(text)
     except ValueError:

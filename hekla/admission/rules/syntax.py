@@ -1,4 +1,4 @@
-"""Reasons against a text, as the messages of the batch kinds print them."""
+"""Reasons against a text, as the messages of the batch kinds show them."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from collections.abc import Iterable
 
 
 def listed(errors: Iterable[str]) -> str:
-    """Bracketed, parted by blanks."""
+    """The reasons in brackets, separated by blanks."""
     return "[" + " ".join(errors) + "]"

@@ -1,4 +1,4 @@
-"""What counts as an address: of one machine, of many, and of one that traffic can be sent to."""
+"""Checks of addresses: of machines, of networks, and of targets for traffic."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read(text: str) -> Address | None:
 
 
 def address(text: str, path: str, found: Errors, known: Collection[str] = ()) -> Address | None:
-    """An address; `known` are those that an object had before, which may stay as they are."""
+    """Check an address.  `known`: addresses that the object had before, which may stay."""
     given = read(text)
     if text in known:
         return given
@@ -48,7 +48,7 @@ def address(text: str, path: str, found: Errors, known: Collection[str] = ()) ->
 
 
 def canonical(text: str, path: str, found: Errors) -> Address | None:
-    """An address in its one shortest form."""
+    """The canonical, shortest form of an address."""
     given = address(text, path, found)
     if given is not None and str(given) != text:
         found.append(invalid(path, text, f'must be in canonical form ("{given}")'))
@@ -56,8 +56,8 @@ def canonical(text: str, path: str, found: Errors) -> Address | None:
 
 
 def reachable(text: str, path: str, found: Errors, *, loopback: bool = False) -> None:
-    """One that traffic can be sent to.  `loopback`: also one of this machine, as pods that share
-    its network have."""
+    """Check an address that traffic can be sent to.  `loopback`: addresses of this machine are
+    allowed, for pods on its network."""
     given = read(text)
     if given is None:
         found.append(invalid(path, text, "must be a valid IP address"))
@@ -79,7 +79,7 @@ def reachable(text: str, path: str, found: Errors, *, loopback: bool = False) ->
 
 
 def network(text: str, path: str, found: Errors, known: Collection[str] = ()) -> Network | None:
-    """A range of addresses."""
+    """Check a CIDR."""
     try:
         given = ipaddress.ip_network(text, strict=False)
     except ValueError:
@@ -98,14 +98,14 @@ def network(text: str, path: str, found: Errors, known: Collection[str] = ()) ->
 
 
 def hostname(text: str, path: str, found: Errors) -> None:
-    """The name of a load balancer: a name, and no address."""
+    """Check the name of a load balancer, which may not be an address."""
     found += [invalid(path, text, reason) for reason in syntax.dns_subdomain(text)]
     if read(text) is not None:
         found.append(invalid(path, text, "must be a DNS name, not an IP address"))
 
 
 def full_name(text: str, path: str, found: Errors) -> None:
-    """A fully qualified name."""
+    """Check a fully qualified domain name."""
     if not text:
         found.append(required(path))
         return
@@ -126,7 +126,7 @@ def full_name(text: str, path: str, found: Errors) -> None:
 
 
 def domain_path(text: str, path: str, found: Errors) -> None:
-    """A path below a domain: `acme.io/foo`."""
+    """Check a path below a domain: `acme.io/foo`."""
     if not text:
         found.append(required(path))
         return

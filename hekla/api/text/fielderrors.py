@@ -34,7 +34,7 @@ class FieldError(NamedTuple):
 
 
 def shown(value: Any) -> str:
-    """A value as error texts print it: strings quoted, the rest as JSON."""
+    """A value in an error message: strings quoted, everything else as JSON."""
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, (dict, list)) and is_long(value):
@@ -47,10 +47,10 @@ def shown(value: Any) -> str:
 
 
 def is_long(value: dict[str, Any] | list[Any]) -> bool:
-    """Whether an object or a list has so much in it that messages show its beginning only.
+    """Whether a value is so large that messages show its beginning alone.
 
-    There may be a message for each of its entries: each with the whole of it would be its length
-    squared.
+    A message for each of its entries, with the whole value in each, would grow with the square of
+    its size.
     """
     left, nested = MOST_SHOWN, [value]
     while nested:

@@ -1,7 +1,6 @@
-"""The rules of the small things that many kinds share: labels, annotations, selectors, choices
-(local-cluster 2.1).
+"""Checks that many kinds share: labels, annotations, selectors, enumerations (local-cluster 2.1).
 
-A rule takes a value, where it stands, and a list of what is wrong, which it adds to.
+A check takes a value, its path, and the list to which it adds errors.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def check_annotations(values: Tree | None, path: str, found: Errors) -> None:
 
 
 def selector(value: Tree | None, path: str, found: Errors) -> None:
-    """A LabelSelector."""
+    """Check a LabelSelector."""
     if not value:
         return
     labels(value.get("matchLabels"), f"{path}.matchLabels", found)
@@ -72,7 +71,8 @@ def selector(value: Tree | None, path: str, found: Errors) -> None:
 def operator_fits(
     operator: str, values: Sequence[str], path: str, found: Errors, *, numbers: bool = False
 ) -> None:
-    """What the operator of a selector asks of its values; `numbers`: whether it may compare them."""
+    """Check that the values of a requirement fit its operator.  `numbers`: whether operators may
+    compare numbers."""
     if operator in ("In", "NotIn"):
         if not values:
             found.append(
@@ -101,7 +101,7 @@ def operator_fits(
 def named(
     text: str | None, grammar: Callable[[str], syntax.Reasons], path: str, found: Errors
 ) -> None:
-    """A text that must be there and follow a grammar."""
+    """Check a required text that must follow a grammar."""
     if not text:
         found.append(required(path))
     else:
@@ -117,8 +117,8 @@ def one_of(
     needed: bool = False,
     known: bool = False,
 ) -> None:
-    """`needed`: nothing is refused as absent; `known`: nothing is refused as a value that is not
-    among the allowed."""
+    """Check an enumeration.  An absent value is an error with `needed` (as a required field) or
+    `known` (as an unsupported value)."""
     if not value:
         if known:
             found.append(not_supported(path, "", allowed))

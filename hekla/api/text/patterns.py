@@ -12,7 +12,7 @@ _OPTIONS.log_errors = False
 
 
 def found_in(pattern: str, names: Iterable[str]) -> set[str]:
-    """The names that hold the pattern anywhere; none where it is no pattern."""
+    """The names that contain the pattern; none if the pattern is invalid."""
     try:
         compiled = re2.compile(pattern, _OPTIONS)
     except re2.error:

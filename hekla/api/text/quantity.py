@@ -30,7 +30,7 @@ Wire = str | int | float
 
 
 class Format(Enum):
-    """The family of suffixes that a quantity was written in and is printed in."""
+    """The family of suffixes of a quantity, in which it is printed."""
 
     DECIMAL = "decimal"
     BINARY = "binary"
@@ -70,7 +70,7 @@ BAD_SUFFIX: Final = "unable to parse quantity's suffix"
 
 
 class QuantityError(ValueError):
-    """A text that is no quantity.  `value` is the text, `wire` the words that Kubernetes clients
+    """A text is no quantity.  `value` is the text; `wire` has the words that Kubernetes clients
     know."""
 
     def __init__(self, value: object, wire: str) -> None:
@@ -84,8 +84,7 @@ class QuantityError(ValueError):
 
 
 def hint(value: object) -> str:
-    """What a text that is no quantity may have meant, to stand behind the reason; empty where
-    nobody knows."""
+    """What an invalid text may have meant, to be added to the reason; "" if unknown."""
     meant = _MEANT.fullmatch(value) if isinstance(value, str) and len(value) < SHOWN else None
     if meant is None:
         return ""
@@ -108,7 +107,7 @@ class Quantity:
 
     @classmethod
     def parse(cls, value: Wire) -> Quantity:
-        """A quantity from its wire form.  Raises QuantityError."""
+        """Parse a quantity from its wire form.  Raises QuantityError."""
         return _parse(_text(value))
 
     @classmethod
@@ -243,8 +242,8 @@ def _decimal_power(text: str, suffix: str) -> tuple[int, Format]:
 
 
 def _nanos(mantissa: int, power: int) -> int:
-    """mantissa * 10**power in billionths, rounded up; both are what a text could hold, so power may
-    be far below zero."""
+    """mantissa * 10**power in billionths, rounded up.  Both come from a text, so power may be far
+    below zero."""
     if mantissa == 0:
         return 0
     shift = power + 9

@@ -1,6 +1,6 @@
-"""What a name may look like, and the reasons, in Kubernetes' own words, why one is refused.
+"""Syntax of names, and the reasons why one is invalid, in Kubernetes' words.
 
-Each function takes a text and gives the reasons against it; an empty tuple means that it is good.
+Each function returns the reasons against a text; an empty tuple means that it is valid.
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ def too_long(limit: int, unit: str = "bytes") -> str:
 
 @lru_cache(maxsize=4096)
 def dns_label(text: str) -> Reasons:
-    """One part of a host name, up to 63 characters.  Of a text that would be a good subdomain it is
-    said what makes it no label."""
+    """Check one part of a host name, up to 63 characters.  If the text would be a valid subdomain,
+    the reason says what makes it no label."""
     good = is_label(text) is not None
     rule = _LABEL_RULE if good or is_subdomain(text) is None else "must not contain dots"
     return checked(text, 63, good, rule, "characters")
 
 
 def dns_subdomain(text: str) -> Reasons:
-    """A host name, up to 253 characters: what most objects may be called."""
+    """Check a host name, up to 253 characters: the names of most objects."""
     return checked(text, 253, is_subdomain(text) is not None, _SUBDOMAIN_RULE, "characters")
 
 
@@ -81,7 +81,7 @@ def label_value(text: str) -> Reasons:
 
 
 def qualified_name(text: str) -> Reasons:
-    """The key of a label: a name with, perhaps, a subdomain and a slash before it."""
+    """Check the key of a label: a name, with an optional subdomain and slash before it."""
     prefix, slash, name = text.partition("/")
     reasons: list[str] = []
     if not slash:
@@ -107,12 +107,12 @@ def qualified_name(text: str) -> Reasons:
 
 
 def underscored_subdomain(text: str) -> Reasons:
-    """A host name that may also have underscores, as names that are only searched for do."""
+    """Check a host name that may have underscores, as search domains may."""
     return checked(text, 253, _is_underscored(text) is not None, _UNDERSCORED_RULE, "characters")
 
 
 def environment_name(text: str) -> Reasons:
-    """The name of a variable, as it was asked for until any printable sign was allowed."""
+    """Check the name of a variable by the rule from before all printable characters were allowed."""
     return (() if _is_environment_name(text) else (_ENVIRONMENT_RULE,)) + _dots(text)
 
 
@@ -121,14 +121,14 @@ def relaxed_environment_name(text: str) -> Reasons:
 
 
 def configuration_key(text: str) -> Reasons:
-    """A key of a ConfigMap or a Secret, which is a file's name too."""
+    """Check a key of a ConfigMap or a Secret, which is also a file name."""
     return checked(
         text, 253, _is_configuration_key(text) is not None, _CONFIGURATION_KEY_RULE, "characters"
     ) + _dots(text)
 
 
 def _dots(text: str) -> Reasons:
-    """A name that a path would take for the directory itself, or for the one above."""
+    """Refuse the names that a path takes for the directory itself, or for the one above."""
     if text in (".", ".."):
         return (f"must not be '{text}'",)
     return ("must not start with '..'",) if text.startswith("..") else ()
@@ -136,7 +136,7 @@ def _dots(text: str) -> Reasons:
 
 @lru_cache(maxsize=4096)
 def port_name(text: str) -> Reasons:
-    """The name of a container's or a service's port (an IANA service name)."""
+    """Check the name of a container's or a service's port (an IANA service name)."""
     reasons = []
     if len(text) > 15:
         reasons.append(too_long(15, "characters"))
@@ -156,8 +156,7 @@ def port_number(number: int) -> Reasons:
 
 
 def checked(text: str, limit: int, good: bool, rule: str, unit: str = "bytes") -> Reasons:
-    """The reasons against a text that may have `limit` characters and does, or does not, follow a
-    rule."""
+    """The reasons against a text: longer than `limit` characters, or not following a rule."""
     if good and len(text) <= limit:
         return ()
     return ((too_long(limit, unit),) if len(text) > limit else ()) + (() if good else (rule,))

@@ -21,7 +21,7 @@ Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def load(text: str) -> Any:
-    """The tree of a text of one document.  Raises yaml.YAMLError."""
+    """The tree of a text with one document.  Raises yaml.YAMLError."""
     check(text)
     try:
         return yaml.load(text, Loader)
@@ -34,8 +34,8 @@ def load(text: str) -> Any:
 
 
 def check(text: str) -> None:
-    """Raises yaml.YAMLError where a text's aliases stand for too much, one stands in what it stands
-    for, or it is nested too deeply."""
+    """Raises yaml.YAMLError if a text's aliases expand too far or are recursive, or if it is nested
+    too deeply."""
     anchors: dict[str, int] = {}
     opened: list[tuple[str | None, int]] = []
     size = of_aliases = 0

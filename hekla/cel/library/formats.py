@@ -1,5 +1,5 @@
-"""Named formats: `format.dns1123Label().validate(text)` gives nothing, or the reasons why a text is
-refused."""
+"""Named formats: `format.dns1123Label().validate(text)` returns nothing, or the reasons why a text
+is invalid."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _label_1035(text: str) -> Reasons:
 
 
 def _prefix(check: Callable[[str], Reasons]) -> Callable[[str], Reasons]:
-    """A prefix of a name may end in a dash: something follows it."""
+    """Check the prefix of a name, which may end in a dash."""
     return lambda text: check(f"{text[:-1]}a" if len(text) > 1 and text.endswith("-") else text)
 
 

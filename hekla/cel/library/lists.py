@@ -57,7 +57,7 @@ def _last_index_of(items: list[Any], wanted: Any) -> int:
 
 
 def _sum(items: list[Any], zero: Any) -> Any:
-    """Of dynamic elements the first says of which type the sum is."""
+    """The sum of a list.  For dynamic elements the first one decides the type."""
     if items and kind_of(items[0]) != kind_of(zero):
         zero, items = items[0], items[1:]
     for item in items:
@@ -130,7 +130,7 @@ def _distinct(items: list[Any]) -> list[Any]:
 
 
 def in_order(keyed: Sequence[tuple[Any, Any]]) -> list[Any]:
-    """The second of each pair, by the first; the order of equals is kept."""
+    """The second parts of pairs, sorted by the first; equal ones keep their order."""
     if keyed and len({kind_of(key) for key, _ in keyed}) > 1:
         raise Failed("list elements must have the same type")
     if keyed and kind_of(keyed[0][0]) not in {kind.name for kind in ORDERED}:

@@ -1,4 +1,4 @@
-"""Parts of moments and of spans of time."""
+"""Functions of timestamps and durations."""
 
 from __future__ import annotations
 

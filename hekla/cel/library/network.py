@@ -110,8 +110,8 @@ def _canonical(text: str) -> bool:
 
 
 def _global(value: Address) -> bool:
-    """Go's notion: not unspecified, loopback, multicast, link-local or broadcast; private addresses
-    count."""
+    """Whether an address is global unicast in Go's sense: not unspecified, loopback, multicast,
+    link-local or broadcast.  Private addresses are."""
     address = value.address
     if (
         address.is_unspecified

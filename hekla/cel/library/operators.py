@@ -300,7 +300,7 @@ def _text_of_bytes(value: bytes) -> str:
 
 
 def text_of_double(value: float) -> str:
-    """The shortest form that reads back, as Go's `%g` has it."""
+    """The shortest text that reads back as the same number, as Go's `%g` writes it."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):

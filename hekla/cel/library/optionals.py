@@ -17,7 +17,7 @@ def _value(optional: Optional) -> Any:
 
 
 def _filled(value: Any) -> Optional:
-    """Nothing of a zero value."""
+    """An optional of a value; empty for a zero value."""
     empty = (
         value is None
         or value is False

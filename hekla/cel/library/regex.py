@@ -1,5 +1,5 @@
-"""Regular expressions: RE2's, as everywhere in Kubernetes.  RE2 takes time in proportion to the
-text, whatever the pattern."""
+"""Regular expressions in the syntax of RE2, as everywhere in Kubernetes.  Their time is
+proportional to the text, whatever the pattern."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _compiled(text: str) -> Any:
 
 
 def pattern(text: str) -> Any:
-    """Raises Failed, in the words of Go's library."""
+    """A compiled pattern.  Raises Failed, in the words of Go's library."""
     found = _compiled(text)
     if isinstance(found, str):
         what, _, where = found.partition(": ")

@@ -206,7 +206,7 @@ def _shown(value: Any) -> str:
 
 
 def _nested(value: Any) -> str:
-    """Inside lists and maps texts are quoted, and times are written as the call that makes them."""
+    """The text of a value inside a list or map: strings are quoted, times are written as calls."""
     if isinstance(value, str):
         return _quote(value)
     if isinstance(value, float) and not (math.isinf(value) or math.isnan(value)):

@@ -1,4 +1,4 @@
-"""URLs: absolute ones, or paths from the root."""
+"""URLs: absolute ones, and absolute paths."""
 
 from __future__ import annotations
 

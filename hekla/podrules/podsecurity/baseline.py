@@ -1,4 +1,4 @@
-"""The checks of the level baseline: known ways from a pod into its node are shut."""
+"""The checks of the level baseline, which prevents known privilege escalations."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def host_ports(metadata: Tree, spec: Tree) -> Finding | None:
 
 
 def probed_hosts(metadata: Tree, spec: Tree) -> Finding | None:
-    """A node that probes another host than the pod's could be sent anywhere."""
+    """Probes and hooks may not name a host: the node would connect to any address."""
     bad, found = set[str](), set[str]()
     for container in containers(spec):
         lifecycle = container.get("lifecycle") or {}
@@ -193,8 +193,7 @@ def proc_mount(metadata: Tree, spec: Tree) -> Finding | None:
 
 
 def unless_own_users(check: Check) -> Check:
-    """The check for pods whose users are those of the node: root of a user namespace is nobody
-    outside."""
+    """The check for pods without a user namespace; inside one, root has no rights on the node."""
 
     def relaxed(metadata: Tree, spec: Tree) -> Finding | None:
         return None if spec.get("hostUsers") is False else check(metadata, spec)
@@ -231,7 +230,7 @@ def selinux(allowed: frozenset[str]) -> Check:
 
 
 def seccomp_annotations(metadata: Tree, spec: Tree) -> Finding | None:
-    """As it was said before there was a field for it."""
+    """Seccomp profiles in annotations, from before there was a field."""
     given = metadata.get("annotations") or {}
     keys = [SECCOMP_POD, *(SECCOMP + name_of(container) for container in containers(spec))]
     bad = sorted(

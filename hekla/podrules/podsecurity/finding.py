@@ -1,4 +1,4 @@
-"""What a check of the standards finds in a pod, and how it words it."""
+"""The findings of the checks in a pod, and their words."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Check = Callable[[Tree, Tree], Finding | None]
 
 
 def containers(spec: Tree) -> Iterator[Tree]:
-    """Of every kind."""
+    """All containers, of every kind."""
     return (container for container, _ in containers_of(spec, ""))
 
 
@@ -51,7 +51,7 @@ def use(names: Sequence[str] | set[str]) -> str:
 
 
 def setters(pod: bool, containers: Sequence[str]) -> str:
-    """Who says something: the pod, some containers, or both."""
+    """Who sets something: the pod, some containers, or both."""
     return " and ".join(
         (["pod"] if pod else []) + ([named("container", containers)] if containers else [])
     )

@@ -1,4 +1,4 @@
-"""Levels and versions of the standards, and the policy that the labels of a namespace say."""
+"""Levels and versions of the standards, and the policy of a namespace's labels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _version = re.compile(r"v1\.(0|[1-9][0-9]{0,8})").fullmatch
 
 
 class LevelVersion(NamedTuple):
-    """A level as one version of the standards has it."""
+    """A level as of one version of the standards."""
 
     level: str = PRIVILEGED
     version: str = LATEST
@@ -29,20 +29,20 @@ class LevelVersion(NamedTuple):
 
     @property
     def minor(self) -> int | None:
-        """The minor version of Kubernetes; None: the latest."""
+        """The minor version of Kubernetes; None for the latest."""
         return None if self.version == LATEST else int(self.version.removeprefix("v1."))
 
     def is_equivalent(self, other: LevelVersion) -> bool:
-        """What allows all does so in every version."""
+        """Whether both allow the same: privileged is the same in all versions."""
         return self == other or self.level == other.level == PRIVILEGED
 
     def is_stricter(self, other: LevelVersion) -> bool:
-        """Whether its level is, whatever the versions."""
+        """Whether this level is stricter, whatever the versions."""
         return LEVELS.index(self.level) > LEVELS.index(other.level)
 
 
 class Policy(NamedTuple):
-    """What is asked of the pods of a namespace, in each mode."""
+    """The level for each mode, for the pods of a namespace."""
 
     enforce: LevelVersion = LevelVersion()
     audit: LevelVersion = LevelVersion()

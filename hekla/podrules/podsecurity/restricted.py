@@ -1,4 +1,4 @@
-"""The further checks of the level restricted: what a hardened pod says of itself."""
+"""The further checks of the level restricted, which enforces hardening."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def user(metadata: Tree, spec: Tree) -> Finding | None:
 
 
 def seccomp(metadata: Tree, spec: Tree) -> Finding | None:
-    """A profile is wanted, the pod's or each container's own."""
+    """The pod or each container must have a seccomp profile."""
     found = baseline.seccomp(metadata, spec)
     if found is not None or context_of(spec).get("seccompProfile") is not None:
         return found
@@ -135,7 +135,7 @@ def seccomp(metadata: Tree, spec: Tree) -> Finding | None:
 
 
 def unless_windows(check: Check) -> Check:
-    """The check for pods that do not say that they are of Windows, which has nothing of the kind."""
+    """The check for pods that are not of Windows, which has no such feature."""
 
     def relaxed(metadata: Tree, spec: Tree) -> Finding | None:
         return None if (spec.get("os") or {}).get("name") == "windows" else check(metadata, spec)

@@ -1,5 +1,5 @@
-"""The table of the standards: which check is made at which level since which version, and what it
-takes the place of."""
+"""The table of the standards: which check applies at which level since which version, and which
+check it replaces."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hekla.podrules.podsecurity.levels import BASELINE, PRIVILEGED, RESTRICTED, 
 
 
 class Revision(NamedTuple):
-    """A check from one version of Kubernetes on, until its next revision."""
+    """A check from one version of Kubernetes until its next revision."""
 
     id: str
     level: str
@@ -90,7 +90,7 @@ def _checks(level: str, minor: int) -> tuple[Check, ...]:
 
 
 def findings(asked: LevelVersion, metadata: Tree, spec: Tree) -> list[Finding]:
-    """What the level has against a pod, or against the template of one."""
+    """The findings of a level in a pod or a pod template."""
     if asked.level == PRIVILEGED:
         return []
     minor = NEWEST if asked.minor is None else min(asked.minor, NEWEST)
