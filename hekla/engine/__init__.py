@@ -5,7 +5,7 @@ the same edge:
 
     from hekla.engine import State, cycle, read_policy
 
-    state = State(scheduler_names=["volcano"], lone_schedulers=["default-scheduler"]) policy =
+    state = State(scheduler_names=["volcano"], bare_pod_schedulers=["default-scheduler"]) policy =
     read_policy(yaml_tree)           # PolicyError lists every problem; keep the policy that you had
 
     # Feed: objects as hekla.api types or as their JSON trees, whenever they change.  Never raises
@@ -32,7 +32,7 @@ still on their way:
   each only when new.
 - `decisions.explanations`: job key -> why it waits.
 
-Lone pods: an unassigned pod of one of `lone_schedulers` without a PodGroup is a job of its own, key
+Lone pods: an unassigned pod of one of `bare_pod_schedulers` without a PodGroup is a job of its own, key
 `namespace/pod name`, minimum 1, in the default queue; no PodGroup status is decided for it.
 
 A cycle in which nothing changed returns at once, so call it again after one that decided something,

@@ -167,8 +167,8 @@ def close_session(session: Session, stage: Stage = _unwatched) -> Decisions:
             )
     stage("close", "")
     report(session)
-    claimed = session.evicted_for.union(state.claimants)
-    state.claimants = [
+    claimed = session.evicted_for.union(state.nominated)
+    state.nominated = [
         key for key, job in session.touched.items() if key in claimed and job.counts.waiting
     ]
     for statement in reversed(session.promised):

@@ -60,7 +60,7 @@ class World:
     ) -> None:
         self.policy = policy
         self.now = now
-        self.state = State(lone_schedulers=["default-scheduler"])
+        self.state = State(bare_pod_schedulers=["default-scheduler"])
         self.pods: dict[str, Json] = {}
         self.groups: dict[str, Json] = {}
         self.decisions = Decisions()

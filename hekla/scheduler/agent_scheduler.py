@@ -96,7 +96,7 @@ def state_for(name: str, mode: str = NONE, shard: str = NAME) -> State:
     """A state in which each pod of that scheduler name is a job, in a queue that is always open."""
     state = State(
         scheduler_names=[],
-        lone_schedulers=[name],
+        bare_pod_schedulers=[name],
         default_queue=name,
         shard_mode=mode,
         shard_name=shard,

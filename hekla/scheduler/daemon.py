@@ -366,7 +366,7 @@ async def work(daemon: Daemon) -> None:
     own_jobs = ["default-scheduler"] if options.default_scheduler else []
     given: dict[str, Any] = {
         "scheduler_names": names,
-        "lone_schedulers": own_jobs,
+        "bare_pod_schedulers": own_jobs,
         "default_queue": options.default_queue,
         "time_zone": options.time_zone or time_zone(),
         "lifts_gates": gate(options, "SchedulingGatesQueueAdmission"),

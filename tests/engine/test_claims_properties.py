@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hekla.engine.cycle import hooks_of, open_session
-from hekla.engine.model.claims.offers import Device, Offer, pools_of, read_slice
+from hekla.engine.model.claims.pools import Device, NodeDevices, pools_of, read_slice
 from hekla.engine.model.claims.requests import Choice, ClaimRequest, ClaimRequests
 from hekla.engine.model.claims.search import Usage, find
 from hekla.engine.placement.placer import placer_of
@@ -66,7 +66,7 @@ def built(one: dict[str, Any], name: str = "") -> dict[str, Any]:
     return {**tree, **({"adminAccess": True} if one["admin"] == 0 else {})}
 
 
-def wish_of(made: Any, wishes: ClaimRequests) -> ClaimRequest:
+def wish_of(made: Any, claim_requests: ClaimRequests) -> ClaimRequest:
     listed, limits = made
     trees = [
         {"name": f"r{at}", "exactly": built(alternatives[0])}
@@ -84,25 +84,29 @@ def wish_of(made: Any, wishes: ClaimRequests) -> ClaimRequest:
         }
         for distinct, named in limits
     ]
-    return wishes.of({"spec": {"devices": {"requests": trees, "constraints": kinds}}})
+    return claim_requests.of({"spec": {"devices": {"requests": trees, "constraints": kinds}}})
 
 
 def everything(
-    wishes: list[ClaimRequest], devices: list[Device], units: int, usage: Usage
+    claim_requests: list[ClaimRequest], devices: list[Device], units: int, usage: Usage
 ) -> list[str] | None:
     """The names of the choices of the first solution there is, by trying all of them.
 
     First is who is first at the first request: a choice comes before its alternatives, and its
     first devices before others, even where those would leave a later request its better choice.
     """
-    slots = [(number, wish, one) for number, wish in enumerate(wishes) for one in wish.requests]
+    slots = [
+        (number, claim_request, one)
+        for number, claim_request in enumerate(claim_requests)
+        for one in claim_request.requests
+    ]
     ways = [
         [(choice, picked) for choice in one.choices for picked in _options(choice, devices)]
         for _, _, one in slots
     ]
     for way in product(*ways):
         chosen, picked = [choice for choice, _ in way], [devices for _, devices in way]
-        if _holds(wishes, slots, chosen, picked, units, usage):
+        if _holds(claim_requests, slots, chosen, picked, units, usage):
             return [choice.name for choice in chosen]
     return None
 
@@ -133,7 +137,9 @@ def _options(choice: Choice, devices: list[Device]) -> Any:
     return combinations(meant, choice.count)
 
 
-def _holds(wishes: Any, slots: Any, chosen: Any, picked: Any, units: int, usage: Usage) -> bool:
+def _holds(
+    claim_requests: Any, slots: Any, chosen: Any, picked: Any, units: int, usage: Usage
+) -> bool:
     left = units
     taken: set[Any] = set()
     own: dict[int, list[Any]] = {}
@@ -151,8 +157,8 @@ def _holds(wishes: Any, slots: Any, chosen: Any, picked: Any, units: int, usage:
             own.setdefault(number, []).append((one, choice.name))
     if left < 0:
         return False
-    for number, wish in enumerate(wishes):
-        for constraint in wish.constraints:
+    for number, claim_request in enumerate(claim_requests):
+        for constraint in claim_request.constraints:
             values = [
                 one.attribute(constraint.attribute)
                 for one, name in own.get(number, ())
@@ -200,10 +206,10 @@ def tried(kinds: list[dict[str, Any]], units: int, made: list[Any]) -> list[str]
             usage.hold(device.key, {}, 1)
             left -= sum(amount for _, amount in device.counters)
     wishes_of = ClaimRequests()
-    wishes = [wish_of(one, wishes_of) for one in made]
+    claim_requests = [wish_of(one, wishes_of) for one in made]
     before = dict(usage.held)
-    found = find(wishes, Offer(pool.groups), pools, CLASSES, usage)
-    expected = everything(wishes, list(pool.devices.values()), left, usage)
+    found = find(claim_requests, NodeDevices(pool.groups), pools, CLASSES, usage)
+    expected = everything(claim_requests, list(pool.devices.values()), left, usage)
     assert (found.picks is not None) == (expected is not None)
     assert usage.held == before
     if found.picks is None:

@@ -165,7 +165,7 @@ def test_a_queue_takes_back_from_one_that_holds_too_much() -> None:
     here.job("holder", pods=3, min_available=0, cpu=1, on=["n1"] * 3, queue="q1", preemptable=False)
     here.pods["default/holder-task-1"]["metadata"]["annotations"]["volcano.sh/preemptable"] = "true"
     here.state.upsert_pod(here.pods["default/holder-task-1"])
-    here.job("claimer", cpu=1, queue="q2")
+    here.job("preemptor", cpu=1, queue="q2")
     decisions = here.run("reclaim")
     assert evicted(decisions) == {"holder-task-1"}
     assert {one.reason for one in decisions.evictions} == {"reclaim"}
@@ -178,7 +178,7 @@ def test_a_closed_queue_takes_nothing_back() -> None:
     here.queue("q2", state="Closed")
     here.nodes("n1", cpu=2)
     here.job("holder", pods=2, min_available=0, cpu=1, on=["n1"] * 2, queue="q1")
-    here.job("claimer", cpu=1, queue="q2")
+    here.job("preemptor", cpu=1, queue="q2")
     assert evicted(here.run("reclaim")) == set()
 
 
@@ -188,7 +188,7 @@ def test_queues_that_are_not_reclaimable_keep_what_they_have() -> None:
     here.queue("q2")
     here.nodes("n1", cpu=2)
     here.job("holder", pods=2, min_available=0, cpu=1, on=["n1"] * 2, queue="q1")
-    here.job("claimer", cpu=1, queue="q2")
+    here.job("preemptor", cpu=1, queue="q2")
     assert evicted(here.run("reclaim")) == set()
 
 

@@ -284,7 +284,7 @@ def test_the_example_of_the_documentation():
     page = (Path(__file__).parents[2] / "docs" / "scheduler" / "dynamic-resources.md").read_text()
     _, example = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     here = world("n1", "n2")
-    here.state.pods.lone_schedulers = frozenset({"default-scheduler"})
+    here.state.pods.bare_pod_schedulers = frozenset({"default-scheduler"})
     for tree in yaml.safe_load_all(example):
         if tree["kind"] == "Pod":
             here.state.upsert_pod(tree)

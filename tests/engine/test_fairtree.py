@@ -90,11 +90,11 @@ def test_reclaim_between_branches(
     world = fair(("a", "root/sci", "100/50"), ("b", "root/eng", "100/50"))
     world.nodes("n1", cpu=10)
     world.job("holder", pods=theirs[1], min_available=0, cpu=1, on=["n1"] * theirs[0], queue="a")
-    world.job("claimer", pods=mine[1], min_available=0, cpu=1, on=["n1"] * mine[0], queue="b")
+    world.job("preemptor", pods=mine[1], min_available=0, cpu=1, on=["n1"] * mine[0], queue="b")
     session = open_session(world.state, hooks_of(world.state, world.policy), 0.0)
-    claimer = next(iter(world.state.jobs["default/claimer"].pending()))
+    preemptor = next(iter(world.state.jobs["default/preemptor"].pending()))
     victim = world.state.tasks["default/holder-task-0"]
-    assert (session.votes.reclaimable(claimer, [victim]) == [victim]) is expected
+    assert (session.votes.reclaimable(preemptor, [victim]) == [victim]) is expected
 
 
 @pytest.mark.parametrize("weight", ["0.5", "-3", "heavy", "nan", ""])

@@ -108,7 +108,7 @@ def asked(*tiers: list[type[Plugin]]) -> tuple[Session, list[str]]:
     custom = [one for tier in tiers for one in tier]
     here = World(policy(tiers=[[one.name for one in tier] for tier in tiers], custom=custom))
     here.nodes("n1", cpu=8)
-    here.job("claimer", cpu=1)
+    here.job("preemptor", cpu=1)
     here.job("job", pods=0, min_available=0)
     for name in ("a", "b", "c"):
         pod(here, name, node="n1")
@@ -117,7 +117,7 @@ def asked(*tiers: list[type[Plugin]]) -> tuple[Session, list[str]]:
     return session, [
         task.name
         for task in session.votes.evictable(
-            "gangpreempt", here.state.jobs["default/claimer"], candidates
+            "gangpreempt", here.state.jobs["default/preemptor"], candidates
         )
     ]
 
@@ -145,7 +145,7 @@ def test_without_plugins_nobody() -> None:
 @core(103)
 def test_plugins_hear_which_action_asks_for_which_job() -> None:
     session, _ = asked([naming("one", "a")])
-    assert session.hooks.plugins[0].heard == ("gangpreempt", "claimer")
+    assert session.hooks.plugins[0].heard == ("gangpreempt", "preemptor")
 
 
 class Gradient(Plugin):
@@ -182,7 +182,7 @@ def test_without_plugins_the_domain_itself() -> None:
 
 @core(105)
 def test_nodes_that_no_eviction_can_help_are_left_out_for_that_task_alone() -> None:
-    """The claimer may not use n1 whatever happens there; the other one may."""
+    """The preemptor may not use n1 whatever happens there; the other one may."""
     here = World(policy(plugins=["gang", "priority", "predicates"], actions="allocate, preempt"))
     here.priority_class("low", 1)
     here.priority_class("high", 10)
@@ -384,13 +384,13 @@ def test_of_equal_jobs_the_lower_pod_goes_first(claimer_known: bool) -> None:
     here.nodes("n1", cpu=4)
     here.job("old", cpu=1, on=["n1"], spec={"priority": 1})
     here.job("young", cpu=1, on=["n1"], spec={"priority": 5})
-    here.job("claimer", cpu=1)
+    here.job("preemptor", cpu=1)
     session = opened(here)
-    claimer = here.state.tasks["default/claimer-task-0"]
+    preemptor = here.state.tasks["default/preemptor-task-0"]
     if not claimer_known:
-        claimer.job = None
+        preemptor.job = None
     victims = [here.state.tasks[f"default/{name}-task-0"] for name in ("young", "old")]
-    assert [task.name for task in in_order(session, victims, claimer)] == [
+    assert [task.name for task in in_order(session, victims, preemptor)] == [
         "old-task-0",
         "young-task-0",
     ]

@@ -116,14 +116,14 @@ NEED = {"cpu": 1000.0, "memory": 0.0}
 def test_safe_bundles_go_first_whatever_their_jobs() -> None:
     here = world()
     here.nodes("n1", cpu=20)
-    here.job("claimer", cpu=1)
+    here.job("preemptor", cpu=1)
     here.job("low", priority="low", cpu=1, on=["n1"])
     here.job("high", priority="high", cpu=1, on=["n1"])
     session = opened(here)
     order = in_order(
         session,
         [bundle(here, "low"), bundle(here, "high", safe=True)],
-        job_of(here, "claimer"),
+        job_of(here, "preemptor"),
         NEED,
         False,
     )
@@ -134,12 +134,12 @@ def test_safe_bundles_go_first_whatever_their_jobs() -> None:
 def test_of_equal_jobs_the_one_that_loses_less() -> None:
     here = world()
     here.nodes("n1", cpu=20)
-    here.job("claimer", cpu=1)
+    here.job("preemptor", cpu=1)
     here.job("four", pods=4, cpu=1, on=["n1"] * 4)
     here.job("two", pods=2, cpu=1, on=["n1"] * 2)
     session = opened(here)
     order = in_order(
-        session, [bundle(here, "four"), bundle(here, "two")], job_of(here, "claimer"), NEED, False
+        session, [bundle(here, "four"), bundle(here, "two")], job_of(here, "preemptor"), NEED, False
     )
     assert [one.job.name for one in order] == ["two", "four"]
 
@@ -148,12 +148,12 @@ def test_of_equal_jobs_the_one_that_loses_less() -> None:
 def test_the_order_of_jobs_decides_before_what_is_lost() -> None:
     here = world()
     here.nodes("n1", cpu=20)
-    here.job("claimer", cpu=1)
+    here.job("preemptor", cpu=1)
     here.job("high", pods=2, priority="high", cpu=1, on=["n1"] * 2)
     here.job("low", pods=4, priority="low", cpu=1, on=["n1"] * 4)
     session = opened(here)
     order = in_order(
-        session, [bundle(here, "high"), bundle(here, "low")], job_of(here, "claimer"), NEED, False
+        session, [bundle(here, "high"), bundle(here, "low")], job_of(here, "preemptor"), NEED, False
     )
     assert [one.job.name for one in order] == ["low", "high"]
 
@@ -165,12 +165,12 @@ def test_the_order_of_queues_decides_before_what_is_lost() -> None:
     here.queue("five", priority=5)
     here.queue("ten", priority=10)
     here.nodes("n1", cpu=20)
-    here.job("claimer", cpu=1, queue="mine")
+    here.job("preemptor", cpu=1, queue="mine")
     here.job("two", pods=2, cpu=1, on=["n1"] * 2, queue="ten")
     here.job("four", pods=4, cpu=1, on=["n1"] * 4, queue="five")
     session = opened(here)
     order = in_order(
-        session, [bundle(here, "two"), bundle(here, "four")], job_of(here, "claimer"), NEED, True
+        session, [bundle(here, "two"), bundle(here, "four")], job_of(here, "preemptor"), NEED, True
     )
     assert [one.job.name for one in order] == ["four", "two"]
 
@@ -179,12 +179,12 @@ def test_the_order_of_queues_decides_before_what_is_lost() -> None:
 def test_equals_by_their_uid() -> None:
     here = world()
     here.nodes("n1", cpu=20)
-    here.job("claimer", cpu=1)
+    here.job("preemptor", cpu=1)
     for name in ("b", "a"):
         here.job(name, cpu=1, on=["n1"])
     session = opened(here)
     order = in_order(
-        session, [bundle(here, "b"), bundle(here, "a")], job_of(here, "claimer"), NEED, False
+        session, [bundle(here, "b"), bundle(here, "a")], job_of(here, "preemptor"), NEED, False
     )
     assert [one.job.name for one in order] == ["a", "b"]
 
@@ -275,7 +275,7 @@ def test_a_job_that_starts_asks_for_all_its_groups_and_one_that_runs_for_the_nex
 
 def plan(here: World, victims: list[str], domain: str = ROOT) -> tuple[Session, Any]:
     session = opened(here)
-    job = job_of(here, "claimer")
+    job = job_of(here, "preemptor")
     tasks = [here.state.tasks[f"default/{name}"] for name in victims]
     return session, _plan(session, job, demand(session, job), tasks, domain, "gangpreempt")
 
@@ -285,7 +285,7 @@ def test_a_domain_without_nodes_makes_no_plan() -> None:
     here = world()
     here.nodes("n1", cpu=2)
     hyper(here, "empty", 1, "nobody")
-    here.job("claimer", cpu=1)
+    here.job("preemptor", cpu=1)
     assert plan(here, [], "empty")[1] is None
 
 
@@ -293,7 +293,7 @@ def test_a_domain_without_nodes_makes_no_plan() -> None:
 def test_a_node_that_is_free_is_a_plan_of_one_step() -> None:
     here = world()
     here.nodes("n1", cpu=2)
-    here.job("claimer", cpu=1)
+    here.job("preemptor", cpu=1)
     _, made = plan(here, [])
     assert len(made[0].operations) == 1
 
@@ -303,7 +303,7 @@ def test_one_victim_makes_two_steps() -> None:
     here = world()
     here.nodes("n1", cpu=1)
     here.job("low", priority="low", cpu=1, on=["n1"])
-    here.job("claimer", priority="high", cpu=1)
+    here.job("preemptor", priority="high", cpu=1)
     _, made = plan(here, ["low-task-0"])
     assert [type(one).__name__ for one in made[0].operations] == ["Evicted", "Placed"]
 
@@ -313,7 +313,7 @@ def test_without_a_node_that_would_do_there_is_no_plan() -> None:
     here = world()
     here.nodes("n1", cpu=1)
     here.job("low", priority="low", cpu=1, on=["n1"])
-    here.job("claimer", priority="high", cpu=2)
+    here.job("preemptor", priority="high", cpu=2)
     assert plan(here, ["low-task-0"])[1] is None
 
 
@@ -325,22 +325,22 @@ def test_a_plan_that_fails_leaves_everything_as_it_was() -> None:
         name = "follower"
 
         def allocated(self, job: Job, task: Task, *_: object) -> None:
-            if job.name == "claimer":
+            if job.name == "preemptor":
                 raise ValueError("lost count")
 
     here = world([*PLUGINS, "follower"], (Follower,))
     here.nodes("n1", cpu=1)
     here.job("low", priority="low", cpu=1, on=["n1"])
-    here.job("claimer", priority="high", cpu=1)
+    here.job("preemptor", priority="high", cpu=1)
     before = here.state.nodes.used.copy()
     decisions = here.run()
     assert decisions.evictions == []
-    victim, claimer = (
+    victim, preemptor = (
         here.state.tasks["default/low-task-0"],
-        here.state.tasks["default/claimer-task-0"],
+        here.state.tasks["default/preemptor-task-0"],
     )
     assert (victim.status, here.state.nodes.names[victim.row]) == (Status.RUNNING, "n1")
-    assert (claimer.status, claimer.row) == (Status.PENDING, -1)
+    assert (preemptor.status, preemptor.row) == (Status.PENDING, -1)
     assert np.array_equal(here.state.nodes.used, before)
     assert here.state.nodes.releasing.sum() == 0
 
@@ -350,9 +350,9 @@ def test_a_node_that_is_free_now_is_better_than_one_that_will_be() -> None:
     here = world()
     here.nodes("n1", "n2", cpu=1)
     here.job("low", priority="low", cpu=1, on=["n1"])
-    here.job("claimer", priority="high", cpu=1)
+    here.job("preemptor", priority="high", cpu=1)
     session, _ = plan(here, ["low-task-0"])
-    assert session.state.nodes.names[here.state.tasks["default/claimer-task-0"].row] == "n2"
+    assert session.state.nodes.names[here.state.tasks["default/preemptor-task-0"].row] == "n2"
 
 
 @core(101)
@@ -360,9 +360,12 @@ def test_where_only_nodes_that_will_be_free_fit_one_of_them() -> None:
     here = world()
     here.nodes("n1", "n2", cpu=1)
     here.job("low", pods=2, priority="low", cpu=1, on=["n1", "n2"])
-    here.job("claimer", priority="high", cpu=1)
+    here.job("preemptor", priority="high", cpu=1)
     session, _ = plan(here, ["low-task-0", "low-task-1"])
-    assert session.state.nodes.names[here.state.tasks["default/claimer-task-0"].row] in {"n1", "n2"}
+    assert session.state.nodes.names[here.state.tasks["default/preemptor-task-0"].row] in {
+        "n1",
+        "n2",
+    }
 
 
 @core(101)
@@ -375,10 +378,10 @@ def test_a_nominated_node_is_no_short_cut(nominated: str) -> None:
     here.nodes("n2", "n4", cpu=4)
     here.nodes("n3", cpu=1)
     hyper(here, "part", 1, "n1", "n3", "n4")
-    here.job("claimer", pods=0, min_available=1, priority="high")
-    here.pod("claimer-task-0", job="claimer", cpu=2)
-    here.pods["default/claimer-task-0"]["status"]["nominatedNodeName"] = nominated
-    here.state.upsert_pod(here.pods["default/claimer-task-0"])
+    here.job("preemptor", pods=0, min_available=1, priority="high")
+    here.pod("preemptor-task-0", job="preemptor", cpu=2)
+    here.pods["default/preemptor-task-0"]["status"]["nominatedNodeName"] = nominated
+    here.state.upsert_pod(here.pods["default/preemptor-task-0"])
     session, made = plan(here, [], "part")
     assert made is not None
-    assert session.state.nodes.names[here.state.tasks["default/claimer-task-0"].row] == "n1"
+    assert session.state.nodes.names[here.state.tasks["default/preemptor-task-0"].row] == "n1"

@@ -132,7 +132,7 @@ def test_reclaiming_takes_from_other_queues_that_allow_it() -> None:
     here.job("a", cpu=1, on=["n1"], queue="open")
     here.job("b", cpu=1, on=["n1"], queue="closed")
     here.job("c", cpu=1, on=["n1"], queue="mine", priority="low")
-    here.job("claimer", cpu=1, queue="mine", priority="high")
+    here.job("preemptor", cpu=1, queue="mine", priority="high")
     here.run("gangreclaim")
     assert evicted(here) == {"a-task-0"}
 

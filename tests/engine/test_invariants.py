@@ -104,7 +104,7 @@ def check(world: World) -> None:
 
 def same_as_fresh(world: World) -> None:
     """Every sum and column is what a state gives that sees the present objects for the first time."""
-    fresh = State(lone_schedulers=["default-scheduler"])
+    fresh = State(bare_pod_schedulers=["default-scheduler"])
     for queue in world.queue_trees:  # type: ignore[attr-defined]
         fresh.upsert_queue(queue)
     for row in world.state.nodes.rows.values():

@@ -21,7 +21,7 @@ CLASSES = {"low": 10, "mid": 100, "high": 1000}
 
 def world(cpu: int = 2) -> World:
     made = World(POLICY)
-    made.state.pods.lone_schedulers = frozenset({"default-scheduler"})
+    made.state.pods.bare_pod_schedulers = frozenset({"default-scheduler"})
     for name, value in CLASSES.items():
         made.priority_class(name, value)
     made.nodes("n1", cpu=cpu)

@@ -41,7 +41,7 @@ def predicates(here: World) -> Predicates:
 
 @pytest.mark.scenario("plugins-placement", 9)
 def test_nobody_is_evicted_where_a_stronger_pod_keeps_others_away():
-    """The pod that cannot be evicted has anti-affinity to the claimer: evicting the weak one does
+    """The pod that cannot be evicted has anti-affinity to the preemptor: evicting the weak one does
     not help."""
     here = World(
         policy(
@@ -57,7 +57,7 @@ def test_nobody_is_evicted_where_a_stronger_pod_keeps_others_away():
         here.priority_class(name, value)
     term = {
         "topologyKey": "kubernetes.io/hostname",
-        "labelSelector": {"matchLabels": {"app": "claimer"}},
+        "labelSelector": {"matchLabels": {"app": "preemptor"}},
     }
     avoids = {
         "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
@@ -83,7 +83,12 @@ def test_nobody_is_evicted_where_a_stronger_pod_keeps_others_away():
         preemptable=True,
     )
     here.job(
-        "claim", pods=1, priority="middle", cpu=1, labels={"app": "claimer"}, spec={"priority": 50}
+        "claim",
+        pods=1,
+        priority="middle",
+        cpu=1,
+        labels={"app": "preemptor"},
+        spec={"priority": 50},
     )
     assert here.run().evictions == [] and here.decisions.binds == []
     here.state.remove_pod("default/strong-task-0")

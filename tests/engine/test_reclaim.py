@@ -42,7 +42,7 @@ def test_the_one_pod_that_may_go() -> None:
     here.job("holder", pods=0, min_available=0, queue="q1")
     for number, may in enumerate((False, True, False)):
         here.pod(f"holder-task-{number}", job="holder", node="n1", cpu=1, preemptable=may)
-    here.job("claimer", cpu=1, queue="q2")
+    here.job("preemptor", cpu=1, queue="q2")
     here.run()
     assert evicted(here) == ["holder-task-1"]
 
@@ -55,7 +55,7 @@ def test_priority_of_jobs_plays_no_part_across_queues() -> None:
     here.nodes("n1", cpu=4)
     here.job("first", pods=2, min_available=0, priority="mid", cpu=1, on=["n1"] * 2, queue="q1")
     here.job("second", pods=2, min_available=0, priority="low", cpu=1, on=["n1"] * 2, queue="q2")
-    here.job("claimer", cpu=1, priority="high", queue="q3")
+    here.job("preemptor", cpu=1, priority="high", queue="q3")
     here.run()
     assert len(evicted(here)) == 1
     assert evicted(here)[0].startswith("second")
@@ -69,7 +69,7 @@ def test_of_equal_shares_the_younger_queue_loses_first_whatever_its_jobs() -> No
     here.nodes("n1", cpu=4)
     here.job("first", pods=2, min_available=0, priority="mid", cpu=1, on=["n1"] * 2, queue="q1")
     here.job("second", pods=2, min_available=0, priority="low", cpu=1, on=["n1"] * 2, queue="q2")
-    here.job("claimer", cpu=1, priority="high", queue="q3")
+    here.job("preemptor", cpu=1, priority="high", queue="q3")
     here.run()
     assert len(evicted(here)) == 1
     assert evicted(here)[0].startswith("first")
@@ -84,7 +84,7 @@ def test_the_queue_of_lower_priority_loses_first() -> None:
     here.nodes("n1", cpu=4)
     here.job("five", pods=2, min_available=0, cpu=1, on=["n1"] * 2, queue="q1")
     here.job("ten", pods=2, min_available=0, cpu=1, on=["n1"] * 2, queue="q2")
-    here.job("claimer", cpu=1, queue="q3")
+    here.job("preemptor", cpu=1, queue="q3")
     here.run()
     assert len(evicted(here)) == 1
     assert evicted(here)[0].startswith("five")
@@ -97,7 +97,7 @@ def test_who_never_preempts_reclaims_nothing() -> None:
     here.queue("q2")
     here.nodes("n1", cpu=3)
     here.job("holder", pods=3, min_available=0, cpu=1, on=["n1"] * 3, queue="q1")
-    here.job("claimer", cpu=1, queue="q2", spec={"preemptionPolicy": "Never"})
+    here.job("preemptor", cpu=1, queue="q2", spec={"preemptionPolicy": "Never"})
     here.run()
     assert evicted(here) == []
 
@@ -110,7 +110,7 @@ def test_a_closed_queue_reclaims_nothing(fair: str) -> None:
     here.queue("q2", state="Closed", deserved={"cpu": 2, "memory": "1Gi"})
     here.nodes("n1", cpu=3)
     here.job("holder", pods=3, min_available=0, cpu=1, on=["n1"] * 3, queue="q1")
-    here.job("claimer", cpu=1, queue="q2")
+    here.job("preemptor", cpu=1, queue="q2")
     here.run()
     assert evicted(here) == []
 
@@ -123,7 +123,7 @@ def test_what_the_node_has_free_counts() -> None:
     here.nodes("n1", cpu=10, memory="4G")
     here.job("holder", pods=2, min_available=0, cpu=1, memory="1G", on=["n1"] * 2, queue="q1")
     here.pod("holder-kept-0", job="holder", node="n1", cpu=1, memory="1G", preemptable=False)
-    here.job("claimer", cpu=1, memory="2G", queue="q2")
+    here.job("preemptor", cpu=1, memory="2G", queue="q2")
     here.run()
     assert len(evicted(here)) == 1
 
@@ -137,14 +137,17 @@ def test_a_task_that_never_preempts_does_not_stop_the_next() -> None:
     here.job("holder", pods=0, min_available=0, queue="q1")
     for number, may in enumerate((True, False, False, False)):
         here.pod(f"holder-task-{number}", job="holder", node="n1", cpu=1, preemptable=may)
-    here.job("claimer", pods=0, min_available=2, queue="q2")
+    here.job("preemptor", pods=0, min_available=2, queue="q2")
     here.pod(
-        "claimer-never-0", job="claimer", cpu=1, spec={"preemptionPolicy": "Never", "priority": 10}
+        "preemptor-never-0",
+        job="preemptor",
+        cpu=1,
+        spec={"preemptionPolicy": "Never", "priority": 10},
     )
-    here.pod("claimer-takes-0", job="claimer", cpu=1, spec={"priority": 5})
+    here.pod("preemptor-takes-0", job="preemptor", cpu=1, spec={"priority": 5})
     here.run()
     assert evicted(here) == ["holder-task-0"]
-    assert list(pipelined(here)) == ["claimer-takes-0"]
+    assert list(pipelined(here)) == ["preemptor-takes-0"]
 
 
 @core(84)
@@ -154,7 +157,7 @@ def test_a_node_with_room_takes_the_claimer_without_an_eviction() -> None:
     here.queue("q2")
     here.nodes("n1", cpu=4)
     here.job("holder", pods=3, min_available=0, cpu=1, on=["n1"] * 3, queue="q1")
-    here.job("claimer", cpu=1, queue="q2")
+    here.job("preemptor", cpu=1, queue="q2")
     here.run()
     assert evicted(here) == []
-    assert pipelined(here) == {"claimer-task-0": "n1"}
+    assert pipelined(here) == {"preemptor-task-0": "n1"}

@@ -18,9 +18,9 @@ from hekla.engine.model import state as engine_state
 from hekla.engine.model.pods import PodTable
 from hekla.engine.model.tasks import Job, Status, Task
 from hekla.engine.world import World, policy
-from tests.engine.nasty import OBJECTS
-from tests.engine.test_nasty import VALUE, places, spoiled
-from tests.engine.test_singles import POLICIES, queues, step, tables
+from tests.engine.malformed import OBJECTS
+from tests.engine.test_malformed_objects import VALUE, places, spoiled
+from tests.engine.test_one_pod_jobs import POLICIES, queues, step, tables
 
 
 def looks_at_all(patch: pytest.MonkeyPatch) -> None:

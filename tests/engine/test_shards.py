@@ -131,7 +131,7 @@ def test_reclaim_evicts_within_the_shard(mode: str) -> None:
     shard(here, desired=["n1"])
     here.job("a", min_available=0, cpu=1, on=["n2"], queue="q1")
     here.job("b", min_available=0, cpu=1, on=["n1"], queue="q1")
-    here.job("claimer", cpu=1, queue="q2")
+    here.job("preemptor", cpu=1, queue="q2")
     assert [one.node for one in here.run().evictions] == ["n1"]
 
 

@@ -13,8 +13,8 @@ from hekla.api import nodeinfo, scheduling, shard, topology
 from hekla.api.kubernetes import claims, core, policy, priority, resource, storage
 from hekla.kube.errors import ApiError
 from hekla.scheduler.daemon import make_queues
-from tests.engine.nasty import OBJECTS
-from tests.engine.test_nasty import WORDS, places, spoiled
+from tests.engine.malformed import OBJECTS
+from tests.engine.test_malformed_objects import WORDS, places, spoiled
 from tests.scheduler.test_live import Site, client, site
 
 __all__ = ["client", "site"]

@@ -17,8 +17,8 @@ from hekla.engine.model.tasks import Task
 from hekla.scheduler import partial_pods
 from hekla.scheduler.hash_ring import Ring
 from hekla.scheduler.informers import sources
-from tests.engine.nasty import OBJECTS
-from tests.engine.test_nasty import VALUE, places, spoiled
+from tests.engine.malformed import OBJECTS
+from tests.engine.test_malformed_objects import VALUE, places, spoiled
 
 FULL: dict[str, Any] = copy.deepcopy(OBJECTS["Pod"])
 FULL["apiVersion"], FULL["kind"] = "v1", "Pod"
@@ -62,7 +62,7 @@ EXCERPTS: dict[tuple[str, ...], Any] = {
 
 def taken(tree: dict[str, Any]) -> tuple[dict[tuple[str, str], str], list[dict[str, Any]]]:
     """What the state has of a pod, and of it bound to a node."""
-    state = State(scheduler_names=["volcano"], lone_schedulers=["default-scheduler"])
+    state = State(scheduler_names=["volcano"], bare_pod_schedulers=["default-scheduler"])
     found = []
     for node in ("", "n1"):
         bound = copy.deepcopy(tree)

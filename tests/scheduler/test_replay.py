@@ -78,7 +78,7 @@ def recorded(directory: Path, policy: PolicyFile) -> None:
     """Two cycles with a bind that failed between them, and a plugin's worth of other things."""
     recording = Recording(directory)
     state = RecordedState(
-        recording, scheduler_names=["volcano"], lone_schedulers=[], default_queue="default"
+        recording, scheduler_names=["volcano"], bare_pod_schedulers=[], default_queue="default"
     )
     state.upsert_namespace({"metadata": {"name": "default"}})
     state.upsert_queue(

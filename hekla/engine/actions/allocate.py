@@ -13,7 +13,7 @@ from bisect import insort
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hekla.engine.actions.singles import Singles, plain
+from hekla.engine.actions.one_pod_jobs import OnePodJobs, plain
 from hekla.engine.framework.faults import fault
 from hekla.engine.framework.heap import Line, OrderKey
 from hekla.engine.framework.statement import Operation, Placed, Statement
@@ -121,7 +121,7 @@ def worksheet(session: Session, job: Job) -> Worksheet:
 
 
 def only_task(job: Job) -> Task | None:
-    """The one task that a job waits for, where it can be placed without more ado (`singles.plain`)."""
+    """The one task that a job waits for, where it can be placed without more ado (`one_pod_jobs.plain`)."""
     pending = job.counts.statuses[Status.PENDING]
     if len(pending) != 1 or job.policies:
         return None
@@ -142,18 +142,18 @@ class _Turns:
         way."""
         self.single: dict[str, Task] = {}
         """Of the other jobs the only task."""
-        self.singles = Singles(session)
+        self.one_pod_jobs = OnePodJobs(session)
 
     def run(self) -> None:
         self._collect()
-        self._serve_claimants()
+        self._serve_nominated()
         try:
             self._take_turns()
         finally:
-            self.singles.settle()
+            self.one_pod_jobs.settle()
 
     def _take_turns(self) -> None:
-        session, single, singles = self.session, self.single, self.singles
+        session, single, one_pod_jobs = self.session, self.single, self.one_pod_jobs
         strict = session.order.own.strict
         queues = session.order.queues_by_turn(self.jobs)
         queue = queues.pop() if queues else None
@@ -165,7 +165,7 @@ class _Turns:
             job = jobs.pop()
             if not (strict and session.order.own.held_back(job)):
                 try:
-                    again = not singles.take(queue, job, single.get(job.key)) and self._serve(
+                    again = not one_pod_jobs.take(queue, job, single.get(job.key)) and self._serve(
                         queue, job, not queues and not jobs
                     )
                 except Exception as error:
@@ -186,7 +186,7 @@ class _Turns:
                 if enqueues:
                     continue
                 session.let_in(job)
-            job.forget_trouble()
+            job.clear_fit_errors()
             if back_off.waits and back_off.left(job.key, session.now):
                 job.fit_message = "its last bind was refused by the API server; it stands back before it is tried again"
                 continue
@@ -205,11 +205,11 @@ class _Turns:
             waiting.setdefault(job.queue, []).append(job)
         self.jobs = {name: Line(session.order.job_key, jobs) for name, jobs in waiting.items()}
 
-    def _serve_claimants(self) -> None:
+    def _serve_nominated(self) -> None:
         """Victims left for these jobs: the room is theirs before anybody's turn comes."""
         session = self.session
         served: dict[str, bool] = {}
-        for key in session.state.claimants:
+        for key in session.state.nominated:
             job = session.job(key) if key in self.sheets or key in self.single else None
             if (
                 job is not None

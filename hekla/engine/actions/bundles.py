@@ -144,7 +144,7 @@ def needed(session: Session, bundles: list[Bundle]) -> list[Bundle]:
 
 
 def in_order(
-    session: Session, bundles: Iterable[Bundle], claimer: Job, need: Amounts, across_queues: bool
+    session: Session, bundles: Iterable[Bundle], preemptor: Job, need: Amounts, across_queues: bool
 ) -> list[Bundle]:
     """Who goes first."""
 
@@ -153,7 +153,7 @@ def in_order(
             return -1 if left.safe else 1
         if across_queues:
             if left.job.queue != right.job.queue:
-                own = session.queue_of(claimer)
+                own = session.queue_of(preemptor)
                 one = session.order.victim_queue_key(session.queue_of(left.job), own)
                 other = session.order.victim_queue_key(session.queue_of(right.job), own)
                 if one < other:

@@ -19,7 +19,7 @@ from hekla.engine.framework.heap import LiveHeap
 from hekla.engine.framework.statement import Statement
 from hekla.engine.model.arrays import Bools, Rows
 from hekla.engine.model.hypernodes import ROOT
-from hekla.engine.model.queues.balance import Claim, claim_of
+from hekla.engine.model.queues.balance import Demand, demand_of
 from hekla.engine.model.resources import PODS, Amounts, add, empty, subtract
 from hekla.engine.model.tasks import NOWHERE, PREEMPTABLE, Job, Status, SubJob, Task
 from hekla.engine.model.transfers import IN_VAIN, OTHERS
@@ -129,13 +129,13 @@ class GangPreempt:
         room = session.state.space.amounts(free)
         bundles = self._bundles(session, job, mask, need, search)
         if self.across_queues and bundles:
-            claim = claim_of(
+            demand = demand_of(
                 session.state.space,
                 job.queue,
                 (task for part in sheet.order for task in sheet.tasks[part.uid]),
                 free,
             )
-            bundles = self._balanced(session, claim, bundles)
+            bundles = self._balanced(session, demand, bundles)
             search.unbalanced += not bundles
         search.short += bool(bundles)
         for taken in sufficient(bundles, need, room):
@@ -144,7 +144,7 @@ class GangPreempt:
                 return self._spare(session, job, sheet, taken, domain, made)
         return None
 
-    def _balanced(self, session: Session, claim: Claim, bundles: list[Bundle]) -> list[Bundle]:
+    def _balanced(self, session: Session, demand: Demand, bundles: list[Bundle]) -> list[Bundle]:
         """Those that leave queues no worse balanced, each going after the ones before it."""
         going: dict[str, Amounts] = {}
         kept = []
@@ -152,7 +152,7 @@ class GangPreempt:
             lost = going.setdefault(bundle.job.queue, empty())
             tasks: list[Task] = []
             for task in bundle.tasks:
-                if session.votes.balanced(claim, task, going):
+                if session.votes.balanced(demand, task, going):
                     add(lost, task.request.amounts)
                     tasks.append(task)
             if not bundle.safe and len(tasks) < len(bundle.tasks):

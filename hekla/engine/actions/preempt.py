@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hekla.engine.explain.no_victims import Hopeless, Search
+from hekla.engine.explain.no_victims import FailedSearches, Search
 from hekla.engine.framework.statement import Evicted, Statement
 from hekla.engine.model.arrays import Bools, Rows
 from hekla.engine.model.tasks import PREEMPTABLE, Job, Task
@@ -82,7 +82,7 @@ def _between_jobs(session: Session, preemption: _Preemption, job: Job, tasks: li
 
     why = ""
     while tasks and session.votes.job_starving(job):
-        if not preemption.claim(statement, tasks.pop(0), wanted):
+        if not preemption.demand(statement, tasks.pop(0), wanted):
             why = why or preemption.search.text(f"of queue {job.queue}")
             session.hold_back(job, preemption.search.takers, REASON)
     if session.votes.job_pipelined(job):
@@ -102,7 +102,7 @@ def _within_job(session: Session, preemption: _Preemption, job: Job) -> None:
         if not (
             preemption.take_room(statement, task)
             if alone
-            else preemption.claim(statement, task, lambda victim: victim.job is job)
+            else preemption.demand(statement, task, lambda victim: victim.job is job)
         ):
             statement.discard()
             return
@@ -116,8 +116,8 @@ class _Preemption:
         self.session = session
         self.topology_aware = session.argument(REASON, "enableTopologyAwarePreemption", False)
         self.search = Search()
-        """What the last claim met."""
-        self.hopeless = Hopeless(session, "preemptable")
+        """What the last demand met."""
+        self.failures = FailedSearches(session, "preemptable")
         self.full: dict[PodClass, int] = {}
         """Class -> how much had happened to nodes when none had room for it."""
         self.remembers = session.argument(REASON, "predicateErrorCacheEnable", True)
@@ -125,7 +125,7 @@ class _Preemption:
         """Job and role -> nodes that refused one of its pods, whatever would help it: they are not
         asked again in this action."""
 
-    def claim(self, statement: Statement, task: Task, wanted: Wanted) -> bool:
+    def demand(self, statement: Statement, task: Task, wanted: Wanted) -> bool:
         """Promise the task a node, with the evictions that it takes; False where there is none."""
         session = self.session
         self.search = Search()
@@ -149,8 +149,8 @@ class _Preemption:
         errors = job.fit_errors.get(task.key)
         if errors is not None and errors.unresolvable is not None:
             mask &= ~errors.unresolvable
-        like = self.hopeless.like(task, mask)
-        failed = self.hopeless.known(like) if like is not None else None
+        like = self.failures.like(task, mask)
+        failed = self.failures.known(like) if like is not None else None
         if failed is not None:
             self.search = failed
             return False
@@ -163,11 +163,11 @@ class _Preemption:
             if found:
                 return True
         if like is not None:
-            self.hopeless.note(like, self.search)
+            self.failures.note(like, self.search)
         return False
 
     def take_room(self, statement: Statement, task: Task) -> bool:
-        """Promise the task a node that has room without anybody's eviction: what `claim` comes to
+        """Promise the task a node that has room without anybody's eviction: what `demand` comes to
         where nobody may be evicted."""
         session, job = self.session, task.job
         assert job is not None

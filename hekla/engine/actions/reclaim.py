@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hekla.engine.explain.no_victims import Hopeless, Search
+from hekla.engine.explain.no_victims import FailedSearches, Search
 from hekla.engine.framework.heap import LiveHeap
 from hekla.engine.framework.plugin import Plugin, Victims
 from hekla.engine.framework.statement import Statement
-from hekla.engine.model.queues.balance import claim_of
+from hekla.engine.model.queues.balance import demand_of
 from hekla.engine.model.tasks import Job, Status, Task
 from hekla.engine.model.transfers import IN_VAIN, OTHERS
 from hekla.engine.placement.placer import placer_of
@@ -42,7 +42,7 @@ class Reclaim:
             if session.votes.job_starving(job):
                 heap.push(job)
         queues = session.order.queues_as_they_stand(starving)
-        hopeless = Hopeless(session, "reclaimable")
+        failures = FailedSearches(session, "reclaimable")
         while queues:
             queue = queues.pop()
             if session.votes.overused(queue):
@@ -53,14 +53,14 @@ class Reclaim:
                 if not session.state.back_off.left(
                     job.key, session.now
                 ) and not session.order.own.held_back(job):
-                    _reclaim_for_job(session, job, hopeless)
+                    _reclaim_for_job(session, job, failures)
                 if jobs:
                     queues.push(
                         queue
                     )  # As upstream: what it took moves it, and a queue that moves makes others meet.
 
 
-def _reclaim_for_job(session: Session, job: Job, hopeless: Hopeless) -> None:
+def _reclaim_for_job(session: Session, job: Job, failures: FailedSearches) -> None:
     queue = session.queue_of(job)
     statement = session.statement()
     tasks = session.order.sorted_tasks(task for task in job.pending() if not task.gated)
@@ -84,7 +84,7 @@ def _reclaim_for_job(session: Session, job: Job, hopeless: Hopeless) -> None:
                     or session.votes.not_preemptive(queue, [task])
                 )
             continue
-        search = _reclaim_for_task(session, statement, job, task, hopeless)
+        search = _reclaim_for_task(session, statement, job, task, failures)
         if search is not None:
             why = why or search.text("of other queues")
             session.hold_back(job, search.takers, REASON)
@@ -102,7 +102,7 @@ def _reclaim_for_job(session: Session, job: Job, hopeless: Hopeless) -> None:
 
 
 def _reclaim_for_task(
-    session: Session, statement: Statement, job: Job, task: Task, hopeless: Hopeless
+    session: Session, statement: Statement, job: Job, task: Task, failures: FailedSearches
 ) -> Search | None:
     """Promise the task a node, with the evictions that it takes; where there is none, what the
     search met."""
@@ -111,8 +111,8 @@ def _reclaim_for_task(
     errors = job.fit_errors.get(task.key)
     if errors is not None and errors.unresolvable is not None:
         mask &= ~errors.unresolvable
-    like = hopeless.like(task, mask)
-    failed = hopeless.known(like) if like is not None else None
+    like = failures.like(task, mask)
+    failed = failures.known(like) if like is not None else None
     if failed is not None:
         return failed
     search = Search()
@@ -137,11 +137,11 @@ def _reclaim_for_task(
                 continue
             trial = session.statement()
             queue = leaving(session, victims, task)
-            claim = claim_of(nodes.space, job.queue, [task], nodes.future_idle_of(row))
+            demand = demand_of(nodes.space, job.queue, [task], nodes.future_idle_of(row))
             unbalanced = False
             while queue and not nodes.fits_future(row, task.request):
                 victim = queue.pop()
-                if session.votes.balanced(claim, victim):
+                if session.votes.balanced(demand, victim):
                     trial.evict(victim, REASON)
                 else:
                     unbalanced = True
@@ -158,7 +158,7 @@ def _reclaim_for_task(
             statement.merge(trial)
             return None
     if like is not None:
-        hopeless.note(like, search)
+        failures.note(like, search)
     return search
 
 

@@ -27,7 +27,7 @@ class Search:
         self.plugins: tuple[str, ...] = ()
         self.takers: dict[str, None] = {}
         """Queues and jobs whose pods were left alone because they hold what was taken from the
-        claimer before."""
+        preemptor before."""
         self.whole = ""
         """A reason that holds without looking at any node."""
 
@@ -98,7 +98,7 @@ class Search:
         return ", ".join(parts) or f"no {places} is left that evictions could help"
 
 
-class Hopeless:
+class FailedSearches:
     """Claims of this action that found nobody to evict, for those that would ask the same of the
     same nodes.
 
@@ -111,7 +111,7 @@ class Hopeless:
     def __init__(self, session: Session, hook: str) -> None:
         self.nodes, self.transfers = session.state.nodes, session.state.transfers
         self.possible = all(
-            plugin.reads.victims is Source.CLAIMER for plugin in session.hooks(hook)
+            plugin.reads.victims is Source.PREEMPTOR for plugin in session.hooks(hook)
         )
         self.searches: dict[Hashable, Search] = {}
         self.version = self.nodes.version

@@ -108,10 +108,11 @@ class Order:
             result.sort(key=plugin.task_order)
         return result
 
-    def victim_queue_key(self, queue: Queue, claimer: Queue) -> OrderKey:
+    def victim_queue_key(self, queue: Queue, preemptor: Queue) -> OrderKey:
         """Smaller is evicted from first."""
         own = tuple(
-            plugin.victim_queue_order(queue, claimer) for plugin in self.hooks("victim_queue_order")
+            plugin.victim_queue_order(queue, preemptor)
+            for plugin in self.hooks("victim_queue_order")
         )
         return (*own, _Reversed(self.queue_key(queue)))
 

@@ -22,7 +22,7 @@ from hekla.engine.model.resources import Amounts, Floats
 if TYPE_CHECKING:
     from hekla.engine.framework.view import CycleView
     from hekla.engine.model.podclass import PodClass
-    from hekla.engine.model.queues.balance import Claim
+    from hekla.engine.model.queues.balance import Demand
     from hekla.engine.model.queues.queues import Queue
     from hekla.engine.model.reasons import Shortage
     from hekla.engine.model.tasks import Group, Job, SubJob, Task
@@ -168,7 +168,9 @@ class Source(enum.Enum):
     JOBS = "jobs and queues"
     NODES = "nodes and the pods on them"
     OWN_JOBS = "the queue that is asked about, and what its own jobs hold"
-    CLAIMER = "the claimer's queue, namespace, priorities, class, labels, and what its job holds"
+    PREEMPTOR = (
+        "the preemptor's queue, namespace, priorities, class, labels, and what its job holds"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,10 +263,10 @@ class Plugin:
             `return sub_job.is_ready()` serves those first that still lack pods.
             """
 
-        def victim_queue_order(self, queue: Queue, claimer: Queue) -> Comparable:
-            """A key for the order in which queues lose pods to `claimer`: the smaller loses first.
+        def victim_queue_order(self, queue: Queue, preemptor: Queue) -> Comparable:
+            """A key for the order in which queues lose pods to `preemptor`: the smaller loses first.
 
-            `return -self.relation(queue, claimer)` takes from near relatives first.
+            `return -self.relation(queue, preemptor)` takes from near relatives first.
             """
 
         # What a job may do
@@ -349,8 +351,8 @@ class Plugin:
             `return self.allocated[queue.name] + total(tasks) <= self.deserved[queue.name]`
             """
 
-        def balanced(self, claim: Claim, victim: Task, going: Mapping[str, Amounts]) -> bool:
-            """Whether queues are no worse balanced when the victim's room goes to the claim.  `going`:
+        def balanced(self, demand: Demand, victim: Task, going: Mapping[str, Amounts]) -> bool:
+            """Whether queues are no worse balanced when the victim's room goes to the demand.  `going`:
             queue -> amounts that it still holds but is to lose.  Every plugin has to agree.
             """
 
@@ -368,15 +370,15 @@ class Plugin:
 
         # Who is evicted
 
-        def preemptable(self, claimer: Task, candidates: list[Task]) -> Victims:
-            """Which of the candidates, pods on one node and of the claimer's queue, may be evicted
+        def preemptable(self, preemptor: Task, candidates: list[Task]) -> Victims:
+            """Which of the candidates, pods on one node and of the preemptor's queue, may be evicted
             for it.  Within a tier only those count that all name; the first tier with a name
             decides.
 
-            `return Victims([one for one in candidates if one.priority < claimer.priority])`
+            `return Victims([one for one in candidates if one.priority < preemptor.priority])`
             """
 
-        def reclaimable(self, claimer: Task, candidates: list[Task]) -> Victims:
+        def reclaimable(self, preemptor: Task, candidates: list[Task]) -> Victims:
             """As `preemptable`, where the candidates are of other queues."""
 
         def evictable(self, kind: str, job: Job, candidates: list[Task]) -> Victims:
@@ -394,7 +396,7 @@ class Plugin:
         def prefilter(self, task: Task) -> str:
             """Why no node at all will do, or "".  Asked once for each group of like tasks.
 
-            `return "" if task.claims else "needs a resource claim"`
+            `return "" if task.claims else "needs a resource demand"`
             """
 
         def filters(self) -> Iterable[Filter]:

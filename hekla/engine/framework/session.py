@@ -166,16 +166,16 @@ class Session(CycleView):
             for task, row in zip(tasks, rows.tolist())
         )
 
-    def decide_evict(self, task: Task, reason: str, claimer: Job | None = None) -> None:
-        """A task that is on its way out is to be evicted, for `claimer` where it is for somebody."""
+    def decide_evict(self, task: Task, reason: str, preemptor: Job | None = None) -> None:
+        """A task that is on its way out is to be evicted, for `preemptor` where it is for somebody."""
         job = task.job
         node = self.state.nodes.names[task.row]
-        purpose = "" if claimer is None else purpose_of(claimer, job)
+        purpose = "" if preemptor is None else purpose_of(preemptor, job)
         self.decisions.evictions.append(
             Evict(task.key, task.uid, node, job.key if job is not None else "", reason, purpose)
         )
         self.evicted.append(task)
-        self.state.transfers.evicted(task, claimer)
+        self.state.transfers.evicted(task, preemptor)
 
     def allocate_now(self, task: Task, row: int) -> None:
         """Without a statement: once the job is ready, everything it holds is bound.  Used by

@@ -138,12 +138,12 @@ class Statement:
         """Make it the cycle's decision.  What is only promised stays here until the cycle ends."""
         session = self.session
         kept: list[Placed] = []
-        claimer = next(
+        preemptor = next(
             (one.tasks[0].job for one in self.operations if isinstance(one, Placed)), None
         )
         for operation in self.operations:
             if isinstance(operation, Evicted):
-                session.decide_evict(operation.task, operation.reason, claimer)
+                session.decide_evict(operation.task, operation.reason, preemptor)
                 continue
             for task in operation.tasks:
                 task.last = None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hekla.engine.framework.hooks import Hooks
 from hekla.engine.framework.plugin import ABSTAIN, PERMIT, REJECT, Answer, Plugin, Victims, defines
 from hekla.engine.model.explanations import not_open
-from hekla.engine.model.queues.balance import Claim
+from hekla.engine.model.queues.balance import Demand
 from hekla.engine.model.queues.queues import OPEN, Queue
 from hekla.engine.model.reasons import Shortage
 from hekla.engine.model.resources import Amounts, add, empty
@@ -168,21 +168,27 @@ class Votes:
             f": {numbers}" if numbers else ""
         )
 
-    def preemptable(self, claimer: Task, candidates: list[Task]) -> list[Task]:
-        return self._victims("preemptable", lambda plugin: plugin.preemptable(claimer, candidates))
+    def preemptable(self, preemptor: Task, candidates: list[Task]) -> list[Task]:
+        return self._victims(
+            "preemptable", lambda plugin: plugin.preemptable(preemptor, candidates)
+        )
 
-    def reclaimable(self, claimer: Task, candidates: list[Task]) -> list[Task]:
-        return self._victims("reclaimable", lambda plugin: plugin.reclaimable(claimer, candidates))
+    def reclaimable(self, preemptor: Task, candidates: list[Task]) -> list[Task]:
+        return self._victims(
+            "reclaimable", lambda plugin: plugin.reclaimable(preemptor, candidates)
+        )
 
     def evictable(self, kind: str, job: Job, candidates: list[Task]) -> list[Task]:
         return self._victims("evictable", lambda plugin: plugin.evictable(kind, job, candidates))
 
-    def balanced(self, claim: Claim, victim: Task, going: Mapping[str, Amounts] = _NOTHING) -> bool:
+    def balanced(
+        self, demand: Demand, victim: Task, going: Mapping[str, Amounts] = _NOTHING
+    ) -> bool:
         """Whether room may go from the victim's queue to the one that claims it.
 
         `going`: what queues are to lose beside that and hold still, by name.
         """
-        return all(plugin.balanced(claim, victim, going) for plugin in self.hooks("balanced"))
+        return all(plugin.balanced(demand, victim, going) for plugin in self.hooks("balanced"))
 
     def victim_tasks(self, candidates: list[Task]) -> list[Task]:
         """Of the first tier that names any, all that its plugins name; less those whom a plugin of

@@ -75,13 +75,13 @@ def not_open(queue: Queue) -> str:
     return f"queue {queue.name} is not open" + (f" but {queue.state}" if queue.state else "")
 
 
-def purpose_of(claimer: Job, victim: Job | None) -> str:
+def purpose_of(preemptor: Job, victim: Job | None) -> str:
     """For whom a pod of `victim` has to leave, and what lets it be taken: the queue where that is
     another, else the priority."""
-    if claimer is victim:
+    if preemptor is victim:
         return "room for other pods of its job"
-    room = f"room for job {claimer.namespace}/{claimer.title} of queue {claimer.queue}"
-    if victim is not None and victim.queue != claimer.queue:
+    room = f"room for job {preemptor.namespace}/{preemptor.title} of queue {preemptor.queue}"
+    if victim is not None and victim.queue != preemptor.queue:
         return f"{room}, which takes back its share from queue {victim.queue}"
     over = f" over {victim.priority}" if victim is not None else ""
-    return f"{room}, priority {claimer.priority}{over}"
+    return f"{room}, priority {preemptor.priority}{over}"

@@ -46,8 +46,8 @@ class JobTable:
             job = self.by_key[key] = Job(key)
         return job
 
-    def of_lone_pod(self, task: Task, owner: str, queue: str) -> Job:
-        """The job that a pod without a PodGroup is by itself (`lone_schedulers`)."""
+    def of_bare_pod(self, task: Task, owner: str, queue: str) -> Job:
+        """The job that a pod without a PodGroup is by itself (`bare_pod_schedulers`)."""
         job = self.of_group(task.key)
         if not job.has_group:
             job.has_group = job.shadow = True

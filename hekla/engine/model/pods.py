@@ -37,7 +37,7 @@ from hekla.engine.model.transfers import Transfers
 class PodTable:
     """Tasks by the key of their pod, kept on their nodes and in their jobs.
 
-    `scheduler_names`: whose unassigned pods are read; None means everybody's.  `lone_schedulers`:
+    `scheduler_names`: whose unassigned pods are read; None means everybody's.  `bare_pod_schedulers`:
     names whose pods need no PodGroup.
     """
 
@@ -50,7 +50,7 @@ class PodTable:
         imply_claims: Callable[[Task, Tree, Tree], None],
         transfers: Transfers,
         scheduler_names: frozenset[str] | None,
-        lone_schedulers: frozenset[str],
+        bare_pod_schedulers: frozenset[str],
         default_queue: str,
     ) -> None:
         self.by_key: dict[str, Task] = {}
@@ -62,7 +62,7 @@ class PodTable:
         """Told of a task with resource claims, and of its spec and status."""
         self.transfers = transfers
         self.scheduler_names = scheduler_names
-        self.lone_schedulers = lone_schedulers
+        self.bare_pod_schedulers = bare_pod_schedulers
         self.default_queue = default_queue
 
     def upsert(self, tree: Tree) -> bool:
@@ -78,7 +78,7 @@ class PodTable:
         ours = (
             self.scheduler_names is None
             or scheduler in self.scheduler_names
-            or scheduler in self.lone_schedulers
+            or scheduler in self.bare_pod_schedulers
         )
         if not node and not ours:
             return old is not None and self.remove(key)
@@ -200,8 +200,8 @@ class PodTable:
         group = (meta.get("annotations") or {}).get(GROUP_NAME)
         if group:
             job = self.jobs.of_group(f"{task.namespace}/{group}")
-        elif scheduler in self.lone_schedulers:
-            job = self.jobs.of_lone_pod(task, owner_of(meta), self.default_queue)
+        elif scheduler in self.bare_pod_schedulers:
+            job = self.jobs.of_bare_pod(task, owner_of(meta), self.default_queue)
         else:
             return
         job.add_task(task)

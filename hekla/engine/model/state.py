@@ -13,7 +13,7 @@ from typing import Any
 
 from hekla.engine.model import resources
 from hekla.engine.model.claims import KINDS as CLAIM_KINDS
-from hekla.engine.model.claims import ClaimBook
+from hekla.engine.model.claims import DeviceAllocator
 from hekla.engine.model.durations import instant, zone
 from hekla.engine.model.jobs import JobTable
 from hekla.engine.model.nodes import NodeTable
@@ -47,13 +47,13 @@ from hekla.engine.model.tasks import (
 )
 from hekla.engine.model.transfers import Transfers, wants_of
 from hekla.engine.model.volumes import KINDS as VOLUME_KINDS
-from hekla.engine.model.volumes import VolumeBook
+from hekla.engine.model.volumes import VolumeBinder
 
 
 class State:
     """Nodes, jobs, queues and what else the plugins read.
 
-    `scheduler_names`: whose unassigned pods are ours; None means everybody's. `lone_schedulers`:
+    `scheduler_names`: whose unassigned pods are ours; None means everybody's. `bare_pod_schedulers`:
     names whose pods need no PodGroup; each such pod is a job of its own (`namespace/pod`, minimum
     1) in the default queue. `time_zone`: in which the policy's times of day are meant; the engine
     itself never asks the machine. `shard_mode`, `shard_name`: what NodeShards mean (`none`, `hard`,
@@ -66,7 +66,7 @@ class State:
         self,
         *,
         scheduler_names: Iterable[str] | None = None,
-        lone_schedulers: Iterable[str] = (),
+        bare_pod_schedulers: Iterable[str] = (),
         default_queue: str = "default",
         time_zone: str = "UTC",
         lifts_gates: bool = False,
@@ -92,7 +92,7 @@ class State:
         self.others: dict[str, dict[str, Tree]] = {}
         """Objects that only some plugins read, as JSON trees: kind -> key -> tree."""
         self.transfers = Transfers()
-        self.claims = ClaimBook(self)
+        self.claims = DeviceAllocator(self)
         self.pods = PodTable(
             self.nodes,
             self.job_table,
@@ -101,11 +101,11 @@ class State:
             self.claims.imply,
             self.transfers,
             None if scheduler_names is None else frozenset(scheduler_names),
-            frozenset(lone_schedulers),
+            frozenset(bare_pod_schedulers),
             default_queue,
         )
         self.tasks = self.pods.by_key
-        self.volumes = VolumeBook(self)
+        self.volumes = VolumeBinder(self)
         self.ask_extender: Callable[[str, Mapping[str, Any], float], Any] | None = None
         """Posts JSON to an address within so many seconds and gives the reply's; raises OSError or
         ValueError.  For `extender`."""
@@ -123,7 +123,7 @@ class State:
         self.settled: tuple[int, object] | None = None
         """Version and plugins of the last cycle: when nothing moved since, the next one has nothing
         to say."""
-        self.claimants: list[str] = []
+        self.nominated: list[str] = []
         """Jobs that others were evicted for and that wait for the room: they are served first, so
         that they are the ones to get it."""
         self.remembered: dict[str, float] = {}

@@ -471,7 +471,7 @@ class Job(Group):
     def __repr__(self) -> str:
         return f"<Job {self.key}>"
 
-    def forget_trouble(self) -> None:
+    def clear_fit_errors(self) -> None:
         """What kept the job waiting in an earlier cycle says nothing about this one."""
         self.fit_errors = {}
         self.fit_message = ""

@@ -36,10 +36,10 @@ class Takers:
         self.of: dict[str, set[str]] = {}
         self._reached: dict[str, Barred] = {}
 
-    def took(self, claimer: str, victim: str) -> None:
+    def took(self, preemptor: str, victim: str) -> None:
         known = self.of.setdefault(victim, set())
-        if claimer not in known:
-            known.add(claimer)
+        if preemptor not in known:
+            known.add(preemptor)
             self._reached.clear()
 
     def ahead_of(self, party: str) -> Barred:
@@ -75,18 +75,18 @@ class Transfers:
         self.told: set[tuple[str, str]] = set()
         """Claimers and those from whom they may not take back, of whom this was said."""
 
-    def evicted(self, victim: Task, claimer: Job | None) -> None:
+    def evicted(self, victim: Task, preemptor: Job | None) -> None:
         """A pod is evicted, for somebody's sake or nobody's."""
         job = victim.job
         if job is None:
             return
         self.disturbed.add(job.lineage)
-        if claimer is None or claimer.lineage == job.lineage:
+        if preemptor is None or preemptor.lineage == job.lineage:
             return
-        if claimer.queue != job.queue:
-            self.queues.took(claimer.queue, job.queue)
+        if preemptor.queue != job.queue:
+            self.queues.took(preemptor.queue, job.queue)
         else:
-            self.jobs.took(claimer.lineage, job.lineage)
+            self.jobs.took(preemptor.lineage, job.lineage)
 
     def claimed(self, task: Task) -> None:
         """Others are evicted for a pod, which has the room yet to take."""

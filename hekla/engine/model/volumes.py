@@ -100,7 +100,7 @@ class Shape:
         return result
 
 
-class VolumeBook:
+class VolumeBinder:
     """Kept with the state."""
 
     def __init__(self, state: State) -> None:
@@ -507,4 +507,4 @@ def _in(values: Iterable[str], codes: NDArray[Any], wanted: set[str]) -> Bools:
     return result
 
 
-__all__ = ["KINDS", "AssumedVolume", "Options", "VolumeBook"]
+__all__ = ["KINDS", "AssumedVolume", "Options", "VolumeBinder"]

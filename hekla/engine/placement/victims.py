@@ -21,9 +21,9 @@ class _Order:
     """Which of two victims goes first, as things stand: what is known of jobs and queues is worked
     out anew once something happened."""
 
-    def __init__(self, session: Session, claimer: Task) -> None:
+    def __init__(self, session: Session, preemptor: Task) -> None:
         self.session = session
-        self.claiming = claimer.job if session.in_session(claimer.job) else None
+        self.claiming = preemptor.job if session.in_session(preemptor.job) else None
         self.ranks: dict[str, OrderKey] = {}
         self.queues: dict[str, OrderKey] = {}
         self.keys: dict[str, OrderKey] = {}
@@ -83,15 +83,15 @@ class _Order:
         return known
 
 
-def in_order(session: Session, victims: Iterable[Task], claimer: Task) -> list[Task]:
+def in_order(session: Session, victims: Iterable[Task], preemptor: Task) -> list[Task]:
     """Victims, the first to go first, as things stand."""
-    return sorted(victims, key=cmp_to_key(_Order(session, claimer)))
+    return sorted(victims, key=cmp_to_key(_Order(session, preemptor)))
 
 
-def leaving(session: Session, victims: Iterable[Task], claimer: Task) -> LiveHeap[Task]:
+def leaving(session: Session, victims: Iterable[Task], preemptor: Task) -> LiveHeap[Task]:
     """Victims to be evicted one after the other: who went changes who goes next, because jobs and
     queues then hold less."""
-    return LiveHeap(_Order(session, claimer).before, victims)
+    return LiveHeap(_Order(session, preemptor).before, victims)
 
 
 def agreed(

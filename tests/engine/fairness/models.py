@@ -26,7 +26,7 @@ def of(amounts: Mapping[str, Fraction], name: str) -> Fraction:
 
 
 @dataclass
-class Claim:
+class Demand:
     """One queue of the loop by weights."""
 
     weight: int
@@ -36,7 +36,7 @@ class Claim:
     deserved: Exact = field(default_factory=dict)
 
 
-def share_out(claims: list[Claim], total: Exact) -> bool:
+def share_out(claims: list[Demand], total: Exact) -> bool:
     """Plugins-fairness 5.2 over a fixed set of resources, each of which every queue's ceiling
     names.
 
@@ -44,27 +44,27 @@ def share_out(claims: list[Claim], total: Exact) -> bool:
     """
     remaining, met, clear = dict(total), [False] * len(claims), True
     while True:
-        weights = sum(claim.weight for claim, done in zip(claims, met) if not done)
+        weights = sum(demand.weight for demand, done in zip(claims, met) if not done)
         if not weights:
             return clear
         before, given = dict(remaining), dict.fromkeys(total, NOTHING)
-        for at, claim in enumerate(claims):
+        for at, demand in enumerate(claims):
             if met[at]:
                 continue
-            old = dict(claim.deserved)
+            old = dict(demand.deserved)
             for name in total:
-                wish = of(old, name) + remaining[name] * claim.weight / weights
-                wish = min(wish, of(claim.ceiling, name), of(claim.request, name))
-                claim.deserved[name] = max(wish, of(claim.guarantee, name))
-                given[name] += claim.deserved[name] - of(old, name)
-            short = (value - of(claim.deserved, name) for name, value in claim.request.items())
+                wish = of(old, name) + remaining[name] * demand.weight / weights
+                wish = min(wish, of(demand.ceiling, name), of(demand.request, name))
+                demand.deserved[name] = max(wish, of(demand.guarantee, name))
+                given[name] += demand.deserved[name] - of(old, name)
+            short = (value - of(demand.deserved, name) for name, value in demand.request.items())
             clear = clear and all(abs(one - EPS) > TINY for one in short)
             fits = all(
-                value - of(claim.deserved, name) < EPS for name, value in claim.request.items()
+                value - of(demand.deserved, name) < EPS for name, value in demand.request.items()
             )
             met[at] = fits or (
                 bool(old)
-                and all(abs(claim.deserved[name] - of(old, name)) < TINY for name in total)
+                and all(abs(demand.deserved[name] - of(old, name)) < TINY for name in total)
             )
         remaining = {name: max(remaining[name] - given[name], NOTHING) for name in total}
         clear = clear and all(abs(value - EPS) > TINY for value in remaining.values())

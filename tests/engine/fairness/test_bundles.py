@@ -167,10 +167,10 @@ def bundle(world: World, name: str, *pods: str, safe: bool = False) -> Bundle:
     return Bundle(job(world, name), [task(world, pod) for pod in pods], safe)
 
 
-def order(world: World, bundles: list[Bundle], claimer: str, *, across: bool) -> list[str]:
+def order(world: World, bundles: list[Bundle], preemptor: str, *, across: bool) -> list[str]:
     session = opened(world)
     found = [
-        in_order(session, some, job(world, claimer), {"cpu": 1000.0}, across)
+        in_order(session, some, job(world, preemptor), {"cpu": 1000.0}, across)
         for some in (bundles, bundles[::-1])
     ]
     assert found[0] == found[1], "whichever came first"

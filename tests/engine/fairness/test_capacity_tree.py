@@ -413,17 +413,17 @@ def test_nor_cousins_whose_grandparent_is_full() -> None:
 
 
 @pytest.mark.scenario("plugins-fairness", 78)
-@pytest.mark.parametrize("claimer", ["deep", "shallow"])
-def test_nor_relatives_at_different_depths(claimer: str) -> None:
+@pytest.mark.parametrize("preemptor", ["deep", "shallow"])
+def test_nor_relatives_at_different_depths(preemptor: str) -> None:
     world = rooted(level=2)
     world.nodes("n1", cpu=2, memory="4Gi")
     world.queue("grand", parent="root", deserved={"cpu": 1})
     world.queue("parent-deep", parent="grand")
     world.queue("queue-deep", parent="parent-deep")
     world.queue("queue-shallow", parent="grand")
-    holder = "shallow" if claimer == "deep" else "deep"
+    holder = "shallow" if preemptor == "deep" else "deep"
     lone(world, "held", f"queue-{holder}", node="n1", cpu=2)
-    lone(world, "claims", f"queue-{claimer}", cpu=2)
+    lone(world, "claims", f"queue-{preemptor}", cpu=2)
     session = opened(world)
     assert not session.votes.preemptive(
         session.queue_of(job(world, "pg-claims")), [task(world, "claims")]

@@ -23,7 +23,7 @@ def counting(*, plugins: list[Any] | None = None) -> World:
     )
 
 
-def claim(world: World, name: str, device: str = GPU, count: int = 1, **capacity: Any) -> None:
+def demand(world: World, name: str, device: str = GPU, count: int = 1, **capacity: Any) -> None:
     exactly: dict[str, Any] = {"deviceClassName": device, "count": count}
     if capacity:
         exactly["capacity"] = {"requests": {key: str(value) for key, value in capacity.items()}}
@@ -44,8 +44,8 @@ def asking(
     world: World, pod: str, queue: str = "q", device: str = GPU, count: int = 1, **capacity: Any
 ) -> None:
     """A pod of a job of its own with a claim of its own."""
-    claim(world, f"claim-{pod}", device, count, **capacity)
-    lone(world, pod, queue, cpu=1, spec=uses(f"claim-{pod}"))
+    demand(world, f"demand-{pod}", device, count, **capacity)
+    lone(world, pod, queue, cpu=1, spec=uses(f"demand-{pod}"))
 
 
 def one_node(**capability: Any) -> World:
@@ -89,7 +89,7 @@ def test_each_class_for_itself() -> None:
 @pytest.mark.scenario("plugins-fairness", 86)
 def test_a_minimum_above_the_ceiling() -> None:
     world = one_node(**{GPU: 1})
-    claim(world, "two", count=2)
+    demand(world, "two", count=2)
     group(world, "g", queue="q", phase="Pending", min_resources={"cpu": 1})
     world.pod("p", job="g", cpu=1, spec=uses("two"))
     decisions = world.run()
@@ -137,7 +137,7 @@ def test_a_claim_that_is_shared_counts_once() -> None:
 @pytest.mark.scenario("plugins-fairness", 89)
 def test_devices_alone_are_looked_at_when_the_plugins_are_asked() -> None:
     world = one_node(**{GPU: 1})
-    claim(world, "two", count=2)
+    demand(world, "two", count=2)
     group(world, "g", queue="q", phase="Pending", group={"minTaskMember": {"worker": 1}})
     world.pod("w", job="g", role="worker", cpu=1, spec=uses("two"))
     session = opened(world)
@@ -164,12 +164,12 @@ def test_the_action_lets_jobs_of_devices_alone_in_and_remembers_them() -> None:
     world = one_node(**{GPU: 1})
     world.policy = policy(plugins=["capacity", "gang"], actions="enqueue")
     for name in ("first", "second"):
-        claim(world, f"claim-{name}")
+        demand(world, f"demand-{name}")
         group(world, name, queue="q", phase="Pending")
-        world.pod(f"p-{name}", job=name, cpu=1, spec=uses(f"claim-{name}"))
-    claim(world, "claim-third")
+        world.pod(f"p-{name}", job=name, cpu=1, spec=uses(f"demand-{name}"))
+    demand(world, "demand-third")
     group(world, "third", queue="q", phase="Pending", min_resources={"cpu": 1})
-    world.pod("p-third", job="third", cpu=1, spec=uses("claim-third"))
+    world.pod("p-third", job="third", cpu=1, spec=uses("demand-third"))
     world.run()
     assert [world.phase(name) for name in ("first", "second", "third")] == [
         "Inqueue",
@@ -200,7 +200,7 @@ def test_sums_stop_at_the_largest_number() -> None:
 def test_the_minimum_of_a_job() -> None:
     world = counting()
     world.queue("q")
-    claim(world, "worker", count=1, memory="8Gi")
+    demand(world, "worker", count=1, memory="8Gi")
     group(world, "roles", queue="q", group={"minTaskMember": {"worker": 2, "none": 3}})
     world.pod("w", job="roles", role="worker", spec=uses("worker"))
     for _ in range(2):
@@ -209,10 +209,10 @@ def test_the_minimum_of_a_job() -> None:
         }
     group(world, "plain", queue="q", min_available=2)
     for name, count in (("c", 4), ("a", 2), ("b", 1)):
-        claim(world, f"claim-{name}", count=count)
-        world.pod(name, job="plain", spec=uses(f"claim-{name}"))
+        demand(world, f"demand-{name}", count=count)
+        world.pod(name, job="plain", spec=uses(f"demand-{name}"))
     assert devicequota.minimum(world.state, job(world, "plain")) == {GPU: Devices(3)}
-    claim(world, "huge", count=1, memory="1Ei")
+    demand(world, "huge", count=1, memory="1Ei")
     group(world, "many", queue="q", group={"minTaskMember": {"worker": 2**31 - 1}})
     world.pod("m", job="many", role="worker", spec=uses("huge"))
     found = devicequota.minimum(world.state, job(world, "many"))
@@ -235,7 +235,7 @@ def test_what_the_status_says() -> None:
     world = one_node()
     world.queue("root")
     world.queue("q", parent="root")
-    claim(world, "shared", count=2, cores=150, memory="4Gi")
+    demand(world, "shared", count=2, cores=150, memory="4Gi")
     for name in ("a", "b"):
         lone(world, name, "q", node="n1", spec=uses("shared"))
     world.run()
@@ -255,7 +255,7 @@ def test_two_of_four_by_a_claim_of_its_own_or_of_a_template() -> None:
     assert set(bound(world.run())) == {"direct"}
     assert status(world) == {"deviceclass/gpu.com": "2"}
     world.settle()
-    claim(world, "made-for-it", count=2)
+    demand(world, "made-for-it", count=2)
     group(world, "pg-made", queue="q")
     world.pod(
         "made",
@@ -277,7 +277,7 @@ def test_two_of_four_by_a_claim_of_its_own_or_of_a_template() -> None:
 @pytest.mark.scenario("plugins-fairness", 95)
 def test_two_pods_share_one_device() -> None:
     world = one_node(**{GPU: 1})
-    claim(world, "shared")
+    demand(world, "shared")
     for name in ("a", "b"):
         lone(world, name, "q", cpu=1, spec=uses("shared"))
     assert set(bound(world.run())) == {"a", "b"}

@@ -244,11 +244,11 @@ def test_the_cluster_s_own_pods_are_nobodys_victims(ask: str) -> None:
     lone(world, "claims")
     session = opened(world)
     candidates = [one for one in world.state.tasks.values() if one.row >= 0]
-    claimer = task(world, "claims")
+    preemptor = task(world, "claims")
     answers = {
-        "preemptable": lambda: session.votes.preemptable(claimer, candidates),
-        "reclaimable": lambda: session.votes.reclaimable(claimer, candidates),
-        "evictable": lambda: session.votes.evictable("gangpreempt", claimer.job, candidates),  # type: ignore[arg-type]
+        "preemptable": lambda: session.votes.preemptable(preemptor, candidates),
+        "reclaimable": lambda: session.votes.reclaimable(preemptor, candidates),
+        "evictable": lambda: session.votes.evictable("gangpreempt", preemptor.job, candidates),  # type: ignore[arg-type]
     }
     assert names(answers[ask]()) == ["user", "loud"]
 

@@ -17,21 +17,21 @@ def gangs(action: str, slots: int = 4) -> World:
 
 @pytest.mark.scenario("plugins-fairness", 196)
 @pytest.mark.parametrize(
-    ("victims", "claimer", "kept"),
+    ("victims", "preemptor", "kept"),
     [
         ([(4, 2)], 2, [2]), ([(2, 1), (2, 1)], 2, [1, 1]), ([(2, 2), (2, 2)], 2, [0, 2]), ([(2, 2), (2, 2)], 4, [0, 0]), ([(4, 4)], 2, [0]),
     ],
     ids=["GP-1", "GP-2", "GP-3", "GP-4", "GP-5"],
 )  # fmt: skip
-def test_gangs_preempt(victims: list[tuple[int, int]], claimer: int, kept: list[int]) -> None:
+def test_gangs_preempt(victims: list[tuple[int, int]], preemptor: int, kept: list[int]) -> None:
     """GP-5: the gang of four breaks as a whole; all its pods go."""
     world = gangs("gangpreempt")
     for number, (pods, least) in enumerate(victims):
         submitted(world, f"v{number}", pods, least, priority="low")
     play(world)
-    submitted(world, "claims", claimer, priority="high")
+    submitted(world, "claims", preemptor, priority="high")
     play(world)
-    assert running(world, "claims") == claimer
+    assert running(world, "claims") == preemptor
     assert sorted(running(world, f"v{number}") for number in range(len(victims))) == kept
 
 
@@ -65,7 +65,7 @@ def test_gangs_leave_what_would_not_be_enough() -> None:
 
 
 def evicting(kind: str, slots: int = 4) -> tuple[World, dict[str, Any], dict[str, Any]]:
-    """A world for preempting or reclaiming, and what victim and claimer are."""
+    """A world for preempting or reclaiming, and what victim and preemptor are."""
     world = gangs(f"gang{kind}", slots)
     world.queue("theirs", deserved={"cpu": slots // 2})
     world.queue("ours", deserved={"cpu": slots // 2})

@@ -15,7 +15,7 @@ from hekla.engine.plugins.fairness.fairtree import FairTree
 from hekla.engine.plugins.fairness.proportion import Account, real_capability, share_out
 from hekla.engine.world import World, policy
 from tests.engine.fairness import models
-from tests.engine.fairness.models import Claim, Leaf, Spec, exact
+from tests.engine.fairness.models import Demand, Leaf, Spec, exact
 from tests.engine.fairness.stage import opened
 
 SEEDS = st.integers(0, 2**40)
@@ -62,7 +62,7 @@ def test_the_loop_by_weights(seed: int) -> None:
             Account(queue, queue.weight, dict(queue.guarantee), ceiling, request, {}, {}, {})
         )
     claims = [
-        Claim(
+        Demand(
             one.weight,
             exact(one.request),
             exact(one.guarantee),
@@ -81,9 +81,9 @@ def test_the_loop_by_weights(seed: int) -> None:
         for name in DIMS
         if name != "pods"
     )
-    for account, claim in zip(accounts, claims):
+    for account, demand in zip(accounts, claims):
         for name in DIMS if not gone else [name for name in DIMS if name != "pods"]:
-            mine, theirs = account.deserved.get(name, 0.0), float(models.of(claim.deserved, name))
+            mine, theirs = account.deserved.get(name, 0.0), float(models.of(demand.deserved, name))
             assert abs(mine - theirs) <= 1.0 + 1e-9 * theirs, (
                 seed,
                 account.queue.name,

@@ -188,7 +188,7 @@ def test_only_within_the_queue(priorities: tuple[int, int], aware: bool) -> None
 
 
 class OneAtATime(Plugin):
-    """A device that no resource tells of: a node that holds a victim takes no claimer."""
+    """A device that no resource tells of: a node that holds a victim takes no preemptor."""
 
     name = "one-at-a-time"
 

@@ -214,14 +214,14 @@ def test_what_is_freed_is_taken_by_whom_it_was_freed_for(name: str, seed: int) -
     for _ in range(CYCLES):
         world.now += 2
         decisions = world.run()
-        claimers = {
+        preemptors = {
             one.pod for one in decisions.pipelined if not world.state.tasks[one.pod].best_effort
         }
         world.settle()
-        if decisions.evictions and claimers:
+        if decisions.evictions and preemptors:
             world.now += 2
             following = world.run()
-            assert claimers & set(following.bound()), (seed, decisions.evictions, claimers)
+            assert preemptors & set(following.bound()), (seed, decisions.evictions, preemptors)
             world.settle()
         elif not decisions.binds and not decisions.evictions:
             return

@@ -102,7 +102,7 @@ class Greedy(Plugin):
     def job_starving(self, job: Job) -> bool:
         return job.is_starving()
 
-    def reclaimable(self, claimer: Task, candidates: list[Task]) -> Victims:
+    def reclaimable(self, preemptor: Task, candidates: list[Task]) -> Victims:
         return Victims(candidates)
 
 

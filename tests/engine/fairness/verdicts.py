@@ -212,10 +212,10 @@ class Verdicts:
 
     # ------------------------------------------------------------------------------------- who goes
 
-    def victims(self, claimer: str, wanted: Amounts, candidates: list[Candidate]) -> list[str]:
+    def victims(self, preemptor: str, wanted: Amounts, candidates: list[Candidate]) -> list[str]:
         """For one pod, in the order in which the candidates would go."""
         left = {name: dict(one.held) for name, one in self.queues.items()}
-        above = self.queues[claimer].above
+        above = self.queues[preemptor].above
         near = {name for name in above[: self.levels] if name != ROOT}
         chosen = []
         for pod, queue, asked in candidates:
@@ -228,7 +228,7 @@ class Verdicts:
                 if not past(left[queue], own.deserved, asked):
                     continue
             elif near & set(own.above[: self.levels]) and not names(wanted) & names(
-                self.queues[claimer].deserved
+                self.queues[preemptor].deserved
             ):
                 continue
             looked_at = [queue]

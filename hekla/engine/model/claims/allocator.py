@@ -22,11 +22,11 @@ from hekla.api.trees import Json
 from hekla.engine.model import matching
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.claims.extended import ANNOTATION, MARK, Implied, backed_by, implied, pod_of
-from hekla.engine.model.claims.offers import (
+from hekla.engine.model.claims.pools import (
     NOTHING,
     DeviceKey,
     Map,
-    Offer,
+    NodeDevices,
     Pool,
     PoolKey,
     Slice,
@@ -67,7 +67,7 @@ class AssumedClaim:
 
 @dataclass(slots=True)
 class Answers:
-    """For pods that ask for one list of wishes: which nodes have it, and as of when that is known
+    """For pods that ask for one list of claims: which nodes have it, and as of when that is known
     of each."""
 
     stamps: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -85,7 +85,7 @@ class Answers:
             self.scores = np.append(self.scores, np.zeros(more))
 
 
-class ClaimBook:
+class DeviceAllocator:
     """Kept with the state."""
 
     def __init__(self, state: State) -> None:
@@ -94,7 +94,7 @@ class ClaimBook:
         self.promises: dict[str, AssumedClaim] = {}
         self.limit = 10 * STEPS_A_SECOND
         """Steps that a search may take on one node."""
-        self._wishes = ClaimRequests()
+        self._claim_requests = ClaimRequests()
         self._slices: dict[str, Slice] = {}
         self._pools: dict[PoolKey, Pool] = {}
         self._pools_stale = False
@@ -176,7 +176,7 @@ class ClaimBook:
         if self._map is not None and pool in self._map.reach:
             self._stamps[self._map.reach[pool]] = self._clock
 
-    def _offers(self, nodes: NodeTable) -> list[Offer]:
+    def _devices_of_nodes(self, nodes: NodeTable) -> list[NodeDevices]:
         """What each node sees, brought up to date."""
         if self._pools_stale:
             self._pools, self._pools_stale, self._map = pools_of(self._slices.values()), False, None
@@ -272,7 +272,7 @@ class ClaimBook:
         asked = [name for name in self._backed if name in nodes.space.index]
         if not asked and not nodes.lent:
             return
-        offers = self._offers(nodes)
+        offers = self._devices_of_nodes(nodes)
         as_of = (self._maps, *asked)
         if as_of == self._lent_of:
             return
@@ -281,15 +281,15 @@ class ClaimBook:
         for name in sorted({*asked, *nodes.lent}):
             counts: dict[int, float] = {}
             made = classes.get(self._backed.get(name, "")) or {}
-            for offer in offers if made else ():
-                if id(offer) not in counts:
-                    counts[id(offer)] = 1000.0 * sum(
-                        meant(made, device) for device in offer.usable(self._pools)
+            for devices in offers if made else ():
+                if id(devices) not in counts:
+                    counts[id(devices)] = 1000.0 * sum(
+                        meant(made, device) for device in devices.usable(self._pools)
                     )
             amounts = {
-                nodes.names[row]: counts[id(offer)]
-                for row, offer in enumerate(offers)
-                if counts.get(id(offer))
+                nodes.names[row]: counts[id(devices)]
+                for row, devices in enumerate(offers)
+                if counts.get(id(devices))
             }
             if name not in nodes.lent or nodes.lent[name].amounts != amounts:
                 nodes.lend(name, amounts)
@@ -377,10 +377,10 @@ class ClaimBook:
                 return "resourceclaim in use"
             if allocation is None and promise is None:
                 try:
-                    wish = self._wishes.of(claim)
+                    claim_request = self._claim_requests.of(claim)
                 except Unreadable as error:
                     return f'resourceclaim "{short}" cannot be understood: {error}'
-                for request in wish.requests:
+                for request in claim_request.requests:
                     for choice in request.choices:
                         if choice.device_class not in classes:
                             return f"request {choice.name}: device class {choice.device_class} does not exist"
@@ -404,7 +404,7 @@ class ClaimBook:
                 claim = {**claim, "spec": made.spec} if made.asks else None
             if claim is not None and self._settled(key) is None:
                 try:
-                    result.append((key, self._wishes.of(claim)))
+                    result.append((key, self._claim_requests.of(claim)))
                 except Unreadable:
                     continue
         return result
@@ -432,15 +432,15 @@ class ClaimBook:
 
     def ask(self, task: Task, view: NodeView) -> Answers | None:
         """What the nodes of the view have for the pod's open claims; None where none is open."""
-        wishes = tuple(wish for _, wish in self._open(task))
-        if not wishes:
+        claim_requests = tuple(claim_request for _, claim_request in self._open(task))
+        if not claim_requests:
             return None
         lent = view.table.lent
         if MARK in task.pods.claims and any(
             name in lent and lent[name].own for name in task.pods.extended
         ):
             return self._ask_by_kind(task, view)
-        return self._ask(wishes, view)
+        return self._ask(claim_requests, view)
 
     def _ask_by_kind(self, task: Task, view: NodeView) -> Answers:
         """As `ask`, where some nodes have the pod's extended resources by themselves and others
@@ -453,35 +453,39 @@ class ClaimBook:
         result.grow(len(table))
         for own, listed in kinds.items():
             rows = np.array(listed, dtype=np.intp)
-            wishes = tuple(wish for _, wish in self._open(task, own))
-            if not wishes:
+            claim_requests = tuple(claim_request for _, claim_request in self._open(task, own))
+            if not claim_requests:
                 result.fits[rows] = True
                 continue
-            one = self._ask(wishes, NodeView(table, rows))
+            one = self._ask(claim_requests, NodeView(table, rows))
             result.fits[rows], result.scores[rows] = one.fits[rows], one.scores[rows]
             result.ranked |= one.ranked
             result.reasons.update({row: one.reasons[row] for row in listed if row in one.reasons})
         self._last = result
         return result
 
-    def _ask(self, wishes: tuple[ClaimRequest, ...], view: NodeView) -> Answers:
+    def _ask(self, claim_requests: tuple[ClaimRequest, ...], view: NodeView) -> Answers:
         table = view.table
-        offers = self._offers(table)
-        key = tuple(id(wish) for wish in wishes)
+        offers = self._devices_of_nodes(table)
+        key = tuple(id(claim_request) for claim_request in claim_requests)
         known = self._answers.get(key)
         if known is None:
-            ranked = any(request.ranked for wish in wishes for request in wish.requests)
-            known = self._answers[key] = wishes, Answers(ranked=ranked)
+            ranked = any(
+                request.ranked
+                for claim_request in claim_requests
+                for request in claim_request.requests
+            )
+            known = self._answers[key] = claim_requests, Answers(ranked=ranked)
         answers = self._last = known[1]
         answers.grow(len(table))
         stale = answers.stamps[: len(table)] != self._stamps
         rows = np.flatnonzero(stale) if view.rows is None else view.rows[stale[view.rows]]
         same: dict[int, Found] = {}
         for row in rows.tolist():
-            offer = offers[row]
-            found = same.get(id(offer))
+            devices = offers[row]
+            found = same.get(id(devices))
             if found is None:
-                found = same[id(offer)] = self._find(wishes, offer)
+                found = same[id(devices)] = self._find(claim_requests, devices)
             answers.fits[row] = found.picks is not None
             answers.scores[row] = found.score if found.picks is not None else 0.0
             answers.reasons.pop(row, None)
@@ -490,15 +494,17 @@ class ClaimBook:
         answers.stamps[rows] = self._stamps[rows]
         return answers
 
-    def _find(self, wishes: tuple[ClaimRequest, ...], offer: Offer) -> Found:
-        if offer is NOTHING and any(
-            request.choices for wish in wishes for request in wish.requests
+    def _find(self, claim_requests: tuple[ClaimRequest, ...], devices: NodeDevices) -> Found:
+        if devices is NOTHING and any(
+            request.choices
+            for claim_request in claim_requests
+            for request in claim_request.requests
         ):
             return Found()
         try:
             return find(
-                wishes,
-                offer,
+                claim_requests,
+                devices,
                 self._pools,
                 self._state.others.get(CLASS, {}),
                 self.usage,
@@ -521,14 +527,17 @@ class ClaimBook:
             task, self._own(task, task.row) if MARK in task.pods.claims else frozenset()
         )
         found = (
-            self._find(tuple(wish for _, wish in wanted), self._offers(nodes)[task.row])
+            self._find(
+                tuple(claim_request for _, claim_request in wanted),
+                self._devices_of_nodes(nodes)[task.row],
+            )
             if wanted
             else Found([])
         )
         if found.picks is None:
             return False
-        for (key, wish), picks in zip(wanted, found.picks):
-            allocation = self._written(key, wish, picks, nodes.names[task.row])
+        for (key, claim_request), picks in zip(wanted, found.picks):
+            allocation = self._written(key, claim_request, picks, nodes.names[task.row])
             booking = _booking(allocation)
             self._book(booking, 1)
             self.promises[key] = AssumedClaim(allocation, booking, {})
@@ -565,13 +574,13 @@ class ClaimBook:
 
     # ---------------------------------------------------------------------------------- in API form
 
-    def _written(self, key: str, wish: ClaimRequest, picks: list[Pick], node: str) -> Tree:
+    def _written(self, key: str, claim_request: ClaimRequest, picks: list[Pick], node: str) -> Tree:
         """An allocation as a claim's status has it."""
         claim = self._claim(key) or {"metadata": {}}
         owner = claim["metadata"].get("uid") or key
         results = [_result(pick, f"{owner}/{number}") for number, pick in enumerate(picks)]
         devices: Json = {"results": results}
-        config = self._config(wish, picks)
+        config = self._config(claim_request, picks)
         if config:
             devices["config"] = config
         allocation: Json = {"devices": devices}
@@ -580,7 +589,7 @@ class ClaimBook:
             allocation["nodeSelector"] = selector
         return allocation
 
-    def _config(self, wish: ClaimRequest, picks: list[Pick]) -> list[Tree]:
+    def _config(self, claim_request: ClaimRequest, picks: list[Pick]) -> list[Tree]:
         """Parameters for drivers: those of the classes first, then the claim's own, which so have
         the last word."""
         classes = self._state.others.get(CLASS, {})
@@ -592,7 +601,7 @@ class ClaimBook:
                 {"source": "FromClass", "requests": [name], **one}
                 for one in made.get("config") or ()
             )
-        for one in wish.config:
+        for one in claim_request.config:
             meant = one.get("requests") or ()
             if not meant or any(
                 name in meant or name.partition("/")[0] in meant for name in chosen
@@ -695,6 +704,6 @@ __all__ = [
     "SLICE",
     "Answers",
     "AssumedClaim",
-    "ClaimBook",
+    "DeviceAllocator",
     "devices_of",
 ]

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from hekla.cel.errors import Failed
-from hekla.engine.model.claims.offers import Device, DeviceKey, Offer, Pool, PoolKey
+from hekla.engine.model.claims.pools import Device, DeviceKey, NodeDevices, Pool, PoolKey
 from hekla.engine.model.claims.requests import (
     MOST_DEVICES,
     Choice,
@@ -85,17 +85,19 @@ class GaveUp(Exception):
 
 
 def find(
-    wishes: Sequence[ClaimRequest],
-    offer: Offer,
+    claim_requests: Sequence[ClaimRequest],
+    devices: NodeDevices,
     pools: Mapping[PoolKey, Pool],
     classes: Mapping[str, Tree],
     usage: Usage,
     limit: int = 0,
 ) -> Found:
     """Devices for claims that ask for these.  `limit`: steps, 0 for as many as it takes."""
-    search = _Search(wishes, offer, pools, classes, usage, limit)
-    for wish in wishes:
-        least = sum(min(search.least(one) for one in request.choices) for request in wish.requests)
+    search = _Search(claim_requests, devices, pools, classes, usage, limit)
+    for claim_request in claim_requests:
+        least = sum(
+            min(search.least(one) for one in request.choices) for request in claim_request.requests
+        )
         if least > MOST_DEVICES:
             return Found(
                 reason=f"a claim may have {MOST_DEVICES} devices, this one asks for {least}"
@@ -112,34 +114,39 @@ def find(
 class _Search:
     def __init__(
         self,
-        wishes: Sequence[ClaimRequest],
-        offer: Offer,
+        claim_requests: Sequence[ClaimRequest],
+        devices: NodeDevices,
         pools: Mapping[PoolKey, Pool],
         classes: Mapping[str, Tree],
         usage: Usage,
         limit: int,
     ) -> None:
-        self.wishes = wishes
+        self.claim_requests = claim_requests
         self.pools = pools
         self.classes = classes
         self.usage = usage
-        self.devices = offer.usable(pools)
-        self.unsettled = offer.unsettled(pools)
+        self.devices = devices.usable(pools)
+        self.unsettled = devices.unsettled(pools)
         self.trouble = ""
         """What went wrong with a selector."""
         self.limit = limit
         self.steps = 0
         self.score = 0.0
-        self.picks: list[list[Pick]] = [[] for _ in wishes]
+        self.picks: list[list[Pick]] = [[] for _ in claim_requests]
         self.taken: dict[DeviceKey, int] = {}
-        self.own: list[set[DeviceKey]] = [set() for _ in wishes]
+        self.own: list[set[DeviceKey]] = [set() for _ in claim_requests]
         """Devices that each claim has; none is given to a claim twice unless it is shared."""
         self.consumed: dict[DeviceKey, dict[str, int]] = {}
         self.counters: dict[PoolKey, dict[tuple[str, str], int]] = {}
         self.suiting: dict[tuple[int, int], list[Device]] = {}
-        self.looks = {one.attribute for wish in wishes for one in wish.constraints}
+        self.looks = {
+            one.attribute for claim_request in claim_requests for one in claim_request.constraints
+        }
         self.choices = [
-            choice for wish in wishes for request in wish.requests for choice in request.choices
+            choice
+            for claim_request in claim_requests
+            for request in claim_request.requests
+            for choice in request.choices
         ]
 
     def least(self, choice: Choice) -> int:
@@ -150,8 +157,8 @@ class _Search:
     def solve(self) -> bool:
         order = [
             (claim, at)
-            for claim, wish in enumerate(self.wishes)
-            for at in range(len(wish.requests))
+            for claim, claim_request in enumerate(self.claim_requests)
+            for at in range(len(claim_request.requests))
         ]
         return self._request(order, 0)
 
@@ -159,7 +166,7 @@ class _Search:
         if at == len(order):
             return True
         claim, number = order[at]
-        request = self.wishes[claim].requests[number]
+        request = self.claim_requests[claim].requests[number]
         for place, choice in enumerate(request.choices):
             gain = float(8 - place) if request.ranked else 0.0
             self.score += gain
@@ -255,7 +262,7 @@ class _Search:
                 shares = parts
             if not in_use and not self._counters_suffice(device):
                 return False
-        for constraint in self.wishes[claim].constraints:
+        for constraint in self.claim_requests[claim].constraints:
             if constraint.concerns(choice.name) and not self._agrees(constraint, claim, device):
                 return False
         self._book(claim, Pick(choice, device, shares), 1)

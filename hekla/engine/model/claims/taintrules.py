@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hekla.engine.model.claims.offers import Device, Pool
+from hekla.engine.model.claims.pools import Device, Pool
 from hekla.engine.model.nodes import Taint
 
 

@@ -1,4 +1,4 @@
-"""Whether room may change hands between queues: a claim leaves its queue no further above its share
+"""Whether room may change hands between queues: a demand leaves its queue no further above its share
 than whom it takes from.
 
 A share is what a queue deserves of a resource.  Only what is short counts, for which others have to
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class Demand:
     """Room that a queue asks for at the cost of others."""
 
     queue: str
@@ -32,14 +32,14 @@ class Claim:
     not what is missing."""
 
 
-def claim_of(space: ResourceSpace, queue: str, tasks: Iterable[Task], free: Floats) -> Claim:
+def demand_of(space: ResourceSpace, queue: str, tasks: Iterable[Task], free: Floats) -> Demand:
     """What the tasks ask for where so much is free."""
     asked = empty()
     for task in tasks:
         add(asked, task.request.amounts)
     wanted = [name for name, value in asked.items() if value >= EPSILON and name != PODS]
     short = [name for name in wanted if asked[name] >= free[space.column(name)] + EPSILON]
-    return Claim(queue, asked, tuple(short or wanted))
+    return Demand(queue, asked, tuple(short or wanted))
 
 
 def over(held: Amounts, deserved: Amounts, name: str, more: float = 0.0) -> float:
@@ -49,19 +49,19 @@ def over(held: Amounts, deserved: Amounts, name: str, more: float = 0.0) -> floa
 
 
 def balanced(
-    claim: Claim, claiming: Branch, theirs: Branch, lost: Amounts, going: Amounts, levels: int = 0
+    demand: Demand, claiming: Branch, theirs: Branch, lost: Amounts, going: Amounts, levels: int = 0
 ) -> bool:
-    """Whether the claim may take so much from the other queue, of which so much is going already.
+    """Whether the demand may take so much from the other queue, of which so much is going already.
 
     The other queue must hold more than its share of something that is short and that it would give.
-    Where the claimer is still within its own share of that, or so many levels of its ancestors are,
+    Where the preemptor is still within its own share of that, or so many levels of its ancestors are,
     it has a right to it, as upstream's recorded cases have it; else the other must stay the one
     further above.
     """
-    gone = {name: going.get(name, 0.0) for name in claim.short}
+    gone = {name: going.get(name, 0.0) for name in demand.short}
     given = [
         name
-        for name in claim.short
+        for name in demand.short
         if lost.get(name, 0.0) >= EPSILON
         and over(theirs.allocated, theirs.deserved, name, -gone[name]) > 0
     ]
@@ -77,18 +77,18 @@ def balanced(
         for name in given:
             if (
                 one.deserved.get(name, 0.0) >= EPSILON
-                and over(one.allocated, one.deserved, name, claim.asked[name]) < EPSILON
+                and over(one.allocated, one.deserved, name, demand.asked[name]) < EPSILON
             ):
                 return True
     return all(
-        over(claiming.allocated, claiming.deserved, name, claim.asked[name])
+        over(claiming.allocated, claiming.deserved, name, demand.asked[name])
         <= over(theirs.allocated, theirs.deserved, name, -gone[name] - lost.get(name, 0.0))
         + EPSILON
-        for name in _counted(claim.short, claiming.deserved)
+        for name in _counted(demand.short, claiming.deserved)
     )
 
 
 def _counted(short: Collection[str], deserved: Amounts) -> Collection[str]:
-    """Of what is short that in which the claimer has a share; where it has none in any of it, all."""
+    """Of what is short that in which the preemptor has a share; where it has none in any of it, all."""
     own = [name for name in short if deserved.get(name, 0.0) >= EPSILON]
     return own or short

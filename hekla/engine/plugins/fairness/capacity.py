@@ -15,7 +15,7 @@ from hekla.engine.framework.session import session_of
 from hekla.engine.model.decisions import Event
 from hekla.engine.model.explanations import not_open
 from hekla.engine.model.queues import devicequota
-from hekla.engine.model.queues.balance import Claim, balanced
+from hekla.engine.model.queues.balance import Demand, balanced
 from hekla.engine.model.queues.devicequota import Claimed, Exceeded, without_devices
 from hekla.engine.model.queues.queues import OPEN, ROOT, Queue
 from hekla.engine.model.queues.queuetree import Branch, TreeError, flat, tree
@@ -63,7 +63,7 @@ class Capacity(Plugin):
 
     name = "capacity"
     reads = Reads(
-        victims=Source.CLAIMER, queue_order=Source.OWN_JOBS, between_placements=Source.JOBS
+        victims=Source.PREEMPTOR, queue_order=Source.OWN_JOBS, between_placements=Source.JOBS
     )
     Arguments = CapacityArguments
 
@@ -194,11 +194,11 @@ class Capacity(Plugin):
             return _Order(queue.priority, None)
         return _Order(queue.priority, branch, self.hierarchical)
 
-    def victim_queue_order(self, queue: Queue, claimer: Queue) -> int:
-        """The nearest relatives of the claimer are evicted from first."""
+    def victim_queue_order(self, queue: Queue, preemptor: Queue) -> int:
+        """The nearest relatives of the preemptor are evicted from first."""
         if not self.hierarchical or self.trouble:
             return 0
-        mine, theirs = self.branches.get(queue.name), self.branches.get(claimer.name)
+        mine, theirs = self.branches.get(queue.name), self.branches.get(preemptor.name)
         return 0 if mine is None or theirs is None else -_common(mine, theirs)
 
     # ------------------------------------------------------------------------------------ admission
@@ -380,8 +380,8 @@ class Capacity(Plugin):
                 return True
         return False
 
-    def reclaimable(self, claimer: Task, candidates: list[Task]) -> Victims:
-        job = claimer.job
+    def reclaimable(self, preemptor: Task, candidates: list[Task]) -> Victims:
+        job = preemptor.job
         branch = (
             self.branches.get(job.queue)
             if job is not None and self.session.in_session(job)
@@ -391,23 +391,23 @@ class Capacity(Plugin):
             return Victims([], REJECT)
         running: dict[str, Amounts] = {}
         chosen = []
-        for task in in_order(self.session, candidates, claimer):
+        for task in in_order(self.session, candidates, preemptor):
             held_by = task.job
             if (
                 held_by is None
-                or not (_wanted(task) & _wanted(claimer))
+                or not (_wanted(task) & _wanted(preemptor))
                 or not self.session.in_session(held_by)
             ):
                 continue
             theirs = self.branches.get(held_by.queue)
-            if theirs is not None and self._may_take(branch, claimer, theirs, task, running):
+            if theirs is not None and self._may_take(branch, preemptor, theirs, task, running):
                 chosen.append(task)
         return Victims(chosen)
 
     def _may_take(
         self,
         claiming: Branch,
-        claimer: Task,
+        preemptor: Task,
         theirs: Branch,
         task: Task,
         running: dict[str, Amounts],
@@ -421,7 +421,7 @@ class Capacity(Plugin):
             if (
                 levels
                 and _related(claiming, theirs, levels)
-                and not _relevant(claimer.request.amounts, claiming.deserved)
+                and not _relevant(preemptor.request.amounts, claiming.deserved)
             ):
                 return False
         elif not exceeds_relevant(mine, theirs.deserved, asked):
@@ -441,15 +441,15 @@ class Capacity(Plugin):
             subtract(running[one.name], asked)
         return True
 
-    def balanced(self, claim: Claim, victim: Task, going: Mapping[str, Amounts]) -> bool:
-        """Whether queues are no worse balanced when this pod leaves for the claim."""
-        claiming = self.branches.get(claim.queue)
+    def balanced(self, demand: Demand, victim: Task, going: Mapping[str, Amounts]) -> bool:
+        """Whether queues are no worse balanced when this pod leaves for the demand."""
+        claiming = self.branches.get(demand.queue)
         theirs = self.branches.get(victim.job.queue) if victim.job is not None else None
         if claiming is None or theirs is None:
             return True
         levels = self.arguments.ancestor_levels if self.hierarchical else 0
         return balanced(
-            claim, claiming, theirs, victim.request.amounts, going.get(theirs.name, {}), levels
+            demand, claiming, theirs, victim.request.amounts, going.get(theirs.name, {}), levels
         )
 
     def evictable(self, kind: str, job: Job, candidates: list[Task]) -> Victims:

@@ -17,12 +17,12 @@ class CooldownProtection(Plugin):
     """Spares pods that were scheduled less than their cooldown ago."""
 
     name = "cdp"
-    reads = Reads(victims=Source.CLAIMER, clock=True)
+    reads = Reads(victims=Source.PREEMPTOR, clock=True)
 
     def open(self, session: CycleView) -> None:
         self.now = session.now
 
-    def preemptable(self, claimer: Task, candidates: list[Task]) -> Victims:
+    def preemptable(self, preemptor: Task, candidates: list[Task]) -> Victims:
         return Victims([task for task in candidates if not self._protected(task)])
 
     reclaimable = preemptable

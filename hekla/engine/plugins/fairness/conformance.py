@@ -12,12 +12,12 @@ class Conformance(Plugin):
     """Protects kube-system and the two system priority classes."""
 
     name = "conformance"
-    reads = Reads(victims=Source.CLAIMER)
+    reads = Reads(victims=Source.PREEMPTOR)
 
-    def preemptable(self, claimer: Task, candidates: list[Task]) -> Victims:
+    def preemptable(self, preemptor: Task, candidates: list[Task]) -> Victims:
         return _spared(candidates)
 
-    def reclaimable(self, claimer: Task, candidates: list[Task]) -> Victims:
+    def reclaimable(self, preemptor: Task, candidates: list[Task]) -> Victims:
         return _spared(candidates)
 
     def evictable(self, kind: str, job: Job, candidates: list[Task]) -> Victims:

@@ -26,7 +26,7 @@ class Drf(Plugin):
     """
 
     name = "drf"
-    reads = Reads(victims=Source.CLAIMER, between_placements=Source.JOBS)
+    reads = Reads(victims=Source.PREEMPTOR, between_placements=Source.JOBS)
 
     def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
@@ -61,13 +61,13 @@ class Drf(Plugin):
         # Of what holds a place or has ended; where nothing does, nothing is held.
         return dominant_share(job.allocated, self.total) if job.counts.ready else 0.0
 
-    def preemptable(self, claimer: Task, candidates: list[Task]) -> Victims:
-        job = claimer.job
+    def preemptable(self, preemptor: Task, candidates: list[Task]) -> Victims:
+        job = preemptor.job
         if not self.session.in_session(job):
             return Victims()
         assert job is not None
         mine = dict(self._held(job))
-        add(mine, claimer.request.amounts)
+        add(mine, preemptor.request.amounts)
         mine_share = dominant_share(mine, self.total)
         left: dict[str, Amounts] = {}
         chosen = []
@@ -89,13 +89,13 @@ class Drf(Plugin):
         assert self.tree is not None
         return FairOrder(self.tree, queue)
 
-    def _reclaimable(self, claimer: Task, candidates: list[Task]) -> Victims:
-        """Whose queue would still stand behind the claimer's, each candidate judged alone."""
-        job = claimer.job
+    def _reclaimable(self, preemptor: Task, candidates: list[Task]) -> Victims:
+        """Whose queue would still stand behind the preemptor's, each candidate judged alone."""
+        job = preemptor.job
         if self.tree is None or job is None or not self.session.in_session(job):
             return Victims()
         mine = self.session.queue_of(job)
-        self.tree.follow(job.key, claimer.request.amounts, 1.0)
+        self.tree.follow(job.key, preemptor.request.amounts, 1.0)
         chosen = []
         for task in candidates:
             other = task.job
@@ -105,7 +105,7 @@ class Drf(Plugin):
             if self.tree.compare(mine, self.session.queue_of(other)) < 0:
                 chosen.append(task)
             self.tree.follow(other.key, task.request.amounts, 1.0)
-        self.tree.follow(job.key, claimer.request.amounts, -1.0)
+        self.tree.follow(job.key, preemptor.request.amounts, -1.0)
         return Victims(chosen)
 
     def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:

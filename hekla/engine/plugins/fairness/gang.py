@@ -37,7 +37,7 @@ class Gang(Plugin):
 
     name = "gang"
     Arguments = GangArguments
-    reads = Reads(victims=Source.CLAIMER, between_placements=Source.JOBS)
+    reads = Reads(victims=Source.PREEMPTOR, between_placements=Source.JOBS)
 
     def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
@@ -98,10 +98,10 @@ class Gang(Plugin):
     def job_starving(self, job: Job) -> bool:
         return job.is_starving()
 
-    def preemptable(self, claimer: Task, candidates: list[Task]) -> Victims:
+    def preemptable(self, preemptor: Task, candidates: list[Task]) -> Victims:
         if not self.arguments.single_pods_may_go:
-            return self.reclaimable(claimer, candidates)
-        gangs = {task.key for task in self.reclaimable(claimer, candidates).tasks}
+            return self.reclaimable(preemptor, candidates)
+        gangs = {task.key for task in self.reclaimable(preemptor, candidates).tasks}
         return Victims([task for task in candidates if task.key in gangs or self._is_single(task)])
 
     def _is_single(self, task: Task) -> bool:
@@ -112,7 +112,7 @@ class Gang(Plugin):
             return False
         return job.min_available <= 1 and not job.role_minimums and not job.min_sub_jobs
 
-    def reclaimable(self, claimer: Task, candidates: list[Task]) -> Victims:
+    def reclaimable(self, preemptor: Task, candidates: list[Task]) -> Victims:
         left: dict[str, int] = {}
         chosen: list[Task] = []
         for task in candidates:

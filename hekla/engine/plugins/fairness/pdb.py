@@ -26,7 +26,7 @@ class Pdb(Plugin):
 
     name = "pdb"
     Arguments = PdbArguments
-    reads = Reads(victims=Source.CLAIMER, between_placements=Source.JOBS)
+    reads = Reads(victims=Source.PREEMPTOR, between_placements=Source.JOBS)
     spares_victims = True
 
     def open(self, session: CycleView) -> None:
@@ -69,7 +69,7 @@ class Pdb(Plugin):
     def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
         self.going.pop(task.key, None)
 
-    def preemptable(self, claimer: Task, candidates: list[Task]) -> Victims:
+    def preemptable(self, preemptor: Task, candidates: list[Task]) -> Victims:
         return Victims(self._within(candidates))
 
     reclaimable = preemptable

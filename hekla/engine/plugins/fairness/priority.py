@@ -16,7 +16,7 @@ class Priority(Plugin):
     """Order by PriorityClass."""
 
     name = "priority"
-    reads = Reads(victims=Source.CLAIMER)
+    reads = Reads(victims=Source.PREEMPTOR)
 
     def open(self, session: CycleView) -> None:
         self.session = session
@@ -33,8 +33,8 @@ class Priority(Plugin):
     def job_starving(self, job: Job) -> bool:
         return job.counts.ready + job.counts.waiting < len(job.tasks)
 
-    def preemptable(self, claimer: Task, candidates: list[Task]) -> Victims:
-        mine = claimer.job
+    def preemptable(self, preemptor: Task, candidates: list[Task]) -> Victims:
+        mine = preemptor.job
         if not self.session.in_session(mine):
             return Victims()
         assert mine is not None
@@ -45,7 +45,7 @@ class Priority(Plugin):
                 continue
             assert job is not None
             lower = (
-                task.priority < claimer.priority if job is mine else job.priority < mine.priority
+                task.priority < preemptor.priority if job is mine else job.priority < mine.priority
             )
             if lower:
                 chosen.append(task)

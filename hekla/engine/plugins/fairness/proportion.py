@@ -172,7 +172,7 @@ class Proportion(Plugin):
 
     name = "proportion"
     reads = Reads(
-        victims=Source.CLAIMER, between_placements=Source.JOBS, queue_order=Source.OWN_JOBS
+        victims=Source.PREEMPTOR, between_placements=Source.JOBS, queue_order=Source.OWN_JOBS
     )
 
     def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
@@ -283,7 +283,7 @@ class Proportion(Plugin):
         if account is not None and job.min_resources is not None:
             add(account.inqueue, job.deduct_gated(job.min_resources))
 
-    def reclaimable(self, claimer: Task, candidates: list[Task]) -> Victims:
+    def reclaimable(self, preemptor: Task, candidates: list[Task]) -> Victims:
         left: dict[str, Amounts] = {}
         chosen = []
         for task in candidates:

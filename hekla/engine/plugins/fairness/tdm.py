@@ -68,7 +68,7 @@ class Tdm(Plugin):
     """Revocable nodes serve preemptable pods while their zone's window is open."""
 
     name = "tdm"
-    reads = Reads(victims=Source.CLAIMER, clock=True)
+    reads = Reads(victims=Source.PREEMPTOR, clock=True)
     Arguments = TdmArguments
 
     def __init__(self, arguments: TdmArguments, flags: Mapping[str, bool]) -> None:
@@ -158,8 +158,8 @@ class Tdm(Plugin):
 
     # ----------------------------------------------------------------------------------- who leaves
 
-    def preemptable(self, claimer: Task, candidates: list[Task]) -> Victims:
-        if claimer.preemptable or claimer.revocable_zone:
+    def preemptable(self, preemptor: Task, candidates: list[Task]) -> Victims:
+        if preemptor.preemptable or preemptor.revocable_zone:
             return Victims([], REJECT)
         ready = self.session.state.nodes.ready
         lasting = (

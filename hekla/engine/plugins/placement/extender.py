@@ -225,18 +225,18 @@ class Extender(Plugin):
 
     # -------------------------------------------------------------------------------------- victims
 
-    def preemptable(self, claimer: Task, candidates: list[Task]) -> Victims:
-        return self._victims(self.arguments.preemptable, claimer, candidates)
+    def preemptable(self, preemptor: Task, candidates: list[Task]) -> Victims:
+        return self._victims(self.arguments.preemptable, preemptor, candidates)
 
-    def reclaimable(self, claimer: Task, candidates: list[Task]) -> Victims:
-        return self._victims(self.arguments.reclaimable, claimer, candidates)
+    def reclaimable(self, preemptor: Task, candidates: list[Task]) -> Victims:
+        return self._victims(self.arguments.reclaimable, preemptor, candidates)
 
-    def _victims(self, verb: str, claimer: Task, candidates: list[Task]) -> Victims:
-        if not verb or not self.on or not self.interested(claimer.pods):
+    def _victims(self, verb: str, preemptor: Task, candidates: list[Task]) -> Victims:
+        if not verb or not self.on or not self.interested(preemptor.pods):
             return Victims([], ABSTAIN)
         nodes = self.session.state.nodes
         body = {
-            "evictor": _task(claimer, nodes),
+            "evictor": _task(preemptor, nodes),
             "evictees": [_task(one, nodes) for one in candidates],
         }
         try:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hekla.engine.world import World, policy
-from tests.engine.nasty import OBJECTS
+from tests.engine.malformed import OBJECTS
 
 TYPED = {
     "Pod": "pod",

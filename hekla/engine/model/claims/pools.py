@@ -1,6 +1,6 @@
-"""What drivers offer: ResourceSlices read into pools of devices, and which node sees which of them.
+"""What drivers devices: ResourceSlices read into pools of devices, and which node sees which of them.
 
-Nodes that see the same devices share one `Offer`, so what is found out for one of them holds for
+Nodes that see the same devices share one `NodeDevices`, so what is found out for one of them holds for
 all.
 """
 
@@ -140,7 +140,7 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Offer:
+class NodeDevices:
     """What some nodes see."""
 
     groups: tuple[Group, ...]
@@ -161,7 +161,7 @@ class Offer:
         )
 
 
-NOTHING = Offer(())
+NOTHING = NodeDevices(())
 
 
 def read_slice(tree: Tree) -> Slice:
@@ -258,7 +258,7 @@ def _pool(key: PoolKey, slices: list[Slice]) -> Pool:
 
 
 class Map:
-    """Which node sees which offer, and which nodes a pool reaches."""
+    """Which node sees which devices, and which nodes a pool reaches."""
 
     def __init__(self, pools: Mapping[PoolKey, Pool], nodes: NodeTable) -> None:
         own: dict[int, list[Group]] = {}
@@ -279,8 +279,8 @@ class Map:
         self.reach: dict[PoolKey, Rows] = {
             key: np.unique(np.concatenate(rows)) for key, rows in reach.items()
         }
-        self.offers: list[Offer] = [NOTHING] * len(nodes)
-        seen: dict[bytes, Offer] = {b"": NOTHING}
+        self.offers: list[NodeDevices] = [NOTHING] * len(nodes)
+        seen: dict[bytes, NodeDevices] = {b"": NOTHING}
         packed = np.packbits(np.array([mask for _, mask in wide]), axis=0).T if wide else None
         for row in range(len(nodes)):
             bits = packed[row].tobytes() if packed is not None else b""
@@ -288,7 +288,7 @@ class Map:
             if local is None and bits in seen:
                 self.offers[row] = seen[bits]
                 continue
-            offer = Offer((*(local or ()), *(group for group, mask in wide if mask[row])))
-            self.offers[row] = offer
+            devices = NodeDevices((*(local or ()), *(group for group, mask in wide if mask[row])))
+            self.offers[row] = devices
             if local is None:
-                seen[bits] = offer
+                seen[bits] = devices

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from hekla.engine.actions.preempt import _Preemption
 from hekla.engine.cycle import hooks_of, open_session
-from hekla.engine.explain.no_victims import Hopeless, Search
+from hekla.engine.explain.no_victims import FailedSearches, Search
 from hekla.engine.framework.plugin import ABSTAIN, Plugin, Reads, Source, Victims
 from hekla.engine.model.decisions import Decisions
 from hekla.engine.world import World, policy
-from tests.engine.test_singles import apart, tables, zone
+from tests.engine.test_one_pod_jobs import apart, tables, zone
 
 
 class Each(Plugin):
@@ -33,7 +33,7 @@ class Each(Plugin):
 
 
 class Alike(Each):
-    reads = Reads(victims=Source.CLAIMER)
+    reads = Reads(victims=Source.PREEMPTOR)
 
 
 class Heir(Alike):
@@ -188,12 +188,12 @@ def test_what_was_found_counts_until_anything_changes() -> None:
     world.job("waits", cpu=1)
     (task,) = world.state.tasks.values()
     session = open_session(world.state, hooks_of(world.state, world.policy), 0.0)
-    hopeless, mask = Hopeless(session, "preemptable"), np.ones(1, dtype=np.bool_)
-    like = hopeless.like(task, mask)
+    failures, mask = FailedSearches(session, "preemptable"), np.ones(1, dtype=np.bool_)
+    like = failures.like(task, mask)
     assert like is not None
-    assert hopeless.known(like) is None
-    hopeless.note(like, search := Search())
-    assert hopeless.known(like) is search
-    assert hopeless.known(hopeless.like(task, ~mask)) is None, "other nodes"
+    assert failures.known(like) is None
+    failures.note(like, search := Search())
+    assert failures.known(like) is search
+    assert failures.known(failures.like(task, ~mask)) is None, "other nodes"
     world.job("runs", cpu=1, on=["n1"])
-    assert hopeless.known(like) is None
+    assert failures.known(like) is None

@@ -45,7 +45,7 @@ def plain(job: Job, sub_job: SubJob, task: Task) -> bool:
     )
 
 
-class Singles:
+class OnePodJobs:
     """Turns of `plain` jobs, as long as their pods are of one class and its nodes are known ahead."""
 
     def __init__(self, session: Session) -> None:
@@ -150,4 +150,4 @@ class Singles:
         return True
 
 
-__all__ = ["Singles", "plain"]
+__all__ = ["OnePodJobs", "plain"]
