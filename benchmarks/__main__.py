@@ -15,24 +15,24 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-from benchmarks import backlog, curve, live, reference
+from benchmarks import engine_scaling, kube_apiserver_jobs, kube_apiserver_pods, reference
 from benchmarks.figure import Aim, Figure
 
 MODULES = (
     "benchmarks.engine",
-    "benchmarks.depth",
+    "benchmarks.engine_hard_cases",
     "benchmarks.apiserver",
-    "benchmarks.full",
+    "benchmarks.apiserver_checks",
     "benchmarks.cli",
     "benchmarks.cluster",
-    "benchmarks.agent",
-    "benchmarks.control",
+    "benchmarks.kubelet",
+    "benchmarks.controllers",
     "benchmarks.end_to_end",
     "benchmarks.daemon",
     "benchmarks.reference",
-    "benchmarks.curve",
-    "benchmarks.live",
-    "benchmarks.backlog",
+    "benchmarks.engine_scaling",
+    "benchmarks.kube_apiserver_jobs",
+    "benchmarks.kube_apiserver_pods",
 )
 
 ROOT = Path(__file__).parents[1]
@@ -51,7 +51,13 @@ def aims() -> list[Aim]:
     table = [
         Aim(row[0], row[1], row[2], int(row[3]), row[4] if len(row) > 4 else "") for row in rows
     ]
-    return table + reference.AIMS + curve.AIMS + live.AIMS + backlog.AIMS
+    return (
+        table
+        + reference.AIMS
+        + engine_scaling.AIMS
+        + kube_apiserver_jobs.AIMS
+        + kube_apiserver_pods.AIMS
+    )
 
 
 def chosen(table: list[Aim], prefixes: list[str], step: int | None) -> dict[str, Aim]:

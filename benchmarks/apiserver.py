@@ -31,7 +31,7 @@ class Raw:
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.raw"],
+            [sys.executable, "-m", "benchmarks.raw_client"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

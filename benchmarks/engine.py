@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from benchmarks import states
+from benchmarks import cluster_states
 from benchmarks.figure import Figure
 from hekla.engine import State, cycle
 from hekla.engine.policies import default_policy
@@ -27,7 +27,7 @@ def measure(names: set[str]) -> Iterator[Figure]:
     """The best of three runs each, because the machine does other things too."""
     for name, (pods, nodes) in GANGS.items():
         if name in names:
-            best = min(_cycle_time(states.gang(pods, nodes), pods) for _ in range(RUNS))
+            best = min(_cycle_time(cluster_states.gang(pods, nodes), pods) for _ in range(RUNS))
             yield Figure(
                 name,
                 pods / best,
@@ -35,14 +35,16 @@ def measure(names: set[str]) -> Iterator[Figure]:
                 f"chart's default policy, one cycle of {best * 1e3:.0f} ms",
             )
     if JOBS in names:
-        best = min(_all_cycles(states.one_pod_jobs(10_000, 10, 1_000)) for _ in range(RUNS))
+        best = min(_all_cycles(cluster_states.one_pod_jobs(10_000, 10, 1_000)) for _ in range(RUNS))
         yield Figure(JOBS, 10_000 / best, "pods/s", f"chart's default policy, {best * 1e3:.0f} ms")
     if APART in names:
-        yield _rate(APART, 2_000, states.constrained(2_000, 5_000, states.apart()))
+        yield _rate(APART, 2_000, cluster_states.constrained(2_000, 5_000, cluster_states.apart()))
     if SPREAD in names:
-        yield _rate(SPREAD, 5_000, states.constrained(5_000, 5_000, states.over_zones()))
+        yield _rate(
+            SPREAD, 5_000, cluster_states.constrained(5_000, 5_000, cluster_states.over_zones())
+        )
     if MIXED in names:
-        yield _rate(MIXED, 10_000, states.shapes(500, 20, 50, 5_000))
+        yield _rate(MIXED, 10_000, cluster_states.shapes(500, 20, 50, 5_000))
     if names & {IDLE, ONE}:
         yield from _steady(names)
 
@@ -55,7 +57,7 @@ def _rate(name: str, pods: int, state: State) -> Figure:
 
 
 def _steady(names: set[str]) -> Iterator[Figure]:
-    state, policy = states.full(10_000, 100_000), default_policy()
+    state, policy = cluster_states.full(10_000, 100_000), default_policy()
     cycle(state, policy, 0.0)
     cycle(state, policy, 0.0)
     where = "10,000 nodes, 100,000 running pods in 10,000 jobs, chart's default policy"
@@ -69,7 +71,7 @@ def _steady(names: set[str]) -> Iterator[Figure]:
     if ONE in names:
         times = []
         for number in range(20):
-            states.add_gang(state, f"late-{number}", 1, queue="default")
+            cluster_states.add_gang(state, f"late-{number}", 1, queue="default")
             began = time.perf_counter()
             decided = cycle(state, policy, 2.0)
             while not decided.binds:

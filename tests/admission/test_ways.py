@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hekla.admission.inside import WORKLOADS, reviewers, settings_inside
+from hekla.admission.in_process import WORKLOADS, in_process_settings, reviewers
 from hekla.admission.registry import ADMISSIONS, Admission
 from hekla.admission.review import StaticLookup
 from hekla.admission.reviews import answer
@@ -56,7 +56,7 @@ def over_https(admission: Admission, case: Tree, lookup: StaticLookup) -> tuple[
         "oldObject": case["old_object"],
     }
     body, _, _ = answer(
-        admission, json.dumps({"request": request}).encode(), lookup, settings_inside(MINOR)
+        admission, json.dumps({"request": request}).encode(), lookup, in_process_settings(MINOR)
     )
     response = json.loads(body)["response"]
     patch = json.loads(base64.b64decode(response["patch"])) if "patch" in response else None

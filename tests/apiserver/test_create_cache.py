@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hekla.admission.inside import settings_inside
+from hekla.admission.in_process import in_process_settings
 from hekla.admission.registration import Where, kind_of, webhook
 from hekla.admission.registry import ADMISSIONS
 from hekla.api import crds
@@ -128,7 +128,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     server = InProcessServer(tmp_path)
     api = server.api
     api.webhooks.in_process = reviewers(
-        api.registry, f"{URL}=hekla.admission.inside:reviewers", int(KUBERNETES_MINOR)
+        api.registry, f"{URL}=hekla.admission.in_process:reviewers", int(KUBERNETES_MINOR)
     )
     await api.start()
     made = World(server)
@@ -191,7 +191,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     ):
         rule = ADMISSIONS[path]
         kind = kind_of(rule)
-        hook = webhook(rule, Where(url=URL), b"", settings_inside(int(KUBERNETES_MINOR)))
+        hook = webhook(rule, Where(url=URL), b"", in_process_settings(int(KUBERNETES_MINOR)))
         configuration = {
             "apiVersion": kind.api_version,
             "kind": kind.kind,

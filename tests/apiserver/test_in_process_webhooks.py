@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hekla.admission import daemon as admission
-from hekla.admission.inside import WORKLOADS, reviewers, settings_inside
+from hekla.admission.in_process import WORKLOADS, in_process_settings, reviewers
 from hekla.admission.registration import Where, kind_of, webhook
 from hekla.admission.registry import ADMISSIONS
 from hekla.admission.review import StaticLookup
@@ -26,7 +26,7 @@ from tests.apiserver_process import ApiServerProcess
 
 URL = "https://127.0.0.1:1"
 """Where nobody listens."""
-ENTRY = "hekla.admission.inside:reviewers"
+ENTRY = "hekla.admission.in_process:reviewers"
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
 QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
@@ -90,7 +90,7 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerPr
 def configure(http: Http, path: str, **more: Any) -> None:
     rule = ADMISSIONS[path]
     kind = kind_of(rule)
-    hook = webhook(rule, Where(url=URL), b"", settings_inside(int(KUBERNETES_MINOR))) | more
+    hook = webhook(rule, Where(url=URL), b"", in_process_settings(int(KUBERNETES_MINOR))) | more
     tree = {
         "apiVersion": kind.api_version,
         "kind": kind.kind,
@@ -174,7 +174,7 @@ def test_configurations_say_whether_and_where(http: Http) -> None:
     configure(http, "/jobs/validate", matchConditions=[{"name": "never", "expression": "false"}])
     assert http.post(JOBS, job("unasked", queue="nowhere")).status == 201
     elsewhere = webhook(
-        ADMISSIONS["/jobs/validate"], Where(url="https://127.0.0.1:2"), b"", settings_inside(36)
+        ADMISSIONS["/jobs/validate"], Where(url="https://127.0.0.1:2"), b"", in_process_settings(36)
     )["clientConfig"]
     configure(http, "/jobs/validate", clientConfig=elsewhere)
     answer = http.post(JOBS, job("asked-elsewhere"))
@@ -223,7 +223,7 @@ def test_the_daemon_answers_the_same(path: str, spec: Json) -> None:
         "resource": {"group": "batch.volcano.sh", "version": "v1alpha1", "resource": "jobs"},
     }
     body, _, _ = answer(
-        ADMISSIONS[path], json.dumps({"request": request}).encode(), lookup, settings_inside(36)
+        ADMISSIONS[path], json.dumps({"request": request}).encode(), lookup, in_process_settings(36)
     )
     said = json.loads(body)["response"]
     patch = json.loads(base64.b64decode(said["patch"])) if "patch" in said else None
@@ -240,7 +240,7 @@ def test_the_cluster_starts_both_with_the_same_rules(tmp_path: Path) -> None:
     }
     options = parse(admission.FLAGS, programs["admission"][1:])
     settings = admission.settings_of(options, pod_level_resources=int(KUBERNETES_MINOR) >= 34)
-    assert settings == settings_inside(int(KUBERNETES_MINOR))
+    assert settings == in_process_settings(int(KUBERNETES_MINOR))
     assert f"--inside-webhooks={options.webhook_url}={ENTRY}" in programs["apiserver"]
     served = set(options.enabled_admission.split(","))
     assert {path for path, rule in ADMISSIONS.items() if rule.resource in WORKLOADS} <= served
@@ -249,9 +249,12 @@ def test_the_cluster_starts_both_with_the_same_rules(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flag", "why"),
     [
-        ("hekla.admission.inside", "is not of the form"),
+        ("hekla.admission.in_process", "is not of the form"),
         (f"{URL}=hekla.nowhere:reviewers", "hekla.nowhere:reviewers is not there"),
-        (f"{URL}=hekla.admission.inside:nothing", "hekla.admission.inside:nothing is not there"),
+        (
+            f"{URL}=hekla.admission.in_process:nothing",
+            "hekla.admission.in_process:nothing is not there",
+        ),
     ],
 )
 def test_what_is_not_there_is_said_at_the_start(tmp_path: Path, flag: str, why: str) -> None:

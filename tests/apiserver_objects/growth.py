@@ -2,7 +2,7 @@
 with such an object.
 
 What one request may cost follows from what is in it: a list of four times as many entries may take
-four times the work, not sixteen. `python -m benchmarks.growth` measures each step's processor time,
+four times the work, not sixteen. `python -m benchmarks.apiserver_growth` measures each step's processor time,
 `test_growth.py` counts calls and comparisons.
 """
 

@@ -303,7 +303,7 @@ class Cluster:
                     *(
                         []
                         if own_bound
-                        else [f"--inside-webhooks={admission}=hekla.admission.inside:reviewers"]
+                        else [f"--inside-webhooks={admission}=hekla.admission.in_process:reviewers"]
                     ),
                     *(
                         [f"--admission-control-config-file={self.admission_file}"]

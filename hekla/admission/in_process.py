@@ -53,14 +53,14 @@ class Reviewer:
         return verdict.allowed, verdict.message, verdict.patch
 
 
-def settings_inside(minor: int) -> Settings:
+def in_process_settings(minor: int) -> Settings:
     """The settings of a daemon without flags, beside an API server of this minor version."""
     return Settings(pod_level_resources=minor >= POD_LEVEL_RESOURCES_SINCE)
 
 
 def reviewers(lookup: Lookup, minor: int) -> Mapping[str, Reviewer]:
     """The reviewers by the path under which the daemon serves the same rules."""
-    settings = settings_inside(minor)
+    settings = in_process_settings(minor)
     return {
         path: Reviewer(admission, lookup, settings)
         for path, admission in ADMISSIONS.items()

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from benchmarks.apiserver import CONNECTIONS, NAMESPACE, Raw
 from benchmarks.end_to_end import SHAPES, Pod, Pods, job
 from benchmarks.figure import Aim, Figure
-from benchmarks.raw import FILLED_IN
+from benchmarks.raw_client import FILLED_IN
 from benchmarks.reference import settle
 from hekla.api import batch, scheduling
 from hekla.api.kubernetes import core

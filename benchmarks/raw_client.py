@@ -1,7 +1,7 @@
 """A client that costs next to nothing, so that what is measured is the server: ready-made requests
 over many connections.
 
-Runs in a process of its own (`python -m benchmarks.raw`), which leaves the server a core.  It reads
+Runs in a process of its own (`python -m benchmarks.raw_client`), which leaves the server a core.  It reads
 just enough of an answer to know its status and where it ends.
 """
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.growth [WORD ...]`: which steps of the API server take more than their
+"""`python -m benchmarks.apiserver_growth [WORD ...]`: which steps of the API server take more than their
 share for a long list.
 
 Every list and map of every built-in kind (those whose place contains a WORD) is sent through every

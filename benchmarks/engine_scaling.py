@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from benchmarks import states
+from benchmarks import cluster_states
 from benchmarks.figure import Aim, Figure
 from hekla.engine import Policy, State, cycle
 from hekla.engine.policies import default_policy
@@ -63,16 +63,16 @@ def timed(state: State, policy: Policy, pods: int) -> float:
 
 
 def gang(pods: int, nodes: int) -> float:
-    return timed(states.gang(pods, nodes), default_policy(), pods)
+    return timed(cluster_states.gang(pods, nodes), default_policy(), pods)
 
 
 def one_pod_jobs(jobs: int) -> float:
-    return timed(states.one_pod_jobs(jobs, 10, 2000), default_policy(), jobs)
+    return timed(cluster_states.one_pod_jobs(jobs, 10, 2000), default_policy(), jobs)
 
 
 def arrival(running: int) -> float:
-    state, policy = states.full(10_000, running), default_policy()
+    state, policy = cluster_states.full(10_000, running), default_policy()
     cycle(state, policy, 0.0)
     cycle(state, policy, 0.5)
-    states.add_gang(state, "late-0", 1, queue="default")
+    cluster_states.add_gang(state, "late-0", 1, queue="default")
     return timed(state, policy, 1)
