@@ -1,7 +1,7 @@
-"""The built-in admission chain (local-cluster 6.1), in its order, and the door to the webhooks.
+"""The built-in admission chain (local-cluster 6.1) in its order, and the calls to webhooks.
 
-What needs the cluster's state to decide is here; what follows from an object alone is the kind's
-strategy.
+Admission decides what depends on the state of the cluster; the kind's strategy decides what depends
+on the object alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 class Admission:
-    """The chain.  `mutate` and `last_look` are synchronous; the webhooks are asked only when one
+    """The chain.  `mutate` and `last_look` are synchronous; webhooks are called only if one
     matches."""
 
     def __init__(self, registry: Registry) -> None:
@@ -41,14 +41,14 @@ class Admission:
         self.looks: dict[str, tuple[str, ...]] = {
             "pods": ("serviceaccounts", "priorityclasses.scheduling.k8s.io")
         }
-        """Collection -> the collections that are all that its plugins look at for a new object,
-        besides its spec."""
+        """Collection -> all collections that its plugins read for a new object.  The create cache
+        has their versions in its keys."""
         self.checks: dict[tuple[str, str], list[Plugin]] = {}
-        """What only refuses, asked of the finished object."""
+        """Plugins that only refuse; they see the finished object."""
         self.nodes: Plugin | None = None
-        """What holds nodes to their own things."""
+        """Restricts nodes to their own objects."""
         self.creation: Plugin | None = None
-        """The same of a new object that no POST makes."""
+        """Checks a new object that a PUT or a PATCH creates."""
         self._accounts = TreeCache()
         self._classes = TreeCache()
         self._default: Json | None = None
@@ -57,7 +57,7 @@ class Admission:
     # --- the chain --------------------------------------------------------------------------------
 
     def mutate(self, attributes: Attributes) -> Json:
-        """Runs the built-in plugins and gives the object."""
+        """Run the built-in mutating plugins.  Returns the object."""
         if attributes.operation == "CREATE":
             self.namespace_lifecycle(attributes)
         if not attributes.subresource:
@@ -70,12 +70,12 @@ class Admission:
         return attributes.object
 
     def restrict_node(self, attributes: Attributes) -> None:
-        """Holds a node to its own things; nobody else."""
+        """Restrict a node to its own objects; other users may pass."""
         if self.nodes is not None and attributes.call.user.node is not None:
             self.nodes(attributes)
 
     def last_look(self, attributes: Attributes) -> None:
-        """What must still hold in the very step in which the write is accepted."""
+        """Check what must hold in the step in which the write is accepted.  Raises Refusal."""
         if attributes.operation == "CREATE":
             if attributes.namespace:
                 self.namespace_lifecycle(attributes)
@@ -92,7 +92,7 @@ class Admission:
             self.quotas.admit(attributes)
 
     def concerned(self, attributes: Attributes) -> bool:
-        """Whether a plugin looks at such a write, webhooks and policies apart."""
+        """Whether a built-in plugin has to see such an update."""
         if attributes.call.user.node is not None:
             return True
         name = attributes.resource.collection.name
@@ -106,7 +106,7 @@ class Admission:
         ) in self.checks
 
     def asked(self, attributes: Attributes) -> bool:
-        """Whether there is a webhook or a policy for such writes, whatever the object holds."""
+        """Whether the rules of a webhook or policy match such writes, whatever the object holds."""
         if self.webhooks is None:
             return False
         rooms = (
@@ -118,12 +118,12 @@ class Admission:
         return any(room.by_rule(attributes) for room in rooms)
 
     def wanted(self, attributes: Attributes) -> bool:
-        """Whether a webhook or a policy wants to see this write."""
+        """Whether a webhook or policy has to see this write."""
         return self.mutating_webhooks(attributes) or self.validating_webhooks(attributes)
 
     async def connect(self, attributes: Attributes) -> None:
-        """Lets the webhooks see that somebody connects to a pod, a service or a node; what they
-        change is of no effect."""
+        """Call the webhooks for a connection to a pod, service or node.  Their changes have no
+        effect."""
         if self.mutating_webhooks(attributes):
             await self.call_mutating(attributes)
         if self.validating_webhooks(attributes):
@@ -144,8 +144,8 @@ class Admission:
         )
 
     async def call_mutating(self, attributes: Attributes) -> Json:
-        """Asks the webhooks; gives the object with defaults filled again (of a deletion: nothing of
-        importance)."""
+        """Call the mutating policies and webhooks.  Returns the object with its defaults filled in
+        again; an empty one for a deletion."""
         assert self.webhooks is not None
         if self.policies.mutating.wanted(attributes):
             self.policies.mutating.run(attributes)
@@ -175,7 +175,7 @@ class Admission:
     # --- plugins ----------------------------------------------------------------------------------
 
     def namespace_lifecycle(self, attributes: Attributes) -> None:
-        """A namespace must be there to be filled, and must not be on its way out."""
+        """Refuse objects in a namespace that does not exist or is being deleted."""
         if not attributes.namespace:
             return
         namespaces = self.registry["namespaces"]
@@ -200,7 +200,7 @@ class Admission:
             raise forbidden(kind, name, why, [cause])
 
     def service_account(self, attributes: Attributes) -> None:
-        """Gives a pod its account, and the account's token as a volume."""
+        """Fill in a pod's service account, and mount the account's token."""
         pod = attributes.object
         assert pod is not None
         spec = pod.get("spec")
@@ -234,7 +234,7 @@ class Admission:
         return remembered(self._accounts, key, row)
 
     def priority(self, attributes: Attributes) -> None:
-        """Turns a priority class into a number."""
+        """Fill in a pod's priority from its priority class."""
         pod = attributes.object
         assert pod is not None
         spec = pod.get("spec")
@@ -292,7 +292,8 @@ class Admission:
 
 
 def mount_token(spec: Json) -> None:
-    """Adds the projected token volume, and mounts it where nothing else is mounted in its place."""
+    """Add the projected token volume, and mount it in containers that have no other mount at its
+    path."""
     containers = [
         c
         for name in ("initContainers", "containers")
@@ -349,7 +350,7 @@ def mount_token(spec: Json) -> None:
 
 
 def default_tolerations(attributes: Attributes) -> None:
-    """A pod stands a lost node for five minutes, unless it says otherwise."""
+    """Let a pod tolerate a lost node for five minutes, unless it has a toleration of its own."""
     pod = attributes.object
     assert pod is not None
     spec = pod.get("spec")

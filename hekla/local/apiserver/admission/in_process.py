@@ -1,9 +1,10 @@
-"""Webhooks of the cluster's own that are answered by functions inside this process (decision 0230).
+"""In-process webhooks: functions of this process answer for the cluster's own webhooks (decision
+0230).
 
-Whether a webhook is asked, in which order, and what becomes of a refusal or a failure say the
-configurations, as ever; only the way is shorter, where a configuration names a URL below the one
-that the server was started with.  The functions come by name, because this room knows nothing of
-what other rooms rule.
+The webhook configurations decide, as always, which webhook is called in which order and what
+follows from a refusal or a failure.  Only the transport is shorter, for configurations with a URL
+below the one that the server was started with.  The functions are imported by name, because this
+package must not depend on the packages that define the rules.
 """
 
 from __future__ import annotations
@@ -31,14 +32,13 @@ class Reviewer(Protocol):
         namespace: str,
         /,
     ) -> tuple[bool, str, list[Any] | None]:
-        """(whether it is allowed, what is said against it, the operations of a JSON patch).  It
-        changes nothing of what it is given."""
+        """Review one request.  Returns (allowed, message of a refusal, operations of a JSON patch).
+        Does not change its arguments."""
         ...
 
     def settled(self, object: Json) -> bool:
-        """Whether what is said of a new object follows from its spec, its namespace and the cluster
-        alone: nothing is wrong with what the rules look at in its metadata.
-        """
+        """Whether the answer for a new object depends only on its spec, its namespace and the
+        cluster: the metadata that the rules read is valid."""
         ...
 
 
@@ -46,7 +46,8 @@ QUEUES = ("scheduling.volcano.sh", "v1beta1", "queues")
 
 
 def reviewers(registry: Registry, named: str, minor: int) -> dict[str, Reviewer]:
-    """By URL, from `URL=module:function`.  Raises ValueError where that names nothing."""
+    """The reviewers by URL, from `URL=module:function`.  Raises ValueError if there is no such
+    function."""
     url, _, entry = named.rpartition("=")
     module, _, function = entry.partition(":")
     if not url or not module or not function:
@@ -59,15 +60,15 @@ def reviewers(registry: Registry, named: str, minor: int) -> dict[str, Reviewer]
 
 
 class Cluster:
-    """What rules may ask about the cluster, answered from the newest state."""
+    """What rules can look up in the cluster, in its newest state."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
         self._trees = TreeCache()
-        """Of queues that were asked for."""
+        """Decoded queues."""
         self._followed: Collection | None = None
         self._parents: dict[str, str] = {}
-        """Queue -> the queue above it."""
+        """Queue -> its parent."""
         self._children: dict[str, dict[str, None]] = {}
 
     def namespace(self, name: str) -> Json | None:
@@ -84,13 +85,13 @@ class Cluster:
         return [] if resource is None else [row.tree() for row in resource.collection.accepted()]
 
     def children(self, parent: str) -> Sequence[Json]:
-        """The queues whose parent this one is, in the order in which they came to be so."""
+        """The child queues of a queue, in the order in which they became its children."""
         self._queues()
         found = [self.queue(name) for name in self._children.get(parent, ())]
         return [tree for tree in found if tree is not None]
 
     def _queues(self) -> Resource | None:
-        """The queues as they are served, their tree followed."""
+        """The served queues; keeps the tree of queues up to date."""
         resource = self.registry.get(*QUEUES)
         collection = resource.collection if resource is not None else None
         if collection is not self._followed:

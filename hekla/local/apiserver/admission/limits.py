@@ -1,8 +1,8 @@
-"""LimitRange: what a namespace fills into containers that say nothing, and the bounds of what pods
-and claims may ask (local-cluster 5.4).
+"""LimitRange: default resources of containers, and bounds on what pods and claims may request
+(local-cluster 5.4).
 
-Ranges are read where a pod or claim is made; a namespace without any costs one look into an ordered
-list.
+Ranges are read when a pod or claim is created.  A namespace without ranges costs one look into an
+ordered list.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Limits:
         self._within: BoundedCache[tuple[tuple[int, ...], bytes], list[Json]] = BoundedCache(
             KNOWN_WITHIN
         )
-        """What has been found to be within its ranges."""
+        """Specs that were checked and are within the ranges."""
 
     def ranges(self, namespace: str) -> list[Json]:
         """The items of all ranges of a namespace."""
@@ -48,7 +48,7 @@ class Limits:
         ]
 
     def fill(self, attributes: Attributes) -> None:
-        """Gives a new pod's containers the defaults of the namespace."""
+        """Fill the namespace's defaults into a new pod's containers."""
         pod = attributes.object
         spec = pod.get("spec") if pod is not None else None
         if pod is None or not isinstance(spec, dict):
@@ -74,7 +74,7 @@ class Limits:
             annotations[ANNOTATION] = f"LimitRanger plugin set: {'; '.join(said)}"
 
     def check_pod(self, attributes: Attributes) -> None:
-        """Refuses a pod outside of the bounds."""
+        """Refuse a pod outside of the bounds."""
         items = self.ranges(attributes.namespace)
         if not items:
             return
@@ -104,7 +104,7 @@ class Limits:
         self._within[key] = items  # which keeps their identities theirs
 
     def check_claim(self, attributes: Attributes) -> None:
-        """Refuses a volume claim outside of the bounds."""
+        """Refuse a volume claim outside of the bounds."""
         items = [
             item
             for item in self.ranges(attributes.namespace)
@@ -132,7 +132,7 @@ class Limits:
 
 
 def merged(items: list[Json], field: str) -> dict[str, Any]:
-    """The defaults of several ranges; the first that names a resource has its say."""
+    """The defaults of several ranges.  For each resource the first range that names it wins."""
     found: dict[str, Any] = {}
     for item in items:
         for name, text in (item.get(field) or {}).items():
@@ -153,7 +153,7 @@ def amounts(values: Json | None) -> Amounts:
 
 
 def together(spec: Json, field: str) -> Amounts:
-    """What a pod asks for: the sum of its containers, or more where one init container asks for
+    """What a pod requests: the sum of its containers, or the largest init container if that is
     more."""
     total: Amounts = {}
     for container in spec.get("containers") or ():

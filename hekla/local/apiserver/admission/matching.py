@@ -1,4 +1,4 @@
-"""Which requests a webhook or an admission policy is about: rules, selectors, and conditions in CEL
+"""Which requests a webhook or admission policy matches: rules, selectors, and conditions in CEL
 (local-cluster 6.2, 6.5)."""
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def siblings(registry: Registry, resource: Resource) -> Iterable[Resource]:
 def through(
     rules: Sequence[Json], match_policy: str, registry: Registry, resource: Resource, key: Key
 ) -> Resource | None:
-    """As what a request matches: itself, or the same objects in another group or version where the
-    policy is Equivalent."""
+    """The resource that a request matches: its own, or another group or version of the same objects
+    if matchPolicy is Equivalent."""
     if any(rule_matches(rule, resource.kind, key) for rule in rules):
         return resource
     if match_policy == "Exact":
@@ -100,7 +100,8 @@ def selected(
 
 
 def namespace_labels(attributes: Attributes, registry: Registry) -> Mapping[str, str] | None:
-    """Of the object's namespace; of a namespace itself its own; None for what has none."""
+    """The labels of the object's namespace, or of the object if it is a namespace; None if it has
+    no namespace."""
     if attributes.resource.collection.name == "namespaces":
         tree = attributes.object or attributes.old or {}
         return tree.get("metadata", {}).get("labels") or {}
@@ -114,7 +115,7 @@ def namespace_labels(attributes: Attributes, registry: Registry) -> Mapping[str,
 
 
 def request_tree(attributes: Attributes, matched: Resource | None = None) -> Json:
-    """The request as webhooks and expressions are told it, but for the objects and the uid."""
+    """The request as webhooks and expressions get it, without the objects and the uid."""
     resource, call = attributes.resource, attributes.call
     seen = matched or resource
     tree: Json = {
@@ -156,7 +157,7 @@ def kind_tree(kind: Kind, subresource: str) -> Json:
 
 
 def object_in(matched: Resource, attributes: Attributes, tree: Json | None) -> Json | None:
-    """An object as the matched group and version shows it, with its kind."""
+    """An object in the matched group and version, with its kind."""
     if tree is None:
         return None
     own = attributes.resource.kind
@@ -182,7 +183,7 @@ def object_in(matched: Resource, attributes: Attributes, tree: Json | None) -> J
 def scope_of(
     attributes: Attributes, matched: Resource, registry: Registry, authorizer: Authorizer
 ) -> Json:
-    """The variables of an expression.  What takes work is worked out when it is asked for."""
+    """The variables of an expression.  Expensive ones are computed when they are read."""
     from hekla.cel.program import Thunk
 
     def asked() -> Asked:
@@ -257,7 +258,7 @@ class Conditions:
         """Raises Unusable."""
         self.entries: list[tuple[str, str, Program]] = []
         self.of_names = False
-        """Whether they ask for nothing but the object's spec and the names of its annotations."""
+        """Whether the conditions read only the object's spec and the names of its annotations."""
         if declared:
             from hekla.local.apiserver.objects.expressions import condition, of_names
 
@@ -267,7 +268,8 @@ class Conditions:
             self.of_names = not params and all(of_names(text) for _, text, _ in self.entries)
 
     def hold(self, scope: Json) -> bool:
-        """Raises ConditionFailed, where one could not be evaluated and none said no."""
+        """Whether all conditions hold.  Raises ConditionFailed if one could not be evaluated and
+        none is false."""
         from hekla.cel.errors import Failed
 
         wrong: list[str] = []
@@ -283,4 +285,4 @@ class Conditions:
 
 
 class ConditionFailed(Exception):
-    """What the failure policy decides about."""
+    """A condition that could not be evaluated; the failure policy decides what follows."""

@@ -31,13 +31,14 @@ log = logging.getLogger("hekla.apiserver")
 
 QUOTAS = "resourcequotas"
 STATUS_SECONDS = 0.02
-"""A burst of charges is one write of status."""
+"""Charges within this time are one write of the status."""
 ON_UPDATE = frozenset({"services", "persistentvolumeclaims"})
-"""What an update can make more of.  A pod's requests change by the resize subresource alone."""
+"""Collections whose objects an update can make count for more.  A pod's requests change only
+through the resize subresource."""
 
 
 class Ledger:
-    """The books of one quota."""
+    """The usage of one quota."""
 
     __slots__ = ("_counts", "hard", "name", "namespace", "scopes", "used")
 
@@ -64,7 +65,7 @@ class Ledger:
         return known
 
     def wants(self, collection: str, tree: Json) -> bool:
-        """Whether an object of the collection is one that this quota is about."""
+        """Whether the quota's scopes select an object."""
         return in_scope(collection, tree, self.scopes)
 
     def status(self) -> Json:
@@ -81,12 +82,12 @@ class Quotas:
         self.writer = writer
         self.resource = registry[QUOTAS]
         self.ledgers: dict[str, dict[str, Ledger]] = {}
-        """By namespace and name."""
+        """Namespace -> name of a quota -> its usage."""
         self._stale: set[str] = set()
         self._writing: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Opens the books of the quotas that are there, and follows what comes."""
+        """Count the usage of all quotas, and keep it up to date."""
         self.resource.collection.account = self.on_quota
         self.store.on_loss = self.count_again
         for row in self.resource.collection.accepted():
@@ -101,8 +102,8 @@ class Quotas:
     def on_quota(
         self, collection: Collection, type: str, tree: Json, old: Row | None, row: Row
     ) -> None:
-        """A quota was made, changed or deleted; it counts among the objects of its namespace
-        itself."""
+        """Follow a quota that was created, changed or deleted.  It also counts as an object of its
+        namespace."""
         before = self.ledgers.get(row.namespace, {}).get(row.name)
         if type is DELETED:
             self._close(row.namespace, row.name)
@@ -124,7 +125,7 @@ class Quotas:
     def on_write(
         self, collection: Collection, type: str, tree: Json, old: Row | None, row: Row
     ) -> None:
-        """Any object of a namespace was accepted."""
+        """Charge an accepted write to the quotas of its namespace."""
         ledgers = self.ledgers.get(row.namespace)
         if ledgers:
             self._charge(
@@ -166,7 +167,7 @@ class Quotas:
         self._follow()
 
     def _follow(self) -> None:
-        """Sets the hooks of the collections that some quota counts, and no others."""
+        """Set the hooks of exactly those collections that a quota counts."""
         wanted = {
             resource
             for ledgers in self.ledgers.values()
@@ -179,12 +180,12 @@ class Quotas:
                 collection.account = self.on_write if followed else None
 
     def follow(self, collection: Collection) -> None:
-        """A collection is new; a quota may have been waiting for it."""
+        """Follow a new collection, if a quota counts it."""
         if self.ledgers:
             self._follow()
 
     def count_again(self) -> None:
-        """The disk refused writes that had been charged."""
+        """Count again after the disk refused writes that were charged."""
         self.ledgers.clear()
         for row in self.resource.collection.accepted():
             self._open(row.namespace, row.name, row.tree())
@@ -192,8 +193,8 @@ class Quotas:
     # --- admission --------------------------------------------------------------------------------
 
     def admit(self, attributes: Attributes) -> None:
-        """Refuses what would go over a quota.  The charge itself follows in the same step, when the
-        write is accepted."""
+        """Refuse a write that would exceed a quota.  The charge itself follows in the same step,
+        when the write is accepted."""
         if not self.ledgers:
             return
         ledgers = self.ledgers.get(attributes.namespace)
@@ -277,12 +278,12 @@ class Quotas:
 
 
 CHANGING = ON_UPDATE | {"pods", "resourceclaims.resource.k8s.io"}
-"""Collections whose objects can come to count for more or less while they live; of the others only
-their number matters."""
+"""Collections whose objects can count for more or less while they exist.  Of others only the number
+counts."""
 
 
 def difference(ledger: Ledger, collection: str, new: Json | None, old: Json | None) -> Usage:
-    """By how much the books change when `old` becomes `new`."""
+    """The change of usage when `old` becomes `new`."""
     found: Usage = {}
     if new is not None and ledger.wants(collection, new):
         found.update(

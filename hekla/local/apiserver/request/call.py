@@ -1,5 +1,4 @@
-"""One request on its way through the server: who asks, for what, with which options, and what is
-said beside the answer."""
+"""One authorized request: its user, route and options, and the warnings that go with the response."""
 
 from __future__ import annotations
 
@@ -20,7 +19,8 @@ from hekla.local.apiserver.storage.registry import Resource
 Reader = Callable[[bytes, str, str], Decoded]
 MOST_WARNINGS = 1000
 LONGEST_WARNINGS, LONGEST_CUT = 4096, 256
-"""Characters of all together, and of one where they are too many, as Kubernetes has it."""
+"""Characters of all warnings together, and of each one if all together are too long; as in
+Kubernetes."""
 VALIDATIONS = ("Ignore", "Strict", "Warn")
 OPTIONS_KIND = {
     "POST": "CreateOptions",
@@ -50,7 +50,7 @@ class Call:
         self.user = user
         self.verb = verb
         self.warnings: dict[str, None] = {}
-        """In order."""
+        """A set of texts, in order."""
         self.dry_run = False
         self.field_validation = "Warn"
         self.field_manager = ""
@@ -111,8 +111,8 @@ class Call:
 
     @property
     def manager(self) -> str:
-        """Under whose name changed fields are booked: the field manager, or the program that the
-        User-Agent names."""
+        """The name under which managedFields record changes: the field manager, or the program in
+        the User-Agent header."""
         if self.field_manager:
             return self.field_manager
         name = self.request.headers.get("user-agent", "").partition("/")[0]
@@ -122,7 +122,7 @@ class Call:
 
     @property
     def media_type(self) -> str:
-        """Of the body, without parameters; absent means JSON."""
+        """The media type of the body without parameters; JSON if absent."""
         content_type = self.request.headers.get("content-type", "")
         return content_type.partition(";")[0].strip().lower() or "application/json"
 
@@ -131,13 +131,13 @@ class Call:
             self.warnings[text] = None
 
     def annotate(self, name: str, value: str) -> None:
-        """Notes something for the audit log."""
+        """Add an annotation to the request's audit event."""
         if self.request.notes is None:
             self.request.notes = {}
         self.request.notes[name] = value
 
     def options_tree(self) -> Json:
-        """The options as a webhook is told them."""
+        """The options as webhooks get them."""
         tree: Json = {
             "kind": OPTIONS_KIND.get(self.request.method, "CreateOptions"),
             "apiVersion": "meta.k8s.io/v1",
@@ -159,8 +159,8 @@ class Call:
 
 
 def shortened(warnings: list[str]) -> list[str]:
-    """Warnings as far as headers hold them: where all are too long together each is cut, and the
-    last ones are left out."""
+    """The warnings that fit into headers.  If all together are too long, each is cut and the last
+    ones are dropped."""
     if sum(map(len, warnings)) <= LONGEST_WARNINGS:
         return warnings
     left, found = LONGEST_WARNINGS, []
@@ -173,7 +173,7 @@ def shortened(warnings: list[str]) -> list[str]:
 
 
 def warning_header(text: str) -> str:
-    """One Warning header; what cannot stand in a header is left out."""
+    """One Warning header, without characters that a header cannot hold."""
     clean = (
         "".join(sign if sign.isprintable() else " " for sign in text)
         .replace("\\", "\\\\")
@@ -183,8 +183,8 @@ def warning_header(text: str) -> str:
 
 
 def read_body(call: Call, reader: Reader | None = None) -> Json:
-    """The request's body as a tree of the kind, or of what a subresource reads, without kind and
-    apiVersion."""
+    """Decode the request's body as an object of the kind, or with the reader of a subresource.  The
+    result has no kind and apiVersion.  Raises Refusal."""
     read = reader or call.route.kind.decode
     if read is None:
         raise Refusal(415, f"{call.route.kind.kind} cannot be written", details={})
@@ -209,7 +209,7 @@ def untyped(tree: Json) -> Json:
 
 
 def refuse_other_kind(kind: Kind, new: Json) -> None:
-    """What a patch makes that is of another kind than the object was."""
+    """Refuse a patch that changes the kind or apiVersion."""
     if kind.decode is not None:
         try:
             kind.decode(msgspec.json.encode(new), "application/json", "Ignore")
@@ -221,10 +221,10 @@ def refuse_other_kind(kind: Kind, new: Json) -> None:
 
 
 def read_again(call: Call, kind: Kind, new: Json, changed: frozenset[str] | None = None) -> Json:
-    """Reads the patched tree as a body would be read: types are checked, unknown fields dropped or
-    refused.
+    """Decode a patched object like a request body: check types, drop or refuse unknown fields.
 
-    Of `changed` only, where that is known: the rest comes from the store, and went this way before.
+    If `changed` is known, only these top-level fields are decoded.  The others come from the store
+    and were decoded before.
     """
     if new.get("kind") != kind.kind or new.get("apiVersion") != kind.api_version:
         refuse_other_kind(kind, new)

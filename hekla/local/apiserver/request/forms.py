@@ -1,4 +1,5 @@
-"""The forms in which an object goes out: as it is, as a row of a Table, or as its metadata only."""
+"""The forms in which a client can get an object: the whole object, a row of a Table, or its
+metadata."""
 
 from __future__ import annotations
 
@@ -25,15 +26,15 @@ JSON_TYPES = ("application/json", "*/*")
 
 
 class Form:
-    """The plain form.  Stored bytes go out as they are, behind the kind's prefix."""
+    """The plain form: stored bytes behind the kind's prefix."""
 
     name = "plain"
     versioned = True
-    """Whether it shows the object itself, in the version that was asked for."""
+    """Whether the form shows the object in the requested version."""
 
     @staticmethod
     def bytes_of(row: Row, prefix: bytes = b"{") -> bytes:
-        """The stored object behind a prefix."""
+        """The stored object with a prefix instead of its opening brace."""
         return row.whole(prefix)
 
     def tree_of(self, resource: Resource, row: Row) -> Json:
@@ -57,7 +58,7 @@ class Form:
         return b'%b%b,"items":[%b]}' % (resource.list_prefix, encode(metadata), items)
 
     def dry(self, resource: Resource, tree: Json) -> Json:
-        """What would have been written."""
+        """An object of a dry run."""
         return resource.typed(tree)
 
     def event(self, resource: Resource, type: str, row: Row, first: bool = False) -> bytes:
@@ -74,8 +75,8 @@ class Form:
         )
 
     def wrap_bookmark(self, resource: Resource, metadata: Json) -> Json:
-        """An object of the kind with what Go writes of an empty one: there are clients that ask any
-        pod for its status."""
+        """An object of the kind with the fields that Go writes for an empty one: some clients read
+        the status of any pod, even of a bookmark's."""
         empty = {} if resource.kind.custom else empty_object(node_of(resource))
         return resource.typed({**empty, "metadata": metadata})
 
@@ -106,8 +107,8 @@ def owned_tree(row: Row) -> Json:
 
 
 def bare(metadata: Json) -> Json:
-    """Metadata as a partial object shows it: what a daemon set's only notes for a version that is
-    long gone is not of it."""
+    """Metadata as a partial object shows it, without the template generation that a daemon set only
+    keeps for an old version."""
     annotations = metadata.get("annotations")
     if annotations and TEMPLATE_GENERATION in annotations:
         left = {key: value for key, value in annotations.items() if key != TEMPLATE_GENERATION}
@@ -229,7 +230,7 @@ class TableForm(Form):
 
     def __init__(self, include: str, version: str) -> None:
         self.include = include
-        """Object, Metadata or None: what goes with each row."""
+        """What comes with each row: Object, Metadata or None."""
         self.version = version
 
     def rows(self, resource: Resource, rows: list[Row]) -> list[Json]:
@@ -262,7 +263,7 @@ class TableForm(Form):
         return self.of_tree(resource.kind.columns or GENERIC, tree)
 
     def of_tree(self, columns: Sequence[Column], tree: Json) -> Json:
-        """The table of an object that is not kept, as the scale of another one."""
+        """The table of an object that is not stored, such as a Scale."""
         line = self._line(columns, tree, time.time(), lambda tree: tree)
         return self._table(
             columns, [line], {"resourceVersion": tree["metadata"].get("resourceVersion", "")}
@@ -342,8 +343,7 @@ PARTIAL: dict[tuple[str, str], Form] = {
     for version in VERSIONS
 }
 LEAN_HEADER = "x-hekla-managed-fields"
-"""`omit` leaves managedFields out of an answer.  Other servers do not know the header, and then
-they are there."""
+"""`omit` leaves managedFields out of the response.  Other servers ignore the header."""
 TABLES = {
     (include, version): TableForm(include, version)
     for include in ("Object", "Metadata", "None")
@@ -352,8 +352,8 @@ TABLES = {
 
 
 def negotiate(accept: str, include: str = "", route: Route | None = None) -> Form:
-    """The first form of an Accept header that this server gives; raises 406, in the words of what
-    stands before the route."""
+    """The first form in an Accept header that this server supports.  Raises a Refusal with code
+    406."""
     if not accept or accept == "application/json":
         return PLAIN
     asked = False
@@ -384,29 +384,29 @@ def negotiate(accept: str, include: str = "", route: Route | None = None) -> For
 
 
 def not_acceptable_as(why: str) -> Refusal:
-    """What was asked for cannot be shown so."""
+    """The refusal of a form that is not possible for this request."""
     return Refusal(406, why)
 
 
 def not_acceptable() -> Refusal:
-    """Names the media types that would have been."""
+    """The refusal of all media types in an Accept header."""
     return not_acceptable_as(f"only the following media types are accepted: {', '.join(GIVEN)}")
 
 
 def plain(headers: Mapping[str, str]) -> Form:
-    """The plain form as a caller wants it."""
+    """The plain form, with or without managedFields."""
     return LEAN if headers.get(LEAN_HEADER) == "omit" else PLAIN
 
 
 def wanted(headers: Mapping[str, str], include: str = "", route: Route | None = None) -> Form:
-    """The form that a request's headers ask for; raises 406."""
+    """The form that a request's headers ask for.  Raises a Refusal with code 406."""
     form = negotiate(headers.get("accept", ""), include, route)
     return plain(headers) if form is PLAIN else form
 
 
 def moved_version(row: Row, version: int) -> Row:
-    """The same object with another resourceVersion: what a watcher is told when an object leaves
-    its selection."""
+    """The same object with another resourceVersion, for the DELETED event of an object that leaves
+    a watch's selection."""
     tree = row.tree()
     tree["metadata"]["resourceVersion"] = str(version)
     return Row(
@@ -423,7 +423,7 @@ def moved_version(row: Row, version: int) -> Row:
 
 
 def event_bytes(form: Form, resource: Resource, type: str, row: Row, event: Event) -> bytes:
-    """The wire form of an event, encoded once for all watchers that want the same."""
+    """The wire form of an event; encoded once for all watchers with the same form."""
     key = (resource.token, form, type)
     found = event.encoded.get(key)
     if found is None:

@@ -29,8 +29,7 @@ from hekla.local.apiserver.storage.store import Collection, Row, Store
 
 NUMBER = re.compile(r"[-+]?[0-9]+", re.ASCII).fullmatch
 LONGEST_NUMBER = 100
-"""Digits that are looked at: no number of a request has as many, and Python refuses to read
-thousands of them."""
+"""The most digits of a number in a request.  Python refuses to parse thousands of them."""
 BASE64 = string.ascii_letters + string.digits + "-_"
 OLD_LIST = "The resourceVersion for the provided list is too old."
 OLD_CONTINUE = (
@@ -42,7 +41,7 @@ OLD_CONTINUE = (
 
 
 def version_option(request: Request) -> int:
-    """The resourceVersion of a request; 0 when it names none."""
+    """The resourceVersion of a request; 0 if it has none."""
     text = request.option("resourceVersion")
     if not text:
         return 0
@@ -56,7 +55,7 @@ def version_option(request: Request) -> int:
 
 
 def list_version(request: Request) -> int:
-    """The same of a list, which words it otherwise."""
+    """The resourceVersion of a list, whose errors have other words."""
     try:
         return version_option(request)
     except Refusal as error:
@@ -67,7 +66,8 @@ def list_version(request: Request) -> int:
 
 
 async def at_least(store: Store, version: int) -> None:
-    """Waits a moment for a version that the client has seen elsewhere; raises 504."""
+    """Wait a moment for a version that the client has seen elsewhere.  Raises a Refusal with code
+    504."""
     if version > store.committed and (
         version > store.version + 1000 or not await store.reached(version, 3.0)
     ):
@@ -87,7 +87,7 @@ async def get(store: Store, request: Request, route: Route) -> Response:
 
 
 class Page:
-    """A continue token: where a list goes on, and at which version it began."""
+    """A continue token: the key after which a list continues, and the version at which it began."""
 
     def __init__(self, version: int, start: str) -> None:
         self.version = version
@@ -121,8 +121,7 @@ class Page:
 
 
 def _from_base64(text: str) -> bytes:
-    """What a text without padding stands for; raises BadBody with the place of what does not belong
-    there."""
+    """Decode base64 without padding.  Raises BadBody with the position of an invalid character."""
     good = len(text) - len(text.lstrip(BASE64))
     if good < len(text) or len(text) % 4 == 1:
         raise BadBody(
@@ -132,7 +131,7 @@ def _from_base64(text: str) -> bytes:
 
 
 def check_numbers(request: Request) -> None:
-    """Numbers are read before anything else of the options is looked at."""
+    """Check the numbers in the options, before all other options.  Raises Refusal."""
     number_option(request, "timeoutSeconds")
     number_option(request, "limit")
 
@@ -279,7 +278,7 @@ def selected(collection: Collection, selection: Selection) -> list[Row]:
 
 
 async def listed(resource: Resource, form: Form, rows: list[Row], metadata: Json) -> Response:
-    """A list answer, once its rows can be shown in the version that was asked for."""
+    """The response of a list.  Waits until its rows are converted to the requested version."""
     if resource.kind.conversion is not None and form.versioned:
         await resource.kind.conversion.ready(rows)
     return Response(200, form.list(resource, rows, metadata))
@@ -294,7 +293,7 @@ async def page(
     version: int,
     limit: int,
 ) -> Response:
-    """The first `limit` matching rows of the keys, as a list answer."""
+    """The response of a list with the first `limit` matching rows of the keys."""
     metadata: Json = {"resourceVersion": str(version)}
     if not limit:
         if selection.everything:
@@ -318,8 +317,8 @@ async def page(
 
 
 def state_at(collection: Collection, version: int) -> dict[str, Row] | None:
-    """The collection as it was at a version, undone from history; None when history does not reach
-    back."""
+    """The collection at an earlier version, worked out from the history; None if the history does
+    not reach back."""
     if version < collection.store.compacted:
         return None
     events = collection.since(version)

@@ -1,4 +1,4 @@
-"""The request path: who asks, may they, what is it about, and which room answers."""
+"""The request path: authentication, authorization, routing, and the module that answers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
 
 class ApiServer:
-    """All rooms of the server, and the way from a request to one of them."""
+    """All parts of the server, and the dispatch of requests to them."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class ApiServer:
         self._audits = 0
 
     async def start(self) -> None:
-        """Serves what the stored definitions define, and makes what a cluster begins with."""
+        """Serve the stored custom kinds, and create the objects that every cluster has."""
         self.definitions.start()
         self.admission.policies.start()
         self.quotas.start()
@@ -144,7 +144,7 @@ class ApiServer:
         await self.api_services.start()
 
     def stop(self) -> None:
-        """Ends all watches, so that clients come again to the next server at once."""
+        """End all watches, so that clients reconnect to the next server at once."""
         self.api_services.stop()
         self.admission.policies.stop()
         self.definitions.stop()
@@ -156,7 +156,7 @@ class ApiServer:
     # --- the door ---------------------------------------------------------------------------------
 
     def handle(self, request: Request) -> Answer | Awaitable[Answer]:
-        """Answers a request; what needs no waiting is answered at once."""
+        """Answer a request; without a task if it need not wait."""
         try:
             return eager(self._answer(request), self.store.loop)
         except Exception as error:  # whatever went wrong, its client gets an answer
@@ -341,7 +341,7 @@ class ApiServer:
 
 
 def verb_of(request: Request, found: Route) -> str:
-    """The Kubernetes verb; empty for a method that means nothing there."""
+    """The Kubernetes verb of a request; empty for a method that the path does not support."""
     method = request.method
     if method == "GET":
         if found.watch or (not found.name and request.query and request.flag("watch")):
@@ -359,25 +359,25 @@ def verb_of(request: Request, found: Route) -> str:
 
 
 def reached(found: Route, answer: Answer) -> bool:
-    """Whether a request came as far as its kind, and was not refused for its path, its method or
-    what it takes."""
+    """Whether a request reached its kind, and was not refused for its path, method or Accept
+    header."""
     if found.subresource and found.subresource not in found.kind.subresources:
         return False
     return not isinstance(answer, Response) or answer.status not in (405, 406)
 
 
 def check_accept(request: Request, found: Route) -> None:
-    """Nothing is written for a client that takes no answer."""
+    """Refuse a write whose client accepts none of the response types."""
     accept = request.headers.get("accept")
     if accept:
         negotiate(accept, request.option("includeObject"), found)
 
 
 def warned(call: Call, refusal: Refusal) -> Response:
-    """A refusal with the warnings that the body had earned before it.
+    """The response to a refusal, with the warnings that the body had caused before it.
 
-    Not raised again from here: it would hold this frame, which holds it, and the body would stay
-    until the garbage collector comes by.
+    The refusal is not raised again: its traceback would refer to this frame, which refers to the
+    refusal, and the body would stay in memory until the next garbage collection.
     """
     answer = refusal.response()
     for text in reversed(shortened(list(call.warnings))):
@@ -386,7 +386,7 @@ def warned(call: Call, refusal: Refusal) -> Response:
 
 
 def warn(answer: Answer, text: str) -> None:
-    """Says beside any answer that its kind's version is on its way out."""
+    """Add a Warning header to any answer."""
     headers = dict(answer.headers or {})
     more = headers.get("Warning")
     headers["Warning"] = f"{warning_header(text)}\n{more}" if more else warning_header(text)
@@ -394,7 +394,8 @@ def warn(answer: Answer, text: str) -> None:
 
 
 def access_of(found: Route, verb: str, request: Request, *, node: bool = False) -> Access:
-    """What a request asks for; of a node's request also whether it is about that node alone."""
+    """What a request needs permission for; for a node's request also which node a field selector
+    names."""
     kind = found.kind
     namespace, name = found.namespace, found.name
     if verb in ("list", "watch") and not name:
@@ -412,14 +413,14 @@ def access_of(found: Route, verb: str, request: Request, *, node: bool = False) 
 
 
 def selected_name(fields: str) -> str:
-    """The one name that a field selector leaves: who may see the object of that name may list and
-    watch it alone."""
+    """The only name that a field selector allows: whoever may get the object of that name may list
+    and watch with this selector."""
     name = selected(fields, "metadata.name")
     return name if name not in (".", "..") and not {"/", "%"} & set(name) else ""
 
 
 def selected(fields: str, wanted: str) -> str:
-    """The one value that a field selector leaves for a field."""
+    """The only value that a field selector allows for a field; empty if there is none."""
     for term in fields.split(",") if fields else ():
         field, equals, value = term.partition("=")
         if equals and field.strip() == wanted:
@@ -430,11 +431,11 @@ def selected(fields: str, wanted: str) -> str:
 def eager(
     work: Coroutine[Any, Any, Answer], loop: asyncio.AbstractEventLoop
 ) -> Answer | asyncio.Future[Answer]:
-    """Runs a coroutine up to its first wait in the caller's step, and from there on when that is
-    over; only what has to wait a second time becomes a task.
+    """Run a coroutine up to its first wait in the current callback, and continue it in the callback
+    that ends the wait.  Only a coroutine that waits a second time becomes a task.
 
-    Reads and refusals never wait, and most writes wait for the disk alone: a task for each costs
-    more than a read.
+    Reads and refusals never wait, and most writes wait only for the disk.  A task for each would
+    cost more than a read.
     """
     try:
         waiting = work.send(None)
@@ -486,7 +487,7 @@ async def _go_on(work: Coroutine[Any, Any, Answer], waiting: Any) -> Answer:
 
 @types.coroutine
 def _driven(work: Coroutine[Any, Any, Answer], waiting: Any) -> Generator[Any, Any, Answer]:
-    """Carries a begun coroutine to its end inside a task."""
+    """Drive a started coroutine to its end inside a task."""
     if asyncio.isfuture(waiting):
         waiting._asyncio_future_blocking = True  # as a task wants it; see `eager`
     try:
@@ -508,7 +509,8 @@ def pretty_bytes(tree: Any) -> bytes:
 
 
 class Door(Server):
-    """One of the server's doors: refusals that never become a request are Statuses too."""
+    """One listener of the server.  Connections that are refused before there is a request get a
+    Status, too."""
 
     def refusal(self, status: int, text: str) -> Response:
         return Refusal(status, text, details=None if status == 413 else {}).response()

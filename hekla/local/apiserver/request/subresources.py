@@ -1,4 +1,4 @@
-"""What a pod, a namespace or a scalable object can be asked beside its plain verbs."""
+"""The scale subresource."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ SCALE_COLUMNS = (
 
 
 class Subresources:
-    """scale; status and finalize are ordinary updates, binding, eviction and token have files of
-    their own."""
+    """Reads and writes the scale of objects.  Other subresources have modules of their own."""
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
@@ -93,7 +92,7 @@ class Subresources:
         )
 
     async def put_scale(self, call: Call, scale: Json) -> Response:
-        """Writes spec.replicas of a Scale into the object."""
+        """Write spec.replicas of a Scale into its object."""
         kind, paths = call.route.kind, call.route.kind.scale
         replicas = (scale.get("spec") or {}).get("replicas", 0)
         if replicas < 0:
@@ -124,8 +123,8 @@ class Subresources:
         return self.scale_answer(call, row, tree)
 
     def scale_answer(self, call: Call, row: Row | None, tree: Json) -> Response:
-        """The Scale of a written object; under dry run there is no row, and the tree says what
-        would have been written."""
+        """The response with the Scale of a written object.  Under dry run there is no row, and
+        `tree` is the object."""
         if row is not None:
             return self._shown(call, self.scale_of(call, row))
         found = call.resource.collection.rows.get(call.route.key)
@@ -153,7 +152,7 @@ def put_at(tree: Json, path: tuple[str, ...], value: object) -> None:
 
 
 def selector_text(selector: Json) -> str:
-    """A label selector as the text that a list would take."""
+    """A label selector as text, in the syntax of list requests."""
     if selector and not ({"matchLabels", "matchExpressions"} & selector.keys()):
         return ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
     terms = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]

@@ -32,7 +32,7 @@ from hekla.local.apiserver.objects.merging.ownership import Owner, Scope, Share,
 from hekla.local.apiserver.objects.merging.topology import ANY, LEAF, MAP, SET, Node
 
 KNOWN_SHAPES = 4096
-"""Creates and changes whose outcome is remembered."""
+"""The most results of creates, and of updates, that are cached."""
 
 KNOWN_SPECS = 1024
 _encode = msgspec.json.Encoder().encode
@@ -43,7 +43,7 @@ _LENGTHS = [struct.Struct(f"<{count}I") for count in range(32)]
 
 
 class Head:
-    """One entry of managedFields without its time, shared."""
+    """One entry of managedFields without its time, shared between objects."""
 
     __slots__ = (
         "__weakref__",
@@ -61,7 +61,8 @@ class Head:
         self.owner = owner
         self.version = version
         self.fields = fields
-        """The set as JSON; keys that differ between objects are numbers between marks."""
+        """The field set as JSON.  Keys that differ between objects are replaced by numbers between
+        marks."""
         self.marked = b"\\u0001" in fields
         first = {"manager": owner.manager, "operation": owner.operation, "apiVersion": version}
         last = f',"subresource":{_text(owner.subresource)}' if owner.subresource else ""
@@ -69,14 +70,14 @@ class Head:
         self.after = b',"fieldsType":"FieldsV1","fieldsV1":' + fields + last.encode() + b"}"
         literal, *rest = _MARKED.split(self.after)
         self.numbers = tuple(int(number) for number in rest[1::3])
-        """Of the marks in `after`, which stand between its pieces."""
+        """The numbers of the marks between the pieces."""
         self.pieces = [literal]
         for key, following in zip(rest[::3], rest[2::3], strict=True):
             self.pieces[-1] += b'k:{\\"%b\\":\\"' % key
             self.pieces.append(b'\\"}' + following)
 
     def with_keys(self, values: Sequence[bytes]) -> bytes:
-        """`after` with an object's own keys in the place of the marks."""
+        """`after` with an object's own keys instead of the marks."""
         found = [self.pieces[0]]
         for number, piece in zip(self.numbers, self.pieces[1:], strict=True):
             found += (values[number], piece)
@@ -87,7 +88,7 @@ class Head:
 
 
 class Owners:
-    """The entries of an object's managedFields without their times, in order; shared."""
+    """The entries of managedFields without their times, in order, shared between objects."""
 
     __slots__ = ("__weakref__", "heads", "times")
 
@@ -98,7 +99,7 @@ class Owners:
         )
 
     def values(self, stamps: bytes) -> list[str]:
-        """The keys that the sets name by number."""
+        """The object's own keys, to which the numbers in the field sets refer."""
         rest = stamps[self.times.size :]
         return rest.decode().split("\0") if rest else []
 
@@ -125,7 +126,7 @@ class Owners:
 
 
 def filled(fields: bytes, values: Sequence[str]) -> bytes:
-    """A set with the object's own keys in the place of their numbers."""
+    """A field set in which the numbers are replaced by an object's own keys."""
 
     def key(match: re.Match[bytes]) -> bytes:
         number = int(match[2])
@@ -148,12 +149,12 @@ def _text(value: str) -> str:
 
 
 Ownership = tuple[Owners | None, bytes]
-"""What a row holds."""
+"""Who owns an object's fields, as its row holds it: shared owners, and the object's own stamps."""
 NOBODY: Ownership = (None, b"")
 
 
 class _Clock:
-    """The stamp of now for objects with one owner, made once a second."""
+    """The current time as the stamp of an object with one owner; packed once a second."""
 
     __slots__ = ("second", "stamp")
 
@@ -169,8 +170,8 @@ class _Clock:
 
 
 class ManagedFields:
-    """All that is known of owners: the shared entries, and the outcomes of creates and updates by
-    their shape."""
+    """The shared entries of managedFields, and cached results of creates and updates by their
+    shape."""
 
     def __init__(self) -> None:
         self._heads: WeakValueDictionary[tuple[Owner, str, bytes], Head] = WeakValueDictionary()
@@ -182,13 +183,14 @@ class ManagedFields:
         self._specs: BoundedCache[tuple[Node, bytes], int] = BoundedCache(KNOWN_SPECS)
         self._shapes: BoundedCache[tuple[Any, ...], int] = BoundedCache(KNOWN_SPECS)
         self._numbers = 0
-        """The last number of a shape.  None is given twice, also when `_shapes` starts over."""
+        """The last number of a shape.  No number is used twice, even after `_shapes` was cleared.
+        """
         self._clock = _Clock()
 
     # --- writes -----------------------------------------------------------------------------------
 
     def created(self, scope: Scope, tree: Json, owner: Owner) -> Ownership:
-        """Of a new object."""
+        """The ownership of a new object."""
         marks = Marks([])
         shape: list[Any] = []
         known_spec = self.shape_of(scope, tree)
@@ -211,7 +213,7 @@ class ManagedFields:
         return self._stamped(known, marks.values)
 
     def shape_of(self, scope: Scope, tree: Json) -> int:
-        """The number of the shape of a new object's spec; 0 where there is none."""
+        """The number of the shape of a new object's spec; 0 if it has none."""
         spec = tree.get("spec")
         return (
             self._spec_shape(scope.node, spec)
@@ -222,8 +224,8 @@ class ManagedFields:
     def created_alike(
         self, scope: Scope, metadata: Json, spec: int, owner: Owner
     ) -> Ownership | None:
-        """Of a new object of metadata and a spec of a known shape; None where no such object was
-        booked before."""
+        """The ownership of a new object whose spec has a known shape; None if no object of this
+        shape was created before."""
         marks = Marks([])
         shape: list[Any] = [spec]
         signature(scope.node, {"metadata": metadata}, shape, marks, scope.without)
@@ -288,7 +290,7 @@ class ManagedFields:
         *,
         timed: bool = True,
     ) -> Ownership:
-        """Of a changed object."""
+        """The ownership of a changed object."""
         owners, stamps = held
         if owners is None:
             return held  # nobody is tracked until the first apply
@@ -319,8 +321,8 @@ class ManagedFields:
     def _update(
         self, scope: Scope, owners: Owners, owner: Owner, difference: merging.Difference
     ) -> tuple[tuple[Head, ...], tuple[int, ...], tuple[int, ...]]:
-        """New heads, for each where its time comes from (the last is now), and which values they
-        name."""
+        """The new entries, for each the index of its time (the last one is now), and the values
+        that they refer to."""
         shares = {
             head.owner: Share(head.version, fieldsets.decode(head.fields), number)
             for number, head in enumerate(owners.heads)
@@ -335,7 +337,7 @@ class ManagedFields:
         return heads, tuple(share.time for _, share, _ in texts), tuple(wanted)
 
     def compact(self, shares: Shares) -> Ownership:
-        """Shares in the form in which a row holds them."""
+        """Convert shares to the form in which a row holds them."""
         if not shares:
             return NOBODY
         numbers: dict[str, int] = {}
@@ -351,7 +353,7 @@ class ManagedFields:
         return self.packed(entries, list(numbers))
 
     def read(self, entries: Any) -> Ownership | None:
-        """managedFields that a client or the disk holds; None where they cannot be read."""
+        """Read managedFields from a client or the disk; None if they are invalid."""
         shares = ownership.from_wire(entries)
         return None if shares is None else self.compact(shares)
 
@@ -374,8 +376,8 @@ class ManagedFields:
         return self._clock.now()[0]
 
     def packed(self, entries: list[tuple[Head, int]], values: list[str]) -> Ownership:
-        """(entry, when it changed last) of each owner, and the keys that the entries name by
-        number, as a row holds them."""
+        """Convert pairs (entry, time of its last change) and the keys that the entries refer to
+        into the form in which a row holds them."""
         if len(entries) > 1:
             entries.sort(key=_order)
         owners = self._shared(tuple([head for head, _ in entries]))
@@ -389,8 +391,8 @@ def _order(entry: tuple[Head, int]) -> tuple[str, int, str, str, str]:
 
 
 def renumbered(text: bytes, wanted: dict[int, int]) -> bytes:
-    """The set with its marks numbered as they are met; `wanted` gathers the new numbers of the old,
-    in order."""
+    """The field set with its marks numbered in order of appearance.  `wanted` maps old numbers to
+    new ones."""
     if b"\\u0001" not in text:
         return text
 
@@ -407,11 +409,11 @@ def renumbered(text: bytes, wanted: dict[int, int]) -> bytes:
 def signature(
     node: Node, tree: Json, found: list[Any], marks: Marks, without: frozenset[str] = frozenset()
 ) -> None:
-    """All of an object that its set of fields depends on, and nothing else: names of fields, keys
-    of list elements.
+    """Collect everything that an object's field set depends on: names of fields, and keys of list
+    elements.
 
-    What differs between objects of one template goes to `marks` and is a number in the signature,
-    as in the set.
+    Keys that differ between objects of one template go to `marks`; in the signature, as in the set,
+    they are numbers.
     """
     found.append(tuple(tree))
     fields = node.fields
@@ -470,7 +472,7 @@ def _list_signature(node: Node, items: list[Any], found: list[Any], marks: Marks
 
 
 def _guess(value: Any, found: list[Any]) -> None:
-    """The signature of what no schema describes."""
+    """Collect the signature of a value without a schema."""
     if type(value) is dict:
         found.append((tuple(value), tuple([type(item) is dict for item in value.values()])))
         for item in value.values():

@@ -1,5 +1,4 @@
-"""What is served right now: the kinds, where each one's objects lie, and the bytes that every
-answer of a kind begins with."""
+"""The kinds that are served, with their collections and the prefixes of their wire forms."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ class Resource:
         self.kind = kind
         self.collection = collection
         self.prefix = f'{{"kind":{json.dumps(kind.kind)},"apiVersion":{json.dumps(kind.api_version)},'.encode()
-        """Stands in front of stored bytes, whose own opening brace it replaces."""
+        """Replaces the opening brace of stored bytes."""
         self.item_prefix = self.prefix if kind.custom else b"{"
         self.list_prefix = f'{{"kind":{json.dumps(kind.list_kind)},"apiVersion":{json.dumps(kind.api_version)},"metadata":'.encode()
         self.event_prefix = {
@@ -31,12 +30,12 @@ class Resource:
         }
         self.node: Node | None = None
         self.scopes: dict[str, Scope] = {}
-        """How its objects merge, by subresource; made by scopes.py when they are first written."""
+        """Scopes of managed fields by subresource; built by scopes.py at the first write."""
         self.token = object()
-        """Tells wire forms of this resource apart in an event's cache."""
+        """Identifies wire forms of this resource in an event's cache."""
 
     def field_position(self, field: str) -> int:
-        """Where a selectable field's value stands in `Row.fields`."""
+        """The index of a selectable field in `Row.fields`."""
         return self.collection.positions[self.storage_field(field)]
 
     def storage_field(self, field: str) -> str:
@@ -49,7 +48,7 @@ class Resource:
         return field
 
     def typed(self, tree: Json) -> Json:
-        """The tree with its kind and apiVersion in front."""
+        """The object with kind and apiVersion in front."""
         return {"kind": self.kind.kind, "apiVersion": self.kind.api_version, **tree}
 
 
@@ -59,8 +58,8 @@ def storage_name(kind: Kind) -> str:
 
 
 def maturity(version: str) -> tuple[int, int, int]:
-    """Orders versions as Kubernetes prefers them: v2, v1, v1beta1, v1alpha2, v1alpha1, then
-    whatever is no version."""
+    """Sort key of versions in Kubernetes' order of preference: v2, v1, v1beta1, v1alpha2, v1alpha1,
+    then others."""
     match = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
     if match is None:
         return (0, 0, 0)
@@ -69,7 +68,7 @@ def maturity(version: str) -> tuple[int, int, int]:
 
 
 def protobuf_size(kind: Kind, tree: Json) -> int:
-    """Bytes of an object in the form in which Kubernetes keeps it."""
+    """The size of an object in Kubernetes' storage, in bytes."""
     from hekla.local.apiserver.objects.encoding import fields, protobuf
 
     described = fields.root(kind.group, kind.version, kind.kind)
@@ -83,11 +82,11 @@ class Registry:
         self.store = store
         self.resources: dict[tuple[str, str, str], Resource] = {}
         self.generation = 0
-        """Grows with every change; discovery and OpenAPI are computed once a generation."""
+        """Increases with every change.  Discovery and OpenAPI are computed once per generation."""
         self.built_in = frozenset([self.add(kind) for kind in kinds])
 
     def add(self, kind: Kind) -> str:
-        """Serves a kind from now on; gives its group."""
+        """Serve a kind.  Returns its group."""
         collection = self.store.collection(storage_name(kind), kind.selectable)
         if not kind.custom:
             collection.measure = partial(protobuf_size, kind)

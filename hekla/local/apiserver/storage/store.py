@@ -35,34 +35,33 @@ encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode
 
 LARGEST_OBJECT = 3 * 512 * 1024
-"""Bytes of an object, as etcd has them for a request."""
+"""The largest object in bytes: etcd's limit for a request."""
 HISTORY_SECONDS = 300.0
 HELD_BYTES = 4 * 1024 * 1024
 """Of past versions in memory; more than that moves to the disk."""
 HISTORY_FILE_BYTES = 1024 * 1024 * 1024
 HISTORY_EVENTS = 100_000
-"""A collection."""
+"""The most events that the history of one collection holds."""
 SUPERSEDED_EVENTS = 80_000
-"""Events that hold a state of which there is a newer one, over all collections: some 40 MB of rows.
-"""
+"""The most events of all collections that refer to a superseded state: some 40 MB of rows."""
 
 BUSY = 10
-"""Writes in a commit from which on watchers are told in steps."""
+"""From this many writes in a commit on, watchers get their events in batches."""
 STEP_SECONDS = 0.016
-"""Between two steps.  Telling costs every watching process a wake-up, which under load is more than
-the reading of an event."""
+"""Between two batches.  A batch wakes up every watching process, which under load costs more than
+to read an event."""
 
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 METADATA = len(b'{"metadata":{')
-"""Where an object's first metadata field stands in its bytes."""
+"""The offset of an object's first metadata field in its bytes."""
 NO_LABELS: Mapping[str, str] = {}
 NOTHING_KEPT: Mapping[str, msgspec.Raw] = {}
 split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-"""The fields at the top of an object, each as its bytes."""
+"""Split an object into its top-level fields, each as bytes."""
 
 
 class Row:
-    """One object: its bytes and what selectors may ask."""
+    """One stored object: its bytes, and the values that selectors compare."""
 
     __slots__ = (
         "data",
@@ -103,10 +102,10 @@ class Row:
         self.fields = fields
         """Values of the collection's selectable fields, in its order."""
         self.owners, self.stamps = held
-        """Who owns the object's fields; owners.py reads them."""
+        """Who owns the object's fields; see managed_fields.py."""
 
     def tree(self) -> Json:
-        """A fresh copy of the object without managedFields, to be changed at will."""
+        """A fresh copy of the object without managedFields, which the caller may change."""
         return decode(self.data)  # type: ignore[no-any-return]  # what is kept is an object
 
     @property
@@ -114,11 +113,11 @@ class Row:
         return self.owners, self.stamps
 
     def managed(self) -> Any:
-        """managedFields; None where nobody owns anything."""
+        """managedFields; None if nobody owns a field."""
         return None if self.owners is None else decode(self.owners.render(self.stamps))
 
     def whole(self, prefix: bytes = b"{") -> bytes:
-        """The object with managedFields as JSON, behind a prefix that takes the place of its brace."""
+        """The object with managedFields as JSON.  The prefix replaces its opening brace."""
         if self.owners is None:
             return prefix + self.data[1:]
         return b'%b"metadata":{"managedFields":%b,%b' % (
@@ -129,8 +128,7 @@ class Row:
 
 
 class Event:
-    """One committed change.  `encoded` keeps wire forms while a batch is handed out, and is emptied
-    after."""
+    """One committed change.  `encoded` caches wire forms while a batch is sent to watchers."""
 
     __slots__ = ("encoded", "old", "row", "time", "type", "version")
 
@@ -144,7 +142,7 @@ class Event:
 
 
 class Write:
-    """A write on its way to the disk; `done` resolves to the row when it is safe there."""
+    """A write on its way to the disk.  `done` resolves to the row when it is there."""
 
     __slots__ = ("collection", "done", "old", "row", "type")
 
@@ -164,11 +162,11 @@ class Write:
 
 
 class WriteLost(Exception):
-    """The disk refused a write; nothing of it remains."""
+    """The disk refused a write; it has no effect."""
 
 
 class TooLarge(Exception):
-    """An object that is larger than objects may be."""
+    """An object over the size limit."""
 
 
 class Collection:
@@ -178,7 +176,7 @@ class Collection:
         self.store = store
         self.name = name
         self.rows: dict[str, Row] = {}
-        """Committed."""
+        """The committed objects by key."""
         self.overlay: dict[str, Write] = {}
         """The newest accepted write of a key that is not yet committed."""
         self.selectable: dict[str, tuple[str, ...]] = dict(selectable)
@@ -187,13 +185,13 @@ class Collection:
         self.floor = store.committed
         """Watches from a version below this one cannot be served."""
         self.version = store.committed
-        """Of the newest committed change in this collection."""
+        """The resourceVersion of the newest committed change in this collection."""
         self.listeners: set[Callable[[list[Event]], None]] = set()
-        """Rooms of this server, told in the step of the commit."""
+        """Parts of this server; they get events in the step of the commit."""
         self.watchers: set[Callable[[list[Event]], None]] = set()
-        """Clients, told a moment later while much is written."""
+        """Watches of clients; under load they get events in batches."""
         self.measure: Callable[[Json], int] = lambda tree: len(encode(tree))
-        """How large an object is for Kubernetes, which keeps most kinds in a shorter form than
+        """The size of an object in Kubernetes' storage, where most kinds are shorter than their
         JSON."""
         self.account: Callable[[Collection, str, Json, Row | None, Row], None] | None = None
         """Who counts what is accepted here (quotas); called in the same step."""
@@ -205,21 +203,21 @@ class Collection:
         )
 
     def _plan(self) -> None:
-        """Where selectable fields stand, in the order of `Row.fields`; most are two steps deep."""
+        """Work out the positions and paths of selectable fields.  Most paths have two steps."""
         self.positions = {field: position for position, field in enumerate(self.selectable)}
         self._paths = [
             (path[0], path[1] if len(path) == 2 else "", path) for path in self.selectable.values()
         ]
 
     def newest(self, key: str) -> Row | None:
-        """The accepted state, which writes are checked against."""
+        """The newest accepted state of an object; writes are checked against it."""
         write = self.overlay.get(key)
         if write is not None:
             return None if write.type is DELETED else write.row
         return self.rows.get(key)
 
     def accepted(self) -> Iterable[Row]:
-        """All rows of the accepted state, in no order."""
+        """All rows of the accepted state, unordered."""
         if not self.overlay:
             return list(self.rows.values())
         merged = dict(self.rows)
@@ -231,7 +229,7 @@ class Collection:
         return merged.values()
 
     def ordered(self, namespace: str = "") -> list[str]:
-        """Committed keys in order, of one namespace or of all."""
+        """Committed keys in order, of one namespace or all."""
         if self._gone:
             rows = self.rows
             self._order = [key for key in self._order if key in rows]
@@ -254,7 +252,7 @@ class Collection:
         return self._order[first : bisect_left(self._order, f"{namespace}0", first)]
 
     def labels_of(self, metadata: Json) -> Mapping[str, str]:
-        """The labels, shared between objects that have the same."""
+        """The labels of an object, shared between objects with equal labels."""
         labels = metadata.get("labels")
         if not labels:
             return NO_LABELS
@@ -267,8 +265,8 @@ class Collection:
     def fields_of(
         self, tree: Json, kept: Mapping[str, Any] = NO_LABELS, before: tuple[str, ...] = ()
     ) -> tuple[str, ...]:
-        """Values of the selectable fields; those below fields that are kept as they were are as
-        they were before."""
+        """The values of the selectable fields.  Those below top-level fields in `kept` are taken
+        from `before`."""
         if not self._paths:
             return ()
         found: list[str] = []
@@ -287,7 +285,7 @@ class Collection:
         return tuple(found)
 
     def select_also(self, selectable: Mapping[str, tuple[str, ...]]) -> None:
-        """Makes more fields selectable, for the objects that are there too."""
+        """Make more fields selectable, also for the stored objects."""
         missing = {name: path for name, path in selectable.items() if name not in self.selectable}
         if not missing:
             return
@@ -299,10 +297,10 @@ class Collection:
     # --- writing ----------------------------------------------------------------------------------
 
     def create(self, tree: Json, held: Ownership = NOBODY, rest: bytes = b"") -> Write:
-        """Accepts a new object (the caller has looked that the name is free) and sets its
-        resourceVersion.
+        """Accept a new object and set its resourceVersion.  The caller has checked that the name is
+        free.
 
-        `rest` are its bytes behind metadata, where the caller has them.
+        `rest` are its bytes after metadata, if the caller has them.
         """
         return self._accept(ADDED, tree, None, held, rest=rest)
 
@@ -317,15 +315,14 @@ class Collection:
         counts: bool = True,
         bounded: bool = True,
     ) -> Write:
-        """Accepts a new state of `old`, which must be the newest; its fields keep their owners
-        where nothing else is said.
+        """Accept a new state of `old`, which must be the newest one.  Without `held` the fields
+        keep their owners.  Raises TooLarge, unless `bounded` is false (the update marks an object
+        as deleted).
 
-        Raises TooLarge where it is `bounded`, which all is but what an object needs to go.
-
-        `kept` are the fields at the top in their order, metadata first, as the bytes that they are;
-        those that the tree has are the tree's.  Metadata that only `kept` has says its version in
-        one place.  `fields` are the selectable ones, where the caller knows them.  An
-        update that does not count is not reported to `account`.
+        `kept` are the top-level fields in their order, metadata first, as bytes; those in `tree`
+        replace them.  If metadata is only in `kept`, it must contain the resourceVersion once.
+        `fields` are the selectable ones, if the caller knows them.  An update that does not count
+        is not reported to `account`.
         """
         return self._accept(
             MODIFIED,
@@ -339,8 +336,8 @@ class Collection:
         )
 
     def delete(self, tree: Json, old: Row, held: Ownership | None = None) -> Write:
-        """Accepts the removal of `old`; `tree` is its last state, whose fields keep their owners
-        where nothing else is said."""
+        """Accept the removal of `old`.  `tree` is its last state; without `held` its fields keep
+        their owners."""
         return self._accept(DELETED, tree, old, old.held if held is None else held)
 
     def _accept(
@@ -410,7 +407,7 @@ class Collection:
         return write
 
     def _check_size(self, data: bytes, held: Ownership, old: Row | None) -> None:
-        """Refuses what is too large, unless it was so before and grows no more."""
+        """Raise TooLarge, unless the object was too large before and does not grow."""
         owners, stamps = held
         size = len(data) + (0 if owners is None else len(owners.render(stamps)))
         if size > LARGEST_OBJECT:
@@ -443,7 +440,7 @@ class Collection:
         return event
 
     def load(self, record: Record) -> None:
-        """Takes in a row from the disk."""
+        """Add a row that was read from the disk."""
         data, _, managed = (record.data or b"").partition(b"\n")
         tree = decode(data)
         if next(iter(tree)) != "metadata":
@@ -467,7 +464,7 @@ class Collection:
         self._new.append(row.key)
 
     def forget(self, before: float, events: int = HISTORY_EVENTS) -> None:
-        """Drops history older than a time, or above a number of events."""
+        """Drop events older than a time or above a number."""
         history = self.history
         while history and (history[0].time < before or len(history) > events):
             event = history.popleft()
@@ -505,14 +502,14 @@ def forget_encoded(events: list[Event]) -> None:
 
 
 def renumbered(metadata: msgspec.Raw, old: int, new: int) -> msgspec.Raw:
-    """Metadata of another version; the only place that says the old one is where it stands."""
+    """The bytes of metadata with another resourceVersion.  They must contain the old one only once."""
     return msgspec.Raw(
         bytes(metadata).replace(b'"resourceVersion":"%d"' % old, b'"resourceVersion":"%d"' % new)
     )
 
 
 def field_text(tree: Any, path: tuple[str, ...]) -> str:
-    """The value at a path as a field selector compares it; absent is the empty string."""
+    """The value at a path as a field selector compares it; empty if absent."""
     for step in path:
         if not isinstance(tree, dict):
             return ""
@@ -531,23 +528,23 @@ def field_text(tree: Any, path: tuple[str, ...]) -> str:
 
 
 class Store:
-    """All collections, the version counter and the way to the disk."""
+    """All collections, the resourceVersion counter, and the journal."""
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
         self.managed_fields = ManagedFields()
         self.version = 1
-        """Of the newest accepted write."""
+        """The resourceVersion of the newest accepted write."""
         self.committed = 1
         self.told = 1
-        """Watchers know everything up to this version."""
+        """Watchers have all events up to this version."""
         self._untold: dict[Collection, list[Event]] = {}
         self._telling: asyncio.TimerHandle | None = None
         self._told_at = 0.0
         self.superseded = 0
         """Bytes of superseded objects in memory."""
         self.past = 0
-        """Events that hold a superseded state."""
+        """The number of events that refer to a superseded state."""
         self.past_versions = PastVersions(journal.directory)
         self._past_row: type[Row] = past_row_class(Row, self.past_versions)
         self._data: Any = Row.__dict__["data"]
@@ -561,10 +558,10 @@ class Store:
         self._tick: asyncio.TimerHandle | None = None
         self._versions_seen: list[asyncio.Future[None]] = []
         self.compacted = 0
-        """Lists of a version below this one cannot be served; watches of a collection that is not
-        written to can."""
+        """Lists of an older version cannot be served.  Watches can, if nothing was written to their
+        collection."""
         self._versions: deque[tuple[float, int]] = deque()
-        """What was committed, and when: a mark each sweep."""
+        """(time, committed version) of each sweep."""
         self.on_loss: Callable[[], None] | None = None
         """Called when the disk refused writes that were already counted."""
         self.on_collection: Callable[[Collection], None] | None = None
@@ -580,7 +577,7 @@ class Store:
         self.version = self.committed = self.told = self.journal.version
 
     def start(self) -> None:
-        """Begins to commit; call it in the event loop that serves."""
+        """Start to commit.  Call it in the event loop that serves."""
         self.loop = asyncio.get_running_loop()
         self.journal.start(self._written)
         self._sweep()
@@ -602,7 +599,7 @@ class Store:
         return self._names.setdefault(text, text)
 
     def collection(self, name: str, selectable: Mapping[str, tuple[str, ...]]) -> Collection:
-        """The collection of this name, made and filled from the disk when it is first asked for."""
+        """The collection of this name.  It is created and filled from the disk at the first call."""
         collection = self.collections.get(name)
         if collection is None:
             collection = self.collections[name] = Collection(self, name, selectable)
@@ -621,11 +618,11 @@ class Store:
         return collection
 
     def unclaimed(self) -> list[str]:
-        """Names of stored collections that nobody has asked for."""
+        """Names of stored collections that no kind has claimed."""
         return sorted(self._unclaimed)
 
     def drop(self, name: str) -> None:
-        """Forgets an empty collection (its CustomResourceDefinition is gone)."""
+        """Drop an empty collection whose CustomResourceDefinition is gone."""
         self.collections.pop(name, None)
 
     async def reached(self, version: int, seconds: float) -> bool:
@@ -649,7 +646,7 @@ class Store:
             self._refuse(batch, error)
 
     def _commit(self, batch: list[Write]) -> None:
-        """The batch is on the disk."""
+        """Commit a batch that is on the disk."""
         now = time.monotonic()
         touched: dict[Collection, list[Event]] = {}
         for write in batch:
@@ -688,7 +685,7 @@ class Store:
                     future.set_result(None)
 
     def tell(self) -> None:
-        """Tells the watchers what was committed since they were told last."""
+        """Send the watchers all events since the last batch."""
         if self._telling is not None:
             self._telling.cancel()
             self._telling = None
@@ -700,7 +697,8 @@ class Store:
             forget_encoded(events)
 
     def _refuse(self, batch: list[Write], error: Exception) -> None:
-        """The disk refused.  What was accepted after the batch may build on it, so it goes too."""
+        """Drop a batch that the disk refused, and all writes accepted after it, because they may
+        build on it."""
         lost: list[Write] = batch + self.journal.take_back()
         for collection in self.collections.values():
             collection.overlay.clear()
@@ -718,7 +716,7 @@ class Store:
     # --- history ----------------------------------------------------------------------------------
 
     def supersede(self, row: Row) -> None:
-        """A newer state of an object is committed; this one belongs to the history."""
+        """Count a row that a newer state has replaced; it belongs to the history now."""
         self.past += 1
         self.superseded += len(row.data)
         self._held.append(row)
@@ -745,8 +743,8 @@ class Store:
             row.__class__ = kind
 
     def compact(self, now: float) -> None:
-        """Ends the time of lists of old versions, also of what nobody writes to: clients wait for
-        it (a continue token that expires)."""
+        """Let lists of old versions expire, also in collections without writes: clients rely on the
+        expiry of continue tokens."""
         self._versions.append((now, self.committed))
         while self._versions[0][0] < now - HISTORY_SECONDS:
             self.compacted = self._versions.popleft()[1]
@@ -767,7 +765,7 @@ class Store:
             collection.forget(before)
 
     def _shorten(self) -> None:
-        """Too many past states: the oldest events go first, whatever collection they are of."""
+        """Drop the oldest events of all collections until there are few enough superseded states."""
         for age in (
             240.0,
             180.0,

@@ -1,4 +1,4 @@
-"""Watches: what happened to a collection, told to whoever asked, in order, encoded once."""
+"""Watches: send the changes of a collection to clients, in order, encoded once for all."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ from hekla.local.apiserver.storage.store import (
 from hekla.local.apiserver.watch import watchsocket
 
 BUFFER = 32 * 1024 * 1024
-"""Bytes that a watcher may leave unread before it is cut off."""
+"""The most unread bytes of a watch before its connection is closed."""
 BOOKMARK_SECONDS = 55.0
 LAST_BOOKMARK = 2.0
-"""A watch of fewer seconds ends without a last bookmark."""
+"""A watch with a shorter timeout in seconds ends without a last bookmark."""
 PIECE = 256 * 1024
 ONLY_STREAMS = f"only the following media types are accepted: {', '.join(STREAMS)}"
 
@@ -82,7 +82,7 @@ def check_watch_options(request: Request) -> None:
 
 
 class Sink(Protocol):
-    """What a watcher writes its events to: the body of an answer, or a WebSocket."""
+    """What a watcher writes its events to: a response's body, or a WebSocket."""
 
     @property
     def closed(self) -> bool: ...
@@ -103,7 +103,7 @@ class Sink(Protocol):
 
 
 def watch(store: Store, request: Request, route: Route) -> Stream | Upgrade:
-    """Answers a watch request; raises what is refused before the stream begins."""
+    """Answer a watch request.  Raises Refusal before the stream begins."""
     check_numbers(request)
     check_watch_options(request)
     form = wanted(request.headers, request.option("includeObject"), route)
@@ -132,7 +132,7 @@ def watch(store: Store, request: Request, route: Route) -> Stream | Upgrade:
 
 
 def end_watches(store: Store, collection: Collection) -> None:
-    """Ends all watches of a collection, once they know what has happened."""
+    """Send all pending events of a collection, and end its watches."""
     store.tell()
     for told in list(collection.watchers):
         watcher = getattr(told, "__self__", None)
@@ -149,7 +149,7 @@ class Watcher:
         self.selection = selection
         self.form = form
         self.version = 0
-        """Everything up to this version has been told."""
+        """All events up to this version were sent."""
         self.initial = False
         self.initial_end = False
         self.bookmarks = False
@@ -223,11 +223,11 @@ class Watcher:
 
     @property
     def converts(self) -> bool:
-        """Whether a webhook has to be asked before an object can be told."""
+        """Whether a conversion webhook is needed before an object can be sent."""
         return self.resource.kind.conversion is not None and self.form.versioned
 
     async def _follow_converted(self) -> None:
-        """Tells what waits, and then what comes, each batch once it is converted."""
+        """Send waiting and new events, each batch after its conversion."""
         bookmark = self.store.loop.time() + BOOKMARK_SECONDS
         while not self._over.done() and not self._body.closed:
             if self._waiting:
@@ -245,7 +245,7 @@ class Watcher:
                 self._body.write(self.form.bookmark(self.resource, self.version, False))
 
     def _chosen(self, events: list[Event]) -> list[tuple[str, Row]]:
-        """What of these events the selection has to be told, and as what."""
+        """The events for the watch's selection, with their types."""
         told: list[tuple[str, Row]] = []
         for event in events:
             if event.version <= self.version:
@@ -262,8 +262,8 @@ class Watcher:
         return told
 
     async def _tell_converted(self, told: list[tuple[str, Row]]) -> bool:
-        """Whether the webhook has done its part; if not, the client is told so and the watch is
-        over."""
+        """Send a batch of converted events.  Returns false if the conversion failed; then the
+        client gets an error and the watch ends."""
         conversion = self.resource.kind.conversion
         assert conversion is not None
         try:
@@ -275,12 +275,12 @@ class Watcher:
         return True
 
     def end(self) -> None:
-        """The watch is over; the client comes again from its last version."""
+        """End the watch.  The client resumes from its last version."""
         if not self._over.done():
             self._over.set_result(None)
 
     def _told(self) -> int:
-        """The version up to which this watcher knows everything."""
+        """The version up to which the watcher has all events."""
         return max(self.version, self.store.told) if self._live else self.version
 
     def _bookmark_later(self) -> None:
@@ -305,7 +305,7 @@ class Watcher:
         self._body.write(b"".join(pieces))
 
     async def _tell_backlog(self, backlog: list[Event]) -> None:
-        """The history, then what came while it was told."""
+        """Send the history, then what was committed meanwhile."""
         for event in backlog:
             self._tell([event])
             # nobody else is being told the past right now, and the history outlives this watch
@@ -341,7 +341,7 @@ class Watcher:
             self._tell(events)
 
     def _cut(self) -> None:
-        """The client does not read: it is told 410, should it ever get there, and closed."""
+        """Close a watch whose client does not read, with an error of code 410."""
         self._tell_error(
             expired(f"too old resource version: {self.version} ({self.store.committed})")
         )
@@ -390,7 +390,7 @@ class Watcher:
         return event_bytes(self.form, self.resource, type, row, event)
 
     def _shared(self, events: list[Event]) -> bytes:
-        """One framed chunk for a batch, the same for all watchers of a resource and namespace."""
+        """One chunk with a batch of events, shared by all watchers of a resource and namespace."""
         resource, namespace = self.resource, self.selection.namespace
         cache = events[0].encoded
         key = (resource.token, self.form, namespace, len(events))

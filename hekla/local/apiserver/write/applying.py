@@ -1,5 +1,5 @@
-"""Server-side apply: a client says what it wants of an object, and the server keeps book of who
-wants what (local-cluster 2.7)."""
+"""Server-side apply: a client sends the fields that it wants, and the server records in
+managedFields who wants what (local-cluster 2.7)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def apply_patch(writer: Writer, subresources: Subresources, call: Call) ->
 
 
 def read_configuration(call: Call) -> Json:
-    """The body, which is YAML or JSON."""
+    """Read the body, which is YAML or JSON.  Raises Refusal."""
     body = call.request.body
     try:
         document = documents.yaml_document(body)
@@ -62,7 +62,7 @@ def read_configuration(call: Call) -> Json:
 
 
 class Application:
-    """One apply request on its way."""
+    """One apply request."""
 
     def __init__(
         self, writer: Writer, subresources: Subresources, call: Call, configuration: Json
@@ -95,7 +95,7 @@ class Application:
         return update.response
 
     def _check(self) -> None:
-        """Refuses what is no configuration of this kind."""
+        """Refuse a body that is no configuration of this kind."""
         tree, kind = self.configuration, self.kind
         group_kind = (
             _described(kind.api_version, kind.kind)
@@ -124,7 +124,7 @@ class Application:
             )
 
     def _read_scale(self, metadata: Json) -> None:
-        """A Scale says the same as a configuration of its object that names the replicas alone."""
+        """Turn a Scale into a configuration of its object that names only the replicas."""
         if not isinstance(metadata, dict):
             raise self._untyped(f".metadata: expected map, got &{{{printed(metadata)}}}")
         spec = self.configuration.get("spec") or {}
@@ -164,7 +164,8 @@ class Application:
     # --- the two ways -----------------------------------------------------------------------------
 
     def merge(self, old: Json, held: Ownership) -> tuple[Json, Shares]:
-        """What the live object and its owners become."""
+        """Merge the configuration into the live object.  Returns the object and who owns its
+        fields."""
         kind = self.kind
         owners, stamps = held
         live = {"apiVersion": kind.api_version, "kind": kind.kind, **old}
@@ -191,7 +192,7 @@ class Application:
         return read_again(self.call, kind, new), shares
 
     def _check_name(self) -> None:
-        """Refuses a configuration of another object than the one that it was sent to."""
+        """Refuse a configuration whose name is not the one in the URL."""
         name, wanted = (self.configuration.get("metadata") or {}).get("name"), self.call.route.name
         if not name:
             raise bad_request(

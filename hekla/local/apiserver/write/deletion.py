@@ -1,5 +1,5 @@
-"""delete and deletecollection: grace periods, finalizers and what becomes of dependents
-(local-cluster 2.4)."""
+"""delete and deletecollection: grace periods, finalizers, propagation to dependents (local-cluster
+2.4)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from hekla.local.apiserver.write.updating import ATTEMPTS
 from hekla.local.apiserver.write.writing import Writer
 
 TOGETHER = 256
-"""Objects of a collection that are deleted at the same time."""
+"""Objects of a collection that are deleted concurrently."""
 SYSTEM_CLASSES = ("system-cluster-critical", "system-node-critical")
 JOB_WARNING = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
@@ -49,7 +49,7 @@ ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 
 
 class DeleteOptions(msgspec.Struct, frozen=True):
-    """The options that count, whether they came in the query or in the body."""
+    """The options of a delete, from the query or the body."""
 
     grace: int | None = None
     propagation: str = ""
@@ -58,7 +58,7 @@ class DeleteOptions(msgspec.Struct, frozen=True):
 
 
 def read_options(call: Call) -> DeleteOptions:
-    """From the body where there is one, else from the query."""
+    """Read the options from the body if there is one, else from the query."""
     request = call.request
     body: Json = {}
     if request.body:
@@ -112,8 +112,8 @@ UNRECOGNIZED = "the object provided is unrecognized (must be of type DeleteOptio
 
 
 def _unread(text: str) -> str:
-    """Options are not read as objects are: what is said of them names no kind that they should have
-    been of."""
+    """The error message for options that cannot be read.  Unlike that of an object, it does not
+    name the kind that was expected."""
     if text.startswith(UNRECOGNIZED):
         return text.removeprefix(UNRECOGNIZED).rpartition(" (")[0]
     why = text.rpartition("cannot be handled as a DeleteOptions: ")[2]
@@ -138,13 +138,13 @@ def decode_options(call: Call) -> Json:
 
 
 class Deleter:
-    """Carries out deletions."""
+    """Deletes objects."""
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
         self.admission = writer.admission
         self.beginnings: dict[str, Callable[[Json], None]] = {}
-        """By the name of a collection: what happens to an object when it is first deleted."""
+        """Collection -> what to do with an object at its first delete request."""
 
     async def delete(self, call: Call) -> Response:
         options = read_options(call)
@@ -180,7 +180,7 @@ class Deleter:
     async def remove_all(
         self, call: Call, resource: Resource, rows: list[Row], options: DeleteOptions
     ) -> None:
-        """Deletes rows, many to a transaction; what is gone already is no error."""
+        """Delete rows, many in one transaction.  Rows that are already gone are skipped."""
         for start in range(0, len(rows), TOGETHER):
             removals = [
                 self.remove(call, resource, row.key, options)
@@ -195,8 +195,8 @@ class Deleter:
     async def remove(
         self, call: Call, resource: Resource, key: str, options: DeleteOptions
     ) -> tuple[Row, bool]:
-        """Deletes, or marks what cannot go yet; gives the last state and whether the object is
-        gone."""
+        """Delete an object, or mark it if it has to wait for finalizers or a grace period.  Returns
+        its last state and whether it is gone."""
         kind, collection = resource.kind, resource.collection
         name = key.rpartition("/")[2]
         for attempt in range(ATTEMPTS):
@@ -268,7 +268,7 @@ class Deleter:
 
 
 def would_be(row: Row, tree: Json) -> Row:
-    """What a dry run shows."""
+    """The row that a dry run shows."""
     return Row(
         row.id,
         row.namespace,
@@ -283,7 +283,7 @@ def would_be(row: Row, tree: Json) -> Row:
 
 
 def delete_options_tree(call: Call, options: DeleteOptions) -> Json:
-    """The options as webhooks are told them."""
+    """The options as webhooks get them."""
     tree: Json = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
     if options.grace is not None:
         tree["gracePeriodSeconds"] = options.grace
@@ -310,7 +310,7 @@ def check_preconditions(kind: Kind, row: Row, options: DeleteOptions) -> None:
 
 
 def finalizers_after(finalizers: list[str], options: DeleteOptions, kind: Kind) -> list[str]:
-    """The finalizers with those that the propagation policy asks for."""
+    """The finalizers, with those that the propagation policy adds."""
     policy = options.propagation
     if not policy:
         # What an earlier request or the object's author asked for stays.
@@ -326,7 +326,7 @@ def finalizers_after(finalizers: list[str], options: DeleteOptions, kind: Kind) 
 
 
 def grace_of(collection: str, tree: Json, options: DeleteOptions) -> int:
-    """Seconds that the object is left; only pods that run somewhere have any."""
+    """The grace period in seconds.  Only pods that are bound to a node have one."""
     if collection != "pods":
         return 0
     spec, status = tree.get("spec") or {}, tree.get("status") or {}
@@ -341,7 +341,7 @@ def grace_of(collection: str, tree: Json, options: DeleteOptions) -> int:
 
 
 def mark(tree: Json, grace: int, kind: Kind) -> None:
-    """Sets the deletion fields; a second request may only shorten the time left."""
+    """Set the deletion fields.  A second request may only shorten the grace period."""
     metadata = tree["metadata"]
     known = metadata.get("deletionGracePeriodSeconds")
     if "deletionTimestamp" in metadata:

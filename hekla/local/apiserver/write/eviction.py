@@ -1,4 +1,4 @@
-"""Evictions: deletions that ask the disruption budgets first (local-cluster 5.2)."""
+"""Evictions: deletions that respect disruption budgets (local-cluster 5.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PATCH: which of the patch languages a body is in, and what it is applied to."""
+"""PATCH: reads a body in one of the patch languages and applies it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def patch_update(backend: Backend, call: Call, media: str) -> PartialUpdate:
 
 
 class Patch:
-    """A patch, to be applied to the newest state of its object as often as that changes."""
+    """A patch that can be applied repeatedly, whenever another write has changed the object."""
 
     def __init__(self, call: Call, media: str) -> None:
         self.call = call
@@ -84,13 +84,13 @@ class Patch:
         self.media = media
         document = read_patch(call.request.body, media)
         self.metadata = document.get("metadata") if isinstance(document, dict) else None
-        """What the patch says of metadata."""
+        """The metadata in the patch."""
         self.touched = touched(document)
         self.sets_managed_fields = b"managedFields" in call.request.body
         self._unused: list[Any] = [document]
 
     def change(self, old: Json) -> Json:
-        """The patched object, read as a body would be read."""
+        """Apply the patch to an object and decode the result like a request body.  Raises Refusal."""
         # What comes of a document may share with it, and is changed later: each attempt has its own.
         document = self._unused.pop() if self._unused else self._document()
         if self.sets_managed_fields:
@@ -129,7 +129,7 @@ class Patch:
         return read_patch(self.call.request.body, self.media)
 
     def _unfit(self, row: Row, refusal: Refusal) -> Refusal:
-        """What is said of a patch whose outcome cannot be read."""
+        """The refusal of a patch whose result cannot be decoded."""
         old = row.tree()  # what was read again may have lost fields by that
         if self.kind.present is not None:
             old = self.kind.present(old)
@@ -138,8 +138,7 @@ class Patch:
 
 
 def misfit(kind: Kind, patched: Json, media: str) -> str | None:
-    """The first thing that is wrong with the outcome of a patch, in the order in which it is read
-    again."""
+    """The first error in a patched object, in the order in which it is decoded."""
     if media == STRATEGIC:
         return restored.misfit(patched, kind.group, kind.version, kind.kind)
     if kind.decode is not None:
@@ -153,8 +152,8 @@ def misfit(kind: Kind, patched: Json, media: str) -> str | None:
 
 
 def unfit(kind: Kind, patched: Json, refusal: Refusal, why: str | None = None) -> Refusal:
-    """What is said of a patch that makes no object of the kind: with the whole of what it makes, as
-    Kubernetes does."""
+    """The refusal of a patch whose result is no valid object of the kind.  As in Kubernetes, it
+    quotes the whole result."""
     if refusal.code != 400:
         return refusal
     why = why or str(refusal).rpartition(f"cannot be handled as a {kind.kind}: ")[2]
@@ -196,7 +195,7 @@ def read_patch(body: bytes, media: str) -> Any:
 
 
 def check_operation(operation: Any) -> None:
-    """The types of what a JSON patch says of one operation."""
+    """Check the types of an operation's fields in a JSON patch.  Raises Refusal."""
     wrong = "error decoding patch: json: cannot unmarshal"
     if not isinstance(operation, dict):
         if operation is not None:
@@ -213,7 +212,7 @@ def check_operation(operation: Any) -> None:
 
 
 def apply(kind: Kind, old: Json, document: Any, media: str) -> Json:
-    """The patched tree; raises what the patch language says of a patch that does not fit."""
+    """Apply a patch to an object.  Raises Refusal with the patch language's error."""
     typed = {"kind": kind.kind, "apiVersion": kind.api_version, **old}
     try:
         if media == JSON_PATCH:
@@ -232,16 +231,15 @@ def apply(kind: Kind, old: Json, document: Any, media: str) -> Json:
 
 
 def touched(document: Any) -> frozenset[str] | None:
-    """The fields at the top of an object that a patch may change; None for what cannot be told from
-    its own top."""
+    """The top-level fields that a patch may change; None if its top level does not tell."""
     if not isinstance(document, dict) or any(name.startswith("$") for name in document):
         return None
     return frozenset(document) | {"kind", "apiVersion"}
 
 
 def only_names(document: Json, old: Json) -> bool:
-    """Whether a patch leaves metadata as it is: patches of a status name the uid of their object,
-    and no more."""
+    """Whether a patch leaves metadata as it is.  Patches of a status often name the uid of their
+    object, and no more."""
     said, metadata = document.get("metadata"), old["metadata"]
     return isinstance(said, dict) and all(
         type(value) is str and metadata.get(name) == value for name, value in said.items()

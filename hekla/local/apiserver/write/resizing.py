@@ -1,5 +1,5 @@
-"""`pods/resize`: more or less cpu and memory for containers that run, and nothing else
-(local-cluster 1.7, 5.2)."""
+"""`pods/resize`: changes cpu and memory of running containers, and nothing else (local-cluster 1.7,
+5.2)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ PARTS = ("resources", "resizePolicy")
 
 
 def resize(new: Json, old: Json) -> list[FieldError]:
-    """Takes the containers' sizes from the new pod and all the rest from the old one."""
+    """Take the containers' resources from the new pod and everything else from the old one.
+    Returns errors."""
     asked = new.get("spec") or {}
     wanted = {
         field: {c.get("name"): c for c in asked.get(field) or []}
@@ -67,7 +68,7 @@ def resize(new: Json, old: Json) -> list[FieldError]:
 
 
 def removals(before: Json, after: Json, path: str) -> list[FieldError]:
-    """What was asked for or limited may become more or less, and does not vanish."""
+    """Errors for requests and limits that were removed: they may change, but must not vanish."""
     return [
         forbidden(f"{path}.{kind}", f"resource {kind} cannot be removed")
         for kind in ("requests", "limits")
@@ -92,8 +93,8 @@ def only_resizable(before: Json, after: Json) -> bool:
 
 
 def supported(pod: Json) -> bool:
-    """Whether the pod's node tells what its containers have: one that does not could not give them
-    more either."""
+    """Whether the pod's node reports the resources of its containers.  A node that does not cannot
+    resize them."""
     for status in (pod.get("status") or {}).get("containerStatuses") or []:
         if (status.get("state") or {}).get("running") is not None:
             return "resources" in status

@@ -1,5 +1,5 @@
-"""Where a write of a kind comes in: how its objects merge, and which parts an endpoint leaves alone
-(local-cluster 2.3, 2.7)."""
+"""Scopes of managed fields: how the objects of an endpoint merge, and which fields the endpoint
+does not write (local-cluster 2.3, 2.7)."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ RESET = {
     ("prioritylevelconfigurations", "status"): SPEC | {"metadata"},
     ("validatingadmissionpolicies", "status"): SPEC | {"metadata"},
 }
-"""(plural, subresource) -> fields whose changes there are not kept, where that is not the common
-rule."""
+"""(plural, subresource) -> top-level fields that the endpoint resets, where the common rule does
+not hold."""
 
 
 RESET_METADATA = {("deployments", "status"): ("labels",), ("pods", "status"): ("ownerReferences",)}
-"""(plural, subresource) -> what of metadata is not kept there."""
+"""(plural, subresource) -> fields of metadata that the endpoint resets."""
 
 
 def scope_of(registry: Registry, resource: Resource, subresource: str) -> Scope:
-    """The scope of an endpoint, made when it is first written to."""
+    """The scope of an endpoint; built at the first write."""
     scope = resource.scopes.get(subresource)
     if scope is None:
         kind = resource.kind
@@ -76,7 +76,8 @@ def node_of(resource: Resource) -> Node:
 def in_version(
     registry: Registry, resource: Resource, version: str, tree: Json
 ) -> tuple[Node, Json] | None:
-    """An object of the resource as another served version shows it."""
+    """An object of the resource in another served version, with the schema of that version.  None
+    if the version is not served."""
     if resource.kind.conversion is not None:
         return node_of(
             resource

@@ -1,6 +1,5 @@
-"""Subresources with a rule of their own for what they change: `ephemeralcontainers` of pods and
-`finalize` of namespaces here, `resize` in resizing.py.
-"""
+"""Subresources with their own rule for what they may change: `ephemeralcontainers` of pods and
+`finalize` of namespaces here, `resize` in resizing.py."""
 
 from __future__ import annotations
 
@@ -18,8 +17,7 @@ from hekla.podrules.profiles import STATIC
 
 
 def ephemeral_containers(new: Json, old: Json) -> list[FieldError]:
-    """Containers that are added to a running pod, for looking into it.  They never change and never
-    go."""
+    """Add debug containers to a running pod.  Existing ones can neither be changed nor removed."""
     wanted = (new.get("spec") or {}).get("ephemeralContainers") or []
     before = (old.get("spec") or {}).get("ephemeralContainers") or []
     keep_all_but_metadata(new, old)
@@ -38,7 +36,7 @@ def ephemeral_containers(new: Json, old: Json) -> list[FieldError]:
 
 
 def keep_all_but_metadata(new: Json, old: Json) -> None:
-    """Puts everything back that the subresource may not change."""
+    """Restore everything but metadata."""
     metadata = new["metadata"]
     new.clear()
     new.update(decode(encode(old)))
@@ -50,7 +48,7 @@ def keep_all_but_metadata(new: Json, old: Json) -> None:
 
 
 def finalize(new: Json, old: Json) -> list[FieldError]:
-    """A namespace's finalizers, and all else that an update may change; its status stays."""
+    """Update a namespace's finalizers, and everything else but its status."""
     keep_status(new, old)
     return metadata(new) + finalizer_names(
         (new.get("spec") or {}).get("finalizers") or (), "spec.finalizers"
@@ -62,5 +60,5 @@ NARROW: dict[str, Callable[[Json, Json], list[FieldError]]] = {
     "finalize": finalize,
     "resize": resize,
 }
-"""By the name of the subresource: (new, old); restores what it may not change, and says what is
-wrong."""
+"""Subresource -> function (new, old) that restores what the subresource may not change and returns
+errors."""
