@@ -11,14 +11,14 @@ from typing import NoReturn
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that takes flags in full only, so that a flag added later never changes what an old
-    script means."""
+    """A parser that accepts no abbreviated flags, so that a new flag never changes the meaning of
+    an old script."""
 
     def __init__(self, prog: str, description: str | None) -> None:
         super().__init__(prog=prog, description=description, allow_abbrev=False)
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """The flags; exits with code 2 and a message on what is wrong."""
+        """Parse the flags; exits with code 2 and a message if they are wrong."""
         found, unknown = self.parse_known_args(arguments)
         if unknown:
             self.error(self.unknown(unknown[0]))

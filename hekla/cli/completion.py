@@ -18,14 +18,14 @@ def parser() -> Parser:
 
 
 def main(argv: list[str]) -> int:
-    """Prints the script; exit code 2 for a shell that it is not there for."""
+    """Print the script; exit code 2 for an unknown shell."""
     shell = parser().parse(argv).shell
     print({"bash": bash, "zsh": zsh, "fish": fish}[shell](), end="")
     return 0
 
 
 def words() -> dict[str, list[str]]:
-    """By command, what may follow it; the commands themselves behind the empty name."""
+    """Command -> the words that may follow it; the commands themselves are under the empty name."""
     from hekla.cli.hekla import COMMANDS, DAEMONS
 
     found = {"": [*COMMANDS, *DAEMONS]}
@@ -40,7 +40,7 @@ def words() -> dict[str, list[str]]:
 
 
 def follows(action: argparse.Action) -> list[str]:
-    """What can be typed for one flag or argument."""
+    """The words for one flag or argument."""
     if action.option_strings:
         return [option for option in action.option_strings if option.startswith("--")]
     return [str(choice) for choice in action.choices or ()]

@@ -16,7 +16,7 @@ from hekla.local.cluster.cluster import state_home
 
 
 class Check(NamedTuple):
-    """One thing looked at: whether it is well, and in words what follows."""
+    """One check: whether it passed, and what follows from that."""
 
     name: str
     good: bool
@@ -26,7 +26,7 @@ class Check(NamedTuple):
 
 
 def main(argv: list[str]) -> int:
-    """Prints every check; exit code 1 when something that a cluster needs is missing."""
+    """Print every check; exit code 1 if something is missing that a cluster needs."""
     Parser("hekla doctor", __doc__).parse(argv)
     checks = [*basics(), *isolation()]
     for check in checks:
@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
 
 
 def basics() -> Iterator[Check]:
-    """What every cluster needs, and what makes it comfortable."""
+    """The checks of what every cluster needs, and of what is useful."""
     version = ".".join(map(str, sys.version_info[:3]))
     yield Check("Python", sys.version_info >= (3, 11), version, needed=True)
     yield Check(
@@ -79,7 +79,7 @@ def basics() -> Iterator[Check]:
 
 
 def isolation() -> Iterator[Check]:
-    """What pods are kept apart by."""
+    """The checks of what isolates pods from each other."""
     from hekla.local.kubelet.runtime import isolation as agent
 
     for finding in agent.survey():

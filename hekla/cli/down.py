@@ -23,7 +23,7 @@ def parser() -> Parser:
 
 
 def main(argv: list[str]) -> int:
-    """Stops the cluster; 0 also when it was not running."""
+    """Stop the cluster; exit code 0 also if it was not running."""
     arguments = parser().parse(argv)
     try:
         cluster = Cluster.named(arguments.name)
@@ -55,11 +55,11 @@ def main(argv: list[str]) -> int:
 
 
 def stop(cluster: Cluster) -> bool:
-    """Ends the daemons, then the containers that they left running; False when nothing of the
+    """Stop the daemons, then the containers that they left running; returns False if nothing of the
     cluster was running.
 
-    Returns when the process table shows nothing of it any more.  Raises ClusterError where
-    something does not go.
+    Returns when the process table shows none of its processes.  Raises ClusterError if a process
+    does not end.
     """
     from hekla.local.cluster import supervisor
     from hekla.local.cluster.members import end_network

@@ -31,7 +31,7 @@ def parser() -> Parser:
 
 
 def main(argv: list[str]) -> int:
-    """Prints the logs; exit code 1 where there is no such cluster or process."""
+    """Print the logs; exit code 1 if there is no such cluster or process."""
     arguments = parser().parse(argv)
     try:
         files = chosen(Cluster.named(arguments.name), arguments.process)
@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
 
 
 def chosen(cluster: Cluster, names: list[str]) -> list[Path]:
-    """The logs of these processes, of all where none is named.  Raises ClusterError."""
+    """The logs of these processes, or of all if none is named.  Raises ClusterError."""
     files = (
         {file.stem: file for file in sorted(cluster.logs.glob("*.log"))} if cluster.exists() else {}
     )
@@ -80,8 +80,7 @@ def show(file: Path, width: int, lines: list[str]) -> None:
 
 
 def new_lines(file: Path, read: dict[Path, int]) -> list[str]:
-    """What has come since the last look, in whole lines; a log that was begun anew is read from its
-    start."""
+    """The whole lines since the last call; a log that was started again is read from its beginning."""
     try:
         if file.stat().st_size < read[file]:
             read[file] = 0

@@ -12,7 +12,7 @@ LEFT = 141
 
 
 def while_read(command: Callable[[], int]) -> int:
-    """The command's exit code, its output flushed; LEFT when the reader has gone."""
+    """Run the command and flush its output; returns its exit code, or LEFT if the reader is gone."""
     try:
         code = command()
         sys.stdout.flush()

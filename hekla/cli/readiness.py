@@ -35,8 +35,8 @@ Say = Callable[[str, str, str], None]
 
 
 class Readiness:
-    """Waits for every process of a cluster, for its kinds, its nodes and the default queue, and
-    says of each when it is there.
+    """Waits for the processes of a cluster, its kinds, its nodes and the default queue, and reports
+    each when it is ready.
 
     `alive` tells whether the cluster's supervisor still runs.
     """
@@ -66,9 +66,9 @@ class Readiness:
         """What the API server said last when it could not be asked."""
 
     async def wait(self) -> None:
-        """Returns when the cluster runs jobs.
+        """Return when the cluster can run jobs.
 
-        Raises ClusterError when a process keeps crashing, the supervisor has ended, or it takes too
+        Raises ClusterError if a process keeps crashing, the supervisor has ended, or it takes too
         long.
         """
         from hekla.kube.client import Client
@@ -101,7 +101,7 @@ class Readiness:
                 await asyncio.sleep(0.03)
 
     def look(self) -> list[ProcessStatus]:
-        """Reports what has become ready.  Raises ClusterError when nothing will come of it."""
+        """Report what has become ready.  Raises ClusterError if the rest never will."""
         status = read_status(self.cluster)
         processes = status.processes if status else []
         for process in processes:
@@ -123,7 +123,7 @@ class Readiness:
         return processes
 
     def late(self) -> str:
-        """What to say when time is up."""
+        """The message when time is up."""
         missing = [title for name, title in TITLES.items() if name not in self.reported] or [
             "a Ready node and an Open default queue"
         ]
@@ -136,8 +136,8 @@ class Readiness:
 
 
 def check_disk(cluster: Cluster, least: int) -> None:
-    """Raises ClusterError when less than so many bytes are free: the daemons could not even write
-    down why they fail."""
+    """Raises ClusterError if less than so many bytes are free: the daemons could not even write
+    logs."""
     free = shutil.disk_usage(cluster.directory).free
     if free < least:
         raise ClusterError(
@@ -147,7 +147,7 @@ def check_disk(cluster: Cluster, least: int) -> None:
 
 
 async def install_kinds(client: Client) -> None:
-    """Creates the definitions of the batch kinds, or replaces those of an older version."""
+    """Create the definitions of the batch kinds, or replace those of an older version."""
     from hekla.api import crds
     from hekla.api.kubernetes.apiextensions import CUSTOM_RESOURCE_DEFINITION
     from hekla.kube.errors import AlreadyExists
@@ -203,7 +203,7 @@ async def describe_nodes(client: Client) -> str:
 
 
 def tail(path: str, lines: int = 12) -> str:
-    """The end of a log, indented, without what only repeats."""
+    """The last lines of a log, indented, without blank ones, and the path of the log."""
     try:
         text = Path(path).read_text(errors="replace")
     except OSError:

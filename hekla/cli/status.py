@@ -24,8 +24,8 @@ def parser() -> Parser:
 
 
 def main(argv: list[str]) -> int:
-    """Prints the status; exit code 1 when the cluster does not run, nobody supervises it, or a
-    process is not ready."""
+    """Print the status; exit code 1 if the cluster does not run, has no supervisor, or a process is
+    not ready."""
     arguments = parser().parse(argv)
     try:
         cluster = Cluster.named(arguments.name)
@@ -76,8 +76,8 @@ def main(argv: list[str]) -> int:
 
 
 def found_processes(cluster: Cluster, up: bool) -> list[ProcessStatus]:
-    """What the supervisor says of its processes; where it is dead, those of them that the process
-    table still shows."""
+    """The processes by the supervisor's status; if it is dead, those of them that the process table
+    has."""
     if up:
         status = read_status(cluster)
         return status.processes if status else []
@@ -92,7 +92,7 @@ def found_processes(cluster: Cluster, up: bool) -> list[ProcessStatus]:
 
 
 def print_table(processes: list[ProcessStatus]) -> None:
-    """One line a process, and how the last instance ended where one did."""
+    """Print one line for each process, and how its last instance ended."""
     width = max((len(process.name) for process in processes), default=4)
     print(f"  {'PROCESS':<{width}}  {'PID':>7}  READY  {'UP':>8}  RESTARTS  LOG")
     for process in processes:

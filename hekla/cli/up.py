@@ -39,7 +39,7 @@ LEAST_GRACE = 30
 
 
 def main(argv: list[str]) -> int:
-    """Brings the cluster up; exit code 1 with the reason when that cannot be done."""
+    """Start the cluster; exit code 1 with the reason if that fails."""
     arguments = parser().parse(argv)
     began = time.monotonic()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -80,7 +80,8 @@ def main(argv: list[str]) -> int:
 
 
 def parser() -> Parser:
-    """The flags of `up`; those that were not given keep what the cluster was made with."""
+    """The flags of `up`.  Flags that are not given keep the values that the cluster was created
+    with."""
     result = Parser("hekla up", __doc__)
     flag = result.add_argument
     flag(
@@ -137,11 +138,11 @@ def print_line(what: str, how: str, detail: str, *, seconds: float) -> None:
 
 
 def bring_up(cluster: Cluster, flags: dict[str, object], timeout: float, say: Say) -> bool:
-    """Makes the cluster if it is new, starts it, and returns when it is ready to run jobs; False
-    when it was running already.
+    """Create the cluster if it is new, start it, and return when it can run jobs; returns False if
+    it was running already.
 
-    Raises ClusterError, with nothing left running that it has started, when that cannot be done; a
-    directory made for a new cluster is then removed again.
+    Raises ClusterError, with no process left that it has started; the directory of a new cluster is
+    removed again.
     """
     if too_few := openfiles.problem():
         raise ClusterError(too_few)
@@ -160,8 +161,8 @@ def bring_up(cluster: Cluster, flags: dict[str, object], timeout: float, say: Sa
 def attend(
     cluster: Cluster, flags: dict[str, object], supervisor: int, timeout: float, say: Say
 ) -> None:
-    """Waits until a cluster that runs already is ready.  Raises ClusterError when it is not, or
-    runs with other settings than asked for."""
+    """Wait until a cluster that runs already is ready.  Raises ClusterError if it is not, or runs
+    with other settings than asked for."""
     settings = cluster.settings()
     asked = with_flags(settings, flags)
     which = "" if cluster.name == "default" else f" --name {cluster.name}"
@@ -188,8 +189,8 @@ def attend(
 
 
 def start(cluster: Cluster, flags: dict[str, object], timeout: float, say: Say) -> None:
-    """Starts a cluster that does not run, made new where there is none.  Raises ClusterError with
-    everything as it was."""
+    """Start a cluster that does not run, and create it if it does not exist.  Raises ClusterError
+    with everything as it was."""
     before = cluster.settings() if cluster.exists() else None
     if before is not None and before.port:
         claim(before.port)  # first, so that nobody takes it when the next line sets it free
@@ -228,10 +229,10 @@ def start(cluster: Cluster, flags: dict[str, object], timeout: float, say: Say) 
 
 @contextmanager
 def undisturbed(*, for_good: bool = False) -> Iterator[None]:
-    """Lets Ctrl-C and SIGTERM wait, or forgets them where the command is ending anyway.
+    """Defer Ctrl-C and SIGTERM, or ignore them if the command is ending anyway.
 
-    A process that was started and whose pid was lost to them would live on; a second Ctrl-C would
-    leave half behind.
+    Otherwise a process whose pid is lost would live on, and a second Ctrl-C would leave half of it
+    behind.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -254,8 +255,7 @@ def abandon(
     before: Settings | None,
     made: bool,
 ) -> None:
-    """Makes everything as it was before: no process left, the old settings, no directory where
-    there was none."""
+    """Restore everything as it was before: processes, settings, and no directory if there was none."""
     from hekla.cli.down import stop
 
     with (
@@ -285,8 +285,7 @@ RANGES = {
 
 
 def with_flags(settings: Settings, flags: dict[str, object]) -> Settings:
-    """The settings with what was given on the command line, checked.  Raises ClusterError that
-    names the flag."""
+    """The settings with the given flags, checked.  Raises ClusterError, which names the flag."""
     given = {
         name: flags[name] for name in settings.__struct_fields__ if flags.get(name) is not None
     }
@@ -328,7 +327,7 @@ def check_duration(flag: str, value: str) -> None:
 
 
 def check_policy(path: Path) -> None:
-    """Raises ClusterError that names the line, unless the scheduler can use the file."""
+    """Raises ClusterError, which names the line, unless the scheduler can use the file."""
     from hekla.scheduler.policy_file import PolicyFileError, parse
 
     try:
@@ -350,7 +349,7 @@ def check_size(flag: str, value: str) -> None:
 
 
 def ports_of_others(cluster: Cluster) -> set[int]:
-    """Ports that this user's other clusters have used: they want them again when they are started."""
+    """Ports that this user's other clusters have used and want again when they start."""
     ports = set()
     for settings_file in cluster.directory.parent.glob("*/cluster.json"):
         if settings_file != cluster.settings_file:
@@ -362,8 +361,8 @@ def ports_of_others(cluster: Cluster) -> set[int]:
 
 
 def choose_port(port: int, others: Collection[int] = (), *, asked: bool) -> int:
-    """A free port on 127.0.0.1: the one asked for or used before, else the preferred one or the
-    next after it that is no other's."""
+    """A free port on 127.0.0.1: the given or the former one, else the preferred one or the next
+    free one that belongs to no other cluster."""
     if port:
         if forbidden(port):
             raise ClusterError(
@@ -420,13 +419,13 @@ def claim(port: int) -> bool:
 
 
 def release_claims() -> None:
-    """Lets go of the ports, which the supervisor holds by now or which are not wanted any more."""
+    """Release the claimed ports: the supervisor holds them by now, or they are not needed."""
     while CLAIMS:
         CLAIMS.popitem()[1].close()
 
 
 def any_free_port() -> int:
-    """A port on 127.0.0.1 that nobody listens at now."""
+    """A port on 127.0.0.1 on which nobody listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -434,7 +433,7 @@ def any_free_port() -> int:
 
 
 def forbidden(port: int) -> bool:
-    """Whether the system keeps the port from this user, whoever else has it."""
+    """Whether the system forbids the port to this user, whoever uses it."""
     with socket.socket() as probe:
         try:
             probe.bind(("127.0.0.1", port))
@@ -456,7 +455,7 @@ def is_free(port: int) -> bool:
 
 
 def certify(cluster: Cluster, settings: Settings) -> None:
-    """Makes what is missing of certificates, keys and kubeconfigs."""
+    """Create the missing certificates, keys and kubeconfigs."""
     from hekla.local.cluster.kubeconfigs import write_kubeconfigs
     from hekla.local.machine import certificates
 

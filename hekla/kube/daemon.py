@@ -222,7 +222,7 @@ def gate(options: Options, name: str) -> bool:
 
 
 class Daemon:
-    """One running daemon: its options, its client and its health."""
+    """A running daemon: its options, client and health."""
 
     def __init__(self, program: str, options: Options) -> None:
         self.program = program
@@ -238,7 +238,7 @@ class Daemon:
         return self._client
 
     def connect(self, pool: int) -> None:
-        """Make the client that the flags mean.  Raises ConfigError."""
+        """Create the client that the flags describe.  Raises ConfigError."""
         options = self.options
         connection = load(options.kubeconfig or None, master=options.master)
         log.info("API server %s (%s)", connection.target, connection.source)
@@ -269,11 +269,11 @@ def main(
     pool: int = 32,
     prepare: Callable[[Daemon], None] | None = None,
 ) -> int:
-    """Run a daemon to its end; gives the exit code.
+    """Run a daemon to its end; returns the exit code.
 
-    `flags` are the daemon's own together with the groups above that it wants; the log's and
-    --version are added.  Without `connect` no API server is looked for (the API server itself).
-    `prepare` sees the daemon before it waits to lead.
+    `flags`: the daemon's own flags and the groups above that it wants; those of the log and
+    --version are added.  `connect`: whether it needs an API server (the API server itself does
+    not).  `prepare` is called before the daemon waits to lead.
     """
     try:
         options = parse((*flags, *logs.FLAGS, VERSION_FLAG), argv, program=f"hekla {program}")
@@ -308,7 +308,7 @@ def main(
 
 
 def run_loop(coroutine: Coroutine[Any, Any, T]) -> T:
-    """`asyncio.run`, on uvloop where it is installed."""
+    """`asyncio.run`, on uvloop if that is installed."""
     try:
         import uvloop
     except ImportError:
@@ -376,7 +376,7 @@ async def _listen(daemon: Daemon) -> None:
 
 
 def _health_tls(options: Options) -> ssl.SSLContext | None:
-    """HTTPS when authority, certificate and key are all given (operations 3.5)."""
+    """A TLS context if authority, certificate and key are all given (operations 3.5)."""
     files = {
         name: getattr(options, name.replace("-", "_"))
         for name in ("ca-cert-file", "tls-cert-file", "tls-private-key-file")
@@ -398,8 +398,8 @@ def _health_tls(options: Options) -> ssl.SSLContext | None:
 
 
 async def wait_for_server(client: Client) -> None:
-    """Wait until the API server answers, saying so when that takes a while.  Raises DaemonError
-    when it refuses us."""
+    """Wait until the API server answers, and log it when that takes a while.  Raises DaemonError if
+    the server refuses our credentials."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     mention = began + FIRST_WORD
@@ -424,8 +424,8 @@ async def wait_for_server(client: Client) -> None:
 
 
 def _on_signals(work: asyncio.Future[None]) -> list[str]:
-    """Cancel the work at the first SIGTERM or SIGINT; a second one ends the process at once.  Gives
-    the signals' names."""
+    """Cancel the work at the first SIGTERM or SIGINT; a second one ends the process at once.
+    Returns the list to which received signals' names are added."""
     seen: list[str] = []
     loop = asyncio.get_running_loop()
 

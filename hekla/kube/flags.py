@@ -17,7 +17,7 @@ from hekla.api.text.durations import duration_text, seconds
 
 
 class FlagError(Exception):
-    """The command line is wrong; the message quotes what was wrong in it."""
+    """The command line is wrong; the message quotes the wrong part."""
 
 
 class HelpWanted(Exception):
@@ -26,8 +26,8 @@ class HelpWanted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """How a flag's text becomes its value.  `parse` raises ValueError whose text says what would be
-    right."""
+    """A type of flags.  `parse` converts the text and raises ValueError, whose text says what is
+    expected."""
 
     name: str
     parse: Callable[[str], Any]
@@ -40,7 +40,7 @@ class Type:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One flag.  Its value is read as `options.<name with underscores>`."""
+    """One flag.  Its value is `options.<name with underscores>`."""
 
     name: str
     type: Type
@@ -68,7 +68,8 @@ class Flag:
 
 
 class Options:
-    """The values of all flags, by attribute; `given(name)` says whether the command line had it."""
+    """The values of all flags by attribute; `given(name)` tells whether the command line had the
+    flag."""
 
     def __init__(self, values: dict[str, Any], given: frozenset[str], rest: list[str]) -> None:
         self._values = values
@@ -89,7 +90,7 @@ class Options:
 def parse(
     flags: Sequence[Flag], argv: Sequence[str], *, program: str = "", positional: bool = False
 ) -> Options:
-    """The options that `argv` gives.  Raises FlagError, or HelpWanted for --help."""
+    """Parse `argv`.  Raises FlagError, or HelpWanted for --help."""
     by_name = {flag.name: flag for flag in flags}
     by_short = {flag.short: flag for flag in flags if flag.short}
     values: dict[str, Any] = {flag.attribute: flag.default for flag in flags}
@@ -258,7 +259,7 @@ def one_of(*words: str) -> Callable[[Any], str | None]:
 
 
 def known_names(*names: str) -> Callable[[Mapping[str, bool]], str | None]:
-    """For maps of names, such as feature gates."""
+    """A check for maps by name, such as feature gates."""
 
     def check(value: Mapping[str, bool]) -> str | None:
         for name in value:

@@ -1,8 +1,7 @@
-"""Log lines in klog's shape, so that what reads Kubernetes logs reads these: severity and date,
-time, where, what.
+"""Log lines in klog's format, so that tools for Kubernetes' logs can read them: severity and date,
+time, module, message.
 
-`-v N` shows more: 2 and 3 what a daemon does in passing, 4 and 5 why it decided so, 6 and above
-every request.
+`-v N` shows more: 2 and 3 what a daemon does, 4 and 5 why it decided so, 6 and above every request.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ class Formatter(logging.Formatter):
 
 
 def level_of(verbosity: int) -> int:
-    """The least level shown at `-v verbosity`."""
+    """The lowest log level that `-v verbosity` shows."""
     if verbosity >= 6:
         return TRACE
     if verbosity >= 4:
@@ -103,7 +102,7 @@ def level_of(verbosity: int) -> int:
 
 
 def set_up(options: Options, program: str) -> None:
-    """Send the log where the flags say.  Raises FlagError."""
+    """Configure logging by the flags.  Raises FlagError."""
     logging.addLevelName(VERBOSE, "VERBOSE")
     logging.addLevelName(TRACE, "TRACE")
     root = logging.getLogger()
@@ -141,8 +140,8 @@ def _file_handler(options: Options, program: str) -> logging.Handler:
 
 
 def _set_modules(settings: str) -> None:
-    """`pattern=N,...`: the pattern is compared with the last part of the module's name and with the
-    whole of it."""
+    """Apply `pattern=N,...`.  A pattern is compared with the last part of a module's name and with
+    the whole name."""
     rules: list[tuple[str, int]] = []
     for part in filter(None, settings.split(",")):
         pattern, equals, number = part.partition("=")

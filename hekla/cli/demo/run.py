@@ -31,7 +31,7 @@ NODES, NODE_CPU = 6, "4"
 
 
 class Story(NamedTuple):
-    """What is shown, and the coroutine that shows it; it returns what was seen or raises
+    """A title, and the coroutine that plays the story; it returns what it saw or raises
     stories.Differs."""
 
     title: str
@@ -124,7 +124,7 @@ def main(argv: list[str]) -> int:
 
 
 def explain_isolation(console: Console, wanted: str) -> None:
-    """What the pods of this demo go without on this machine."""
+    """Print what isolation the pods of this demo lack on this machine."""
     from hekla.local.kubelet.runtime import isolation
 
     if wanted == "none":
@@ -142,7 +142,7 @@ def explain_isolation(console: Console, wanted: str) -> None:
 
 
 async def tell_all(cluster: Cluster, console: Console) -> list[tuple[Story, str, bool]]:
-    """Runs the stories in order: what was seen, and whether it is what was expected."""
+    """Play the stories in order, and print what was seen and whether that is what was expected."""
     rows = []
     async with Client(
         config.load(str(cluster.internal_kubeconfig)), user_agent="hekla-demo"

@@ -31,7 +31,7 @@ class Differs(Exception):
 
 
 async def until(what: str, look: Callable[[], Awaitable[T | None]], seconds: float = 20.0) -> T:
-    """Looks again until there is an answer.  Raises Differs when time is up."""
+    """Poll until there is an answer.  Raises Differs when time is up."""
     deadline = time.monotonic() + seconds
     while (seen := await look()) is None:
         if time.monotonic() > deadline:
@@ -49,7 +49,7 @@ async def phase_of(client: Client, job: str) -> str:
 
 
 async def job_reaches(client: Client, job: str, phase: str, seconds: float = 20.0) -> None:
-    """Waits for a job's phase; a job that ends in another one differs at once."""
+    """Wait for a job's phase; raises Differs at once if the job ends in another one."""
 
     async def look() -> bool | None:
         now = await phase_of(client, job)
@@ -61,7 +61,7 @@ async def job_reaches(client: Client, job: str, phase: str, seconds: float = 20.
 
 
 async def group_of(client: Client, job: str) -> scheduling.PodGroup | None:
-    """The PodGroup that belongs to the job."""
+    """The PodGroup of the job."""
     groups = (await client.list(scheduling.POD_GROUP, NAMESPACE)).items
     return next(
         (g for g in groups if any(o.name == job for o in g.metadata.owner_references)), None
@@ -69,8 +69,7 @@ async def group_of(client: Client, job: str) -> scheduling.PodGroup | None:
 
 
 async def remove(client: Client, *jobs: str) -> None:
-    """Deletes jobs and waits until their pods are gone, so that the next story has the nodes to
-    itself."""
+    """Delete jobs and wait until their pods are gone, so that the next story has all nodes."""
     for job in jobs:
         try:
             await client.delete(batch.JOB, job, NAMESPACE)
@@ -148,7 +147,7 @@ async def is_open(client: Client, queue: str) -> bool | None:
 
 
 async def cordon(client: Client, nodes: list[str], closed: bool) -> None:
-    """Takes the nodes out of scheduling, or back in."""
+    """Cordon or uncordon the nodes."""
     await asyncio.gather(
         *(client.patch(core.NODE, node, {"spec": {"unschedulable": closed}}) for node in nodes)
     )

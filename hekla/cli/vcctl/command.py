@@ -8,8 +8,8 @@ Value = str | int | bool
 
 
 class CommandError(Exception):
-    """A command cannot go on; the text is for the user.  `hint` goes to stderr, so that stdout
-    keeps its exact text."""
+    """A command failed; the text is for the user.  `hint` goes to stderr, so that stdout keeps its
+    exact text."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -52,7 +52,8 @@ class Command(NamedTuple):
 
 
 class Invocation(NamedTuple):
-    """A command line, read: the path of commands, every flag's value, and what else stood there."""
+    """A parsed command line: the path of commands, the values of all flags, and the other
+    arguments."""
 
     path: tuple[Command, ...]
     values: dict[str, Value]

@@ -37,7 +37,7 @@ Action = Callable[[Api, Invocation], Awaitable[int | None]]
 
 
 def connected(invocation: Invocation, action: Action) -> int:
-    """Run the action with a client; what goes wrong becomes a CommandError."""
+    """Run the action with a client; errors become a CommandError."""
     logging.basicConfig(level=logging.ERROR)
     try:
         return asyncio.run(
@@ -54,8 +54,8 @@ def connected(invocation: Invocation, action: Action) -> int:
 
 
 def configured(kubeconfig: str, master: str) -> Connection:
-    """What the flags and the environment name; where they name nothing, the cluster of `hekla up`
-    that runs, if it is the only one."""
+    """The configuration of flags and environment; if there is none, the running cluster of `hekla
+    up`, if it is the only one."""
     if not kubeconfig and not master and not os.environ.get("KUBECONFIG"):
         try:
             return load()
@@ -66,8 +66,8 @@ def configured(kubeconfig: str, master: str) -> Connection:
 
 
 def the_running_cluster() -> Cluster | None:
-    """The only cluster of this user that runs, said on stderr; None where there is none.  Raises
-    CommandError where there are several."""
+    """The only cluster of this user that runs, mentioned on stderr; None if there is none.  Raises
+    CommandError if there are several."""
     from hekla.local.cluster.cluster import clusters
     from hekla.local.cluster.supervisor import running
 
@@ -92,7 +92,8 @@ async def _run(connection: Connection, invocation: Invocation, action: Action) -
 
 
 async def find(api: Api, kind: Kind[Tree], name: str, namespace: str | None = None) -> Tree:
-    """The object; when it is not there, the server's words and the names that are nearest to it."""
+    """The object; if it does not exist, the error has the server's message and the most similar
+    names."""
     try:
         return await api.get(kind, name, namespace)
     except NotFound as error:
@@ -109,8 +110,8 @@ async def _nearest(api: Api, kind: Kind[Tree], name: str, namespace: str | None)
 
 
 def name_of(invocation: Invocation, missing: str) -> str:
-    """The name that the command needs, from its flag or, for Hekla's own commands, as a word of its
-    own."""
+    """The name that the command needs: from its flag or, for Hekla's own commands, from its
+    argument."""
     name = invocation.text("name")
     if not name and invocation.command.arguments and invocation.arguments:
         name = invocation.arguments[0]

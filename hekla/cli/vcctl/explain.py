@@ -128,8 +128,7 @@ def explanation(job: Tree, queue: Tree | None, group: Tree | None, pods: list[Tr
 
 
 def numbers(group: Tree | None) -> Tree:
-    """What the scheduler has written beside the condition Waiting; empty where that is nothing that
-    can be read."""
+    """The scheduler's numbers beside the condition Waiting; empty if they cannot be read."""
     try:
         annotations = ((group or {}).get("metadata") or {}).get("annotations") or {}
         found = json.loads(annotations.get(EXPLANATION) or "{}")
@@ -147,8 +146,8 @@ def _waiting(group: Tree | None) -> Tree:
 
 
 def _has_started(group: Tree | None) -> bool:
-    """Whether reasons to wait are of the past: conditions that once said so stay on the object, as
-    upstream leaves them."""
+    """Whether the job has started, so that conditions about waiting are old: they stay on the
+    object, as upstream leaves them."""
     return ((group or {}).get("status") or {}).get("phase") in ("Running", "Completed")
 
 
@@ -165,7 +164,7 @@ async def events(api: Api, invocation: Invocation) -> None:
 
 
 async def group_of(api: Api, job: Tree) -> Tree | None:
-    """The job's PodGroup: named after the job and its uid, after the job alone in old clusters."""
+    """The job's PodGroup: named after the job and its uid, in old clusters after the job alone."""
     metadata = job["metadata"]
     for name in (f"{metadata['name']}-{metadata.get('uid', '')}", metadata["name"]):
         group = await _maybe(api, POD_GROUP, name, metadata["namespace"])
@@ -233,8 +232,8 @@ def _group_lines(job: Tree, group: Tree | None) -> Iterator[str]:
 
 
 async def nodes_not_ready(api: Api, pods: list[Tree], *, waits: bool) -> dict[str, str]:
-    """By name, why a node is not ready: those that hold a pod of the job, and all that there are
-    where the job waits for one."""
+    """Nodes that are not ready, with the reason: those with a pod of the job, and all nodes if the
+    job waits for one."""
     holding = {_node_of(pod) for pod in pods} - {""}
     if not holding and not waits:
         return {}
@@ -247,13 +246,13 @@ async def nodes_not_ready(api: Api, pods: list[Tree], *, waits: bool) -> dict[st
 
 
 def _node_of(pod: Tree) -> str:
-    """The node that a pod holds a place on; empty for one that has none, or is over."""
+    """The node of a pod; empty if it has none or has ended."""
     over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
     return "" if over else str((pod.get("spec") or {}).get("nodeName") or "")
 
 
 def _not_ready(node: Tree | None) -> str:
-    """Why a node is not ready; empty for one that is."""
+    """Why a node is not ready; empty if it is."""
     if node is None:
         return "it is gone from the cluster"
     conditions = (node.get("status") or {}).get("conditions") or []
@@ -279,7 +278,7 @@ def _node_lines(unfit: dict[str, str], pods: list[Tree]) -> Iterator[str]:
 
 
 def _pod_lines(pods: list[Tree], *, known: bool) -> Iterator[str]:
-    """`known`: why they have no node has been said."""
+    """`known`: the reason why pods have no node has been printed."""
     reasons = Counter(cells(pod, 0.0)[1] for pod in pods)
     if reasons:
         yield (

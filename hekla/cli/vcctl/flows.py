@@ -21,7 +21,7 @@ Cells = Callable[[Tree, float], tuple[str, ...]]
 
 
 class Sort(NamedTuple):
-    """What differs between the two kinds."""
+    """The differences between the two kinds."""
 
     kind: Kind[Tree]
     noun: str
@@ -47,7 +47,7 @@ TEMPLATE = Sort(flow.JOB_TEMPLATE.untyped, "job template", ("Name", "Namespace")
 
 
 def _documents(file: str, sort: Sort) -> Iterator[Tree]:
-    """The objects of a file: it is cut at every `---`, wherever one stands."""
+    """The objects of a file, which is split at every `---`, wherever one stands."""
     import yaml
 
     from hekla.api.text import yamltext

@@ -69,7 +69,7 @@ def _default(flag: Flag) -> str:
 
 
 def more_text(root: Command) -> str:
-    """What Hekla's commands can beyond the original's; the standard help keeps the original's text."""
+    """The additional features of Hekla's commands; the standard help keeps upstream's text."""
     lines = [
         "Beyond the original's commands (these work, and do not stand in the standard help):",
         "",

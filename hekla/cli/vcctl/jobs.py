@@ -32,7 +32,7 @@ async def run(api: Api, invocation: Invocation) -> None:
 
 
 def resource_list(text: str) -> dict[str, str]:
-    """`name=quantity,...` as a mapping; an empty text is no list at all.  Reference: cli 1.6."""
+    """`name=quantity,...` as a mapping; empty for an empty text.  Reference: cli 1.6."""
     from hekla.api.text import quantity
 
     amounts: dict[str, str] = {}
@@ -152,7 +152,7 @@ def _print_table(shown: Sequence[Tree], measured: Sequence[Tree], invocation: In
 
 
 async def _watch(api: Api, invocation: Invocation) -> None:
-    """The table again whenever a job of it changes, at most twice a second."""
+    """Print the table again when one of its jobs changes, at most twice a second."""
     namespace = None if invocation.on("all-namespaces") else invocation.text("namespace")
     while True:
         listing = await api.list(JOB, namespace)
@@ -182,8 +182,8 @@ async def _print_view(api: Api, job: Tree, *, conditions: bool) -> None:
 
 
 async def vjobs(api: Api, invocation: Invocation) -> None:
-    """List, or view one: widths come from all jobs of the answer, and the header is printed even
-    over no rows."""
+    """List jobs, or view one.  Widths come from all jobs of the answer; the header is printed even
+    without rows."""
     if invocation.text("name"):
         job = await find(api, JOB, invocation.text("name"), invocation.text("namespace"))
         await _print_view(api, job, conditions=False)
@@ -215,7 +215,7 @@ async def _command(api: Api, invocation: Invocation, verb: str, action: str) -> 
 def command_for(
     target: Tree, api_version: str, kind: str, action: str, namespace: str = ""
 ) -> Tree:
-    """The Command that asks a controller to act on an object, owned by that object."""
+    """The Command that asks a controller to act on an object, which owns it."""
     reference = {
         "apiVersion": api_version,
         "kind": kind,

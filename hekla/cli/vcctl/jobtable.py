@@ -66,7 +66,7 @@ def padded(text: str, width: int) -> str:
 def table(
     shown: Sequence[Tree], measured: Sequence[Tree], *, namespaces: bool, wide: bool = False
 ) -> list[str]:
-    """Header and rows of `shown`; the widths of names come from `measured`."""
+    """Header and rows of `shown`; the widths of the columns come from `measured`."""
     columns = [_sized("Name", 4, "name", measured), *COLUMNS, *(WIDE if wide else ())]
     if namespaces:
         columns.insert(0, _sized("Namespace", 9, "namespace", measured))

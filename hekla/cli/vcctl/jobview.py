@@ -169,8 +169,8 @@ def _status(status: Tree, conditions: bool) -> Iterator[Line]:
 
 
 def _failure(job: Tree) -> Iterator[Line]:
-    """How the job failed last, which the controllers keep when its pods are gone.  Hekla's own: the
-    original has no such lines."""
+    """The job's last failure, which the controllers keep after its pods are gone.  Upstream has no
+    such lines."""
     try:
         kept = json.loads((job["metadata"].get("annotations") or {}).get(names.LAST_FAILURE, ""))
     except ValueError:
@@ -193,8 +193,8 @@ EVENT_LINE = "{:<15}\t{:<40}\t{:<30}\t{:<40}\t{}"
 
 
 async def events_text(api: Api, job: Tree) -> str:
-    """Events whose own name begins with the job's; those of its pods are not shown here (see `vcctl
-    job events`)."""
+    """Events whose name begins with the job's; those of its pods are not among them (see `vcctl job
+    events`)."""
     try:
         events = (await api.list(EVENT, job["metadata"].get("namespace"))).items
     except (ApiError, TransportError) as error:

@@ -16,7 +16,7 @@ FORMATS = ("json", "yaml", "name", "wide", "table")
 def printed(
     invocation: Invocation, kind: Kind[Tree], items: Sequence[Tree], *, single: bool = False
 ) -> bool:
-    """Print the objects if `--output` asks for them; False where a table is wanted."""
+    """Print the objects if `--output` asks for them; returns False if a table is wanted."""
     wanted = invocation.text("output")
     if wanted in ("", "table", "wide"):
         return False
@@ -42,7 +42,7 @@ def is_wide(invocation: Invocation) -> bool:
 
 
 def clean(kind: Kind[Tree], item: Tree) -> Tree:
-    """The object with its type filled in and without the record of who set which field."""
+    """The object with its apiVersion and kind, without managedFields."""
     metadata = {
         key: value for key, value in item.get("metadata", {}).items() if key != "managedFields"
     }

@@ -22,8 +22,7 @@ LONGEST_NUMBER = 100
 
 
 class UsageError(Exception):
-    """The command line cannot be read.  `path` is the command that was meant as far as that is
-    known."""
+    """The command line is invalid.  `path` is the command as far as it is known."""
 
     def __init__(self, message: str, path: tuple[Command, ...], hint: str = "") -> None:
         super().__init__(message)
@@ -55,7 +54,7 @@ def flags_of(command: Command) -> tuple[Flag, ...]:
 
 
 def _find(root: Command, words: list[str]) -> tuple[tuple[Command, ...], list[str]]:
-    """Follow the names of commands down the tree; what is left are flags and arguments."""
+    """Follow the names of commands down the tree; returns the path of commands and the other words."""
     path: tuple[Command, ...] = (root,)
     rest = words
     while path[-1].children:
@@ -92,7 +91,7 @@ def _help_topic(root: Command, names: list[str]) -> tuple[tuple[Command, ...], l
 
 
 def _first_argument(words: Sequence[str], flags: Sequence[Flag]) -> int | None:
-    """Where the first word stands that is neither a flag nor a flag's value."""
+    """The position of the first word that is neither a flag nor a flag's value."""
     takes_value = {flag.name for flag in flags if flag.type != "bool"} | {
         flag.short for flag in flags if flag.type != "bool"
     }
@@ -121,8 +120,7 @@ def _meant(name: str, root: Command) -> str:
 
 
 def near_names(name: str, candidates: Sequence[str]) -> list[str]:
-    """Candidates that a slip of the keyboard may have meant: two edits away, or a longer form of
-    what was typed."""
+    """Similar names: two edits away at most, or longer forms of the word."""
     return [
         candidate
         for candidate in candidates

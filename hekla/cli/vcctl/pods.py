@@ -77,7 +77,7 @@ def _print(pods: Sequence[Tree], *, namespaces: bool) -> None:
 
 
 def cells(pod: Tree, now: float) -> tuple[str, str, str, str]:
-    """Ready, status, restarts and age, as the API server's own table of pods has them."""
+    """Ready, status, restarts and age, as in the API server's own table of pods."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     containers, inits = (
         status.get("containerStatuses") or [],

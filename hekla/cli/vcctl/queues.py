@@ -56,7 +56,7 @@ async def list_queues(api: Api, invocation: Invocation) -> None:
 
 
 async def _tally(api: Api, failure: str) -> Counter[tuple[str, str]]:
-    """How many PodGroups of each queue are in each phase, over all namespaces."""
+    """The number of PodGroups by queue and phase, over all namespaces."""
     try:
         groups = (await api.list(POD_GROUP)).items
     except (ApiError, TransportError) as error:
@@ -91,7 +91,7 @@ def _state(queue: Tree) -> str:
 
 
 async def vqueues(api: Api, invocation: Invocation) -> None:
-    """The short form: numbers from the queue's own status, no parent."""
+    """The short form: numbers from the queue's own status, without its parent."""
     name = invocation.text("name")
     queues = [await find(api, QUEUE, name)] if name else (await api.list(QUEUE)).items
     if not queues:
@@ -132,7 +132,7 @@ async def operate(api: Api, invocation: Invocation) -> None:
 
 
 async def top(api: Api, invocation: Invocation) -> None:
-    """What each queue holds beside what it deserves and may have."""
+    """What each queue has allocated, deserves and may use."""
     queues, tally = await asyncio.gather(
         api.list(QUEUE), _tally(api, "failed to list podgroups with err")
     )

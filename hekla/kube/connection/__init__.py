@@ -1,1 +1,1 @@
-"""Where the API server is, and how a client says who it is."""
+"""How to reach the API server, and as whom."""

@@ -42,7 +42,7 @@ class ConfigError(Exception):
 
 
 class NoConfiguration(ConfigError):
-    """There is no configuration at all: no file, no environment, no pod."""
+    """There is no configuration: no file, no environment variable, no pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,11 @@ def load(
     default_server: str = "",
     environment: Mapping[str, str] = os.environ,
 ) -> Connection:
-    """The connection that `--kubeconfig path`, `--context context` and `--master master` mean, all
-    optional.
+    """The connection for `--kubeconfig path`, `--context context` and `--master master`, which are
+    all optional.
 
-    `default_server` is used where nothing names a server (the command line's
-    http://localhost:8080); without it that is NoConfiguration.  Raises ConfigError.
+    `default_server` is used if nothing names a server (the command line's http://localhost:8080);
+    without it NoConfiguration is raised.  Raises ConfigError.
     """
     config = _merged(path, environment)
     name = context or config.current_context
@@ -117,7 +117,7 @@ def load(
 
 
 def in_cluster(environment: Mapping[str, str] = os.environ, directory: Path | None = None) -> bool:
-    """Whether this process runs in a pod that has a service account."""
+    """Whether this process runs in a pod with a service account."""
     directory = directory or Path(environment.get(MOUNTED) or SERVICE_ACCOUNT)
     return bool(environment.get("KUBERNETES_SERVICE_HOST")) and (directory / "token").exists()
 
@@ -125,7 +125,7 @@ def in_cluster(environment: Mapping[str, str] = os.environ, directory: Path | No
 def from_pod(
     environment: Mapping[str, str] = os.environ, directory: Path | None = None
 ) -> Connection:
-    """The connection of a process in a pod: the service's address, the mounted token and
+    """The connection of a process in a pod: the service's address, and the mounted token and
     certificate authority."""
     directory = directory or Path(environment.get(MOUNTED) or SERVICE_ACCOUNT)
     host = environment.get("KUBERNETES_SERVICE_HOST", "")
@@ -147,7 +147,7 @@ def from_pod(
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One named cluster, user or context, and where it stands."""
+    """A named cluster, user or context, and its place in the files."""
 
     value: dict[str, Any]
     where: str

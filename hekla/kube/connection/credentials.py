@@ -1,7 +1,7 @@
-"""How a client says who it is: tokens, token files, passwords and credential plugins.
+"""A client's credentials: tokens, token files, passwords and credential plugins.
 
-`current()` is called for every request and must be cheap; only when it gives None is `refresh()`
-awaited.  `rejected()` is called after a 401 and says whether fresh credentials could help.
+`current()` is called for every request and must be cheap; only if it returns None is `refresh()`
+awaited.  `rejected()` is called after a 401 and returns whether other credentials may help.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.i
 
 
 class CredentialError(Exception):
-    """Credentials could not be had; the message says from where and why."""
+    """There are no credentials; the message says why and where they should come from."""
 
 
 class Credentials(Protocol):
@@ -49,8 +49,8 @@ def basic(username: str, password: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Credentials that do not change: a token, a password, or none (a client certificate is the
-    connection's affair)."""
+    """Credentials that do not change: a token, a password, or none (client certificates belong to
+    the connection)."""
 
     header: bytes = b""
 
@@ -65,7 +65,7 @@ class Fixed:
 
 
 class TokenFile:
-    """A token that lies in a file and is replaced there from time to time."""
+    """A token in a file, which is replaced from time to time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -101,11 +101,11 @@ class TokenFile:
 
 @dataclass(slots=True)
 class Plugin:
-    """A program that prints an ExecCredential (kubeconfig `user.exec`); its answer serves until it
+    """A program that prints an ExecCredential (kubeconfig `user.exec`), which is valid until it
     expires.
 
-    `certificate` is the client certificate and key (PEM) that the program may give instead of, or
-    beside, a token.
+    `certificate` is the client certificate and key (PEM) that the program may return instead of a
+    token or with it.
     """
 
     where: str
@@ -126,7 +126,7 @@ class Plugin:
         return self._header if time.time() < self._expires else None
 
     async def refresh(self) -> bytes:
-        """Run the plugin; callers that come together share one run."""
+        """Run the plugin; concurrent callers share one run."""
         if self._running is None or self._running.done():
             self._running = asyncio.get_running_loop().create_task(self._run())
         return await asyncio.shield(self._running)

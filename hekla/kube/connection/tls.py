@@ -1,5 +1,4 @@
-"""TLS contexts from what a kubeconfig holds: inline data or files, which may be rotated while a
-daemon runs."""
+"""TLS contexts from a kubeconfig's inline data or files, which may be rotated while a daemon runs."""
 
 from __future__ import annotations
 
@@ -12,12 +11,12 @@ from pathlib import Path
 
 
 class TlsError(Exception):
-    """Certificates or keys that cannot be used; the message names file and field."""
+    """Certificates or keys cannot be used; the message names file and field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pem:
-    """PEM text given inline, or the file that has it; `where` is the field it came from."""
+    """PEM text, inline or in a file; `where` is its field."""
 
     where: str
     text: str = ""
@@ -36,8 +35,7 @@ class Pem:
 
 @dataclass(slots=True)
 class TlsSource:
-    """Makes the context when the first connection needs it and again when one of its files has
-    changed."""
+    """Creates the context for the first connection, and again when one of its files has changed."""
 
     authority: Pem | None = None
     certificate: Pem | None = None
@@ -50,7 +48,7 @@ class TlsSource:
     _made_of: tuple[object, ...] = ()
 
     def context(self) -> ssl.SSLContext:
-        """The context in force.  Raises TlsError."""
+        """The present context.  Raises TlsError."""
         made_of = self._ingredients()
         if self._context is None or made_of != self._made_of:
             self._context = self._make()
@@ -94,8 +92,8 @@ def load_files(
     key: str | Path = "",
     authority: str | Path = "",
 ) -> None:
-    """Gives the context the pair of a server or client, and the authority whom it trusts.  Raises
-    TlsError that names the file."""
+    """Load the pair of a server or client, and the authority that it trusts, into the context.
+    Raises TlsError, which names the file."""
     for file in (certificate, key, authority):
         try:
             if file:
@@ -118,8 +116,8 @@ def load_files(
 
 
 def load_pair(context: ssl.SSLContext, certificate: str, key: str, where: str) -> None:
-    """Give the context a certificate and key from memory.  OpenSSL's binding reads files only: one
-    that lives an instant."""
+    """Load a certificate and key from memory.  Python's ssl reads files only, so a temporary file
+    is written."""
     descriptor, name = tempfile.mkstemp(prefix="hekla-", suffix=".pem")  # mode 0600
     try:
         with os.fdopen(descriptor, "w") as file:

@@ -1,6 +1,5 @@
-"""HTTP/1.1 of our own, on httptools: one small server and one small client.
+"""A small HTTP/1.1 server and client on httptools.
 
-Both ends of the local cluster speak through these, thousands of times a second, so what each costs
-a request is the figure that decides how large a cluster one machine can carry
-(docs/decisions/0020).
+All parts of the local cluster talk through them, thousands of times a second, so their cost for
+each request decides how large a cluster one machine can run (docs/decisions/0020).
 """

@@ -42,7 +42,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class TransportError(ConnectionError):
-    """The request got no answer.  `sent` says whether the server may have seen it."""
+    """The request got no answer.  `sent` tells whether the server may have seen it."""
 
     def __init__(self, message: str, *, sent: bool) -> None:
         super().__init__(message)
@@ -50,12 +50,12 @@ class TransportError(ConnectionError):
 
 
 class TimedOut(TransportError, TimeoutError):
-    """No answer within the time that the caller allowed."""
+    """There was no answer within the caller's timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where the server is and how a connection to it is made."""
+    """The server, and how to connect to it."""
 
     host: str = ""
     port: int = 0
@@ -84,7 +84,7 @@ class Target:
 
 
 class Response:
-    """A whole answer: status, headers as they came, body."""
+    """A whole answer: status, headers in their order, body."""
 
     __slots__ = ("body", "headers", "status")
 
@@ -106,8 +106,8 @@ def header_of(headers: Headers, name: bytes) -> str:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection.  Between requests it lies in the pool; `answer` is the future of the request
-    in flight."""
+    """One connection.  Between requests it is in the pool; `answer` is the future of the request in
+    flight."""
 
     __slots__ = (
         "answer",
@@ -250,8 +250,8 @@ class _Connection(asyncio.Protocol):
 
 
 class Stream:
-    """An answer that is read while it comes: a watch, a log.  An async iterator of the body's
-    pieces."""
+    """An answer that is read while it arrives: a watch, a log.  An async iterator over pieces of
+    the body."""
 
     __slots__ = (
         "_buffer",
@@ -308,8 +308,8 @@ class Stream:
             self._waiter.set_result(None)
 
     async def read(self, timeout: float | None = None) -> bytes:
-        """What has gathered since the last call, b"" at the end.  Raises TransportError when the
-        connection broke."""
+        """All data since the last call, b"" at the end.  Raises TransportError if the connection
+        broke."""
         if not self._buffer and not self._ended:
             loop = self._connection.loop
             self._waiter = loop.create_future()
@@ -457,8 +457,7 @@ class HttpClient:
         body: bytes = b"",
         timeout: float | None = None,
     ) -> Stream:
-        """One request whose answer is read piecewise; returns when the status and headers are
-        there."""
+        """One request whose answer is read in pieces; returns after status and headers."""
         connection = await self._connect()
         connection.on_lost = self._streams.discard
         self._streams.add(connection)
@@ -613,7 +612,7 @@ class HttpClient:
             raise TransportError(f"{target}: {error.strerror or error}", sent=False) from None
 
     def drop_idle(self) -> None:
-        """Close the connections that nobody uses, so that the next requests make new ones."""
+        """Close all idle connections, so that the next requests open new ones."""
         for connection in self._idle:
             connection.close()
         self._idle.clear()
@@ -633,8 +632,8 @@ class HttpClient:
 
 
 def keep_alive(transport: asyncio.BaseTransport) -> None:
-    """Have the kernel notice, within a minute, a peer that vanished without a word: a watch may be
-    silent for long."""
+    """Let the kernel detect within a minute that the peer has vanished; a watch may be silent for
+    long."""
     sock = transport.get_extra_info("socket")
     if sock is None:
         return

@@ -1,4 +1,4 @@
-"""What a handler is given and what it may answer with."""
+"""Requests as handlers get them, and the answers that they may return."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REASONS: dict[int, bytes] = {
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who is at the other end, as far as the connection itself tells."""
+    """The client, as far as the connection identifies it."""
 
     address: str = ""
     common_name: str = ""
@@ -36,12 +36,12 @@ class Peer:
 
     @property
     def known(self) -> bool:
-        """Whether the connection itself says who it is."""
+        """Whether the connection itself identifies the client."""
         return bool(self.common_name) or self.user_id is not None
 
 
 class Request:
-    """One request, its body whole."""
+    """One request with its whole body."""
 
     __slots__ = ("_options", "body", "headers", "method", "notes", "path", "peer", "query")
 
@@ -79,8 +79,7 @@ class Request:
         return values[0] if values else default
 
     def flag(self, name: str) -> bool:
-        """A boolean query parameter: whatever is said means yes, but for `0` and `false` (in any
-        case)."""
+        """A boolean query parameter: every value means true, except `0` and `false` (in any case)."""
         return (
             bool(self.query)
             and name in self.options
@@ -90,7 +89,7 @@ class Request:
 
 @dataclass(slots=True)
 class Response:
-    """An answer whose body is there."""
+    """An answer whose body is complete."""
 
     status: int = 200
     body: bytes = b""
@@ -100,9 +99,9 @@ class Response:
 
 @dataclass(slots=True)
 class Stream:
-    """An answer that is written as it comes.
+    """An answer that is written piece by piece.
 
-    `run(body)` writes to the body until it returns; it is cancelled when the client goes away.
+    `run(body)` writes to the body until it returns; it is cancelled when the client disconnects.
     """
 
     run: Callable[[Body], Awaitable[None]]
@@ -115,7 +114,7 @@ class Stream:
     def of(
         cls, chunks: AsyncIterator[bytes], content_type: str = "text/plain", status: int = 200
     ) -> Stream:
-        """Streams what an iterator gives, with back-pressure."""
+        """Stream the pieces of an iterator, with back-pressure."""
 
         async def run(body: Body) -> None:
             async for chunk in chunks:
@@ -129,7 +128,7 @@ class Stream:
 class Upgrade:
     """Leaves HTTP: after the 101 answer the connection belongs to the protocol that `take` returns.
 
-    `take(transport, rest)` gets the bytes that came behind the request.
+    `take(transport, rest)` gets the bytes that followed the request.
     """
 
     take: Callable[[asyncio.Transport, bytes], asyncio.BaseProtocol]
@@ -141,7 +140,7 @@ Answer = Response | Stream | Upgrade
 
 
 class Handler(Protocol):
-    """Answers at once, or gives something to await."""
+    """Answers at once, or returns an awaitable."""
 
     def __call__(self, request: Request, /) -> Answer | Awaitable[Answer]: ...
 

@@ -23,7 +23,7 @@ ANSWER_LIMIT = 65536
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """An HTTP proxy; `secure` when the way to the proxy itself is TLS."""
+    """An HTTP proxy; `secure` if the connection to the proxy itself is TLS."""
 
     host: str
     port: int
@@ -32,8 +32,8 @@ class Proxy:
 
     @staticmethod
     def parse(url: str) -> Proxy:
-        """From a URL such as http://user:password@proxy:3128.  Raises ValueError saying what is
-        wrong with it."""
+        """Parse a URL such as http://user:password@proxy:3128.  Raises ValueError, which says what
+        is wrong."""
         parts = urlsplit(url if "://" in url else f"http://{url}")
         if parts.scheme not in ("http", "https"):
             raise ValueError(
@@ -104,7 +104,7 @@ def _excluded(host: str, port: int, rules: str) -> bool:
 
 
 class _Handshake(asyncio.Protocol):
-    """Reads the proxy's answer to CONNECT, and not a byte further."""
+    """Reads the proxy's answer to CONNECT, and not a byte more."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.answer: asyncio.Future[bytes] = loop.create_future()
@@ -131,10 +131,9 @@ async def open_tunnel(
     server_name: str | None,
     make: Callable[[], P],
 ) -> P:
-    """A connection to host:port through the proxy, with TLS inside it when a context is given.
+    """A connection to host:port through the proxy, with TLS inside it if a context is given.
 
-    A plain-HTTP server needs no tunnel: the proxy is spoken to directly and the request names the
-    whole URL.
+    A plain HTTP server needs no tunnel: the request goes to the proxy with the whole URL.
     """
     proxy_tls = ssl.create_default_context() if proxy.secure else None
     if context is None:

@@ -76,7 +76,7 @@ STATUS_LINES = {
 
 
 def head(status: int, content_type: str, headers: Mapping[str, str] | None) -> bytearray:
-    """The status line and headers, without the empty line that ends them."""
+    """The status line and headers, without the empty line at their end."""
     out = bytearray(STATUS_LINES.get(status) or b"HTTP/1.1 %d Status\r\n" % status)
     if content_type:
         out += b"Content-Type: " + content_type.encode("latin-1", "replace") + b"\r\n"
@@ -89,7 +89,7 @@ def head(status: int, content_type: str, headers: Mapping[str, str] | None) -> b
 
 
 class Body:
-    """The writing end of a streamed answer."""
+    """The writer of a streamed answer."""
 
     __slots__ = ("_chunked", "_connection", "_transport", "closed")
 
@@ -115,30 +115,30 @@ class Body:
         return transport.get_write_buffer_size() if transport is not None and not self.closed else 0
 
     def write(self, data: bytes) -> None:
-        """Hands bytes to the connection; never waits."""
+        """Hand bytes to the connection; never waits."""
         if data and not self.closed and self._transport is not None:
             self._transport.write(self.frame(data) if self._chunked else data)
 
     def write_framed(self, framed: bytes) -> None:
-        """As write, for bytes that went through `frame` (only on a chunked stream)."""
+        """Like `write`, for bytes that went through `frame` (only on a chunked stream)."""
         if not self.closed and self._transport is not None:
             self._transport.write(framed)
 
     async def drain(self) -> None:
-        """Waits until the client has taken enough; raises ConnectionResetError when it is gone."""
+        """Wait until the client has taken enough; raises ConnectionResetError if it is gone."""
         if self.closed:
             raise ConnectionResetError("the client went away")
         await self._connection.writable()
 
     def abort(self) -> None:
-        """Drops the connection, so that the client sees a broken stream."""
+        """Drop the connection, so that the client sees a broken stream."""
         self.closed = True
         if self._transport is not None:
             self._transport.abort()
 
 
 class Connection(asyncio.Protocol):
-    """One client."""
+    """The protocol of one client's connection."""
 
     __slots__ = (
         "_body",
@@ -246,7 +246,7 @@ class Connection(asyncio.Protocol):
         self._waiters.clear()
 
     async def writable(self) -> None:
-        """Waits while the client's buffer is full."""
+        """Wait while the client's buffer is full."""
         if self.transport is None:
             raise ConnectionResetError("the client went away")
         if self._paused_writing:
@@ -285,8 +285,8 @@ class Connection(asyncio.Protocol):
             self._held = 0
 
     def overdue(self, now: float) -> bool:
-        """Whether the client takes longer than it may: for a head, for a whole request, or for the
-        next one."""
+        """Whether the client is too slow: with a head, with a whole request, or with the next
+        request."""
         requests, since = self._counted
         if self.busy or self._queue or requests != self._requests or not since:
             self._counted = (self._requests, now)
@@ -300,7 +300,7 @@ class Connection(asyncio.Protocol):
         )
 
     def give_up(self, status: int, text: str) -> None:
-        """Ends a connection whose client is too slow."""
+        """End the connection of a client that is too slow."""
         if self._partial and not self._refused:
             self.refuse(status, text)
             self.parser = None
@@ -388,7 +388,7 @@ class Connection(asyncio.Protocol):
     # --- answering --------------------------------------------------------------------------------
 
     def refuse(self, status: int, text: str) -> None:
-        """Answers out of turn and closes; the rest of what the client sends is dropped."""
+        """Answer out of turn and close; everything else that the client sends is dropped."""
         self._refused = True
         self._discarding = True
         self._whole()
@@ -551,7 +551,7 @@ class Connection(asyncio.Protocol):
 
 
 def peer_of(transport: asyncio.BaseTransport) -> Peer:
-    """Reads who is there from the connection: address, verified certificate subject, Unix user."""
+    """The client of a connection: address, verified certificate subject, Unix user."""
     name = transport.get_extra_info("peername")
     address = str(name[0]).removeprefix("::ffff:") if isinstance(name, tuple) and name else ""
     ssl_object = transport.get_extra_info("ssl_object")
@@ -575,7 +575,7 @@ def peer_of(transport: asyncio.BaseTransport) -> Peer:
 
 
 def is_listening(path: Path) -> bool:
-    """Whether somebody answers at a Unix socket."""
+    """Whether a process listens at a Unix socket."""
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(path))
@@ -585,7 +585,7 @@ def is_listening(path: Path) -> bool:
 
 
 def unix_user(sock: Any) -> int | None:
-    """The uid of the process behind a Unix socket, where the system tells."""
+    """The uid of the process behind a Unix socket, if the system tells it."""
     try:
         if hasattr(socket, "SO_PEERCRED"):
             raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
@@ -600,7 +600,7 @@ def unix_user(sock: Any) -> int | None:
 
 
 def everywhere(port: int) -> socket.socket:
-    """A socket at a port of every address.  Raises OSError where that is taken."""
+    """A socket on a port of all addresses.  Raises OSError if it is taken."""
     if socket.has_dualstack_ipv6():
         try:
             return socket.create_server(
@@ -637,8 +637,8 @@ class Server:
         self._sweeper: asyncio.TimerHandle | None = None
 
     def hold(self, connection: Connection, size: int) -> None:
-        """Counts a piece of a request that is not whole; where that is too much, the slowest
-        clients go, strangers first."""
+        """Count a piece of an incomplete request.  Above the limit the slowest clients are closed,
+        unknown ones first."""
         self.held += size
         self._unfinished[connection] = None
         if self.held > MOST_HELD:
@@ -660,8 +660,8 @@ class Server:
         self._unfinished.pop(connection, None)
 
     def linger(self, connection: Connection, transport: asyncio.Transport) -> None:
-        """Closes a connection that was refused in a moment; of many, the oldest at once, since TLS
-        keeps `TLS_ROOM` for each."""
+        """Close a refused connection after a moment; if there are many, the oldest at once, because
+        TLS keeps `TLS_ROOM` for each."""
         loop = asyncio.get_running_loop()
         self.lingering[connection] = (
             loop.call_later(LINGER, transport.close),
@@ -676,7 +676,7 @@ class Server:
             self.lost(oldest)
 
     def lost(self, connection: Connection) -> None:
-        """Forgets a connection that is closed: its timers would keep what TLS has of it."""
+        """Forget a closed connection: its timers would keep TLS buffers alive."""
         if connection in self.connections:
             self.connections.remove(connection)
             self._released += TLS_ROOM
@@ -698,8 +698,7 @@ class Server:
             give_back()
 
     def refusal(self, status: int, text: str) -> Response:
-        """The answer to what never became a request.  Daemons with a wire form of their own replace
-        it."""
+        """The answer to invalid requests.  Daemons with an error format of their own replace it."""
         return Response(status, text.encode(), "text/plain")
 
     def failure(self, request: Request, error: BaseException) -> Response:
@@ -708,8 +707,8 @@ class Server:
         return Response(500, b"internal error\n", "text/plain")
 
     async def listen_tcp(self, host: str, port: int, ssl: tls.SSLContext | None = None) -> None:
-        """An empty host is every address, of both families by one socket: two would be two ports
-        where any free one is taken."""
+        """Listen on TCP.  An empty host is every address, of both families by one socket: two
+        sockets would get two ports where any free one is taken."""
         loop = asyncio.get_running_loop()
         where = {"host": host, "port": port} if host else {"sock": everywhere(port)}
         self._server = await loop.create_server(
@@ -719,7 +718,7 @@ class Server:
         self._sweep()
 
     async def listen_unix(self, path: Path) -> None:
-        """Listens on a Unix socket that only its owner may open."""
+        """Listen on a Unix socket that only its owner may open."""
         loop = asyncio.get_running_loop()
         if path.exists() and stat.S_ISSOCK(path.stat().st_mode):
             if is_listening(path):
@@ -736,7 +735,7 @@ class Server:
         self._sweep()
 
     async def close(self, grace: float = 1.0) -> None:
-        """Stops listening, lets running requests end for a moment, then drops what is left."""
+        """Stop listening, let running requests end for a moment, then drop the rest."""
         self.closing = True
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -766,8 +765,7 @@ async def serve(
     ssl: tls.SSLContext | None = None,
     max_body: int = MAX_BODY,
 ) -> Server:
-    """Listens on a TCP port (0: any free one, then `server.port`) or a Unix socket.  Raises OSError
-    when it cannot."""
+    """Listen on a TCP port (0: any free one, then `server.port`) or a Unix socket.  Raises OSError."""
     server = Server(handler, max_body)
     if unix is not None:
         await server.listen_unix(Path(unix))
@@ -777,8 +775,8 @@ async def serve(
 
 
 def give_back() -> None:
-    """Returns memory to the system that was freed: what many large bodies leave behind stays with
-    the process otherwise."""
+    """Return freed memory to the system; otherwise the memory of many large bodies stays with the
+    process."""
     library = ctypes.CDLL(None)
     if hasattr(
         library, "malloc_trim"

@@ -1,8 +1,8 @@
-"""Requests that leave HTTP, asked of another server: the opening, and the splice of two connections
-behind it.
+"""Upgrade requests to another server: the handshake, and the splice of the two connections after
+it.
 
-A proxy between a client and a node looks at neither WebSocket nor SPDY: once the node has said 101,
-bytes are handed on both ways, and a side that does not read holds up the other.
+A proxy between a client and a node understands neither WebSocket nor SPDY: after the node's 101 it
+hands bytes on in both directions, and a side that does not read holds up the other.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ HOP = frozenset(
 
 
 class Opening(asyncio.Protocol):
-    """The request's side of a new connection, until the answer's head (or, of a refusal, all of it)
-    is there."""
+    """A new connection until the head of the answer is there; of a refusal, until all of it is."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -101,8 +100,8 @@ async def open_upgrade(
     target: str,
     headers: Mapping[str, str],
 ) -> Opening:
-    """Asks a server for an upgrade.  Raises TransportError, OSError; a refusal is an Opening whose
-    status is not 101."""
+    """Ask a server for an upgrade.  Raises TransportError and OSError; a refusal is an Opening
+    whose status is not 101."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(CONNECT_TIMEOUT):
         transport, opening = await loop.create_connection(Opening, host, port, ssl=tls)
@@ -165,7 +164,7 @@ class End(asyncio.Protocol):
 def splice(
     client: asyncio.Transport, rest: bytes, opening: Opening, idle: float = IDLE
 ) -> asyncio.BaseProtocol:
-    """Joins a client's connection with the opened one; gives the protocol for the client's."""
+    """Join a client's connection with the opened one; returns the protocol for the client's."""
     server = opening.transport
     assert server is not None
     near, far = End(client), End(server)

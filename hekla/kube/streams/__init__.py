@@ -1,2 +1,2 @@
-"""What connections speak after they have left HTTP: WebSocket and SPDY/3.1, as `kubectl exec` and
-`port-forward` do."""
+"""The protocols of upgraded connections: WebSocket and SPDY/3.1, for `kubectl exec` and
+`port-forward`."""

@@ -71,12 +71,12 @@ _PAIR = struct.Struct(">II")
 
 
 class SpdyError(Exception):
-    """The other end broke the protocol; the connection is of no further use."""
+    """The peer broke the protocol; the connection is of no further use."""
 
 
 @dataclass(slots=True)
 class Opened:
-    """The other end has opened a stream; it waits for `reply` or `reset`."""
+    """The peer has opened a stream; it waits for `reply` or `reset`."""
 
     stream: int
     headers: dict[str, str]
@@ -85,7 +85,7 @@ class Opened:
 
 @dataclass(slots=True)
 class Replied:
-    """The other end has taken a stream of ours."""
+    """The peer has accepted a stream of ours."""
 
     stream: int
     headers: dict[str, str] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class Replied:
 
 @dataclass(slots=True)
 class Data:
-    """Bytes of a stream; `ended`: the other end will send no more on it."""
+    """Bytes of a stream; `ended`: the peer will send no more on it."""
 
     stream: int
     data: bytes
@@ -110,7 +110,7 @@ class Reset:
 
 @dataclass(slots=True)
 class Leaving:
-    """The other end opens no more streams."""
+    """The peer opens no more streams."""
 
 
 Event = Opened | Replied | Data | Reset | Leaving
@@ -119,9 +119,9 @@ Event = Opened | Replied | Data | Reset | Leaving
 class Session:
     """One end of a connection.
 
-    Feed it what came; send what `take` gives.  A stream number that the other end has not opened,
-    or has ended, is answered with a reset, not with the end of the connection: a frame may have
-    been on its way when we reset the stream.
+    Pass it what arrived; send what `take` returns.  A frame for a stream that the peer has not
+    opened, or has ended, is answered with a reset and not with the end of the connection: the frame
+    may have been on its way when we reset the stream.
     """
 
     def __init__(self, server: bool) -> None:
@@ -140,7 +140,7 @@ class Session:
     # --- in ---------------------------------------------------------------------------------------
 
     def feed(self, data: bytes) -> list[Event]:
-        """What the bytes mean.  Raises SpdyError."""
+        """The events of these bytes.  Raises SpdyError."""
         buffer = self._buffer
         buffer += data
         events: list[Event] = []
@@ -247,13 +247,13 @@ class Session:
     # --- out --------------------------------------------------------------------------------------
 
     def take(self) -> bytes:
-        """What is to be sent; once."""
+        """The bytes to be sent, once."""
         out = bytes(self._out)
         self._out.clear()
         return out
 
     def open(self, headers: dict[str, str]) -> int:
-        """Opens a stream."""
+        """Open a stream."""
         stream = self._next
         self._next += 2
         self._reading.add(stream)
@@ -263,11 +263,11 @@ class Session:
         return stream
 
     def reply(self, stream: int) -> None:
-        """Takes a stream that the other end has opened."""
+        """Accept a stream that the peer has opened."""
         self._control_frame(SYN_REPLY, 0, struct.pack(">I", stream) + self._block({}))
 
     def send(self, stream: int, data: bytes, end: bool = False) -> None:
-        """Bytes on a stream; silently nothing where it is over."""
+        """Send bytes on a stream; does nothing if it is over."""
         if stream not in self._writing:
             return
         view = memoryview(data)
@@ -284,13 +284,13 @@ class Session:
             self._writing.discard(stream)
 
     def reset(self, stream: int, status: int = CANCEL) -> None:
-        """Ends a stream in both directions."""
+        """End a stream in both directions."""
         if stream in self._reading or stream in self._writing:
             self._forget(stream)
             self._control_frame(RST_STREAM, 0, _PAIR.pack(stream, status))
 
     def leave(self) -> None:
-        """Says that the connection is about to end."""
+        """Announce the end of the connection."""
         self._control_frame(GOAWAY, 0, _PAIR.pack(self._last_theirs, 0))
 
     def ping(self, number: int) -> None:
@@ -312,14 +312,15 @@ class Session:
 
 
 def number(body: bytes) -> int:
-    """The stream or ping number that a control frame begins with.  Raises SpdyError."""
+    """The stream or ping number at the beginning of a control frame.  Raises SpdyError."""
     if len(body) < 4:
         raise SpdyError("a control frame that breaks off")
     return int.from_bytes(body[:4], "big") & 0x7FFFFFFF
 
 
 def headers_of(text: bytes) -> dict[str, str]:
-    """Names (lower case) and values; of several values the first.  Raises SpdyError, struct.error."""
+    """Names (in lower case) and values; of several values the first.  Raises SpdyError,
+    struct.error."""
     (count,) = struct.unpack_from(">I", text)
     if count > MOST_HEADERS:
         raise SpdyError(f"{count} headers on one stream; {MOST_HEADERS} are taken")

@@ -28,7 +28,7 @@ def accepts(key: str) -> str:
 
 
 def offered(headers: Mapping[str, str]) -> list[str]:
-    """The subprotocols that a client speaks, best first."""
+    """The subprotocols that a client offers, best first."""
     return [
         name.strip()
         for name in headers.get("sec-websocket-protocol", "").split(",")
@@ -37,7 +37,7 @@ def offered(headers: Mapping[str, str]) -> list[str]:
 
 
 def is_upgrade(headers: Mapping[str, str]) -> bool:
-    """Whether a request (header names in lower case) wants to become a WebSocket."""
+    """Whether a request (header names in lower case) asks for a WebSocket."""
     tokens = {token.strip().lower() for token in headers.get("connection", "").split(",")}
     return (
         "upgrade" in tokens
@@ -47,7 +47,7 @@ def is_upgrade(headers: Mapping[str, str]) -> bool:
 
 
 def answer_headers(headers: Mapping[str, str], chosen: str) -> dict[str, str]:
-    """Those of the 101 answer."""
+    """The headers of the 101 answer."""
     answer = {"Upgrade": "websocket", "Sec-WebSocket-Accept": accepts(headers["sec-websocket-key"])}
     if chosen:
         answer["Sec-WebSocket-Protocol"] = chosen
@@ -55,7 +55,7 @@ def answer_headers(headers: Mapping[str, str], chosen: str) -> dict[str, str]:
 
 
 def request_headers(protocols: Iterable[str]) -> dict[str, str]:
-    """Those of a client's request."""
+    """The headers of a client's request."""
     return {
         "Connection": "Upgrade",
         "Upgrade": "websocket",
@@ -66,14 +66,13 @@ def request_headers(protocols: Iterable[str]) -> dict[str, str]:
 
 
 class WebSocketError(Exception):
-    """The other end broke the protocol or has failed."""
+    """The peer broke the protocol or has failed."""
 
 
 class WebSocket:
-    """One end of a connection whose handshake is done.
+    """One end of a connection after its handshake.
 
-    Pings are answered and fragments joined here.  `closed` is True once the other end has said that
-    it closes.
+    It answers pings and joins fragments.  `closed` is True once the peer has announced the end.
     """
 
     def __init__(self, server: bool, longest: int = LONGEST_MESSAGE) -> None:
@@ -93,7 +92,7 @@ class WebSocket:
         self.closed = False
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The whole messages that have come, text ones as UTF-8.  Raises WebSocketError."""
+        """The whole messages in these bytes, text as UTF-8.  Raises WebSocketError."""
         from websockets.frames import Frame, Opcode
 
         self._protocol.receive_data(data)
@@ -119,7 +118,7 @@ class WebSocket:
         return messages
 
     def take(self) -> bytes:
-        """What is to be sent; once."""
+        """The bytes to be sent, once."""
         return b"".join(self._protocol.data_to_send())
 
     def send(self, message: bytes, text: bool = False) -> None:
