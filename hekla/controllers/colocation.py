@@ -123,7 +123,7 @@ class ColocationController(Controller):
     async def _sweep(self) -> None:
         """Remove what deleted configurations have left on pods."""
         if self._configurations.keys():
-            return  # the pods are watched, and each of them is looked at
+            return  # the pods are watched now, and each of them is reconciled
         for pod in (await self._client.list(POD)).items:
             change = wanted(pod, ())
             if change is not None:

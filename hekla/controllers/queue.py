@@ -146,7 +146,7 @@ class QueueController(Controller):
             return 0.2
         if self._orders.get(key) == action:
             del self._orders[key]
-        # What was seen meanwhile asks for a look of its own: at the parent, which an order does not
+        # A change that was seen meanwhile needs a reconcile of its own: at the parent, which an order does not
         # follow.
         return 0.0 if key in self._orders or action != SYNC else None
 

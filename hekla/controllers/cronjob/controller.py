@@ -94,7 +94,7 @@ class CronJobController(Controller):
             )
             return
         if delay is not None:
-            # A new schedule begins with its next run; what the old one left behind is not made up
+            # A new schedule begins with its next run; missed runs of the old one are not made up
             # for.
             self.queue.add_after(key_of(new), delay)
 

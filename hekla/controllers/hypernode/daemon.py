@@ -101,13 +101,7 @@ async def work(daemon: Daemon, readiness: Readiness) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """`hekla hypernode-controllers`: the hypernode controllers as a process of their own
-    (reference: controllers 1.7).
-
-    It reads nodes and writes hypernodes and needs nothing of pods, so it can run with far fewer
-    rights than the rest.  Whoever starts it switches them off there:
-    `--controllers=*,-hyperNode-controller`.
-    """
+    """`hekla hypernode-controllers`."""
     made: list[Readiness] = []
 
     def prepare(daemon: Daemon) -> None:

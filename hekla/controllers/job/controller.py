@@ -123,7 +123,7 @@ class JobController(Controller):
         try:
             view = self._view(key, job, memory)
             made = _in_order(plan(view), job, memory.status)
-            self._failures.look(key, job)
+            self._failures.record_new(key, job)
             if made.delete and (wait := self._failures.holds(key, made.delete)) is not None:
                 return wait
             self._announce(job, memory, made)

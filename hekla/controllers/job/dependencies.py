@@ -26,8 +26,8 @@ def ready(tasks: Mapping[str, batch.TaskSpec], task: batch.TaskSpec, places: Pla
 
 def _up(task: batch.TaskSpec | None, places: Places) -> bool:
     if task is None:
-        # admission refuses such a name; whoever came round it waits, and the job says so by its
-        # pending pods
+        # Admission refuses such a name; in a job that was not checked the task waits, which the
+        # job shows by its pending pods.
         return False
     if task.min_available is None:
         return True

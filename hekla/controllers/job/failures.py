@@ -62,7 +62,7 @@ class LastFailure(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 @dataclass(slots=True)
-class _Look:
+class _Recording:
     """A failure that is being written down."""
 
     uid: str
@@ -82,7 +82,7 @@ class Failures:
     """Queues a job for another reconcile."""
     _suspects: dict[str, dict[str, Pod]] = field(default_factory=dict)
     """Failed pods by job and name."""
-    _looks: dict[str, _Look] = field(default_factory=dict)
+    _recordings: dict[str, _Recording] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _few: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
@@ -103,38 +103,38 @@ class Failures:
     def forget(self, key: str) -> None:
         self._suspects.pop(key, None)
 
-    def look(self, key: str, job: batch.Job) -> None:
+    def record_new(self, key: str, job: batch.Job) -> None:
         """Start to write down the newest failure of a job, if there is one."""
         suspects = self._suspects.get(key)
-        if not suspects or key in self._looks:
+        if not suspects or key in self._recordings:
             return
         del self._suspects[key]
         found = news(job, suspects.values())
         if found is None:
             return
         pod, kept = found
-        self._looks[key] = _Look(pod.metadata.uid, time.monotonic())
+        self._recordings[key] = _Recording(pod.metadata.uid, time.monotonic())
         task = asyncio.get_running_loop().create_task(self._write_down(key, job, pod, kept))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def holds(self, key: str, pods: Iterable[Pod]) -> float | None:
         """Seconds to wait before these pods are deleted; None when nothing has to wait."""
-        look = self._looks.get(key)
-        if look is None or look.read or time.monotonic() - look.began > HELD:
+        recording = self._recordings.get(key)
+        if recording is None or recording.read or time.monotonic() - recording.began > HELD:
             return None
-        return 0.02 if any(pod.metadata.uid == look.uid for pod in pods) else None
+        return 0.02 if any(pod.metadata.uid == recording.uid for pod in pods) else None
 
     async def _write_down(self, key: str, job: batch.Job, pod: Pod, kept: LastFailure) -> None:
         try:
             async with self._few:
                 kept.log = await self._log(pod, kept)
-                self._looks[key].read = True
+                self._recordings[key].read = True
                 await self.write(key, job.metadata.uid, msgspec.json.encode(kept).decode())
         except (ApiError, TransportError) as error:
             log.info("%s: the failure of %s could not be written down: %s", key, kept.pod, error)
         finally:
-            del self._looks[key]
+            del self._recordings[key]
             if key in self._suspects:
                 self.again(key)
 

@@ -35,7 +35,7 @@ class Layout:
     def update(
         self, job: batch.Job, priority_of: PriorityOf, *, priorities: int, forwarded: bool
     ) -> None:
-        """Make the layout anew where what it was made from has changed.  `priorities` counts the
+        """Rebuild the layout where what it was made from has changed.  `priorities` counts the
         priority classes that there are.  Raises PluginError."""
         made_from = (
             job.metadata.generation,

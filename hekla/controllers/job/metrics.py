@@ -39,4 +39,4 @@ def forget(job: batch.Job, key: str) -> None:
         try:
             counter.remove(key, job.spec.queue)
         except KeyError:
-            pass  # it never came so far
+            pass  # it was never counted

@@ -110,7 +110,7 @@ def plan(view: View) -> Plan:
         choice.wake,
     )
     if choice.action != states.SYNC_JOB:
-        # The reference's message ends in a blank.
+        # The reference's message ends in a space.
         made.events.insert(
             0, ("Normal", "ExecuteAction", f"Start to execute action {choice.action} ")
         )
@@ -220,7 +220,7 @@ def _kill(view: View, transition: Transition, choice: _Choice) -> Plan:
             victims.append(pod)
             counts.terminating += 1
     retries = old.retry_count + int(transition.retry)
-    # The version tells the pods of this run from those of the next.  A stop is looked at many times
+    # The version tells the pods of this run from those of the next.  A stop is planned many times
     # and counts once.
     begins = old.state.phase in states.AT_WORK or transition.retry or not old.running_duration
     fresh = msgspec.structs.replace(
@@ -348,7 +348,7 @@ def _out_of_place(view: View, pod: Pod) -> bool:
         return False
     if pod.status.phase not in _ENDED:
         return True
-    # What had ended is swept by a restart, and kept by a resume and by the last retry.
+    # A restart deletes pods that had ended; a resume and the last retry keep them.
     resumed = status.phase_before(old) in (states.ABORTED, states.ABORTING)
     return (
         old.state.phase == states.RESTARTING

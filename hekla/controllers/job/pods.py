@@ -27,8 +27,8 @@ def template_of(
     """The template of a task's pods.  Raises PluginError when a plugin cannot serve the job."""
     slot = Slot(job.metadata.uid or hashlib.sha1(job.metadata.name.encode()).hexdigest())
     template = task.template
-    if plugins or job.spec.volumes:  # they write into it, at any depth
-        template = msgspec.json.decode(msgspec.json.encode(template))  # a copy, the quick way
+    if plugins or job.spec.volumes:  # both write into the template, at any depth
+        template = msgspec.json.decode(msgspec.json.encode(template))  # the quickest deep copy
     pod = _pod(job, task, template, slot, forwarded)
     mount_volumes(job, pod)
     for plugin in plugins:

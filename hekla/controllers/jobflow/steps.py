@@ -61,7 +61,7 @@ def steps_of(owner: flow.JobFlow, jobs: Mapping[str, batch.Job]) -> Steps:
     states = {step.name: _own(step, jobs.get(step.name), again) for step in owner.spec.flows}
     for _ in (
         owner.spec.flows
-    ):  # what is skipped may skip what follows; a chain is no longer than the list
+    ):  # a skipped step may cause further ones to be skipped; a chain is no longer than the list
         skipped = [
             step.name
             for step in owner.spec.flows

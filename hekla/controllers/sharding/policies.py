@@ -63,7 +63,7 @@ class AllocationRate(Policy):
     def accepts(self, node: NodeUse) -> bool:
         if node.cpu is None or node.cpu < 0:
             return False
-        # Whole per cents, so that ranges such as [0, 0.49] and [0.5, 1] leave no gap.
+        # Whole percents, so that ranges such as [0, 0.49] and [0.5, 1] leave no gap.
         return self._low <= math.floor(node.cpu * 100 + 0.5) / 100 <= self._high
 
     def score(self, node: NodeUse) -> float:

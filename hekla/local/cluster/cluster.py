@@ -188,11 +188,11 @@ class Cluster:
                 if self._still_names(descriptor):
                     with suppress(
                         OSError
-                    ):  # who it is matters less than that a full disk can be told
+                    ):  # the holder's name matters less than that a full disk is reported
                         os.ftruncate(descriptor, 0)
                         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
                     return descriptor
-                os.close(descriptor)  # it went with a cluster that was removed meanwhile
+                os.close(descriptor)  # it was removed with a cluster meanwhile
         except OSError as error:
             raise ClusterError(refusal(error)) from error
 
@@ -281,7 +281,7 @@ class Cluster:
             if settings.max_job_pods != MOST_PODS
             else []
         )
-        # the supervisor runs one of each; an election would cost seconds at every start
+        # the supervisor runs one of each; leader election would cost seconds at every start
         alone = "--leader-elect=false"
         return [
             Program(
@@ -387,7 +387,7 @@ class Cluster:
                 ),
                 after="agent"
                 if self.nodes_leaving(settings)
-                else "",  # else it would bind pods to them until they have left
+                else "",  # else it would bind pods to them until they are deleted
             ),
         ]
 

@@ -71,7 +71,7 @@ def name_of(cluster: Cluster, command: Sequence[str]) -> str:
         case [_, "-P", script, directory, *_] if script.endswith("logwriter.py") and same(
             directory, cluster.data
         ):
-            return LOG_WRITER  # as versions before this one started it
+            return LOG_WRITER  # as earlier versions started it
         case [_, "-I", "-S", script, root] if script.endswith("spawner.py") and same(
             root, cluster.pods
         ):
@@ -107,7 +107,7 @@ def end_daemons(cluster: Cluster) -> int:
             beside = step[0].name in (
                 LOG_WRITER,
                 SPAWNER,
-            )  # these take no signal: they go when whom they serve has gone
+            )  # these are not signalled: they end when the daemon that they serve has ended
             if beside and not await_end([member.process for member in step], PATIENCE):
                 continue
             all_gone(cluster, end([member.process for member in step], 0.0 if beside else PATIENCE))

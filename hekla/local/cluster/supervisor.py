@@ -230,7 +230,7 @@ class Supervisor:
             self.end_all()
             end_daemons(
                 self.cluster
-            )  # the log writer of a server that was killed, and whatever is nobody's child
+            )  # the log writer of a server that was killed, and other orphaned processes
             notify.close()
             self.notify_path.unlink(missing_ok=True)
             self.cluster.status_file.unlink(missing_ok=True)
@@ -238,7 +238,7 @@ class Supervisor:
             for descriptor in [
                 *self.claims,
                 lock,
-            ]:  # the lock last: who waits for it wants the ports next
+            ]:  # the lock is released last: whoever waits for it takes the ports next
                 os.close(descriptor)
         return 0
 

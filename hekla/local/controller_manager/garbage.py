@@ -148,7 +148,7 @@ class GarbageCollector(Controller):
                 self.observe(resource, old, None)
                 old = None
             elif same_ties(old.metadata, new.metadata):
-                return  # most changes are of a status
+                return  # most events change only a status
         if new is None:
             assert old is not None
             uid = old.metadata.uid
@@ -257,7 +257,7 @@ class GarbageCollector(Controller):
             )
         if resource.namespaced and not record.namespace:
             self.warn_of_namespace(record, owner)
-            return record  # never collected on the word of an impossible reference
+            return record  # an owner of an impossible kind never makes an object garbage
         try:
             found = await self.client.get(
                 resource.typed(Owned), owner.name, record.namespace if resource.namespaced else None

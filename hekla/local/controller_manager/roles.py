@@ -40,7 +40,7 @@ class AggregationController(Controller):
                 self.queue.add(role["metadata"]["name"])
 
     async def reconcile(self, key: str) -> float | None:
-        """One look at an aggregating role."""
+        """Write the rules of an aggregating role."""
         role = self.roles.get(key)
         if role is None or not role.get("aggregationRule"):
             return None

@@ -192,7 +192,7 @@ class SigningController(Controller):
                 CERTIFICATE_REQUESTS, {**request, "status": status}, subresource=subresource
             )
         except Invalid:
-            return  # somebody was quicker and said the opposite
+            return  # somebody else has decided the opposite meanwhile
 
 
 _REVIEWS: Kind[Json] = Kind(
@@ -254,7 +254,7 @@ def signed(spec: Json, files: Authority, now: datetime) -> bytes:
         )
     )
     wanted = {_KEY_USAGES[usage] for usage in usages if usage in _KEY_USAGES}
-    if wanted:  # an extension that allows nothing is one that nobody accepts
+    if wanted:  # no client accepts an extension that allows nothing
         builder = builder.add_extension(_key_usage(wanted), critical=True)
     purposes = _purposes(usages)
     if purposes:

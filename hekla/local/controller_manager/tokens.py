@@ -85,7 +85,7 @@ class TokenSecretController(Controller):
             if fresh["metadata"]["uid"] == meta.annotations.get(
                 ACCOUNT_UID, fresh["metadata"]["uid"]
             ):
-                return None  # the cache of accounts was late
+                return None  # the account exists; the cache was late
         except NotFound:
             pass
         try:

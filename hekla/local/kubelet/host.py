@@ -113,7 +113,7 @@ class Host:
         await self.network.ready()
         self.addresses.within(
             self.network.base, self.network.prefix
-        )  # whoever waited for it too may come to this line later
+        )  # others that waited for it too may get here later
         if not was_up:
             self.names.refresh_all()
 
@@ -141,7 +141,7 @@ class Host:
         programs.mkdir(parents=True, exist_ok=True)
         if (
             not self.isolation.mounts
-        ):  # else nobody goes this way: containers see what is theirs in a view of their own
+        ):  # else it is not needed: containers have their own view of the files
             os.chmod(self.root, stat.S_IMODE(self.root.stat().st_mode) | 0o111)
         os.chmod(programs, 0o755)
         for name in ("python", "python3"):

@@ -184,7 +184,7 @@ class Agent:
         against the node from then on."""
         name = pod.spec.node_name
         node = self.nodes[name].node
-        own = pod.metadata.uid  # which may be there already, and ask for another size
+        own = pod.metadata.uid  # it may be counted already, and now ask for another size
         holding = (
             held
             for uid, held in self.holding[name].items()

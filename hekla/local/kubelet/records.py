@@ -271,7 +271,7 @@ class PodDirectory:
 
     def __init__(self, root: Path, uid: str) -> None:
         if not uid or "/" in uid or uid.startswith("."):
-            raise ValueError(f'"{uid}" is no uid of a pod')  # it becomes a directory's name
+            raise ValueError(f'"{uid}" is no uid of a pod')  # it is used as a directory's name
         self.path = root / "pods" / uid
 
     @property
@@ -292,9 +292,7 @@ class PodDirectory:
         for directory in (self.path, self.volumes, self.scratch, self.path / "containers"):
             directory.mkdir(parents=True, exist_ok=True)
             os.chmod(directory, 0o755)
-        os.chmod(
-            self.path.parent, 0o711
-        )  # other users of the machine do not see which pods there are
+        os.chmod(self.path.parent, 0o711)  # other users of the machine cannot list the pods
         write_atomically(self.path / "pod.json", msgspec.json.encode(record))
 
     def record(self) -> PodRecord | None:

@@ -137,7 +137,7 @@ class Reporter:
                 )
             except (
                 Conflict
-            ):  # another pod of its name has come, or others have changed this one all the while
+            ):  # replaced by another pod of that name, or changed by others at every try
                 return not await self.stands(uid, report.namespace, report.name)
         except NotFound:
             return True

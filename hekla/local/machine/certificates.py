@@ -57,7 +57,7 @@ class Leaf(NamedTuple):
 LEAVES = (
     Leaf("apiserver", "kube-apiserver", names=SERVER_NAMES, client=False),
     Leaf("kubelet", "system:node:local", "system:nodes", ("localhost", "127.0.0.1", "::1")),
-    # In no group: agents know it by its name, and where an agent should be, somebody else may
+    # In no group: agents know it by its name, and at an agent's address another process may
     # listen.
     Leaf("kubelet-client", "kube-apiserver-kubelet-client"),
     Leaf("admission", "hekla-admission", names=("localhost", "127.0.0.1", "::1"), client=False),

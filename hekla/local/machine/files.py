@@ -22,5 +22,5 @@ def write_atomically(path: Path, content: bytes) -> None:
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        error.filename = error.filename or str(path)  # a write that fails names no file
+        error.filename = error.filename or str(path)  # the error of a failed write names no file
         raise

@@ -31,7 +31,7 @@ def private_key(file: Path) -> PrivateKeyTypes:
     except (
         TypeError,
         UnsupportedAlgorithm,
-    ) as error:  # it has a passphrase, or is of a kind that nothing here reads
+    ) as error:  # it has a passphrase, or an unknown type
         raise ValueError(str(error)) from error
 
 

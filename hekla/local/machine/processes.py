@@ -110,7 +110,7 @@ class Process(NamedTuple):
         except OSError:
             return False
         try:
-            if self.alive():  # what the descriptor stands for cannot change hands any more
+            if self.alive():  # the process behind a pidfd cannot change any more
                 signal.pidfd_send_signal(descriptor, number)
                 return True
         except OSError:
@@ -155,7 +155,7 @@ def end(
     left = list(ending)
     for process in left:
         process.send(signal.SIGTERM)
-        process.send(signal.SIGCONT)  # a stopped one would not hear of it
+        process.send(signal.SIGCONT)  # a stopped process would not receive SIGTERM
     left = await_end(left, patience)
     for process in left:
         said(process)

@@ -85,7 +85,7 @@ class Clockwork:
             await asyncio.sleep(0.01)
         raise AssertionError("the caches do not show it")
 
-    async def look(self, name: str, when: float | str) -> float | None:
+    async def reconcile(self, name: str, when: float | str) -> float | None:
         """One look; gives when the next is wanted, less the tenth of a second that it is put off."""
         self.now = self.at(name, when) if isinstance(when, str) else when
         self.said = []
@@ -158,14 +158,14 @@ async def clockwork(shared_apiserver: ApiServerProcess) -> AsyncIterator[Clockwo
 async def test_a_first_run(clockwork: Clockwork, policy: str) -> None:
     name = f"first-{policy.lower()}"
     await clockwork.make(name, concurrencyPolicy=policy)
-    assert await clockwork.look(name, clockwork.at(name, "10:05") - 1) == 1 and not clockwork.jobs(
-        name
-    )
-    assert await clockwork.look(name, "10:05") == 300
+    assert await clockwork.reconcile(
+        name, clockwork.at(name, "10:05") - 1
+    ) == 1 and not clockwork.jobs(name)
+    assert await clockwork.reconcile(name, "10:05") == 300
     assert len(clockwork.jobs(name)) == len(clockwork.active(name)) == 1
     assert instant(clockwork.cron(name).status.last_schedule_time) == clockwork.at(name, "10:05")
     assert (
-        await clockwork.look(name, "10:06") == 240
+        await clockwork.reconcile(name, "10:06") == 240
         and len(clockwork.jobs(name)) == 1
         and not clockwork.said
     )
@@ -175,14 +175,14 @@ async def test_a_first_run(clockwork: Clockwork, policy: str) -> None:
 async def test_what_cannot_be_read(clockwork: Clockwork) -> None:
     await clockwork.make("odd", "nonsense")
     with pytest.raises(ScheduleError):
-        await clockwork.look("odd", "10:05")
+        await clockwork.reconcile("odd", "10:05")
     assert clockwork.said == []
     await clockwork.make("nowhere", timeZone="Atlantis/Centre")
     with pytest.raises(ScheduleError):
-        await clockwork.look("nowhere", "10:05")
+        await clockwork.reconcile("nowhere", "10:05")
     assert clockwork.said == ["InvalidTimeZone"]
     await clockwork.make("still", suspend=True)
-    assert await clockwork.look("still", "10:05") is None and not clockwork.jobs("still")
+    assert await clockwork.reconcile("still", "10:05") is None and not clockwork.jobs("still")
 
 
 @pytest.mark.scenario("controllers", 114)
@@ -193,7 +193,9 @@ async def test_a_zone_within_the_schedule_wins_and_is_warned_of(clockwork: Clock
     )
     evening = created.replace(hour=20, minute=0, second=0).timestamp()
     assert (
-        await clockwork.look("zoned", evening if evening > created.timestamp() else evening + DAY)
+        await clockwork.reconcile(
+            "zoned", evening if evening > created.timestamp() else evening + DAY
+        )
         == DAY
     )
     assert (
@@ -205,7 +207,7 @@ async def test_a_zone_within_the_schedule_wins_and_is_warned_of(clockwork: Clock
 @pytest.mark.scenario("controllers", 116)
 async def test_one_run_stands_for_all_that_were_missed(clockwork: Clockwork) -> None:
     await clockwork.make("late")
-    assert await clockwork.look("late", "20:00") == 300
+    assert await clockwork.reconcile("late", "20:00") == 300
     assert (
         clockwork.said == ["TooManyMissedTimes", "SuccessfulCreate"]
         and len(clockwork.jobs("late")) == 1
@@ -235,12 +237,12 @@ async def test_a_job_of_that_name_is_there(clockwork: Clockwork) -> None:
             "default",
         )
         await clockwork.end(job, phase)
-        assert await clockwork.look(name, "10:05") == 300
+        assert await clockwork.reconcile(name, "10:05") == 300
         assert clockwork.said == said and clockwork.active(name) == []
     await clockwork.make("running")
-    await clockwork.look("running", "10:05")
+    await clockwork.reconcile("running", "10:05")
     await clockwork.status("running", lastScheduleTime=None)
-    assert await clockwork.look("running", "10:05") == 300
+    assert await clockwork.reconcile("running", "10:05") == 300
     assert clockwork.said == [] and len(clockwork.active("running")) == 1
 
 
@@ -250,7 +252,7 @@ async def test_a_job_on_the_list_that_is_gone(clockwork: Clockwork) -> None:
     await clockwork.status(
         "stale", active=[{"kind": "Job", "name": "stale-1", "namespace": "default", "uid": "gone"}]
     )
-    await clockwork.look("stale", "10:05")
+    await clockwork.reconcile("stale", "10:05")
     assert (
         clockwork.said == ["StaleReference", "SuccessfulCreate"]
         and len(clockwork.active("stale")) == 1
@@ -264,7 +266,7 @@ async def test_a_namespace_on_its_way_out(clockwork: Clockwork) -> None:
     await clockwork.make("c")
     await clockwork.client.delete(core.NAMESPACE, "leaving")
     with pytest.raises(ApiError):
-        await clockwork.look("c", "10:05")
+        await clockwork.reconcile("c", "10:05")
     assert clockwork.said == ["NamespaceTerminating"]
 
 
@@ -278,13 +280,13 @@ async def test_how_many_that_ended_are_kept(clockwork: Clockwork, phase: str, li
     name = f"history-{phase.lower()}"
     await clockwork.make(name, **{limit: 1})
     for clock in ("10:05", "10:10", "10:15"):
-        await clockwork.look(name, clock)
+        await clockwork.reconcile(name, clock)
         await clockwork.end(clockwork.active(name)[0], phase)
-    await clockwork.look(name, "10:16")
+    await clockwork.reconcile(name, "10:16")
     assert (
         clockwork.said == ["SawCompletedJob", "SuccessfulDelete"] and clockwork.active(name) == []
     )
-    await clockwork.look(name, "10:17")
+    await clockwork.reconcile(name, "10:17")
     assert [job.status.state.phase for job in clockwork.jobs(name)] == [phase]
     if phase == "Completed":
         assert instant(clockwork.cron(name).status.last_successful_time) == clockwork.at(
@@ -297,15 +299,15 @@ async def test_how_many_that_ended_are_kept(clockwork: Clockwork, phase: str, li
 async def test_a_job_that_has_ended_makes_room(clockwork: Clockwork, policy: str) -> None:
     name = f"room-{policy.lower()}"
     await clockwork.make(name, concurrencyPolicy=policy)
-    await clockwork.look(name, "10:05")
+    await clockwork.reconcile(name, "10:05")
     (first,) = clockwork.active(name)
     await clockwork.end(first)
-    await clockwork.look(name, "10:06")
+    await clockwork.reconcile(name, "10:06")
     assert clockwork.said == ["SawCompletedJob"] and clockwork.active(name) == []
-    await clockwork.look(name, "10:10")
+    await clockwork.reconcile(name, "10:10")
     (second,) = clockwork.active(name)
     await clockwork.end(second)
-    await clockwork.look(name, "10:15")
+    await clockwork.reconcile(name, "10:15")
     assert (
         clockwork.said == ["SawCompletedJob", "SuccessfulCreate"]
         and len(clockwork.active(name)) == 1
@@ -323,9 +325,9 @@ async def test_while_a_job_still_runs(
 ) -> None:
     name = f"busy-{policy.lower()}"
     await clockwork.make(name, concurrencyPolicy=policy)
-    await clockwork.look(name, "10:05")
+    await clockwork.reconcile(name, "10:05")
     (first,) = clockwork.active(name)
-    assert await clockwork.look(name, "10:10") == 300
+    assert await clockwork.reconcile(name, "10:10") == 300
     assert clockwork.said == said and len(clockwork.active(name)) == active
     expected = "10:05" if policy == "Forbid" else "10:10"
     assert instant(clockwork.cron(name).status.last_schedule_time) == clockwork.at(name, expected)
@@ -335,7 +337,7 @@ async def test_while_a_job_still_runs(
 @pytest.mark.scenario("controllers", 123)
 async def test_suspended_deaf_and_late(clockwork: Clockwork) -> None:
     await clockwork.make("halted", suspend=False)
-    await clockwork.look("halted", "10:05")
+    await clockwork.reconcile("halted", "10:05")
     fresh = await clockwork.client.patch(
         batch.CRON_JOB, "halted", {"spec": {"suspend": True}}, "default"
     )
@@ -345,24 +347,26 @@ async def test_suspended_deaf_and_late(clockwork: Clockwork) -> None:
         )
     )
     assert (
-        await clockwork.look("halted", "10:10") is None
+        await clockwork.reconcile("halted", "10:10") is None
         and clockwork.said == []
         and len(clockwork.active("halted")) == 1
     )
 
     await clockwork.make("deaf", concurrencyPolicy="Replace")
-    await clockwork.look("deaf", "10:05")
+    await clockwork.reconcile("deaf", "10:05")
     clockwork.client.deaf = True
     with pytest.raises(ApiError):
-        await clockwork.look("deaf", "10:10")
+        await clockwork.reconcile("deaf", "10:10")
     clockwork.client.deaf = False
     assert (
         clockwork.said == ["ReplaceConcurrent", "FailedGet"] and len(clockwork.active("deaf")) == 1
     )
 
     await clockwork.make("missed", startingDeadlineSeconds=60)
-    await clockwork.look("missed", "10:05")
-    assert await clockwork.look("missed", "10:12") == 180 and len(clockwork.active("missed")) == 1
+    await clockwork.reconcile("missed", "10:05")
+    assert (
+        await clockwork.reconcile("missed", "10:12") == 180 and len(clockwork.active("missed")) == 1
+    )
 
 
 @pytest.mark.scenario("controllers", 125)
@@ -385,7 +389,7 @@ async def test_whose_job_it_is(clockwork: Clockwork) -> None:
     await clockwork.client.create(core.NAMESPACE.untyped, {"metadata": {"name": "elsewhere"}})
     body = {"metadata": {"name": "owner-1", "ownerReferences": [right]}, "spec": JOB}
     await clockwork.client.create(batch.JOB.untyped, body, "elsewhere")
-    await clockwork.look("owner", "10:01")
+    await clockwork.reconcile("owner", "10:01")
     assert clockwork.said == [] and clockwork.active("owner") == []
 
 
@@ -409,7 +413,7 @@ async def test_five_minutes_of_every_minute(clockwork: Clockwork, policy: str) -
     ever: list[str] = []
     for minute in range(1, 6):
         for second in (0, 30):
-            await clockwork.look(name, begin + 60 * minute + second)
+            await clockwork.reconcile(name, begin + 60 * minute + second)
             ever += [each for each in clockwork.active(name) if each not in ever]
             assert len(clockwork.active(name)) == (minute if policy == "Allow" else 1)
             assert sorted(clockwork.active(name)) == [
@@ -438,7 +442,7 @@ async def test_the_night_in_which_the_clocks_change(
     midnight = datetime.fromisoformat(f"{day}T00:00:00+00:00").timestamp()
     await clockwork.status(name, lastScheduleTime=stamp(midnight - 3600))
     for half_hours in range(10):
-        await clockwork.look(name, midnight + 1800 * half_hours)
+        await clockwork.reconcile(name, midnight + 1800 * half_hours)
     stamps = sorted(
         job.metadata.annotations[names.CRON_JOB_SCHEDULED_TIMESTAMP] for job in clockwork.jobs(name)
     )

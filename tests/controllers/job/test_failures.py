@@ -153,7 +153,7 @@ async def test_the_last_lines_are_kept_and_the_pod_waits_for_them() -> None:
     story = Story(server)
     failed = pod("a", code=3)
     story.failures.observe(None, failed)
-    story.failures.look("default/train", JOB)
+    story.failures.record_new("default/train", JOB)
     assert story.failures.holds("default/train", [failed]) is not None
     assert story.failures.holds("default/train", [pod("b")]) is None, "others need not wait"
     await story.rest()
@@ -166,7 +166,7 @@ async def test_the_last_lines_are_kept_and_the_pod_waits_for_them() -> None:
 async def test_without_a_log_the_rest_is_kept() -> None:
     story = Story(Server(None))
     story.failures.observe(None, pod("a"))
-    story.failures.look("default/train", JOB)
+    story.failures.record_new("default/train", JOB)
     await story.rest()
     assert [kept.get("log") for kept in story.written] == [None]
 
@@ -177,7 +177,7 @@ async def test_a_node_that_does_not_answer_holds_a_deletion_for_a_second_at_most
     story = Story(Server(hangs=True))
     failed = pod("a")
     story.failures.observe(None, failed)
-    story.failures.look("default/train", JOB)
+    story.failures.record_new("default/train", JOB)
     await story.rest()
     assert story.failures.holds("default/train", [failed]) is not None
     monkeypatch.setattr(failures, "HELD", -1.0)  # as if the second were over
@@ -187,12 +187,12 @@ async def test_a_node_that_does_not_answer_holds_a_deletion_for_a_second_at_most
 async def test_what_failed_meanwhile_is_looked_at_next() -> None:
     story = Story(Server("x"))
     story.failures.observe(None, pod("a"))
-    story.failures.look("default/train", JOB)
+    story.failures.record_new("default/train", JOB)
     story.failures.observe(None, pod("b", "10:01:00"))
-    story.failures.look("default/train", JOB)
+    story.failures.record_new("default/train", JOB)
     await story.rest()
     assert [kept["pod"] for kept in story.written] == ["a"] and story.again == ["default/train"]
-    story.failures.look("default/train", JOB)
+    story.failures.record_new("default/train", JOB)
     await story.rest()
     assert [kept["pod"] for kept in story.written] == ["a", "b"]
 
@@ -204,6 +204,6 @@ async def test_pods_that_do_well_or_are_stopped_cost_nothing() -> None:
     stopped = pod("b")
     stopped.metadata.deletion_timestamp = "2026-01-01T10:00:00Z"
     story.failures.observe(None, stopped)
-    story.failures.look("default/train", JOB)
+    story.failures.record_new("default/train", JOB)
     await story.rest()
     assert not server.queries and not story.written

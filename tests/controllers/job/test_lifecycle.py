@@ -73,7 +73,7 @@ def test_a_restart_replaces_every_pod_with_one_of_the_next_version() -> None:
     ).started()
     old = world.group
     world.fail("train-a-0", 7)
-    world.look()
+    world.reconcile()
     assert (
         world.phase == "Restarting" and world.status.terminating == 2 and world.status.version == 1
     )
@@ -93,9 +93,9 @@ def test_a_group_of_the_earlier_run_does_not_let_pods_in() -> None:
     ).started()
     stale = world.group
     world.fail("train-a-0")
-    world.look()
+    world.reconcile()
     world.group, world.group_phase = stale, "Pending"
-    world.look()
+    world.reconcile()
     assert not world.pods and world.group is not stale
 
 
@@ -103,7 +103,7 @@ def test_several_failures_at_one_time_are_one_restart_of_pods() -> None:
     world = World(job_of(task("a", 4), policies=[policy("RestartPod", "PodFailed")])).started()
     world.fail("train-a-1")
     world.fail("train-a-3")
-    made = world.look()
+    made = world.reconcile()
     assert [pod.metadata.name for pod in made.delete] == ["train-a-1", "train-a-3"]
     assert (
         world.phase == "Restarting" and world.status.retry_count == 1 and world.status.version == 0
@@ -121,7 +121,7 @@ def test_targets_are_met_exactly() -> None:
         job_of(task("a", 2), task("b", 2), policies=[policy("RestartTask", exit_code=3)])
     ).started()
     world.fail("train-a-1", 3)
-    made = world.look()
+    made = world.reconcile()
     assert sorted(pod.metadata.name for pod in made.delete) == ["train-a-0", "train-a-1"]
 
 
@@ -133,7 +133,7 @@ def test_restarting_a_pod_does_not_arm_the_eviction_policy() -> None:
     ]
     world = World(job_of(task("a"), policies=policies)).started()
     world.fail("train-a-0")
-    world.look()
+    world.reconcile()
     assert world.phase == "Restarting"
     world.settle()
     world.become("Running")
@@ -192,7 +192,7 @@ def test_too_many_container_restarts_fail_the_task() -> None:
 def test_an_exit_code_has_its_own_policy() -> None:
     world = World(job_of(task("a"), policies=[policy("RestartJob", exit_code=3)])).started()
     world.fail("train-a-0", 3)
-    world.look()
+    world.reconcile()
     assert world.phase == "Restarting"
     other = World(job_of(task("a"), policies=[policy("RestartJob", exit_code=3)])).started()
     other.fail("train-a-0", 4)
@@ -207,7 +207,7 @@ def test_the_policy_of_the_task_comes_first() -> None:
     )
     world = World(job).started()
     world.fail("train-a-0")
-    world.look()
+    world.reconcile()
     assert world.phase == "Restarting"
 
 
@@ -222,10 +222,10 @@ def test_a_pod_that_hangs_pending_is_given_its_time() -> None:
     )
     world.settle()
     world.become("Running", "train-a-0")
-    made = world.look()
+    made = world.reconcile()
     assert made.wake == pytest.approx(11.0)  # creation times are whole seconds
     world.now += 12
-    world.look()
+    world.reconcile()
     assert world.phase == "Restarting"
 
     lucky = World(
@@ -241,7 +241,7 @@ def test_a_replacement_that_runs_cancels_the_delayed_answer() -> None:
         job_of(task("a", 2), policies=[policy("AbortJob", "PodEvicted", timeout="1m")])
     ).started()
     world.evict("train-a-0")
-    world.look()
+    world.reconcile()
     assert world.phase == "Pending" and "train-a-0" in world.pods and world.inbox
     world.become("Running")
     world.settle()
@@ -266,7 +266,7 @@ def test_the_first_of_two_delayed_restarts_cancels_the_second() -> None:
     world.fail("train-a-0")
     world.now += 30
     world.fail("train-a-1")
-    world.look()
+    world.reconcile()
     world.now += 31
     assert world.settle() == "Pending" and world.status.retry_count == 1
     world.become("Running")
@@ -361,7 +361,7 @@ def test_a_pod_that_fails_while_it_is_deleted_is_no_failure() -> None:
     world = World(job_of(task("a", 2), policies=[policy("AbortJob", "PodFailed")])).started()
     world.pods["train-a-0"].metadata.deletion_timestamp = "2001-01-01T00:00:00Z"
     world.fail("train-a-0", 143)
-    world.look()
+    world.reconcile()
     assert world.phase != "Aborting"
 
 
@@ -400,7 +400,7 @@ def test_the_end_of_a_job_is_the_time_of_its_last_phase() -> None:
 def test_actions_are_told() -> None:
     world = World(job_of(task("a"), policies=[policy("TerminateJob", "PodFailed")])).started()
     world.fail("train-a-0")
-    world.look()
+    world.reconcile()
     assert world.events == ["ExecuteAction: Start to execute action TerminateJob "]
 
 
@@ -419,7 +419,7 @@ def test_a_partition_is_restarted_as_a_whole() -> None:
         meta = world.pods[f"train-a-{index}"].metadata
         meta.labels = msgspec.structs.replace(meta.labels, partition=str(index // 2))
     world.fail("train-a-2")
-    made = world.look()
+    made = world.reconcile()
     assert sorted(pod.metadata.name for pod in made.delete) == ["train-a-2", "train-a-3"]
     assert world.phase == "Restarting" and world.status.running == 2
 
@@ -430,7 +430,7 @@ def test_a_restart_of_a_partition_that_is_not_there_keeps_no_pod_away() -> None:
     ).started()
     world.fail("train-a-0")
     world.pods.pop("train-a-1")
-    made = world.look()
+    made = world.reconcile()
     assert not made.delete and world.status.retry_count == 0 and world.status.failed == 1
     assert world.created[-1] == "train-a-1", "the other pod comes back while the failed one stands"
 
@@ -466,15 +466,15 @@ def test_a_full_stop_takes_the_group_and_a_targeted_one_leaves_it() -> None:
     ):
         world = World(job_of(task("a", 2), policies=[policy(action, "PodFailed")])).started()
         world.fail("train-a-0")
-        world.look()
+        world.reconcile()
         assert (world.group is not None) is there, action
 
 
 @pytest.mark.scenario("controllers", 65)
 def test_only_what_is_missing_is_created() -> None:
     world = World(job_of(task("a", 6)))
-    world.look()
-    world.look()
+    world.reconcile()
+    world.reconcile()
     assert len(world.created) == 6
     for index in (0, 2, 3, 5):
         del world.pods[f"train-a-{index}"]

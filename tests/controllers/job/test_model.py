@@ -139,8 +139,8 @@ class Lives(RuleBasedStateMachine):
         self.world.job.spec.min_available = min(self.world.job.spec.min_available, total)
 
     @rule()
-    def controller_looks(self) -> None:
-        self.world.look()
+    def controller_reconciles(self) -> None:
+        self.world.reconcile()
 
     @rule(action=st.sampled_from([None, *COMMANDS]))
     def controller_dies_half_way(self, action: str | None) -> None:

@@ -113,7 +113,7 @@ def test_a_timeout_that_is_no_duration_stops_nobody() -> None:
         )
     )
     world.started().fail("train-a-0")
-    world.look()
+    world.reconcile()
     assert world.phase == "Terminating"
     assert any(
         event.startswith("PolicyIgnored: a policy's timeout '5 minutes' is no duration")

@@ -29,20 +29,20 @@ def test_a_job_of_two_thousand_million_costs_what_waits_and_runs(minimum: int) -
     """The task's minimum is that which admission fills in, or one that was written."""
     tracemalloc.start()
     world = World(job_of(task("a", MOST, min_available=minimum), min_available=1))
-    world.look()  # the PodGroup
-    world.look()
+    world.reconcile()  # the PodGroup
+    world.reconcile()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert made_of(world)["a"] == list(range(WAITING + 1))
     assert world.job.status.pending == WAITING + 1 and peak < 20_000_000
 
     world.become("Running", *(f"train-a-{index}" for index in range(10)))
-    world.look()
+    world.reconcile()
     assert len(world.pods) == 10 + WAITING and world.phase == "Running"
-    world.look()
+    world.reconcile()
     assert len(world.pods) == 10 + WAITING, "as many wait as may"
     world.become("Succeeded", *(f"train-a-{index}" for index in range(10)))
-    world.look()
+    world.reconcile()
     assert world.phase == "Running" and world.job.status.succeeded == 10
 
 
@@ -52,12 +52,12 @@ def test_of_a_large_job_no_task_waits_for_anothers_pods() -> None:
             task("crowd", MOST, min_available=3), task("head", 2, min_available=2), min_available=5
         )
     )
-    world.look()
-    world.look()
+    world.reconcile()
+    world.reconcile()
     made = made_of(world)
     assert made["head"] == [0, 1] and made["crowd"] == list(range(3 + WAITING))
     del world.pods["train-head-1"], world.pods["train-crowd-1"]
-    world.look()
+    world.reconcile()
     assert {"train-head-1", "train-crowd-1"} <= world.pods.keys(), (
         "the minimum is made however many others wait"
     )
@@ -93,15 +93,15 @@ def test_pods_that_wait_for_room_are_pending_for_the_phase() -> None:
     """Of 20,000 that are wanted 15,000 are needed together: with 14,000 left the job waits again,
     whatever has been made."""
     world = World(job_of(task("a", 20_000, min_available=15_000)))
-    world.look()
-    world.look()
+    world.reconcile()
+    world.reconcile()
     assert len(world.pods) == 15_000 + WAITING
     world.become("Running", *islice(world.pods, 15_000))
-    world.look()
+    world.reconcile()
     assert world.phase == "Running"
     for name in list(islice(world.pods, 1_000)):
         del world.pods[name]
-    world.look()
+    world.reconcile()
     assert world.phase == "Pending"
 
 
@@ -110,8 +110,8 @@ def test_a_minimum_beyond_the_bound_is_not_begun(bound: int, said: str) -> None:
     """Nor is one that no cluster could hold, where no bound is set."""
     world = World(job_of(task("a", MOST)))
     world.most_pods = bound
-    world.look()
-    world.look()
+    world.reconcile()
+    world.reconcile()
     assert not world.pods and world.phase == "Pending"
     assert any(
         "spec.minAvailable: 2147483647 pods" in event and f"at most {said} are" in event

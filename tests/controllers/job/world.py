@@ -114,7 +114,7 @@ class World:
     # what happens
 
     def command(self, action: str) -> Plan:
-        return self.look(Trigger(COMMAND_ISSUED, action=action))
+        return self.reconcile(Trigger(COMMAND_ISSUED, action=action))
 
     def become(self, phase: str, *pods: str, **status: Any) -> None:
         for name in pods or tuple(self.pods):
@@ -145,7 +145,7 @@ class World:
 
     # the controller
 
-    def look(self, *triggers: Trigger) -> Plan:
+    def reconcile(self, *triggers: Trigger) -> Plan:
         made = plan(
             View(
                 self.job,
@@ -163,7 +163,7 @@ class World:
         """Look until nothing changes; gives the phase."""
         for _ in range(looks):
             before = (self.job.status, set(self.pods), self.group is None, list(self.inbox))
-            self.look()
+            self.reconcile()
             if before == (self.job.status, set(self.pods), self.group is None, self.inbox):
                 return self.phase
         raise AssertionError(f"the job does not come to rest in {self.phase}")

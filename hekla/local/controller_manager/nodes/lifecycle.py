@@ -164,7 +164,7 @@ class NodeLifecycleController(Controller):
         ):
             self.queue.add(new.name)
 
-    # --- hearing ----------------------------------------------------------------------------------
+    # --- heartbeats -------------------------------------------------------------------------------
 
     async def listen(self) -> None:
         """Read the leases once a period, and queue the nodes without heartbeats for too long."""

@@ -111,7 +111,7 @@ class PodCollector(Controller):
             return
         try:
             await self.client.get(NODE.untyped, name)
-            return  # it is there, the cache is late
+            return  # it exists; the cache is late
         except NotFound:
             pass
         for pod in self.pods.by("node", name):

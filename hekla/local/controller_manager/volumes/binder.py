@@ -170,7 +170,7 @@ class ClaimBinder:
         if volume is None or (claims.reference(volume) and not claims.is_for(volume, claim)):
             volume = await self._writer.read_volume(
                 name
-            )  # the cache of volumes may be behind that of claims, and losing is for ever
+            )  # the cache of volumes may be behind that of claims, and Lost is final
         if volume is None:
             await self._lose(
                 claim, "ClaimLost", f"Bound claim has lost its PersistentVolume. {LOST}"
@@ -239,6 +239,6 @@ class ClaimBinder:
         before = claim.get("status") or {}
         if before.get("phase") != "Bound" or not before.get(
             "capacity"
-        ):  # what it grows to later is the resizer's word
+        ):  # its later size is set when the volume is resized
             status["capacity"] = volume["spec"].get("capacity")
         await self._writer.set_claim_status(claim, status)

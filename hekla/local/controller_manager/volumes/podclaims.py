@@ -189,7 +189,7 @@ class ResourceClaimController(Controller):
                 self.queue.add(f"pod/{key}")
 
     async def reconcile(self, key: str) -> float | None:
-        """One look at a pod or a claim."""
+        """Reconcile a pod or a claim."""
         what, _, name = key.partition("/")
         if what == "pod":
             pod = self.pods.get(name)

@@ -42,7 +42,7 @@ class ProtectionController(Controller):
                     self.queue.add(f"claim/{key}")
 
     async def reconcile(self, key: str) -> float | None:
-        """One look at a claim or a volume."""
+        """Reconcile the finalizer of a claim or a volume."""
         what, _, name = key.partition("/")
         obj = (self.volumes if what == "volume" else self.claims).get(name)
         if obj is None:

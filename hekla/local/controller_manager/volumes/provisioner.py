@@ -98,7 +98,7 @@ class Provisioner(Controller):
             return
 
     async def reconcile(self, key: str) -> float | None:
-        """One look at a claim that may need a volume, or at a volume that may have lost its claim."""
+        """Reconcile a claim that may need a volume, or at a volume that may have lost its claim."""
         what, _, name = key.partition("/")
         if what == "volume":
             volume = self.volumes.get(name)

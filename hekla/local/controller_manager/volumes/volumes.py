@@ -98,7 +98,7 @@ class VolumeController(Controller):
             try:
                 await self._binder.reconcile(claim)
             except NotFound:
-                return None  # it has gone meanwhile, which is an event of its own
+                return None  # it was deleted meanwhile, which queues it again
         return None
 
     async def _reconcile_volume(self, volume: Json) -> None:

@@ -87,7 +87,7 @@ class DeploymentController(Controller):
             await self.sets.forget_old(deployment, new, sets)
         return await self.write_status(deployment, new, sets, conditions)
 
-    # the way from one template to the next
+    # --- the rollout ------------------------------------------------------------------------------
 
     async def roll(
         self, deployment: Json, new: Json | None, sets: list[Json], conditions: Conditions
@@ -158,7 +158,7 @@ class DeploymentController(Controller):
             not pod.finished for s in old for pod in self.pods.by(HOLDER, s["metadata"]["uid"])
         )
 
-    # status
+    # --- status -----------------------------------------------------------------------------------
 
     def note_pause(self, deployment: Json, conditions: Conditions, paused: bool) -> None:
         """Note a pause or its end in the Progressing condition: a pause stops the progress
@@ -214,7 +214,7 @@ class DeploymentController(Controller):
         except (NotFound, Conflict):
             pass
 
-    # what concerns whom
+    # --- event handlers ---------------------------------------------------------------------------
 
     def keys_of_replica_set(self, replica_set: Json) -> set[str]:
         """The key of the deployment that a ReplicaSet belongs to; for an orphan the keys of those

@@ -69,7 +69,7 @@ class PodControl:
             concerns, (managed_by(kind.api_version, kind.kind), UNMANAGED), self._pod_changed
         )
 
-    # whose a pod is
+    # --- which pods are whose ---------------------------------------------------------------------
 
     def key_of_owner(self, pod: Pod) -> str | None:
         """The owner that manages a pod, if it is of this kind."""
@@ -145,7 +145,7 @@ class PodControl:
             more = {"$deleteFromPrimitiveList/finalizers": list(self.finalizers)}
         await release(self.client, core.POD, meta.name, meta.namespace, meta.uid, uid, **more)
 
-    # changes
+    # --- event handlers ---------------------------------------------------------------------------
 
     def _owner_changed(self, old: Json | None, new: Json | None) -> None:
         owner = new if new is not None else old
@@ -180,7 +180,7 @@ class PodControl:
             if matches(self.selector(owner), pod.metadata.labels)
         ]
 
-    # writing
+    # --- writes -----------------------------------------------------------------------------------
 
     async def create(self, key: str, owner: Json, bodies: Iterable[Json]) -> ApiError | None:
         """Create pods in a slow start: 1, 2, 4, ... at a time, so that a template that is refused

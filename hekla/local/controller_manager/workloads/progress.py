@@ -157,7 +157,7 @@ def _judge(
         status.get("replicas", 0) == status.get("updatedReplicas", 0)
         and conditions.reason("Progressing") == COMPLETE
     ):
-        return  # it ended; that pods come and go afterwards is no rollout
+        return  # the rollout has ended; pods that come and go afterwards are no rollout
     if complete(deployment, status):
         conditions.set("Progressing", "True", COMPLETE, f"{subject} has successfully progressed.")
     elif _moved(deployment.get("status", {}), status):

@@ -165,7 +165,7 @@ class ReplicaSetControl:
         ):
             return False
         if size == before and not size:
-            return False  # what an empty one was sized for is of no interest
+            return False  # what an empty one was sized for does not matter
         patch = {"metadata": {"uid": meta["uid"], "annotations": note}, "spec": {"replicas": size}}
         await self._client.patch(REPLICA_SET.untyped, meta["name"], patch, meta["namespace"])
         if size == before:
@@ -189,7 +189,7 @@ class ReplicaSetControl:
         wanted = {**passed_on(deployment), REVISION: str(revision)}
         if (
             known and known != revision
-        ):  # it has served before: its revisions of then are remembered
+        ):  # it was the present one before: its earlier revisions are kept
             earlier = [part for part in annotations_of(new).get(HISTORY, "").split(",") if part]
             wanted[HISTORY] = ",".join([*earlier, str(known)])
         patch: Json = {}
@@ -212,7 +212,7 @@ class ReplicaSetControl:
             try:
                 await self._client.patch(DEPLOYMENT.untyped, meta["name"], patch, meta["namespace"])
             except NotFound:
-                pass  # it went meanwhile
+                pass  # it was deleted meanwhile
 
     async def forget_old(self, deployment: Json, new: Json | None, sets: list[Json]) -> None:
         """Delete empty old ReplicaSets beyond the revision history limit."""

@@ -222,4 +222,4 @@ class ReplicasController(Controller):
         try:
             await self.client.update_status(self.kind, body)
         except (NotFound, Conflict):
-            pass  # the watch brings what changed, and with it another look
+            pass  # the watch shows what changed, which queues another reconcile

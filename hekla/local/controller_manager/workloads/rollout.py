@@ -65,7 +65,7 @@ def old_sizes(wanted: int, new: Size, old: list[Size], limit: Limits) -> list[in
     total = new.replicas + sum(keep)
     unavailable_new = new.replicas - new.available
     budget = total - floor - unavailable_new
-    for index, size in enumerate(old):  # clean up what is unhealthy; it serves nobody
+    for index, size in enumerate(old):  # unhealthy pods serve nobody, so they go first
         if budget <= 0:
             break
         gone = min(budget, size.replicas - min(size.available, size.replicas))

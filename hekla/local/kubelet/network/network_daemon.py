@@ -150,20 +150,20 @@ async def run(root: Path) -> None:
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(
         "network.sock"
-    )  # relative, because a path to it may be longer than a socket's may be
+    )  # relative, because the absolute path may be too long for a socket
     os.chmod("network.sock", 0o600)
     server = await asyncio.start_unix_server(daemon.converse, sock=listening, limit=1 << 24)
     watch = loop.create_task(daemon.watch())
     with contextlib.suppress(
         BrokenPipeError
-    ):  # who started this may have been killed meanwhile; the next one finds it
+    ):  # the agent that started this may have been killed; the next one finds it
         os.write(1, b"ready\n")
     os.dup2(os.open("/dev/null", os.O_WRONLY), 1)
     await daemon.ended.wait()
     watch.cancel()
     server.close()
     (root / "network.sock").unlink(missing_ok=True)
-    os._exit(0)  # connections that are being carried have nobody to say good-bye to
+    os._exit(0)  # without waiting for connections that are still open
 
 
 def main(argv: list[str]) -> int:

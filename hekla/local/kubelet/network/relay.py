@@ -178,7 +178,7 @@ class Listener:
             await loop.connect_accepted_socket(partial(_itself, two), onward)
             one.join(two)
             return
-        # Nobody to carry it to: reset it, as a closed port does.
+        # No target accepts it: reset it, as a closed port does.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.close()
 

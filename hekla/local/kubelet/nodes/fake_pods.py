@@ -224,7 +224,7 @@ class FakePods:
             if pod is not None and pod.metadata.uid == uid:
                 await self._advance(pod)
         except (NotFound, Conflict):
-            pass  # gone, or another pod of that name has come: the watch tells
+            pass  # deleted, or replaced by another pod of that name: the watch shows it
         except Invalid as error:
             log.warning("fake pod %s: %s", name, error)
         except (ApiError, TransportError) as error:

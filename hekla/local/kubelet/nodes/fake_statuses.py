@@ -109,7 +109,7 @@ def ended_status(pod: FakePod, life: Plan, count: int, now: str) -> Json:
     named = any(c.name == life.container for c in pod.spec.containers)
     other = (
         terminated(Plan(code=143), started_at(pod) or now, now) if named else state
-    )  # ended with the one that failed
+    )  # the others end with the one that failed
     return {
         "phase": "Failed" if life.code else "Succeeded",
         "conditions": conditions(pod, False, "PodFailed" if life.code else "PodCompleted", now),
@@ -150,15 +150,13 @@ def is_refused(image: str) -> bool:
 
 def life_of(pod: FakePod) -> Plan:
     if any(is_refused(c.image) for c in pod.spec.containers if c.image):
-        return Plan(
-            delay=NEVER
-        )  # as on a node that pulls it: people roll out such an image to see what waits for it
+        return Plan(delay=NEVER)  # as on a real node, where the image cannot be pulled
     commands = [
         [*(c.command or ()), *(c.args or ())] if c.command else [] for c in pod.spec.containers
     ]
     luck = (
         zlib.crc32(pod.metadata.uid.encode()) / 0xFFFFFFFF
-    )  # the same after a restart of the agent
+    )  # the same value after a restart of the agent
     rests = any(not c.command and RESTING.search(c.image) for c in pod.spec.containers)
     return plan(
         pod.metadata.annotations or {}, pod.metadata.labels or {}, commands, luck=luck, rests=rests

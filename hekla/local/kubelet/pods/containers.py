@@ -232,7 +232,7 @@ def ephemeral_container(spec: core.EphemeralContainer) -> Container:
 
 def identity(launch: Launch) -> tuple[int, int, list[int]]:
     """Who the container's first process is, as the container sees it: (user, group, all groups)."""
-    mapped = "user" in launch.namespaces  # whoever we are, in there we are root
+    mapped = "user" in launch.namespaces  # in a user namespace this user is root
     user = launch.user if launch.user is not None else 0 if mapped else os.geteuid()
     group = launch.group if launch.group is not None else 0 if mapped else os.getegid()
     inherited = os.getgroups() if launch.group is None and not mapped else ()
@@ -270,7 +270,7 @@ def restore(
     container.view.image_id = image_id(container.spec.image)
     instance = host.runtime.adopt(newest, on_end)
     if instance is None:
-        return True  # written down, never started: the next start takes the same slot
+        return True  # prepared, never started: the next start takes the same slot
     launch = newest.launch()
     container.view.user = identity(launch) if launch is not None else None
     container.begin(instance, uid)
@@ -278,7 +278,7 @@ def restore(
         host.clock.follow(newest)
         if (
             reported is not None and reported.container_id == container.view.id
-        ):  # what its probes have found holds until they find otherwise
+        ):  # the reported results of its probes hold until there are new ones
             container.view.started = container.view.started or bool(reported.started)
             container.view.ready = container.view.started and (
                 container.spec.readiness_probe is None or reported.ready

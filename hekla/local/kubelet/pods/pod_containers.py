@@ -168,7 +168,7 @@ class PodContainers:
         return await self._start(container)
 
     async def _start(self, container: Container) -> float:
-        """Start the next instance of a container.  Gives the seconds until it should be looked at
+        """Start the next instance of a container.  Gives the seconds until it should be checked
         again."""
         attempt = container.attempt + (container.view.ended is not None)
         slot = self._context.directory.slot(container.spec.name, attempt)

@@ -183,7 +183,7 @@ class Pressure:
         self.conditions: set[str] = set()
 
     async def run(self) -> None:
-        """Looks for ever."""
+        """Measure for ever."""
         while True:
             await asyncio.sleep(LOOK_EVERY)
             try:
@@ -207,7 +207,7 @@ class Pressure:
         if conditions != self.conditions:
             self.conditions = conditions
             self._on_change(conditions)
-        for threshold, available in short[:1]:  # one victim, then another look
+        for threshold, available in short[:1]:  # one victim, then measure again
             await self.evict(threshold, available)
 
     async def evict(self, threshold: Threshold, available: int) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from hekla.api.text import quantity
 from hekla.local.kubelet.records import name_of
 
-if TYPE_CHECKING:  # `hekla down` sweeps, and needs no kinds for it
+if TYPE_CHECKING:  # `hekla down` sweeps groups, and needs no API types for that
     from hekla.api.kubernetes import core
 
 ROOT = Path("/sys/fs/cgroup")
@@ -164,7 +164,7 @@ class Groups:
         for directory in self.directories:
             with contextlib.suppress(
                 OSError
-            ):  # it had none, or something of it lives on: the next start of an agent sweeps
+            ):  # it had no group, or a process in it still runs: the next agent sweeps
                 os.rmdir(directory / f"{uid}-{container}-{attempt}")
 
 

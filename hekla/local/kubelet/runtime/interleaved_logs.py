@@ -61,7 +61,7 @@ class Stream:
             data = os.pread(self.descriptor, min(CHUNK, size - at), at)
             if (
                 first := start_of_log(self.slot)
-            ) > self.position:  # too slow a reader: what it wants has gone
+            ) > self.position:  # the reader was too slow: that part of the log is gone
                 self.position, held = first, b""
                 continue
             *whole, held = (held + data).split(b"\n")

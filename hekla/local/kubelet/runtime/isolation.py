@@ -145,7 +145,7 @@ def change_of_user_refused(maps: Path = Path("/proc/self")) -> str:
         try:
             known = sum(int(line.split()[2]) for line in (maps / name).read_text().splitlines())
         except (OSError, ValueError, IndexError):
-            continue  # no user namespaces, so everybody is known
+            continue  # no user namespaces, so every user is mapped
         if known < USERS:
             return f"this root is of a user namespace with {known} users"
     return ""

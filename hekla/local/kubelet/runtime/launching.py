@@ -178,7 +178,7 @@ class Launching:
             return preload.PLACE
         return (
             host.preload if user is None or not host.isolation.change_user else ""
-        )  # others may not go where it lies
+        )  # other users may not read its directory
 
 
 def user_of(pod: core.Pod, spec: core.Container) -> tuple[int | None, int | None, list[int]]:

@@ -418,7 +418,7 @@ async def chunks(
         if data:
             if (
                 first := start_of_log(slot)
-            ) > position:  # too slow a reader: what it wants has gone
+            ) > position:  # the reader was too slow: that part of the log is gone
                 position, held = first, b""
                 continue
             position += len(data)

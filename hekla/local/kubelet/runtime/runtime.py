@@ -250,9 +250,7 @@ class Runtime:
             except OSError:
                 self._pidfds = False
             else:
-                if (
-                    not instance.claim.alive()
-                ):  # the pid changed hands between the look and the open
+                if not instance.claim.alive():  # the pid was reused between the check and the open
                     os.close(instance.pidfd)
                     instance.pidfd = -1
                     return False

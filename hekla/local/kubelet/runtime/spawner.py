@@ -579,7 +579,7 @@ def fail(directory: int, result: int, message: str) -> NoReturn:
 
 def serve() -> None:
     """Starts what it is told to until the agent has gone."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system buries the children
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the children
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     if sys.platform == "linux":
@@ -611,7 +611,7 @@ def become_container(number: str, slot: str) -> None:
 
     try:
         begin(slot, answer)
-    except BaseException as error:  # in a fork: whatever it is, the agent must hear of it
+    except BaseException as error:  # in the forked child: the agent must be told of any error
         message = str(error.strerror or error) if isinstance(error, OSError) else repr(error)
         answer("! " + message.replace("\n", " "))
     finally:
@@ -666,7 +666,7 @@ def join(pid: int, slot: str, argv: list[str], tty: bool = False) -> None:
             for group in launch["cgroup"].split(":"):
                 write(f"{group}/cgroup.procs", "0")
         except OSError:
-            # the container's limits are a courtesy to the machine; a command in it is no reason to
+            # the limits protect the machine; that a command runs outside of them is no reason to
             # fail
             pass
     kinds = [

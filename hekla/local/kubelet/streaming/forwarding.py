@@ -139,7 +139,7 @@ async def carry(
         async with asyncio.TaskGroup() as group:
             group.create_task(up())
             await down()
-            # Who has closed for writing may still read for a while; a client that never ends its
+            # A side that has closed for writing may still read for a while; a client that never ends its
             # half must not hold us.
             inlet.end()
     except* Lost:

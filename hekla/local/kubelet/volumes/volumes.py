@@ -279,7 +279,7 @@ def memory_directory(root: Path, uid: str, volume: str, group: int | None) -> Pa
         base.mkdir(mode=0o711, exist_ok=True)
         found = base.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-            return None  # somebody else was there first
+            return None  # another process has made it meanwhile
         (base / uid).mkdir(mode=0o711, exist_ok=True)
         return empty_directory(base / uid / volume, group)
     except OSError:

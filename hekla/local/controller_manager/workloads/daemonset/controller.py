@@ -213,4 +213,4 @@ class DaemonSetController(Controller):
         try:
             await self.client.update_status(KIND, {**owner, "status": status})
         except (NotFound, Conflict):
-            pass  # the watch brings what changed, and with it another look
+            pass  # the watch shows what changed, which queues another reconcile

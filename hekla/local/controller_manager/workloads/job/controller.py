@@ -100,7 +100,7 @@ class JobController(Controller):
             return await self.expire(job)
         version = int(job["metadata"]["resourceVersion"])
         if version < self.written.get(key, 0):
-            return None  # the event of the status that was written brings the next look
+            return None  # the event of the written status queues the next reconcile
         self.written.pop(key, None)
         pods = await self.pod_control.claim(job)
         may_scale = not deleting(job) and self.pod_control.expectations.satisfied(key)

@@ -236,7 +236,7 @@ def plan(job: Json, pods: list[Pod], now: float, *, may_scale: bool = True) -> P
     if not failing and condition(job, SUCCESS_MET) is None:
         note_suspension(
             made, status, suspended, now
-        )  # before any deadline is looked at: going on starts the clock anew
+        )  # before any deadline is checked: resuming restarts it
     found = tally(job, pods, failing=failing)
     verdict = verdict_of(job, pods, found, now)
     if verdict is not None and verdict.type == FAILURE_TARGET and not failing:

@@ -217,4 +217,4 @@ class StatefulSetController(Controller):
         try:
             await self.client.update_status(KIND, {**owner, "status": status})
         except (NotFound, Conflict):
-            pass  # the watch brings what changed, and with it another look
+            pass  # the watch shows what changed, which queues another reconcile

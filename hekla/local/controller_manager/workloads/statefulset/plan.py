@@ -130,7 +130,7 @@ def plan(stateful_set: Json, pods: list[Pod], revisions: Revisions, now: float) 
             if ordered:
                 return made
             continue
-        # The lowest of those that are not well may go: waiting for it could be for ever.
+        # The lowest unhealthy pod may be deleted: it might never become healthy.
         if (
             ordered
             and not well(pod, minimum, now)
@@ -232,7 +232,7 @@ def status_of(stateful_set: Json, pods: list[Pod], revisions: Revisions, now: fl
         current, counts["currentReplicas"] = (
             revisions.update,
             counts["updatedReplicas"],
-        )  # the update has come to its end
+        )  # the update is complete
     status: Json = {
         "observedGeneration": stateful_set["metadata"].get("generation", 0),
         "replicas": replicas,

@@ -58,7 +58,7 @@ def owners(stateful_set: Json, claim: Json, wanted: Json | None) -> list[Json] |
         return None
     foreign = [owner for owner in known if not ours(owner)]
     if wanted is not None and any(owner.get("controller") for owner in foreign):
-        return None  # somebody else manages it, whose decision its end is
+        return None  # another controller manages it, and decides when it is deleted
     return [*foreign, *([wanted] if wanted else [])]
 
 
