@@ -218,7 +218,7 @@ class Scheduler:
             whole=recording is not None,
         )
         ask = ExtenderClient()
-        state.ask_extender = ask if recording is None else RecordedExtender(recording, ask)
+        state.use_extender(ask if recording is None else RecordedExtender(recording, ask))
         self.load = LoadCollector(
             client, state, lambda: policy.policy.metrics, self.informers.changed.set
         )

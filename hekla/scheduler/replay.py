@@ -36,6 +36,8 @@ from hekla.scheduler.recording import (
     read,
 )
 
+_RENAMED = {"lone_schedulers": "bare_pod_schedulers"}
+"""Settings of the state by the names that older recordings have for them."""
 STATE_CALLS = frozenset((*UPDATES, *OTHERS, *OUTCOMES))
 
 
@@ -76,13 +78,15 @@ def replay(directory: Path, policy: Policy | None = None) -> Outcome:
             if given[0] != FORMAT:
                 raise RecordingError(f"{directory}: format {given[0]}; this program reads {FORMAT}")
             try:
-                state = State(**given[2])
+                state = State(
+                    **{_RENAMED.get(name, name): value for name, value in given[2].items()}
+                )
             except TypeError as error:
                 raise RecordingError(
                     f"{directory}: written by version {given[1]}, which this program cannot replay: {error}"
                 ) from error
             extender = ReplayedExtender()
-            state.ask_extender = extender
+            state.use_extender(extender)
         elif word == "policy":
             in_force = policy or recorded_policy(*given)
         elif word == "cycle":

@@ -110,6 +110,15 @@ def policy_file(path: Path, score: str = "binpack") -> PolicyFile:
     return PolicyFile(str(path), fall_back=False)
 
 
+@pytest.mark.parametrize("name", ["live", "scripted", "extender"])
+def test_recordings_of_earlier_programs_replay_to_the_byte(name: str) -> None:
+    """Written by the program as it was on 2026-11-22: by a scheduler daemon, by hand, and with
+    an extender's answers."""
+    outcome = replay(Path(__file__).with_name("recordings") / name)
+    assert outcome.cycles > 0
+    assert outcome.difference is None
+
+
 def test_it_replays_to_the_byte_in_another_process(tmp_path):
     recorded(tmp_path / "tape", policy_file(tmp_path / "policy.yaml"))
 

@@ -130,6 +130,10 @@ class State:
         """Times that plugins keep beyond a change of the policy: what -> when."""
         self._compact_at = 1024
 
+    def use_extender(self, ask: Callable[[str, Mapping[str, Any], float], Any]) -> None:
+        """Hand in what reaches extenders: the engine itself does no I/O."""
+        self.ask_extender = ask
+
     # ----------------------------------------------------------------------------------------- pods
 
     def upsert_pod(self, pod: object) -> None:
