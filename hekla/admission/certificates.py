@@ -161,9 +161,8 @@ def context_of(pair: Pair) -> ssl.SSLContext:
 
 def show(context: ssl.SSLContext, pair: Pair) -> None:
     """Use this pair for all new connections."""
-    with (
-        tempfile.TemporaryDirectory() as directory
-    ):  # OpenSSL reads files only; the directory is ours alone
+    with tempfile.TemporaryDirectory() as directory:
+        # OpenSSL reads files only; the directory is ours alone.
         chain = Path(directory) / "pair.pem"
         chain.touch(0o600)
         chain.write_bytes(pair.certificate + b"\n" + pair.key)
@@ -184,9 +183,8 @@ def bundle(announced: bytes, authority: bytes, now: datetime.datetime, limit: in
         if certificate.not_valid_after_utc > now
     }
     if authority in kept:
-        return b"".join(
-            kept
-        )  # in the order that is there: copies of this server would change it by turns
+        # In the present order, so that copies of this server do not rewrite it in turn.
+        return b"".join(kept)
     return b"".join([*kept][-(limit - 1) :]) + authority
 
 

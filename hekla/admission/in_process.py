@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 WORKLOADS = frozenset({"jobs", "cronjobs", "jobflows", "podgroups"})
 
 Answer = tuple[bool, str, Patch | None]
-"""(whether it is allowed, what is said against it, how it is changed)"""
+"""(whether the object is allowed, the errors, the patch)"""
 
 
 class Reviewer:

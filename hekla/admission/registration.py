@@ -169,9 +169,8 @@ async def _ensure(
             await client.create(kind, tree)
             log.info("registered %s", name)
         except AlreadyExists:
-            await _ensure(
-                client, admission, where, announce, settings
-            )  # a sister process was quicker
+            # Another copy of this server was quicker.
+            await _ensure(client, admission, where, announce, settings)
         return
     hook = webhook(admission, where, announce(_announced(found)), settings)
     whole = bool(where.url)

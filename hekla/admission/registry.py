@@ -210,8 +210,7 @@ def review(
 
 
 MISSHAPEN = (AttributeError, KeyError, TypeError, ValueError)
-"""What reading a tree of another shape raises: a list where a mapping belongs, a text where a
-number does."""
+"""The errors of reading a tree of another shape, such as a list instead of a mapping."""
 
 
 def _request(

@@ -20,7 +20,7 @@ DEFAULT_SCHEDULER = "volcano"
 ROOT_QUEUE = "root"
 DEFAULT_QUEUE = "default"
 POD_LEVEL_RESOURCES_SINCE = 34
-"""The minor version of Kubernetes from which on pods may state resources of their own."""
+"""The minor version of Kubernetes since which pods may have resources of their own."""
 
 
 class Lookup(Protocol):

@@ -60,10 +60,10 @@ class Readiness:
         self.restarts = (
             {process.name: process.restarts for process in status.processes} if status else {}
         )
-        """Of a cluster that has been running before: what crashed then does not count, and its
-        kinds are there as a rule."""
+        """Whether the cluster has been running before: old crashes do not count, and its kinds
+        exist as a rule."""
         self.obstacle = ""
-        """What the API server said last when it could not be asked."""
+        """The last error of the API server."""
 
     async def wait(self) -> None:
         """Return when the cluster can run jobs.
@@ -95,9 +95,8 @@ class Readiness:
                         return self.say("nodes", "ok", await describe_nodes(client))
                     self.obstacle = ""
                 except (ApiError, TransportError, OSError) as error:
-                    self.obstacle = str(
-                        error
-                    )  # a server that was killed at this moment is started again
+                    # A server that was killed at this moment is started again.
+                    self.obstacle = str(error)
                 await asyncio.sleep(0.03)
 
     def look(self) -> list[ProcessStatus]:

@@ -261,10 +261,10 @@ def abandon(
     with (
         undisturbed(for_good=True),
         suppress(ClusterError, OSError),
-    ):  # the reason for this is what the user must read
-        if (
-            supervisor is not None
-        ):  # it may not have taken its lock yet, so that `stop` alone would not see it
+    ):
+        # The reason for this is what the user must read.
+        if supervisor is not None:
+            # It may not have taken its lock yet, so that `stop` alone would not see it.
             supervisor.terminate()
             with suppress(subprocess.TimeoutExpired):
                 supervisor.wait(3 * PATIENCE)
@@ -281,7 +281,7 @@ RANGES = {
     "fake_node_pods": (1, 100_000),
     "max_job_pods": (0, 2**31 - 1),
 }
-"""Of the flags that are whole numbers the least and the largest value."""
+"""Flag of a whole number -> its least and largest value."""
 
 
 def with_flags(settings: Settings, flags: dict[str, object]) -> Settings:

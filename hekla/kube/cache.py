@@ -27,22 +27,22 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Change = Callable[[T | None, T | None], None]
-"""Called with (old, new); old None: it is new; new None: it is gone."""
+"""Called with (old, new): old is None for a new object, new is None for a deleted one."""
 Sorter = Callable[[T], Collection[str]]
-"""Gives the values by which objects are told apart, mostly one or none."""
+"""The values by which listeners choose objects, mostly one or none."""
 
 WATCH_SECONDS = (300, 600)
-"""How long one watch is asked for; drawn anew each time, so that all caches do not come back at
+"""Seconds that a watch is requested for; drawn at random, so that caches do not all reconnect at
 once."""
 FIRST_DELAY, LONGEST_DELAY = 0.05, 10.0
 LONGEST_ABSENCE = 1.0
-"""Seconds between two looks for a server that is not there at all: looking costs little, and it may
-be back for a moment only."""
+"""Longest seconds between two attempts while no server answers: an attempt costs little, and the
+server may be back for a moment only."""
 STABLE_AFTER = 5.0
-"""A watch that lived this many seconds ends with the back-off forgotten."""
+"""A watch that lasted so many seconds resets the back-off."""
 FIRST_WORD, NEXT_WORDS = 3.0, 30.0
-"""Seconds of trouble before it is mentioned in the log (a restart is no trouble), and between
-further mentions."""
+"""Seconds of failure before it is logged (a restart of the server is not), and between further
+messages."""
 
 
 class Cache(Generic[T]):
@@ -67,7 +67,7 @@ class Cache(Generic[T]):
     ) -> None:
         self.kind = kind
         self.resource_version = ""
-        """The server's version that the cache has seen; "" before the first list."""
+        """The newest resourceVersion that the cache has seen; "" before the first list."""
         self._client = client
         self._namespace = namespace
         self._labels = labels
@@ -76,10 +76,10 @@ class Cache(Generic[T]):
         self._objects: dict[str, T] = {}
         self._indexers = dict(indexes or {})
         self._indexes: dict[str, dict[str, dict[str, None]]] = {name: {} for name in self._indexers}
-        """Index -> value -> keys of the objects that have it, in the order in which they came."""
+        """Index -> value -> keys of its objects, in the order of their arrival."""
         self._callbacks: list[Change[T]] = []
         self._concerned: dict[Sorter[T], dict[str, list[Change[T]]]] = {}
-        """Callbacks for some objects only: how these are told apart -> value -> callbacks."""
+        """Listeners for some objects only: sorter -> value -> callbacks."""
         self._on_malformed = on_malformed or (
             lambda problem: log.warning("%s; it is left out", problem)
         )
@@ -204,7 +204,7 @@ class Cache(Generic[T]):
                 await asyncio.sleep(
                     self._absence() if isinstance(error, TransportError) else self._backoff()
                 )
-            except Exception:  # a mistake of ours: a cache that stops would be believed for ever
+            except Exception:  # a bug of ours: readers would trust a cache that has stopped
                 log.exception("%s: the cache failed; listing again", self.kind.plural)
                 version = ""
                 await asyncio.sleep(max(1.0, self._backoff()))
@@ -252,7 +252,7 @@ class Cache(Generic[T]):
             self._recovered()
             self._absence.reset()
             while batch := await watch.batch():
-                # it works: if it breaks now, the server has only been restarted
+                # the watch works: if it breaks now, the server has only been restarted
                 self._backoff.reset()
                 self._apply(batch)
         if time.monotonic() - began > STABLE_AFTER:
@@ -271,18 +271,16 @@ class Cache(Generic[T]):
 
     def _malformed(self, problem: Malformed) -> None:
         self._on_malformed(problem)
-        if (
-            problem.key in self._objects
-        ):  # as a list would have it: what cannot be read is not there
+        if problem.key in self._objects:
+            # As in a list, an object that cannot be decoded is not there.
             self._remove(problem.key)
 
     # changing
 
     def _put(self, name: str, obj: T) -> None:
         old = self._objects.get(name)
-        if old is not None and uid_of(old) != uid_of(
-            obj
-        ):  # deleted and made again while nobody looked
+        if old is not None and uid_of(old) != uid_of(obj):
+            # Deleted and created again between two events.
             self._remove(name)
             old = None
         self._objects[name] = obj
@@ -321,7 +319,7 @@ class Cache(Generic[T]):
         for callback in callbacks:
             try:
                 callback(old, new)
-            except Exception:  # the other listeners hear of it all the same
+            except Exception:  # the other listeners must hear of the change
                 log.exception(
                     "%s: a listener failed on %s",
                     self.kind.plural,
@@ -340,7 +338,7 @@ class Cache(Generic[T]):
             if found:
                 self._tell(dict.fromkeys(found), old, new)
 
-    # trouble
+    # failures
 
     def _complain(self, error: Exception) -> None:
         now = time.monotonic()

@@ -41,11 +41,11 @@ PatchType = Literal["merge", "json", "strategic", "apply"]
 PAGE = 500
 """Objects a page of a list, as client-go asks for."""
 RETRIES = 10
-"""How often a request is repeated that the server answered with Retry-After."""
+"""Repetitions of a request that the server answers with Retry-After."""
 LONGEST_RETRY_AFTER = 30.0
 PAGE_TRIES = 8
-"""How often a further page of a list is asked for.  Beginning the whole list again for one lost
-page never ends where there are many."""
+"""Attempts for a further page of a list.  A long list would never end if it began again for each
+lost page."""
 PAGE_DELAYS = (0.02, 1.0)
 PATCH_TYPES: dict[str, bytes] = {
     "merge": b"Content-Type: application/merge-patch+json\r\n",
@@ -55,8 +55,7 @@ PATCH_TYPES: dict[str, bytes] = {
 }
 JSON_BODY = b"Content-Type: application/json\r\n"
 WANTED = b"Accept: application/json\r\nX-Hekla-Managed-Fields: omit\r\n"
-"""Nothing here reads managedFields; a server that does not know the header sends them all the same.
-"""
+"""Asks for objects without managedFields, which nothing here reads; other servers ignore it."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -144,9 +143,8 @@ class Client:
                     self._page(path, page) if following else self._send("GET", path, page)
                 )
             except ApiError as error:
-                if (
-                    error.code == 410 and following
-                ):  # the pages have outlived their version: all in one piece
+                if error.code == 410 and following:
+                    # The continue token has expired: list everything in one piece.
                     listing, following, limit = Listing(), "", 0
                     continue
                 raise
@@ -309,7 +307,7 @@ class Client:
         stream = await self.stream("GET", kind.path(namespace), query)
         return Watch(stream, kind, on_malformed, None if timeout is None else timeout + 30.0)
 
-    # anything
+    # any request
 
     async def request(
         self,
@@ -356,7 +354,7 @@ class Client:
                 raise error
         raise AssertionError("unreachable")
 
-    # underneath
+    # internals
 
     async def _send(
         self,
@@ -383,9 +381,8 @@ class Client:
                 )
             except TlsError as error:
                 raise TransportError(str(error), sent=False) from None
-            if (
-                not self._urgent
-            ):  # those that go before all others know nothing of the others' waiting
+            if not self._urgent:
+                # Urgent requests do not wait for a connection, so they do not show the load.
                 self.debounce.observe(began)
             if answer.status < 400:
                 for name, value in answer.headers:
@@ -399,8 +396,8 @@ class Client:
                 try:
                     raise failure
                 finally:
-                    # it holds this frame: holding it here, both and the body would stay until the
-                    # garbage collector comes by
+                    # the traceback refers to this frame; a reference from here would be a cycle that
+                    # keeps the body until the garbage collector runs
                     del failure
             attempt += 1
 

@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 WORKERS = 3
 SLOW_SYNC = 10.0
 QUIET_FAILURES = 5
-"""A key that failed so often is worth a line at warning level; before that retries are ordinary (a
-lost race, a restart)."""
+"""Failures of a key after which they are logged as warnings; fewer are ordinary (a conflict, a
+restart)."""
 
 
 class Controller(ABC):
@@ -37,14 +37,14 @@ class Controller(ABC):
 
     name: str = ""
     workers: int = 0
-    """Keys worked on at the same time; 0 takes what `run` is given."""
+    """Workers; 0 means the number that `run` is given."""
     most_retries: int = 0
-    """After so many failures in a row a key is dropped until something changes; 0 never drops."""
+    """Failures in a row after which a key is dropped until its object changes; 0 for never."""
 
     def __init__(self, *caches: Cache[Any]) -> None:
         self.queue = WorkQueue(self.name)
         self.caches: list[Cache[Any]] = list(caches)
-        """What must have synced before the first reconcile."""
+        """The caches that must have synced before the first reconcile."""
 
     @abstractmethod
     async def reconcile(self, key: str) -> float | None:
@@ -156,9 +156,8 @@ async def _work(controller: Controller) -> None:
                 key,
                 RuntimeError(f"something that it waited for was cancelled: {error}"),
             )
-        except (
-            Exception
-        ) as error:  # a mistake about one key must not keep the others waiting; it is tried again
+        except Exception as error:
+            # A bug with one key must not stop the others; the key is tried again.
             _failed(controller, key, error)
         else:
             queue.forget(key)

@@ -69,12 +69,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SERVER_PERIOD = 0.25
-"""Seconds between two looks for an API server that is not there yet."""
+"""Seconds between two attempts to reach an API server that does not answer yet."""
 FIRST_WORD, NEXT_WORDS = 1.0, 15.0
-"""Seconds of waiting before it is mentioned, and between further mentions."""
+"""Seconds of waiting before it is logged, and between further messages."""
 GARBAGE_THRESHOLD = 50_000
-"""By so many the objects have to grow for a look of the garbage collector: caches hold millions
-that are no garbage."""
+"""New objects before the garbage collector runs: caches hold millions that are no garbage."""
 
 GATES = {
     "WorkLoadSupport": True,

@@ -41,9 +41,9 @@ class ApiError(Exception):
         self.causes = causes
         self.details = details or {}
         self.retry_after = retry_after
-        """Seconds after which the server wants to be asked again, None when it said nothing."""
+        """Seconds after which the server wants a retry; None if it said nothing."""
         self.status = status or {}
-        """The Status object as it came, {} when the body was none."""
+        """The Status object as it was sent; {} if the body was none."""
 
     def has_cause(self, reason: str) -> bool:
         return any(cause.reason == reason for cause in self.causes)

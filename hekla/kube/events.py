@@ -30,26 +30,26 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 REMEMBERED = 4096
-"""Series, groups and objects that are kept in mind; the least recently used go first."""
+"""Series, groups and objects that are remembered; the least recently used are forgotten first."""
 QUEUE_LIMIT = 8192
 WRITERS = 4
 PATIENT = QUEUE_LIMIT // 4
-"""So many events may wait while the server is busy; more are written however busy it is, long
-before any would be dropped."""
+"""Events that may wait while the server is busy.  Above that they are written however busy it is,
+long before any would be dropped."""
 LONGEST_PAUSE = 0.5
-"""Seconds for which a writer leaves a busy server to others, after each event."""
+"""Longest pause of a writer after each event while the server is busy, in seconds."""
 GROUP_LIMIT = 10
-"""Different messages of one object and reason within GROUP_SECONDS, from which on they are
-combined."""
+"""Different messages of one object and reason within GROUP_SECONDS above which they are combined.
+"""
 GROUP_SECONDS = 600.0
 SPAM_BURST = 25
 SPAM_QPS = 1 / 300
-"""Events of one object: so many at once, then one each five minutes."""
+"""Events of one object at once; after them, one in five minutes."""
 COMBINED = "(combined from similar events): "
 TRIES = 5
 FLUSH_SECONDS = 2.0
 MESSAGE_LIMIT = 1024
-"""Characters of a message that an API server takes."""
+"""Characters of a message that the API server accepts."""
 
 Severity = Literal["Normal", "Warning"]
 
@@ -147,8 +147,8 @@ class Recorder:
         series.count += 1
         series.last = stamp(now)
         series.message = message
-        # two writers of one would both make it, or the later be overtaken; who writes it looks
-        # again
+        # two writers of one series would both create it, or write it in the wrong order; the one
+        # that writes it looks again
         if not series.writing:
             self._enqueue(series)
 
@@ -192,7 +192,7 @@ class Recorder:
 
     def _enqueue(self, series: _Series) -> None:
         if series.queued:
-            return  # the waiting write takes the new count along
+            return  # the waiting write will have the new count
         if len(self._queue) >= QUEUE_LIMIT:
             self.dropped += 1
             if self._clock() - self._told_of_full > 60:
@@ -225,10 +225,12 @@ class Recorder:
                 series.tries = 0
             except TransportError as error:
                 await self._again(series, error)
-            except ApiError as error:  # a namespace that is going away, no permission: trying again would not help
+            except (
+                ApiError
+            ) as error:  # a terminating namespace, no permission: another try would not help
                 self.dropped += 1
                 log.debug("the event %s was refused: %s", series.body["metadata"]["name"], error)
-            except Exception:  # a mistake of ours: the events of others still go out
+            except Exception:  # a bug of ours: other events are still written
                 self.dropped += 1
                 log.exception("the event %s could not be written", series.body["metadata"]["name"])
             finally:
@@ -252,7 +254,7 @@ class Recorder:
                     EVENT.untyped, name, moving, series.namespace, type="strategic"
                 )
                 return
-            except NotFound:  # expired on the server: begin it again
+            except NotFound:  # expired on the server: create it again
                 series.body["metadata"]["name"] = (
                     f"{name.rpartition('.')[0]}.{int(self._clock() * 1e9):x}"
                 )

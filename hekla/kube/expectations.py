@@ -21,8 +21,8 @@ from hekla.kube.objects import uid_of
 log = logging.getLogger(__name__)
 
 DEADLINE = 30.0
-"""Seconds after which an expectation is given up.  (client-go waits five minutes; a watch that late
-is broken.)"""
+"""Seconds after which an expectation expires.  client-go waits five minutes; a watch that is so
+late is broken."""
 
 
 class Expectations:

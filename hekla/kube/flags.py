@@ -32,7 +32,7 @@ class Type:
     name: str
     parse: Callable[[str], Any]
     bare: str | None = None
-    """The text that the flag stands for when no value follows (booleans)."""
+    """The value of the flag if none follows (booleans)."""
     repeated: bool = False
     """Several occurrences add up to a list (or map)."""
     show: Callable[[Any], str] = str
@@ -48,7 +48,7 @@ class Flag:
     help: str
     short: str = ""
     check: Callable[[Any], str | None] | None = None
-    """Why a parsed value is refused, None when it is good."""
+    """Returns why a parsed value is invalid, None if it is valid."""
 
     @property
     def attribute(self) -> str:
@@ -162,9 +162,8 @@ def _shorthand(
         return by_short[name], text, equals
     if name[:1] in by_short and len(name) > 1 and name not in by_name:  # -v4
         return by_short[name[0]], name[1:] + equals + text, "="
-    if (
-        name in by_name or name.replace("_", "-") in by_name
-    ):  # -logtostderr: Go's own flag package takes one hyphen
+    if name in by_name or name.replace("_", "-") in by_name:
+        # -logtostderr: Go's own flag package takes one hyphen.
         return _named(by_name, name), text, equals
     raise FlagError(f"unknown shorthand flag: '{name[:1]}' in {word}")
 
@@ -233,7 +232,7 @@ NUMBER = Type("float", _number, show=lambda value: f"{value:g}")
 YES_NO = Type("bool", _truth, bare="true", show=lambda value: str(value).lower())
 SECONDS = Type("duration", seconds, show=duration_text)
 TEXTS = Type("strings", _words, repeated=True, show=",".join)
-"""A list: separated by commas, and added to by each occurrence."""
+"""A list, separated by commas; each occurrence of the flag adds to it."""
 YES_NO_MAP = Type("mapStringBool", _yes_no_map, repeated=True, show=_show_map)
 
 

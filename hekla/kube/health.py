@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Check = Callable[[], str | None]
-"""Gives why something is not well, None when it is."""
+"""Returns what is wrong, None if nothing is."""
 
 
 class Health:
@@ -27,9 +27,9 @@ class Health:
         self.ready: dict[str, Check] = {}
         """Beyond the live checks: whether the daemon can do its work now."""
         self.routes: dict[str, Callable[[Request], Response]] = {}
-        """Further paths that a daemon answers."""
+        """Further paths that the daemon serves."""
         self.registry: CollectorRegistry | None = None
-        """What /metrics shows; None is prometheus_client's own registry."""
+        """The registry that /metrics shows; None for prometheus_client's default one."""
         self._servers: list[Server] = []
 
     async def listen(

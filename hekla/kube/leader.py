@@ -27,7 +27,7 @@ from hekla.kube.http.client import TransportError
 log = logging.getLogger(__name__)
 
 JITTER = 1.2
-"""Candidates wait up to this factor longer than the retry period, so that they do not ask all at
+"""Candidates wait up to this factor longer than the retry period, so that they do not all ask at
 once."""
 COMPLAINT_PERIOD = 30.0
 
@@ -78,9 +78,8 @@ class LeaderElection:
         self.name = name
         self.namespace = namespace
         self.holder = holder or identity()
-        self._client = (
-            client.urgent()
-        )  # a renewal that waits behind the work it protects would come too late
+        # Behind the requests of the work that it protects, a renewal would come too late.
+        self._client = client.urgent()
         self._durations = durations or Durations()
         if problem := self._durations.problem():
             raise ValueError(f"leader election: {problem}")
@@ -165,9 +164,8 @@ class LeaderElection:
 
     async def _take(self) -> bool:
         kind = LEASE.untyped
-        if not (
-            self._lease and self.leads
-        ):  # a leader writes on without reading: the version says if it was disturbed
+        if not (self._lease and self.leads):
+            # A leader writes without reading first: a conflict shows that the lease has changed.
             try:
                 self._observe(await self._client.get(kind, self.name, self.namespace))
             except NotFound:

@@ -33,9 +33,8 @@ class Tally(Counter):
         self, name: str, documentation: str, labelnames: Iterable[str] = (), **more: Any
     ) -> None:
         _PLAIN.add(name)
-        super().__init__(
-            name, documentation, labelnames, **more
-        )  # each series is made with these names, too
+        # The library creates each series with these arguments too.
+        super().__init__(name, documentation, labelnames, **more)
 
     def _child_samples(self) -> Iterable[Sample]:
         return (Sample("", {}, self._value.get(), None, None),)

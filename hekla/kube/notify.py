@@ -17,4 +17,4 @@ def ready() -> None:
         try:
             listener.sendto(f"READY=1\nMAINPID={os.getpid()}".encode(), address)
         except OSError:
-            return  # whoever asked has gone; that is no reason to stop
+            return  # the parent is gone, which is no reason to stop

@@ -24,9 +24,8 @@ def with_kind(kind: Kind[Any], obj: Any) -> Any:
     if isinstance(obj, dict):
         if not obj.get("kind") or not obj.get("apiVersion"):
             return {**obj, "apiVersion": kind.api_version, "kind": kind.kind}
-    elif (
-        getattr(obj, "kind", None) == ""
-    ):  # a struct of a reader's own may leave out what it does not need
+    elif getattr(obj, "kind", None) == "":
+        # A reader's own struct may have no such field.
         obj.kind = kind.kind
         obj.api_version = kind.api_version
     return obj

@@ -6,7 +6,7 @@ from __future__ import annotations
 import resource
 
 LEAST = 256
-"""Sockets to watch all kinds, a connection a client, the database and its logs."""
+"""Enough for the watches of all kinds, a connection for each client, the database and its logs."""
 COMFORTABLE = 1024
 
 

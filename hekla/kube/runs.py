@@ -12,7 +12,7 @@ from enum import Enum
 from hekla.kube.schedule import Schedule
 
 DELTA = 0.1
-"""Seconds after a scheduled time at which it is looked at, so that the time has surely come."""
+"""Seconds that are added to the wait for a scheduled time, so that it has come for certain."""
 MANY = 100
 
 

@@ -35,9 +35,9 @@ _DESCRIPTORS = {
     "@hourly": "0 * * * *",
 }
 HORIZON = 5 * 366 * 86400.0
-"""Seconds after which a time that never comes (31 February) is no longer looked for."""
+"""Seconds ahead that are searched for the next time, because 31 February never comes."""
 LONGEST = 2**63 / 1e9
-"""Seconds that a duration on the wire can hold: it is a count of nanoseconds in 64 bits."""
+"""Seconds of the longest Go duration, which counts nanoseconds in 64 bits."""
 LARGEST = 2**63 - 1
 _WHOLE = re.compile(r"\+?0*([0-9]{1,19})")
 
@@ -165,7 +165,8 @@ def _field(
         if start in (
             "*",
             "?",
-        ):  # what follows a star's dash is not looked at, as with the original's library
+        ):
+            # What follows a star's dash is not looked at, as with the original's library.
             first, last = low, high
             star = star or step == 1
         else:

@@ -78,9 +78,8 @@ class Watch(Generic[T]):
         except msgspec.ValidationError:
             events = self._decode_each(lines)
         else:
-            if any(
-                event.type == ERROR for event in events
-            ):  # a Status that the type was lax enough to take
+            if any(event.type == ERROR for event in events):
+                # A Status that the type was lax enough to take.
                 events = self._decode_each(lines)
         for event in events:
             event.object = with_kind(self._kind, event.object)
@@ -96,8 +95,8 @@ class Watch(Generic[T]):
                 self._failure = from_status(msgspec.to_builtins(event.object))
                 break
             if event.type == BOOKMARK and isinstance(event.object, Malformed):
-                # Not an object at all, so a reader's struct may well want more of it than it says;
-                # only the version matters.
+                # A bookmark is no object and may lack fields that the reader's struct requires; only
+                # its version matters.
                 bare: Any = {"metadata": {"resourceVersion": event.object.resource_version}}
                 events.append(Event(event.type, bare))
             elif not isinstance(event.object, Malformed):

@@ -14,13 +14,13 @@ from collections.abc import Callable
 
 BASE_DELAY = 0.005
 TOGETHER = 0.005
-"""Seconds between two looks at what has fallen due: of hundreds of keys a second, each at its own
-time, a few are let in at a time."""
+"""Least seconds between two timers: of hundreds of keys a second, those of a few milliseconds are
+queued together."""
 ROUNDING = 0.0005
-"""What is due so soon is due: timers are whole milliseconds, and one that rang too early would ring
-again at once, many times."""
+"""Seconds before its time at which a key counts as due: timers have whole milliseconds, and one
+that fires too early would fire again at once, many times."""
 LONGEST_DELAY = 60.0
-"""client-go goes up to 1000 s; a key that fails for so long is looked at once a minute here."""
+"""Longest back-off in seconds.  client-go has 1000 s; here a failing key is tried once a minute."""
 
 
 class ShutDown(Exception):

@@ -164,9 +164,8 @@ def _init(
     elif "" in seen:
         found.append(duplicate(f"{where}.name", name))
     if container.get("ports"):
-        _on_host(
-            container["ports"], set(), f"{path}[0].ports", found
-        )  # Kubernetes looks at each as if it were the only one
+        # Kubernetes looks at each as if it were the only one.
+        _on_host(container["ports"], set(), f"{path}[0].ports", found)
     if restart == "Always":
         probes.handlers(container, spec, where, options, found)
     else:

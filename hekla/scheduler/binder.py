@@ -411,13 +411,13 @@ class Binder:
             )
             await self.client.delete(core.POD, name, namespace, uid=evict.uid)
         except (NotFound, Conflict):
-            return  # it has gone, or another pod has its name
+            return  # it is gone, or another pod has its name
         except LOST as error:
             log.warning("%s could not be evicted: %s", evict.pod, error)
             self.state.evict_failed(evict.pod)
             self.state_changed()
 
-    # what users see
+    # statuses
 
     async def write_condition(self, condition: PodCondition) -> None:
         namespace, name = split(condition.pod)

@@ -263,9 +263,8 @@ class Scheduler:
             if self.recording is not None:
                 self.recording.close()
             try:
-                async with asyncio.timeout(
-                    5
-                ):  # it only looks on: the writes go on when it gives up
+                async with asyncio.timeout(5):
+                    # The writes continue after this timeout.
                     await self.binder.settle()
             except TimeoutError:
                 log.warning("%d writes were not answered in time", len(self.binder.tasks))

@@ -40,7 +40,7 @@ class ExtenderClient:
         except (OSError, HTTPException) as error:
             if known is None or isinstance(error, TimeoutError):
                 raise OSError(f"{address}: {error}") from error
-            try:  # the connection had been closed at the other end since the last question
+            try:  # the server has closed the idle connection
                 status, answer = self._post(url.scheme, url.netloc, path, payload, timeout, None)
             except (OSError, HTTPException) as second:
                 raise OSError(f"{address}: {second}") from second

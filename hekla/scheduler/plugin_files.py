@@ -77,7 +77,8 @@ def from_texts(sources: Mapping[str, str]) -> dict[str, type[Plugin]]:
         except (
             Exception,
             SystemExit,
-        ) as error:  # a user's file may raise anything; one that is a script may call sys.exit
+        ) as error:
+            # A user's file may raise anything; one that is a script may call sys.exit.
             problems.append(f"{file}:{line_of(error, file)}: {type(error).__name__}: {error}")
             continue
         found = [
@@ -109,7 +110,7 @@ def module_of(file: str, text: str) -> ModuleType:
     module = ModuleType("hekla_plugin_file." + file.replace("/", "_").replace(".", "_"))
     module.__file__ = file
     code = compile(text, file, "exec")
-    sys.modules[module.__name__] = module  # types that look up their annotations look here
+    sys.modules[module.__name__] = module  # annotations are resolved through this
     exec(code, module.__dict__)
     return module
 
@@ -141,7 +142,8 @@ def from_packages() -> tuple[dict[str, type[Plugin]], dict[str, str]]:
         except (
             Exception,
             SystemExit,
-        ) as error:  # whatever a user's package raises while it is imported
+        ) as error:
+            # Whatever a user's package raises while it is imported.
             broken[point.name] = f"{point.value}: {type(error).__name__}: {error}"
             log.warning(
                 "plugin %s of an installed package cannot be loaded: %s",

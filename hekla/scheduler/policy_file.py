@@ -53,7 +53,8 @@ def parse(
         yaml.YAMLError,
         ValueError,
         RecursionError,
-    ) as error:  # a date that is none, a number without end, a nest without bottom
+    ) as error:
+        # An invalid date, a number that is too long, too deep a nesting.
         raise PolicyFileError(f"{name}: not YAML: {error}") from error
     if not isinstance(tree, dict):
         raise PolicyFileError(f"{name}:1: a policy is a mapping with actions and tiers")
@@ -192,9 +193,8 @@ class PolicyFile:
             found: Found = find([*self.files, *files_of(self.plugins_dir)])
             policy = parse(text, str(self.path), found.plugins, found.broken)
             policy = policy if self.adapt is None else self.adapt(policy)
-        except (
-            Exception
-        ) as error:  # whatever is in the file, the scheduler goes on with what it has
+        except Exception as error:
+            # Whatever is in the file, the scheduler goes on with what it has.
             message = (
                 str(error)
                 if isinstance(error, PolicyFileError | PluginFileError)

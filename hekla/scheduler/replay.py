@@ -118,7 +118,7 @@ def replay(directory: Path, policy: Policy | None = None) -> Outcome:
             try:
                 getattr(state, word)(*given)
             except (AttributeError, TypeError, ValueError, KeyError):
-                pass  # as when it was recorded
+                pass  # it failed in the same way when it was recorded
         else:
             raise RecordingError(
                 f'{directory}: a frame "{word}" of which this program knows nothing'

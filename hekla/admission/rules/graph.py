@@ -26,9 +26,8 @@ def sorted_tasks(dependencies: Mapping[str, Iterable[str]]) -> list[str] | None:
             continue
         path: list[tuple[str, Iterator[str]]] = []
         name: str | None = first
-        while (
-            name is not None or path
-        ):  # by hand: a chain of tasks may be longer than calls may be deep
+        while name is not None or path:
+            # By hand: a chain of tasks may be longer than calls may be deep.
             if name is not None:
                 if name not in dependencies:
                     return None

@@ -30,9 +30,8 @@ class CachedLookup:
         """Start to watch, and wait until all objects are listed."""
         for cache in (self._queues, self._namespaces):
             await cache.start()
-        if (
-            self._hypernodes is not None
-        ):  # not waited for: the kind may be missing, or an account of old may not list it
+        if self._hypernodes is not None:
+            # Not waited for: the kind may be missing, or an account of old may not list it.
             await self._hypernodes.start()
         for cache in (self._queues, self._namespaces):
             await cache.synced()

@@ -82,9 +82,8 @@ class _Reader:
                 self.at, repeat_start = repeat, start
                 continue
             repeat_start = -1
-            if (
-                self._flags()
-            ):  # flags for what follows: what may be repeated is still what stands before them
+            if self._flags():
+                # Flags for what follows: what may be repeated is still what stands before them.
                 continue
             can_repeat = self._atom(letter)
         if self.depth:

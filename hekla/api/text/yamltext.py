@@ -29,7 +29,8 @@ def load(text: str) -> Any:
         ValueError,
         OverflowError,
         RecursionError,
-    ) as error:  # a date that is none, a number without end
+    ) as error:
+        # A date that is none, a number without end.
         raise yaml.YAMLError(f"a value cannot be read: {error}") from error
 
 

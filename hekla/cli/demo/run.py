@@ -107,9 +107,8 @@ def main(argv: list[str]) -> int:
         console.print("\nInterrupted; cleaning up.")
         return 130
     finally:
-        signal.signal(
-            signal.SIGINT, signal.SIG_IGN
-        )  # a second Ctrl-C must not leave half of it behind
+        # A second Ctrl-C must not leave half of it behind.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         stop(cluster)
         if not arguments.keep:
             shutil.rmtree(directory, ignore_errors=True)

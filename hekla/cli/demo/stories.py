@@ -168,9 +168,8 @@ async def gang(client: Client) -> str:
 
     why = await until("a reason on the PodGroup", reason)
     bound = [pod.metadata.name for pod in await pods_of(client, "gang-20") if pod.spec.node_name]
-    for _ in range(
-        10
-    ):  # a reason that is true keeps the gang waiting; one that is not would let it start now
+    for _ in range(10):
+        # A reason that is true keeps the gang waiting; one that is not would let it start now.
         await asyncio.sleep(0.1)
         bound += [
             pod.metadata.name for pod in await pods_of(client, "gang-20") if pod.spec.node_name

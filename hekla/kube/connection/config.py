@@ -54,11 +54,11 @@ class Connection:
     headers: bytes = b""
     """Headers of every request (impersonation)."""
     base_path: str = ""
-    """What stands before /api and /apis in the server's URL."""
+    """The path before /api and /apis in the server's URL."""
     namespace: str = "default"
     context: str = ""
     source: str = ""
-    """Where this was read, for messages."""
+    """Where the configuration comes from, for messages."""
 
 
 def load(
@@ -192,7 +192,7 @@ class _Merged:
     where_current: str = ""
     source: str = "kubeconfig"
     found: bool = False
-    """Some file was there."""
+    """Whether any file exists."""
 
 
 def _merged(path: str | None, environment: Mapping[str, str]) -> _Merged:
@@ -384,9 +384,8 @@ def _plugin(spec: Any, user: _Entry, cluster: _Entry) -> Plugin:
         raise ConfigError(
             f"{where}.interactiveMode: Always: plugins that need a terminal are not supported"
         )
-    if (
-        os.sep in command
-    ):  # relative to the file, as its other paths are; bare names are looked up in PATH
+    if os.sep in command:
+        # Relative to the file, as its other paths are; bare names are looked up in PATH.
         command = str(user.directory / command)
     try:
         env = {str(pair["name"]): str(pair["value"]) for pair in spec.get("env") or ()}

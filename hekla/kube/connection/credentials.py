@@ -109,14 +109,14 @@ class Plugin:
     """
 
     where: str
-    """File and field that named the plugin, for messages."""
+    """File and field of the plugin, for messages."""
     api_version: str
     command: str
     args: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     install_hint: str = ""
     cluster: dict[str, Any] | None = None
-    """What the plugin is told of the cluster (provideClusterInfo)."""
+    """The cluster information for the plugin (provideClusterInfo)."""
     certificate: tuple[str, str] | None = None
     _header: bytes | None = None
     _expires: float = 0.0

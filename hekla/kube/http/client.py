@@ -30,8 +30,8 @@ DEFAULT_TIMEOUT = 60.0
 """Seconds a request may take; the server gives up after the same time (local-cluster 1.1)."""
 CONNECT_TIMEOUT = 15.0
 IDLE_LIMIT = 45.0
-"""Seconds after which an unused connection is closed here, before the server's side does it under a
-request's feet."""
+"""Seconds after which the client closes an idle connection, before the server does so while a
+request is on its way."""
 SWEEP_PERIOD = 1.0
 PAUSE_ABOVE = 1 << 20
 """Bytes of an unread stream at which reading from the socket pauses."""
@@ -61,9 +61,9 @@ class Target:
     port: int = 0
     unix: str = ""
     tls: Callable[[], ssl.SSLContext] | None = None
-    """Makes (or gives the already made) TLS context; None is plain HTTP."""
+    """Returns the TLS context; None for plain HTTP."""
     server_name: str = ""
-    """The name to check the server's certificate against where it is not `host`."""
+    """The name that the server's certificate must have, if it is not `host`."""
     proxy: Proxy | None = None
 
     def __str__(self) -> str:
@@ -146,7 +146,7 @@ class _Connection(asyncio.Protocol):
         self.on_free: Callable[[_Connection], None] | None = None
         self.on_lost: Callable[[_Connection], None] | None = None
 
-    # asyncio's side
+    # called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]  # uvloop's is none by its type, only by what it does
@@ -171,7 +171,7 @@ class _Connection(asyncio.Protocol):
         if self.on_lost is not None:
             self.on_lost(self)
 
-    # httptools' side
+    # called by httptools
 
     def on_message_begin(self) -> None:
         self.headers = []
@@ -210,14 +210,14 @@ class _Connection(asyncio.Protocol):
             body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
             if not answer.done():
                 answer.set_result(Response(self.status, self.headers, body))
-        else:  # an answer to nothing: what comes next on this connection cannot be trusted
+        else:  # an answer without a request: the connection cannot be trusted any more
             self.keep_alive = False
         if not self.keep_alive:
             self.close()
         if self.on_free is not None:
             self.on_free(self)
 
-    # our side
+    # called by the pool
 
     def send(self, head: bytes, body: bytes) -> None:
         self.received = False
@@ -381,9 +381,8 @@ class HttpClient:
         self._pool = pool
         self._fixed = b" HTTP/1.1\r\nHost: " + target.authority + b"\r\n"
         self._prefix = b""
-        if (
-            target.proxy and not target.tls
-        ):  # a plain-HTTP server behind a proxy: the request names the whole URL
+        if target.proxy and not target.tls:
+            # A plain-HTTP server behind a proxy: the request names the whole URL.
             self._prefix = str(target).encode()
             self._fixed += target.proxy.authorization
         self._idle: list[_Connection] = []
@@ -392,7 +391,7 @@ class HttpClient:
         self._open = 0
         self._waiters: deque[asyncio.Future[_Connection | None]] = deque()
         self._urgent: deque[asyncio.Future[_Connection | None]] = deque()
-        """Those that come before all of `_waiters`."""
+        """Waiters that come before all of `_waiters`."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed = False
@@ -442,9 +441,8 @@ class HttpClient:
                 ):
                     raise self._explained(error, method, path) from None
             except asyncio.CancelledError:
-                if (
-                    connection.answer is answer
-                ):  # else it came in the same moment, and the connection is somebody else's now
+                if connection.answer is answer:
+                    # Otherwise the answer has just arrived, and another request has the connection.
                     connection.answer = None
                     connection.close("the request was given up")
                 raise
@@ -512,9 +510,8 @@ class HttpClient:
             try:
                 given = await waiter
             except asyncio.CancelledError:
-                if (
-                    waiter.done() and not waiter.cancelled()
-                ):  # given a connection in the same moment: pass it on
+                if waiter.done() and not waiter.cancelled():
+                    # It has just been given a connection: pass it on.
                     handed = waiter.result()
                     if handed is None or handed.closed:
                         self._wake_waiter(None)
@@ -553,7 +550,7 @@ class HttpClient:
         for connection in [c for c in self._busy if c.deadline < now]:
             connection.reason = "no answer within the time allowed"
             connection.fail(connection.reason)
-        if self._idle and self._idle[0].deadline < now:  # the oldest lie at the bottom
+        if self._idle and self._idle[0].deadline < now:  # the oldest are at the bottom
             expired = [c for c in self._idle if c.deadline < now or c.closed]
             self._idle = [c for c in self._idle if c.deadline >= now and not c.closed]
             for connection in expired:

@@ -57,7 +57,7 @@ class Request:
         self.body = body
         self.peer = peer
         self.notes: dict[str, str] | None = None
-        """What the audit log is to say of it."""
+        """Annotations for the audit log."""
         self._options: dict[str, list[str]] | None = None
 
     @property

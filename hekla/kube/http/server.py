@@ -46,28 +46,27 @@ log = logging.getLogger("hekla.http")
 MAX_BODY = 3 * 1024 * 1024
 MAX_HEADERS = 1024 * 1024
 BACKLOG = 1024
-"""Connections that wait to be taken."""
+"""The backlog: connections that wait to be accepted."""
 PIPELINE = 16
 """Requests read ahead of the one being answered, before reading stops."""
 MOST_AHEAD = 64 * 1024
-"""Bytes of one of them, above which it is the last."""
+"""Bytes of such a request above which it is the last."""
 HEAD_SECONDS, WHOLE_SECONDS, IDLE_SECONDS = 32.0, 60.0, 90.0
-"""What a client may take for a head (or for its first request), for a whole request, and between
-two: as Kubernetes' server has it."""
+"""Seconds that a client may take for a head (or its first request), for a whole request, and
+between two requests: those of Kubernetes' server."""
 SWEEP_SECONDS = 2.0
 MOST_HELD = 64 * 1024 * 1024
-"""Bytes of all requests together that are not whole: of nobody is known yet who it is."""
+"""Bytes of all incomplete requests together: their clients are not authenticated yet."""
 WORTH_GIVING_BACK = 16 * 1024 * 1024
 HIGH_WATER = 1024 * 1024
 LINGER = 0.5
-"""Seconds for which a refused body is read and dropped, so that the client gets to see the answer.
-"""
+"""Seconds for which a refused body is read and dropped, so that the client can read the answer."""
 MOST_LINGERING = 32
 TLS_ROOM = 512 * 1024
-"""About what uvloop and OpenSSL keep for a connection that has sent much at once."""
+"""Bytes that uvloop and OpenSSL keep, roughly, for a connection that has sent much at once."""
 
 NAMES: dict[bytes, str] = {}
-"""Of headers, as they came and in lower case; requests bring the same few."""
+"""Names of headers, as sent -> in lower case; requests have the same few."""
 KNOWN_NAMES = 500
 
 STATUS_LINES = {
@@ -189,10 +188,10 @@ class Connection(asyncio.Protocol):
         self._discarding = False
         self._upgrading: bytes | None = None
         self._partial = False
-        """A request has begun to come and is not whole yet."""
+        """Whether a request has begun to arrive and is not complete."""
         self._in_head = False
         self._held = 0
-        """Bytes of it, as far as it took more than one piece."""
+        """Bytes of it, if it comes in more than one piece."""
         self._requests = 0
         self._counted = (0, 0.0)
         """How many requests there were when the server looked first, and when that was."""
@@ -229,8 +228,8 @@ class Connection(asyncio.Protocol):
             if not waiter.done():
                 waiter.set_exception(ConnectionResetError("the client went away"))
         self._waiters.clear()
-        # A stream has nobody left to write to; an ordinary request goes on, because its write may
-        # be half way to the disk.
+        # A stream has no reader any more; an ordinary request goes on, because its write may be half
+        # done.
         if self._task is not None and self.body is not None:
             self._task.cancel()
         self.parser = None
@@ -399,7 +398,7 @@ class Connection(asyncio.Protocol):
         if self.busy or self._queue:
             transport.close()
             return
-        self._head_only = False  # of the request before; of this one perhaps nothing is known
+        self._head_only = False  # that of the previous request; this one may not be parsed
         answer = self.server.refusal(status, text)
         self._write(answer, keep_alive=False)
         self.server.linger(self, transport)
@@ -495,8 +494,7 @@ class Connection(asyncio.Protocol):
             body.abort()
             return
         except Exception:
-            # The head is out: a broken stream is the only way left to say that the answer is not
-            # whole.
+            # The head is sent: only a broken stream can still say that the answer is incomplete.
             log.exception("%s %s: the stream broke", request.method, request.path)
             body.abort()
             return
@@ -610,7 +608,8 @@ def everywhere(port: int) -> socket.socket:
             if error.errno not in (
                 errno.EADDRNOTAVAIL,
                 errno.EAFNOSUPPORT,
-            ):  # a kernel that knows IPv6 and may not use it
+            ):
+                # The kernel has IPv6, but it is disabled.
                 raise
     return socket.create_server(("", port), backlog=BACKLOG)
 
@@ -627,9 +626,9 @@ class Server:
         self._path: Path | None = None
         self.port = 0
         self.held = 0
-        """Bytes of requests that are not whole."""
+        """Bytes of incomplete requests."""
         self._unfinished: dict[Connection, None] = {}
-        """Whose they are, the oldest first."""
+        """Their connections, the oldest first."""
         self._released = 0
         self.lingering: dict[Connection, tuple[asyncio.TimerHandle, ...]] = {}
         """Connections that were refused and may still read why, the oldest first, with what will
@@ -643,8 +642,7 @@ class Server:
         self._unfinished[connection] = None
         if self.held > MOST_HELD:
             self._give_up_the_slowest()
-            # Now, not with the next sweep: until then as much again could come, beside what the
-            # process keeps of this.
+            # Now, not in the next sweep: until then as much again could arrive.
             self._give_back()
 
     def _give_up_the_slowest(self) -> None:
@@ -665,9 +663,8 @@ class Server:
         loop = asyncio.get_running_loop()
         self.lingering[connection] = (
             loop.call_later(LINGER, transport.close),
-            loop.call_later(
-                3 * LINGER, transport.abort
-            ),  # TLS would wait half a minute for the other side's farewell
+            # TLS would wait half a minute for the peer's close_notify.
+            loop.call_later(3 * LINGER, transport.abort),
         )
         if len(self.lingering) > MOST_LINGERING:
             oldest = next(iter(self.lingering))
@@ -778,7 +775,6 @@ def give_back() -> None:
     """Return freed memory to the system; otherwise the memory of many large bodies stays with the
     process."""
     library = ctypes.CDLL(None)
-    if hasattr(
-        library, "malloc_trim"
-    ):  # of the GNU library; others return memory of that size by themselves
+    if hasattr(library, "malloc_trim"):
+        # This is glibc; other libraries return memory of that size by themselves.
         library.malloc_trim(0)

@@ -64,7 +64,7 @@ DICTIONARY = (
     )
     + _REST.encode()
 )
-"""What both ends' header compression starts with."""
+"""The dictionary of the header compression."""
 
 _FRAME = struct.Struct(">II")
 _PAIR = struct.Struct(">II")
@@ -133,7 +133,7 @@ class Session:
         self._last_theirs = 0
         self._parity = 1 if server else 0
         self._reading: set[int] = set()
-        """Streams on which the other end may still send."""
+        """Streams on which the peer may still send."""
         self._writing: set[int] = set()
         """Streams on which we may still send."""
 
@@ -176,7 +176,7 @@ class Session:
             self._control_frame(RST_STREAM, 0, _PAIR.pack(stream, INVALID_STREAM))
             return None
         if body:
-            # Some clients count; none may ever run out of what it may send.
+            # Some clients keep flow control; they must never run out of window.
             for number in (stream, 0):
                 self._control_frame(WINDOW_UPDATE, 0, _PAIR.pack(number, len(body)))
         ended = bool(flags & FIN)
@@ -203,16 +203,15 @@ class Session:
             self._forget(stream)
             return Reset(stream, status) if known else None
         if kind == PING:
-            if (
-                number(body) & 1 == self._parity
-            ):  # theirs; the answer to one of ours is of no interest
+            if number(body) & 1 == self._parity:
+                # A ping of the peer; answers to our own are ignored.
                 self._control_frame(PING, 0, body[:4])
             return None
         if kind == GOAWAY:
             return Leaving()
         if kind == HEADERS:
             stream = number(body)
-            self._headers(body[4:])  # of no meaning to us, but the compression must see them
+            self._headers(body[4:])  # ignored, but the decompressor must see them
             if flags & FIN and stream in self._reading:
                 self._reading.discard(stream)
                 return Data(stream, b"", True)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 TOKEN_PROTOCOL = "base64url.bearer.authorization.k8s.io."
-"""Begins what is no subprotocol but a bearer token: a browser can send no header with a WebSocket.
+"""The prefix of a subprotocol that is a bearer token: browsers can send no header with a WebSocket.
 """
 LONGEST_MESSAGE = 32 << 20
 """Bytes of one message of a client; kubectl sends at most 32 KiB, programs that upload files in one
@@ -98,9 +98,8 @@ class WebSocket:
         self._protocol.receive_data(data)
         messages: list[bytes] = []
         for event in self._protocol.events_received():
-            assert isinstance(
-                event, Frame
-            )  # what is not a frame is a handshake, and there is none here
+            # What is not a frame is a handshake, and there is none here.
+            assert isinstance(event, Frame)
             opcode = event.opcode
             if opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
                 piece = bytes(event.data)
