@@ -238,14 +238,14 @@ async def test_watchers_hear_everything_in_order_however_much_is_written(
     def hear(events: list[Event]) -> None:
         batches.append([event.version for event in events])
         told.extend(batches[-1])
-        assert store.told == told[-1]
+        assert store.notified == told[-1]
 
     collection.watchers.add(hear)
     first = await collection.create(tree("first")).done
     assert told == [first.version], "a single write is told at once"
     for burst in range(5):
         await asyncio.gather(*(collection.create(tree(f"n{burst}-{n}")).done for n in range(40)))
-    store.tell()
+    store.notify_watchers()
     assert (
         told
         == sorted(told)

@@ -76,8 +76,8 @@ def test_owners_of_a_known_template_are_those_of_the_object() -> None:
         fresh, others = ManagedFields().created(scope, tree, owner)
         assert known is not None and fresh is not None
         assert [
-            head.with_keys(stamps[known.times.size :].split(b"\0")) for head in known.heads
-        ] == [head.with_keys(others[fresh.times.size :].split(b"\0")) for head in fresh.heads]
+            head.with_keys(stamps[known.times.size :].split(b"\0")) for head in known.entries
+        ] == [head.with_keys(others[fresh.times.size :].split(b"\0")) for head in fresh.entries]
 
 
 def test_a_known_template_counts_for_what_it_asks() -> None:

@@ -25,7 +25,7 @@ from hekla.local.apiserver.objects import builtin
 from hekla.local.apiserver.request.audit import EVERYTHING, Audit, Policy, PolicyError
 from hekla.local.apiserver.request.health import KUBERNETES_MINOR
 from hekla.local.apiserver.request.kubelet import Kubelets
-from hekla.local.apiserver.request.server import ApiServer, Door
+from hekla.local.apiserver.request.server import ApiServer, Listener
 from hekla.local.apiserver.request.status import Refusal
 from hekla.local.apiserver.storage import fulldisk
 from hekla.local.apiserver.storage.journal import Journal, StorageError
@@ -107,13 +107,13 @@ class Files:
         self.kubelet_key = Path(options.kubelet_client_key or self.pki / "kubelet-client.key")
 
     def hide(self, directory: Path, options: plumbing.Options) -> None:
-        """Sees to it that no pod of this machine sees the data, the keys and the door that asks for
-        no key."""
-        door = [Path(options.unix_socket).absolute()] if options.unix_socket else []
+        """Hide the data, the keys and the Unix socket, which needs no key, from the pods of this
+        machine."""
+        sockets = [Path(options.unix_socket).absolute()] if options.unix_socket else []
         homes.remember(
             [
                 directory,
-                *door,
+                *sockets,
                 *(key.absolute() for key in (self.serving_key, self.token_key, self.kubelet_key)),
             ]
         )
@@ -178,10 +178,10 @@ async def serve(daemon: plumbing.Daemon, journal: Journal, files: Files) -> None
         server.audit = open_audit(options)
     for name in store.unclaimed():
         log.warning("%s are stored, but nothing serves them", name)
-    doors: list[Door] = []
+    listeners: list[Listener] = []
     try:
         await server.start()
-        port = await open_doors(server, options, files, doors)
+        port = await open_listeners(server, options, files, listeners)
         await server.bootstrap.advertise(
             "127.0.0.1" if options.bind_address in ("0.0.0.0", "") else options.bind_address, port
         )
@@ -202,7 +202,7 @@ async def serve(daemon: plumbing.Daemon, journal: Journal, files: Files) -> None
         await journal.lost()
     finally:
         server.stop()
-        await asyncio.gather(*(door.close() for door in doors))
+        await asyncio.gather(*(listener.close() for listener in listeners))
         await store.close()
 
 
@@ -242,16 +242,16 @@ def open_audit(options: plumbing.Options) -> Audit:
         ) from None
 
 
-async def open_doors(
-    server: ApiServer, options: plumbing.Options, files: Files, doors: list[Door]
+async def open_listeners(
+    server: ApiServer, options: plumbing.Options, files: Files, listeners: list[Listener]
 ) -> int:
     """Listens; gives the HTTPS port."""
     address = f"{options.bind_address}:{options.secure_port}"
 
-    async def opened(where: str, listen: Callable[[Door], object]) -> Door:
-        door = Door(server.handle)
+    async def opened(where: str, listen: Callable[[Listener], object]) -> Listener:
+        listener = Listener(server.handle)
         try:
-            await listen(door)  # type: ignore[misc]  # each is a coroutine, of another type
+            await listen(listener)  # type: ignore[misc]  # each is a coroutine, of another type
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise plumbing.DaemonError(
@@ -260,8 +260,8 @@ async def open_doors(
             raise plumbing.DaemonError(
                 f"{where}: {os.strerror(error.errno) if error.errno else error}"
             ) from None
-        doors.append(door)
-        return door
+        listeners.append(listener)
+        return listener
 
     try:
         context = files.server_context()
@@ -269,18 +269,18 @@ async def open_doors(
         raise plumbing.DaemonError(f"--tls-cert-file and its companions: {error}") from None
     secure = await opened(
         f"--bind-address, --secure-port: {address}",
-        lambda door: door.listen_tcp(options.bind_address, options.secure_port, context),
+        lambda listener: listener.listen_tcp(options.bind_address, options.secure_port, context),
     )
     if options.unix_socket:
         await opened(
             f"--unix-socket {options.unix_socket}",
-            lambda door: door.listen_unix(Path(options.unix_socket)),
+            lambda listener: listener.listen_unix(Path(options.unix_socket)),
         )
     return secure.port
 
 
 def write_kubeconfigs(directory: Path, pki: Path, port: int, socket: str) -> None:
-    """For a server that was started alone: the two doors, as files beside the database."""
+    """For a server that was started alone: the two listeners, as files beside the database."""
     server = f"https://127.0.0.1:{port}"
     write_atomically(directory / "kubeconfig", certificates.kubeconfig(directory.name, server, pki))
     if socket:

@@ -26,7 +26,7 @@ TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 class Admission:
-    """The chain.  `mutate` and `last_look` are synchronous; webhooks are called only if one
+    """The chain.  `mutate` and `final_check` are synchronous; webhooks are called only if one
     matches."""
 
     def __init__(self, registry: Registry) -> None:
@@ -38,7 +38,7 @@ class Admission:
         self.plugins: dict[tuple[str, str], list[Plugin]] = {
             ("pods", "CREATE"): [self.service_account, self.priority, default_tolerations],
         }
-        self.looks: dict[str, tuple[str, ...]] = {
+        self.reads: dict[str, tuple[str, ...]] = {
             "pods": ("serviceaccounts", "priorityclasses.scheduling.k8s.io")
         }
         """Collection -> all collections that its plugins read for a new object.  The create cache
@@ -74,7 +74,7 @@ class Admission:
         if self.nodes is not None and attributes.call.user.node is not None:
             self.nodes(attributes)
 
-    def last_look(self, attributes: Attributes) -> None:
+    def final_check(self, attributes: Attributes) -> None:
         """Check what must hold in the step in which the write is accepted.  Raises Refusal."""
         if attributes.operation == "CREATE":
             if attributes.namespace:
@@ -91,12 +91,12 @@ class Admission:
         if self.quotas is not None:
             self.quotas.admit(attributes)
 
-    def concerned(self, attributes: Attributes) -> bool:
+    def needs_plugins(self, attributes: Attributes) -> bool:
         """Whether a built-in plugin has to see such an update."""
         if attributes.call.user.node is not None:
             return True
         name = attributes.resource.collection.name
-        if self.pod_security is not None and self.pod_security.concerned(attributes):
+        if self.pod_security is not None and self.pod_security.applies_to(attributes):
             return True
         if attributes.subresource:
             return (f"{name}/{attributes.subresource}", attributes.operation) in self.checks
@@ -105,7 +105,7 @@ class Admission:
             attributes.operation,
         ) in self.checks
 
-    def asked(self, attributes: Attributes) -> bool:
+    def matches_rules(self, attributes: Attributes) -> bool:
         """Whether the rules of a webhook or policy match such writes, whatever the object holds."""
         if self.webhooks is None:
             return False

@@ -33,7 +33,7 @@ class Plugins:
         """Takes its places in the chain."""
         fill, check = admission.plugins, admission.checks
         fill["pods", "CREATE"] = [self.limits.fill, *fill["pods", "CREATE"], self.runtime_class]
-        admission.looks["pods"] += ("limitranges", "runtimeclasses.node.k8s.io")
+        admission.reads["pods"] += ("limitranges", "runtimeclasses.node.k8s.io")
         fill[CLAIMS, "CREATE"] = [
             self.default_storage_class,
             protect("kubernetes.io/pvc-protection"),

@@ -90,7 +90,7 @@ class PodSecurity:
         elif name == "namespaces" and not attributes.subresource:
             self._namespace(attributes)
 
-    def concerned(self, attributes: Attributes) -> bool:
+    def applies_to(self, attributes: Attributes) -> bool:
         """Whether an update is anything to this plugin, of which only what it touches is there."""
         name = attributes.resource.collection.name
         if name == "pods":

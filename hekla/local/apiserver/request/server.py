@@ -508,7 +508,7 @@ def pretty_bytes(tree: Any) -> bytes:
     return msgspec.json.encode(tree)
 
 
-class Door(Server):
+class Listener(Server):
     """One listener of the server.  Connections that are refused before there is a request get a
     Status, too."""
 

@@ -42,7 +42,7 @@ _MARKED = re.compile(rb'k:\{\\"(ip|uid)\\":\\"\\u0001(\d+)\\u0001\\"\}')
 _LENGTHS = [struct.Struct(f"<{count}I") for count in range(32)]
 
 
-class Head:
+class Entry:
     """One entry of managedFields without its time, shared between objects."""
 
     __slots__ = (
@@ -90,12 +90,14 @@ class Head:
 class Owners:
     """The entries of managedFields without their times, in order, shared between objects."""
 
-    __slots__ = ("__weakref__", "heads", "times")
+    __slots__ = ("__weakref__", "entries", "times")
 
-    def __init__(self, heads: tuple[Head, ...]) -> None:
-        self.heads = heads
+    def __init__(self, entries: tuple[Entry, ...]) -> None:
+        self.entries = entries
         self.times = (
-            _LENGTHS[len(heads)] if len(heads) < len(_LENGTHS) else struct.Struct(f"<{len(heads)}I")
+            _LENGTHS[len(entries)]
+            if len(entries) < len(_LENGTHS)
+            else struct.Struct(f"<{len(entries)}I")
         )
 
     def values(self, stamps: bytes) -> list[str]:
@@ -107,21 +109,21 @@ class Owners:
         """managedFields as JSON."""
         pieces: list[bytes] = []
         values = None
-        for head, moment in zip(self.heads, self.times.unpack_from(stamps), strict=True):
-            after = head.after
-            if head.marked:
+        for entry, moment in zip(self.entries, self.times.unpack_from(stamps), strict=True):
+            after = entry.after
+            if entry.marked:
                 if values is None:
                     values = stamps[self.times.size :].split(b"\0")
-                after = head.with_keys(values)
-            pieces.append(b"%b%b%b" % (head.before, _time(moment), after))
+                after = entry.with_keys(values)
+            pieces.append(b"%b%b%b" % (entry.before, _time(moment), after))
         return b"[" + b",".join(pieces) + b"]"
 
     def shares(self, stamps: bytes) -> Shares:
         values = self.values(stamps)
         times = self.times.unpack_from(stamps)
         return {
-            head.owner: Share(head.version, head.tree(values), moment)
-            for head, moment in zip(self.heads, times, strict=True)
+            entry.owner: Share(entry.version, entry.tree(values), moment)
+            for entry, moment in zip(self.entries, times, strict=True)
         }
 
 
@@ -174,11 +176,11 @@ class ManagedFields:
     shape."""
 
     def __init__(self) -> None:
-        self._heads: WeakValueDictionary[tuple[Owner, str, bytes], Head] = WeakValueDictionary()
-        self._owners: WeakValueDictionary[tuple[Head, ...], Owners] = WeakValueDictionary()
+        self._entries: WeakValueDictionary[tuple[Owner, str, bytes], Entry] = WeakValueDictionary()
+        self._owners: WeakValueDictionary[tuple[Entry, ...], Owners] = WeakValueDictionary()
         self._created: BoundedCache[Any, Owners | None] = BoundedCache(KNOWN_SHAPES)
         self._updated: BoundedCache[
-            Any, tuple[tuple[Head, ...], tuple[int, ...], tuple[int, ...]]
+            Any, tuple[tuple[Entry, ...], tuple[int, ...], tuple[int, ...]]
         ] = BoundedCache(KNOWN_SHAPES)
         self._specs: BoundedCache[tuple[Node, bytes], int] = BoundedCache(KNOWN_SPECS)
         self._shapes: BoundedCache[tuple[Any, ...], int] = BoundedCache(KNOWN_SPECS)
@@ -275,7 +277,7 @@ class ManagedFields:
             fieldsets.from_paths((*difference.added, *difference.modified)), ownership.SERVER_SET
         )
         return (
-            self._shared((self._head(owner, scope.version, fieldsets.text(fields)),))
+            self._shared((self._entry(owner, scope.version, fieldsets.text(fields)),))
             if fields
             else None
         )
@@ -300,8 +302,8 @@ class ManagedFields:
         if not (difference.added or difference.modified or difference.removed):
             return held
         now = self.now() if timed else 0
-        if len(owners.heads) > ownership.MOST_UPDATERS or any(
-            head.version != scope.version for head in owners.heads
+        if len(owners.entries) > ownership.MOST_UPDATERS or any(
+            entry.version != scope.version for entry in owners.entries
         ):
             return self.compact(
                 ownership.updated(scope, old, new, owners.shares(stamps), owner, now)
@@ -311,30 +313,30 @@ class ManagedFields:
         if outcome is None:
             outcome = self._update(scope, owners, owner, difference)
             self._updated[key] = outcome
-        heads, sources, wanted = outcome
-        if not heads:
+        entries, sources, wanted = outcome
+        if not entries:
             return NOBODY
         times = (*owners.times.unpack_from(stamps), now)
-        entries = [(head, times[source]) for head, source in zip(heads, sources, strict=True)]
-        return self.packed(entries, [values[number] for number in wanted])
+        dated = [(entry, times[source]) for entry, source in zip(entries, sources, strict=True)]
+        return self.packed(dated, [values[number] for number in wanted])
 
     def _update(
         self, scope: Scope, owners: Owners, owner: Owner, difference: merging.Difference
-    ) -> tuple[tuple[Head, ...], tuple[int, ...], tuple[int, ...]]:
+    ) -> tuple[tuple[Entry, ...], tuple[int, ...], tuple[int, ...]]:
         """The new entries, for each the index of its time (the last one is now), and the values
         that they refer to."""
         shares = {
-            head.owner: Share(head.version, fieldsets.decode(head.fields), number)
-            for number, head in enumerate(owners.heads)
+            entry.owner: Share(entry.version, fieldsets.decode(entry.fields), number)
+            for number, entry in enumerate(owners.entries)
         }
-        after = ownership.updated_by(scope, {}, {}, shares, owner, len(owners.heads), difference)
+        after = ownership.updated_by(scope, {}, {}, shares, owner, len(owners.entries), difference)
         texts = [(found, share, fieldsets.text(share.fields)) for found, share in after.items()]
         wanted: dict[int, int] = {}
-        heads = tuple(
-            self._head(found, share.version, renumbered(text, wanted))
+        entries = tuple(
+            self._entry(found, share.version, renumbered(text, wanted))
             for found, share, text in texts
         )
-        return heads, tuple(share.time for _, share, _ in texts), tuple(wanted)
+        return entries, tuple(share.time for _, share, _ in texts), tuple(wanted)
 
     def compact(self, shares: Shares) -> Ownership:
         """Convert shares to the form in which a row holds them."""
@@ -346,48 +348,54 @@ class ManagedFields:
             place = numbers.setdefault(match[2].decode(), len(numbers))
             return b'k:{\\"%b\\":\\"\\u0001%d\\u0001\\"}' % (match[1], place)
 
-        entries = []
+        dated = []
         for owner, share in sorted(shares.items(), key=lambda pair: ownership.order_of(*pair)):
             text = _KEY.sub(number, fieldsets.text(share.fields))
-            entries.append((self._head(owner, share.version, text), share.time))
-        return self.packed(entries, list(numbers))
+            dated.append((self._entry(owner, share.version, text), share.time))
+        return self.packed(dated, list(numbers))
 
-    def read(self, entries: Any) -> Ownership | None:
+    def read(self, wire: Any) -> Ownership | None:
         """Read managedFields from a client or the disk; None if they are invalid."""
-        shares = ownership.from_wire(entries)
+        shares = ownership.from_wire(wire)
         return None if shares is None else self.compact(shares)
 
     # --- sharing ----------------------------------------------------------------------------------
 
-    def _head(self, owner: Owner, version: str, text: bytes) -> Head:
+    def _entry(self, owner: Owner, version: str, text: bytes) -> Entry:
         key = (owner, version, text)
-        head = self._heads.get(key)
-        if head is None:
-            head = self._heads[key] = Head(owner, version, text)
-        return head
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = Entry(owner, version, text)
+        return entry
 
-    def _shared(self, heads: tuple[Head, ...]) -> Owners:
-        owners = self._owners.get(heads)
+    def _shared(self, entries: tuple[Entry, ...]) -> Owners:
+        owners = self._owners.get(entries)
         if owners is None:
-            owners = self._owners[heads] = Owners(heads)
+            owners = self._owners[entries] = Owners(entries)
         return owners
 
     def now(self) -> int:
         return self._clock.now()[0]
 
-    def packed(self, entries: list[tuple[Head, int]], values: list[str]) -> Ownership:
+    def packed(self, dated: list[tuple[Entry, int]], values: list[str]) -> Ownership:
         """Convert pairs (entry, time of its last change) and the keys that the entries refer to
         into the form in which a row holds them."""
-        if len(entries) > 1:
-            entries.sort(key=_order)
-        owners = self._shared(tuple([head for head, _ in entries]))
-        stamps = owners.times.pack(*[moment for _, moment in entries])
+        if len(dated) > 1:
+            dated.sort(key=_order)
+        owners = self._shared(tuple([entry for entry, _ in dated]))
+        stamps = owners.times.pack(*[moment for _, moment in dated])
         return owners, (stamps + "\0".join(values).encode() if values else stamps)
 
 
-def _order(entry: tuple[Head, int]) -> tuple[str, int, str, str, str]:
-    head, moment = entry
-    return head.owner.operation, moment, head.owner.manager, head.version, head.owner.subresource
+def _order(dated: tuple[Entry, int]) -> tuple[str, int, str, str, str]:
+    entry, moment = dated
+    return (
+        entry.owner.operation,
+        moment,
+        entry.owner.manager,
+        entry.version,
+        entry.owner.subresource,
+    )
 
 
 def renumbered(text: bytes, wanted: dict[int, int]) -> bytes:

@@ -1,7 +1,7 @@
 """The cluster's state in memory, in front of the journal.
 
 Every write goes one way: it is checked against the newest ACCEPTED state, gets the next
-resourceVersion, waits for the disk, and only then becomes COMMITTED: readable, told to watchers,
+resourceVersion, waits for the disk, and only then becomes COMMITTED: readable, sent to watchers,
 answered.  So a reader never sees what a power cut could still take back, and two writers that race
 are told apart without waiting for the disk.  What is accepted but not committed lies in a small
 overlay of each collection; when the disk refuses a batch, everything accepted since is refused with
@@ -536,11 +536,11 @@ class Store:
         self.version = 1
         """The resourceVersion of the newest accepted write."""
         self.committed = 1
-        self.told = 1
+        self.notified = 1
         """Watchers have all events up to this version."""
-        self._untold: dict[Collection, list[Event]] = {}
-        self._telling: asyncio.TimerHandle | None = None
-        self._told_at = 0.0
+        self._unsent: dict[Collection, list[Event]] = {}
+        self._notify_timer: asyncio.TimerHandle | None = None
+        self._notified_at = 0.0
         self.superseded = 0
         """Bytes of superseded objects in memory."""
         self.past = 0
@@ -574,7 +574,7 @@ class Store:
                 self._free.append(record.id)
             else:
                 self._unclaimed.setdefault(record.collection, []).append(record)
-        self.version = self.committed = self.told = self.journal.version
+        self.version = self.committed = self.notified = self.journal.version
 
     def start(self) -> None:
         """Start to commit.  Call it in the event loop that serves."""
@@ -661,19 +661,21 @@ class Store:
                 write.done.set_result(write.row)
         for collection, events in touched.items():
             if collection.watchers:
-                self._untold.setdefault(collection, []).extend(events)
+                self._unsent.setdefault(collection, []).extend(events)
             else:
                 forget_encoded(events)
         for collection, events in touched.items():
             hand_out(collection, collection.listeners, events)
             if len(collection.history) > HISTORY_EVENTS:
                 collection.forget(0.0)
-        if self._telling is None:
-            since = now - self._told_at
+        if self._notify_timer is None:
+            since = now - self._notified_at
             if len(batch) < BUSY or since >= STEP_SECONDS:
-                self.tell()
+                self.notify_watchers()
             else:
-                self._telling = self.loop.call_later(STEP_SECONDS - since, self.tell)
+                self._notify_timer = self.loop.call_later(
+                    STEP_SECONDS - since, self.notify_watchers
+                )
         if self.superseded > HELD_BYTES:
             self._move_to_disk()
         if self.past > SUPERSEDED_EVENTS:
@@ -684,15 +686,15 @@ class Store:
                 if not future.done():
                     future.set_result(None)
 
-    def tell(self) -> None:
+    def notify_watchers(self) -> None:
         """Send the watchers all events since the last batch."""
-        if self._telling is not None:
-            self._telling.cancel()
-            self._telling = None
-        self._told_at = time.monotonic()
-        self.told = self.committed
-        untold, self._untold = self._untold, {}
-        for collection, events in untold.items():
+        if self._notify_timer is not None:
+            self._notify_timer.cancel()
+            self._notify_timer = None
+        self._notified_at = time.monotonic()
+        self.notified = self.committed
+        unsent, self._unsent = self._unsent, {}
+        for collection, events in unsent.items():
             hand_out(collection, collection.watchers, events)
             forget_encoded(events)
 

@@ -133,9 +133,9 @@ def watch(store: Store, request: Request, route: Route) -> Stream | Upgrade:
 
 def end_watches(store: Store, collection: Collection) -> None:
     """Send all pending events of a collection, and end its watches."""
-    store.tell()
-    for told in list(collection.watchers):
-        watcher = getattr(told, "__self__", None)
+    store.notify_watchers()
+    for listener in list(collection.watchers):
+        watcher = getattr(listener, "__self__", None)
         if isinstance(watcher, Watcher):
             watcher.end()
 
@@ -166,14 +166,14 @@ class Watcher:
         self._over = self.store.loop.create_future()
         collection = self.resource.collection
         ending = self.store.loop.call_later(self.seconds, self.end)
-        # From here to the registration nothing may wait: what is read now and what is told later
+        # From here to the registration nothing may wait: what is read now and what is sent later
         # must meet without a gap.
         if self.initial:
             wanted = self.version
             if wanted > self.store.committed and not await self.store.reached(
                 wanted, min(self.seconds, 3.0)
             ):
-                self._tell_error(
+                self._send_error(
                     Refusal(
                         504,
                         f"Timeout: Too large resource version: {wanted}, current: {self.store.committed}",
@@ -188,7 +188,7 @@ class Watcher:
                 self.version = self.store.committed
             found = collection.since(self.version) if self.version <= self.store.committed else []
             if found is None:
-                self._tell_error(
+                self._send_error(
                     expired(f"too old resource version: {self.version} ({collection.floor})")
                 )
                 ending.cancel()
@@ -198,23 +198,23 @@ class Watcher:
         timer: asyncio.TimerHandle | None = None
         try:
             if self.converts:
-                await self._tell_converted([(ADDED, row) for row in rows])
+                await self._send_converted([(ADDED, row) for row in rows])
             else:
-                await self._tell_rows(rows)
+                await self._send_rows(rows)
             if self.initial_end:
                 body.write(self.form.bookmark(self.resource, self.version, True))
             if self.converts:
                 self._waiting.extendleft(reversed(backlog))
                 await self._follow_converted()
                 return
-            await self._tell_backlog(backlog)
+            await self._send_backlog(backlog)
             self._live = True
             if self.bookmarks:
                 timer = self.store.loop.call_later(BOOKMARK_SECONDS, self._bookmark_later)
                 self._timer = timer
             await self._over
             if self.bookmarks and self.seconds > LAST_BOOKMARK and not body.closed:
-                body.write(self.form.bookmark(self.resource, self._told(), False))
+                body.write(self.form.bookmark(self.resource, self._sent(), False))
         finally:
             collection.watchers.discard(self.on_events)
             ending.cancel()
@@ -232,7 +232,7 @@ class Watcher:
         while not self._over.done() and not self._body.closed:
             if self._waiting:
                 batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), 500))]
-                if not await self._tell_converted(self._chosen(batch)):
+                if not await self._send_converted(self._chosen(batch)):
                     return
                 await self._body.drain()
                 continue
@@ -246,7 +246,7 @@ class Watcher:
 
     def _chosen(self, events: list[Event]) -> list[tuple[str, Row]]:
         """The events for the watch's selection, with their types."""
-        told: list[tuple[str, Row]] = []
+        chosen: list[tuple[str, Row]] = []
         for event in events:
             if event.version <= self.version:
                 continue
@@ -254,24 +254,24 @@ class Watcher:
             now = event.type is not DELETED and self.selection.matches(event.row)
             before = event.old is not None and self.selection.matches(event.old)
             if event.type is DELETED and before:
-                told.append((DELETED, event.row))
+                chosen.append((DELETED, event.row))
             elif now:
-                told.append((MODIFIED if before else ADDED, event.row))
+                chosen.append((MODIFIED if before else ADDED, event.row))
             elif before and event.old is not None:
-                told.append((DELETED, moved_version(event.old, event.version)))
-        return told
+                chosen.append((DELETED, moved_version(event.old, event.version)))
+        return chosen
 
-    async def _tell_converted(self, told: list[tuple[str, Row]]) -> bool:
+    async def _send_converted(self, chosen: list[tuple[str, Row]]) -> bool:
         """Send a batch of converted events.  Returns false if the conversion failed; then the
         client gets an error and the watch ends."""
         conversion = self.resource.kind.conversion
         assert conversion is not None
         try:
-            await conversion.ready([row for _, row in told])
+            await conversion.ready([row for _, row in chosen])
         except Refusal as refusal:
-            self._tell_error(refusal)
+            self._send_error(refusal)
             return False
-        self._body.write(b"".join([self._encode(type, row) for type, row in told]))
+        self._body.write(b"".join([self._encode(type, row) for type, row in chosen]))
         return True
 
     def end(self) -> None:
@@ -279,19 +279,19 @@ class Watcher:
         if not self._over.done():
             self._over.set_result(None)
 
-    def _told(self) -> int:
+    def _sent(self) -> int:
         """The version up to which the watcher has all events."""
-        return max(self.version, self.store.told) if self._live else self.version
+        return max(self.version, self.store.notified) if self._live else self.version
 
     def _bookmark_later(self) -> None:
         if self._live and not self._body.closed:
-            self._body.write(self.form.bookmark(self.resource, self._told(), False))
+            self._body.write(self.form.bookmark(self.resource, self._sent(), False))
             self._timer = self.store.loop.call_later(BOOKMARK_SECONDS, self._bookmark_later)
 
-    def _tell_error(self, refusal: Refusal) -> None:
+    def _send_error(self, refusal: Refusal) -> None:
         self._body.write(msgspec.json.encode({"type": "ERROR", "object": refusal.tree()}) + b"\n")
 
-    async def _tell_rows(self, rows: list[Row]) -> None:
+    async def _send_rows(self, rows: list[Row]) -> None:
         pieces: list[bytes] = []
         size = 0
         for row in rows:
@@ -304,17 +304,17 @@ class Watcher:
                 pieces, size = [], 0
         self._body.write(b"".join(pieces))
 
-    async def _tell_backlog(self, backlog: list[Event]) -> None:
+    async def _send_backlog(self, backlog: list[Event]) -> None:
         """Send the history, then what was committed meanwhile."""
         for event in backlog:
-            self._tell([event])
-            # nobody else is being told the past right now, and the history outlives this watch
+            self._send([event])
+            # nobody else is sent the past right now, and the history outlives this watch
             event.encoded = {}
             if self._body.buffered > PIECE:
                 await self._body.drain()
         while self._waiting:
             event = self._waiting.popleft()
-            self._tell([event])
+            self._send([event])
             event.encoded = {}
             if self._body.buffered > PIECE:
                 await self._body.drain()
@@ -338,18 +338,18 @@ class Watcher:
         elif self._body.buffered > BUFFER:
             self._cut()
         else:
-            self._tell(events)
+            self._send(events)
 
     def _cut(self) -> None:
         """Close a watch whose client does not read, with an error of code 410."""
-        self._tell_error(
+        self._send_error(
             expired(f"too old resource version: {self.version} ({self.store.committed})")
         )
         self.resource.collection.watchers.discard(self.on_events)
         self._body.abort()
         self.end()
 
-    def _tell(self, events: list[Event]) -> None:
+    def _send(self, events: list[Event]) -> None:
         selection = self.selection
         if (
             selection.everything

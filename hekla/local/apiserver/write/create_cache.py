@@ -182,7 +182,7 @@ class CreateCache:
             or kind.present is not None
         ):
             return None
-        own = admission.looks.get(name)
+        own = admission.reads.get(name)
         if own is None and (name, "CREATE") in admission.plugins:
             return None
         queues = registry.get(*QUEUES)

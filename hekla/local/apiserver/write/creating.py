@@ -203,7 +203,7 @@ def admit(new: NewObject) -> None:
         if not new.generated or attempts == 0:
             raise already_exists(kind, name, going=b'"deletionTimestamp":' in taken.data)
         metadata["name"] = new.stored["metadata"]["name"] = generated_name(metadata["generateName"])
-    new.backend.admission.last_look(new.attributes)
+    new.backend.admission.final_check(new.attributes)
 
 
 def store(new: NewObject) -> Awaitable[Row] | None:

@@ -133,8 +133,10 @@ def own(update: PartialUpdate) -> None:
 def refuse_watched(update: PartialUpdate) -> None:
     """Give up where admission wants to see the whole object."""
     admission, attributes = update.backend.admission, updating.attributes_of(update)
-    if admission.concerned(attributes) or (
-        admission.wanted(attributes) if update.reads_metadata else admission.asked(attributes)
+    if admission.needs_plugins(attributes) or (
+        admission.wanted(attributes)
+        if update.reads_metadata
+        else admission.matches_rules(attributes)
     ):
         raise NeedsFullPath
 
@@ -207,6 +209,6 @@ def may_stay_bytes(metadata: bytes, version: int) -> bool:
 def are_current(owners: Owners, kind: Kind) -> bool:
     """Whether all managed fields are of the version in which the object is written now."""
     version = kind.api_version
-    return len(owners.heads) <= ownership.MOST_UPDATERS and all(
-        head.version == version for head in owners.heads
+    return len(owners.entries) <= ownership.MOST_UPDATERS and all(
+        entry.version == version for entry in owners.entries
     )

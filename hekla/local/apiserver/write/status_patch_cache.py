@@ -24,7 +24,7 @@ from hekla.local.apiserver.objects.encoding import documents
 from hekla.local.apiserver.objects.errors import BadBody
 from hekla.local.apiserver.objects.merging.ownership import Owner
 from hekla.local.apiserver.request.call import Call
-from hekla.local.apiserver.storage.managed_fields import Head, Owners
+from hekla.local.apiserver.storage.managed_fields import Entry, Owners
 from hekla.local.apiserver.storage.store import Row, decode, encode, split
 from hekla.local.apiserver.write import partial_update, updating
 from hekla.local.apiserver.write.partial_update import PartialUpdate
@@ -53,7 +53,7 @@ class StatusResult(NamedTuple):
     """What a patch makes of a status."""
 
     status: Cut
-    heads: tuple[tuple[Head, int], ...]
+    entries: tuple[tuple[Entry, int], ...]
     """The new entries of managedFields, each with the number of the old entry that has its time;
     -1 is now."""
     keys: tuple[int, ...]
@@ -242,7 +242,7 @@ def own(update: CachedStatusUpdate) -> None:
     managed_fields = update.backend.store.managed_fields
     times = (*row.owners.times.unpack_from(row.stamps), managed_fields.now())
     update.ownership = managed_fields.packed(
-        [(head, times[source]) for head, source in cached.heads],
+        [(entry, times[source]) for entry, source in cached.entries],
         [texts[number].decode() for number in cached.keys],
     )
 
@@ -250,7 +250,7 @@ def own(update: CachedStatusUpdate) -> None:
 def refuse_watched(update: CachedStatusUpdate) -> None:
     """Give up where admission wants to see such updates."""
     admission, attributes = update.backend.admission, updating.attributes_of(update)
-    if admission.concerned(attributes) or admission.asked(attributes):
+    if admission.needs_plugins(attributes) or admission.matches_rules(attributes):
         raise NeedsFullPath
 
 
@@ -285,8 +285,8 @@ def result_of(update: Update, patch: StatusPatch, new: Row) -> StatusResult | No
     numbers = {text: number for number, text in enumerate(patch.texts)}
     status = cut(texts, bytes(split(new.data).get("status", b"{}")), numbers)
     keys = [numbers.get(text.encode(), -1) for text in new.owners.values(new.stamps)]
-    heads = entry_times(old.owners, old.stamps, new.owners, new.stamps, owner_of(update)[0])
-    if len(numbers) != len(patch.texts) or heads is None or -1 in keys:
+    entries = entry_times(old.owners, old.stamps, new.owners, new.stamps, owner_of(update)[0])
+    if len(numbers) != len(patch.texts) or entries is None or -1 in keys:
         return None  # some of it the server has made up
     # The same with the numbers in the place of the texts shows which of them are selectable.
     marks = [f"\\u0001{number}\\u0001".encode() for number in range(len(numbers))]
@@ -297,7 +297,7 @@ def result_of(update: Update, patch: StatusPatch, new: Row) -> StatusResult | No
         None if path[0] != "status" else marked.get(value, value)
         for value, path in zip(shown, resource.collection.selectable.values(), strict=True)
     )
-    return StatusResult(status, heads, tuple(keys), fields, parts.counts(after, before))
+    return StatusResult(status, entries, tuple(keys), fields, parts.counts(after, before))
 
 
 def cut(texts: re.Pattern[bytes], status: bytes, numbers: dict[bytes, int]) -> Cut:
@@ -316,19 +316,19 @@ def filled(status: Cut, texts: Sequence[bytes]) -> bytes:
 
 def entry_times(
     old: Owners, before: bytes, new: Owners, after: bytes, owner: Owner
-) -> tuple[tuple[Head, int], ...] | None:
+) -> tuple[tuple[Entry, int], ...] | None:
     """The new entries, each with the number of the old entry that has its time; None where that
     cannot be told."""
-    known = {head.owner: number for number, head in enumerate(old.heads)}
+    known = {entry.owner: number for number, entry in enumerate(old.entries)}
     times = old.times.unpack_from(before)
     found = []
-    for head, moment in zip(new.heads, new.times.unpack_from(after), strict=True):
-        source = known.get(head.owner, -1)
-        if head.owner == owner and source >= 0:
+    for entry, moment in zip(new.entries, new.times.unpack_from(after), strict=True):
+        source = known.get(entry.owner, -1)
+        if entry.owner == owner and source >= 0:
             if times[source] == moment:
                 return None  # either did not change what it has, or did so twice in a second
             source = -1
-        elif head.owner != owner and source < 0:
+        elif entry.owner != owner and source < 0:
             return None
-        found.append((head, source))
+        found.append((entry, source))
     return tuple(found)

@@ -189,7 +189,7 @@ def call_validating_webhooks(update: Update) -> Awaitable[None] | None:
 
 def admit(update: Update) -> None:
     """Ask the checks and quotas that may refuse the new state."""
-    update.backend.admission.last_look(update.attributes)
+    update.backend.admission.final_check(update.attributes)
 
 
 def convert(update: Update) -> Awaitable[None] | None:
