@@ -157,7 +157,7 @@ def test_how_many_pods_a_namespace_has_is_not_found_out_by_listing_them(manager,
 
     one = pod("a", labels={"app": "web"}, ip="10.0.0.1")
     endpoints.queue_services(None, one)
-    budgets.take_pod(None, one)
+    budgets.pod_changed(None, one)
 
     assert waits == [("default/web", 0.1), ("default/web", 0.05)]
 

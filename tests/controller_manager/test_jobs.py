@@ -190,10 +190,10 @@ async def test_exit_codes_mean_what_the_policy_says(client, namespace, kubelet, 
         assert conditions["Failed"]["message"] == why
         return
 
-    async def let_go():
+    async def release_orphan():
         return not (await kubelet.pods())[pod]["metadata"].get("finalizers")
 
-    await eventually(let_go)
+    await eventually(release_orphan)
     tree = await client.get(JOBS, "rules", namespace)
     assert "failed" not in tree["status"] and not tree["status"].get("conditions")
 

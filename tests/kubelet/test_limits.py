@@ -163,10 +163,10 @@ async def test_pressure_lasts_a_little(tmp_path: Path, monkeypatch: pytest.Monke
     )
     left = {"nodefs": 5}
     monkeypatch.setattr(pressure, "measure", lambda signal, root: (left[signal], 100))
-    await watched.look(1000.0)
+    await watched.check(1000.0)
     left["nodefs"] = 50
-    await watched.look(1005.0)
-    await watched.look(1020.0)
+    await watched.check(1005.0)
+    await watched.check(1020.0)
     assert heard == [{"DiskPressure"}, set()]
 
 

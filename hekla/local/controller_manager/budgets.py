@@ -85,12 +85,12 @@ class BudgetController(Controller):
         self.recorder = recorder
         self.clock = clock
         self.enqueue(budgets)
-        pods.on_change(self.take_pod)
+        pods.on_change(self.pod_changed)
         for cache in scaled:
             self.caches.append(cache)
-            cache.on_change(self.take_scaled)
+            cache.on_change(self.scaled_changed)
 
-    def take_pod(self, old: Pod | None, new: Pod | None) -> None:
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """The budgets that a change of a pod touches; many changes of one application are counted
         together."""
         either = new if new is not None else old
@@ -108,7 +108,7 @@ class BudgetController(Controller):
                     f"{either.metadata.namespace}/{budget['metadata']['name']}", wait
                 )
 
-    def take_scaled(self, old: Json | None, new: Json | None) -> None:
+    def scaled_changed(self, old: Json | None, new: Json | None) -> None:
         """A change of how many pods there should be."""
         either = new if new is not None else old
         assert either is not None

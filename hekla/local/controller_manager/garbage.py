@@ -157,7 +157,7 @@ class GarbageCollector(Controller):
             for dependent in self.graph.of(uid):
                 self.queue.add(dependent.uid)
             for owner in record.owners if record else ():
-                self.look_at_waiting(owner.uid)
+                self.queue_waiting_owner(owner.uid)
             return
         meta = new.metadata
         record = Record(
@@ -177,7 +177,7 @@ class GarbageCollector(Controller):
             if record.deleting or not all(self.stands(record, owner) for owner in record.owners):
                 self.queue.add(meta.uid)
             for reference in before.owners if before else ():
-                self.look_at_waiting(reference.uid)
+                self.queue_waiting_owner(reference.uid)
         if record.held_by and (before is None or not before.held_by):
             self.queue.add(meta.uid)
 
@@ -189,7 +189,7 @@ class GarbageCollector(Controller):
             known is not None and not known.deleting and known.namespace in ("", record.namespace)
         )
 
-    def look_at_waiting(self, uid: str) -> None:
+    def queue_waiting_owner(self, uid: str) -> None:
         """Queue an owner that waits for its dependents, after one of them has gone or dropped its
         reference."""
         owner = self.graph.records.get(uid)
@@ -211,10 +211,10 @@ class GarbageCollector(Controller):
         elif record.held_by == FOREGROUND:
             await self.delete_dependents(record)
         if record.owners and not record.deleting:
-            await self.look_at_owners(record)
+            await self.check_owners(record)
         return None
 
-    async def look_at_owners(self, record: Record) -> None:
+    async def check_owners(self, record: Record) -> None:
         """Delete an object whose owners are all gone; of one that has other owners remove the
         references to those that are gone."""
         solid: list[OwnerReference] = []

@@ -58,9 +58,9 @@ class TokenSecretController(Controller):
         self.secrets = secrets
         self.accounts = accounts
         self.enqueue(secrets)
-        accounts.on_change(self.take_account)
+        accounts.on_change(self.account_changed)
 
-    def take_account(self, old: Owned | None, new: Owned | None) -> None:
+    def account_changed(self, old: Owned | None, new: Owned | None) -> None:
         if old is not None and new is None:
             for secret in self.secrets.by(
                 "account", f"{old.metadata.namespace}/{old.metadata.name}"

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import psutil
 
-LOOK_AGAIN = 0.02
+POLL_INTERVAL = 0.02
 """Seconds between checks of processes that are to end."""
 LOOKS, LOOK_SOON = 10, 0.002
 """How often, and after how many seconds each, a process without a command line is read again."""
@@ -169,5 +169,5 @@ def await_end(ending: Iterable[Process], patience: float) -> list[Process]:
     while left := [process for process in ending if process.alive()]:
         if time.monotonic() >= deadline:
             return left
-        time.sleep(LOOK_AGAIN)
+        time.sleep(POLL_INTERVAL)
     return []

@@ -46,10 +46,10 @@ class DeviceTaintController(Controller):
         self.clock = clock
         self.tainted: dict[Device, list[tuple[Taint, float]]] = {}
         """Taints that evict, and since when they do."""
-        slices.on_change(self.take_slice)
-        claims.on_change(self.take_claim)
+        slices.on_change(self.slice_changed)
+        claims.on_change(self.claim_changed)
 
-    def take_slice(self, old: Json | None, new: Json | None) -> None:
+    def slice_changed(self, old: Json | None, new: Json | None) -> None:
         """Queue the claims of devices whose taints change."""
         concerned = {key for piece in (old, new) if piece is not None for key in devices_of(piece)}
         said = {
@@ -74,7 +74,7 @@ class DeviceTaintController(Controller):
             if any(key in changed for key, _ in given(claim)):
                 self.queue.add(key_of(claim))
 
-    def take_claim(self, old: Json | None, new: Json | None) -> None:
+    def claim_changed(self, old: Json | None, new: Json | None) -> None:
         if new is not None and self.tainted and any(key in self.tainted for key, _ in given(new)):
             self.queue.add(key_of(new))
 

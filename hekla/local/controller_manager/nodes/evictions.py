@@ -68,10 +68,10 @@ class TaintEvictionController(Controller):
         self.clock = clock
         self.tainted: dict[str, float] = {}
         """Node -> since when it has taints that evict."""
-        nodes.on_change(self.take_node)
-        pods.on_change(self.take_pod)
+        nodes.on_change(self.node_changed)
+        pods.on_change(self.pod_changed)
 
-    def take_node(self, old: Node | None, new: Node | None) -> None:
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
         """Queue the pods of a node when its NoExecute taints change."""
         node = new if new is not None else old
         assert node is not None
@@ -91,7 +91,7 @@ class TaintEvictionController(Controller):
         added = [instant(taint.time_added) for taint in taints if taint.time_added]
         return min(max(added), self.clock()) if added else self.clock()
 
-    def take_pod(self, old: Pod | None, new: Pod | None) -> None:
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if new is not None and new.spec.node_name in self.tainted:
             self.queue.add(new.key)
 

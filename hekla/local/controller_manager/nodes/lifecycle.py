@@ -136,12 +136,12 @@ class NodeLifecycleController(Controller):
         self.holding = False
         """Too many nodes are lost: no pod is evicted."""
         self.task: asyncio.Task[None] | None = None
-        nodes.on_change(self.take)
+        nodes.on_change(self.node_changed)
 
     async def start(self) -> None:
         self.task = asyncio.create_task(self.listen(), name="leases of nodes")
 
-    def take(self, old: Node | None, new: Node | None) -> None:
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
         """Note the heartbeat of a node, and queue the node where something about it has changed."""
         if new is None:
             assert old is not None

@@ -47,14 +47,14 @@ class PodCollector(Controller):
         self.finished = 0
         self.missed: set[str] = set()
         """Nodes that pods name and that are not there; each waits for its quarantine to end."""
-        pods.on_change(self.take_pod)
-        nodes.on_change(self.take_node)
+        pods.on_change(self.pod_changed)
+        nodes.on_change(self.node_changed)
 
     async def start(self) -> None:
         for name in self.pods.values("node"):
             self.suspect(name)
 
-    def take_node(self, old: Node | None, new: Node | None) -> None:
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
         if new is None:
             assert old is not None
             self.suspect(old.name)
@@ -66,7 +66,7 @@ class PodCollector(Controller):
             self.missed.add(name)
             self.queue.add_after(f"node/{name}", self.quarantine)
 
-    def take_pod(self, old: Pod | None, new: Pod | None) -> None:
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Counts the finished; notes a pod that names a node that is not there, and one that waits
         to go without ever having had one."""
         self.finished += (new is not None and new.finished) - (old is not None and old.finished)
@@ -84,7 +84,7 @@ class PodCollector(Controller):
         """Removes what one key stands for."""
         what, _, name = key.partition("/")
         if what == "node":
-            await self.look_at_node(name)
+            await self.check_node(name)
         elif what == "finished":
             await self.remove_oldest()
         else:
@@ -98,7 +98,7 @@ class PodCollector(Controller):
                 await self.remove(pod)
         return None
 
-    async def look_at_node(self, name: str) -> None:
+    async def check_node(self, name: str) -> None:
         self.missed.discard(name)
         node = self.nodes.get(name)
         if node is not None:

@@ -288,15 +288,15 @@ class EndpointsController(Controller):
         self.slices = Slices(client, MANAGER)
         self.enqueue(services)
         pods.on_change(self.queue_services)
-        written.on_change(self.take_endpoints)
-        pieces.on_change(self.take_slice)
+        written.on_change(self.endpoints_changed)
+        pieces.on_change(self.slice_changed)
 
-    def take_endpoints(self, old: Json | None, new: Json | None) -> None:
+    def endpoints_changed(self, old: Json | None, new: Json | None) -> None:
         """Queue the service of deleted Endpoints, so that they are written again."""
         if new is None and old is not None:
             self.queue.add(f"{old['metadata']['namespace']}/{old['metadata']['name']}")
 
-    def take_slice(self, old: Owned | None, new: Owned | None) -> None:
+    def slice_changed(self, old: Owned | None, new: Owned | None) -> None:
         if new is None and old is not None:
             for owner in old.metadata.owner_references:
                 if owner.kind == "Service":

@@ -64,10 +64,10 @@ class MirroringController(Controller):
         self.services = services
         self.endpoints = endpoints
         self.enqueue(endpoints)
-        services.on_change(self.take_service)
-        pieces.on_change(self.take_slice)
+        services.on_change(self.service_changed)
+        pieces.on_change(self.slice_changed)
 
-    def take_service(self, old: Json | None, new: Json | None) -> None:
+    def service_changed(self, old: Json | None, new: Json | None) -> None:
         """Queue the Endpoints of a service whose selector was added or removed: that decides who
         writes the slices."""
         either = new if new is not None else old
@@ -79,7 +79,7 @@ class MirroringController(Controller):
         ):
             self.queue.add(f"{either['metadata']['namespace']}/{either['metadata']['name']}")
 
-    def take_slice(self, old: Owned | None, new: Owned | None) -> None:
+    def slice_changed(self, old: Owned | None, new: Owned | None) -> None:
         if new is None and old is not None:
             for owner in old.metadata.owner_references:
                 if owner.kind == "Endpoints":

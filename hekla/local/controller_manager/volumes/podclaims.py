@@ -57,10 +57,10 @@ class EphemeralVolumeController(Controller):
         self.pods = pods
         self.claims = claims
         self.recorder = recorder
-        pods.on_change_of(concerns, [VOLUMES], self.take_pod)
-        claims.on_change(self.take_claim)
+        pods.on_change_of(concerns, [VOLUMES], self.pod_changed)
+        claims.on_change(self.claim_changed)
 
-    def take_pod(self, old: Pod | None, new: Pod | None) -> None:
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if (
             new is not None
             and not new.deleting
@@ -68,14 +68,14 @@ class EphemeralVolumeController(Controller):
         ):
             self.queue.add(new.key)
 
-    def take_claim(self, old: Json | None, new: Json | None) -> None:
+    def claim_changed(self, old: Json | None, new: Json | None) -> None:
         """Queue the pod of a deleted claim, so that the claim is created again if the pod still
         exists."""
         if new is None and old is not None:
             for pod in self.pods.by(
                 "claim", f"{old['metadata']['namespace']}/{old['metadata']['name']}"
             ):
-                self.take_pod(None, pod)
+                self.pod_changed(None, pod)
 
     async def reconcile(self, key: str) -> float | None:
         """Makes what is missing for one pod."""
@@ -156,15 +156,15 @@ class ResourceClaimController(Controller):
         self.recorder = recorder
         self.waiting: dict[str, set[str]] = {}
         """Template -> pods that wait for it."""
-        pods.on_change_of(concerns, [DEVICES], self.take_pod)
+        pods.on_change_of(concerns, [DEVICES], self.pod_changed)
         self.enqueue(
             claims,
             lambda claim: f"claim/{claim['metadata']['namespace']}/{claim['metadata']['name']}",
         )
-        claims.on_change(self.take_claim)
-        templates.on_change(self.take_template)
+        claims.on_change(self.claim_changed)
+        templates.on_change(self.template_changed)
 
-    def take_pod(self, old: Pod | None, new: Pod | None) -> None:
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Makes claims for a pod that comes, and looks at those of a pod that is over."""
         pod = new if new is not None else old
         assert pod is not None
@@ -174,14 +174,14 @@ class ResourceClaimController(Controller):
             for name in names_of(pod):
                 self.queue.add(f"claim/{pod.metadata.namespace}/{name}")
 
-    def take_claim(self, old: Json | None, new: Json | None) -> None:
+    def claim_changed(self, old: Json | None, new: Json | None) -> None:
         """A generated claim that went is made again for a pod that needs it."""
         if new is None and old is not None:
             for owner in old["metadata"].get("ownerReferences") or ():
                 if owner["kind"] == "Pod":
                     self.queue.add(f"pod/{old['metadata']['namespace']}/{owner['name']}")
 
-    def take_template(self, old: Json | None, new: Json | None) -> None:
+    def template_changed(self, old: Json | None, new: Json | None) -> None:
         if new is not None:
             for key in self.waiting.pop(
                 f"{new['metadata']['namespace']}/{new['metadata']['name']}", ()
@@ -198,7 +198,7 @@ class ResourceClaimController(Controller):
         else:
             claim = self.claims.get(name)
             if claim is not None:
-                await self.look_at_claim(claim)
+                await self.reconcile_claim(claim)
         return None
 
     # --- making -----------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ class ResourceClaimController(Controller):
 
     # --- giving back ------------------------------------------------------------------------------
 
-    async def look_at_claim(self, claim: Json) -> None:
+    async def reconcile_claim(self, claim: Json) -> None:
         """Remove finished pods from the reservations of a claim, and its allocation with the last
         of them."""
         status = claim.get("status") or {}

@@ -31,7 +31,7 @@ from hekla.local.kubelet.network.service_proxy import ServiceProxy
 
 log = logging.getLogger("network")
 
-LOOK_EVERY = 15.0
+CHECK_INTERVAL = 15.0
 """Seconds between looks whether anybody still needs the network."""
 
 
@@ -112,7 +112,7 @@ class NetworkDaemon:
     async def watch(self) -> None:
         """Ends when nobody is left who needs the network."""
         while True:
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(CHECK_INTERVAL)
             if not self._agents and not any_container(self._root):
                 self.ended.set()
                 return

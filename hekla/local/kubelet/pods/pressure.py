@@ -21,7 +21,7 @@ from hekla.local.kubelet.runtime import memory_limits
 
 log = logging.getLogger("agent.pressure")
 
-LOOK_EVERY = 2.0
+CHECK_INTERVAL = 2.0
 CLEARED_AFTER = 10.0
 """Seconds for which a resource must be sufficient before the condition is cleared."""
 CRITICAL = 2_000_000_000
@@ -185,14 +185,14 @@ class Pressure:
     async def run(self) -> None:
         """Measure for ever."""
         while True:
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(CHECK_INTERVAL)
             try:
-                await self.look(time.monotonic())
-                await self.look_at_scratch()
+                await self.check(time.monotonic())
+                await self.check_scratch()
             except OSError as error:
                 log.warning("the node's resources are not known: %s", error)
 
-    async def look(self, now: float) -> None:
+    async def check(self, now: float) -> None:
         short: list[tuple[Threshold, int]] = []
         for threshold in self._thresholds:
             available, total = measure(threshold.signal, self._root)
@@ -229,7 +229,7 @@ class Pressure:
 
     # --- scratch space ----------------------------------------------------------------------------
 
-    async def look_at_scratch(self) -> None:
+    async def check_scratch(self) -> None:
         """Ends pods whose emptyDirs or containers hold more than their limits allow.  Costs nothing
         where nobody set one."""
         for worker in [

@@ -36,7 +36,7 @@ NOTE = struct.Struct("<QQ")
 PAUSE = 0.01
 """Seconds between two rounds of notes: a program that writes in single bytes must not make a note
 of each."""
-LOOK_AGAIN = 0.2
+POLL_INTERVAL = 0.2
 """Seconds between looks where there is no inotify."""
 CHUNK = 65536
 MAX_SIZE = 10 << 20
@@ -91,7 +91,7 @@ class Clock:
         if self._inotify >= 0:
             loop.add_reader(self._inotify, self._heard)
         else:
-            self._poll = loop.call_later(LOOK_AGAIN, self._look)
+            self._poll = loop.call_later(POLL_INTERVAL, self._look)
 
     def close(self) -> None:
         if self._poll is not None:
@@ -123,7 +123,7 @@ class Clock:
         except OSError:
             pass
         if watch < 0 and self._poll is None:
-            self._poll = asyncio.get_running_loop().call_later(LOOK_AGAIN, self._look)
+            self._poll = asyncio.get_running_loop().call_later(POLL_INTERVAL, self._look)
 
     def leave(self, slot: Slot) -> None:
         """The container has ended: the last note, and its followers are woken."""
@@ -215,7 +215,7 @@ class Clock:
         for watch, slot in list(self._slots.items()):
             if watch < 0:
                 self._note(slot, time.time_ns())
-        self._poll = asyncio.get_running_loop().call_later(LOOK_AGAIN, self._look)
+        self._poll = asyncio.get_running_loop().call_later(POLL_INTERVAL, self._look)
 
     def _note(self, slot: Slot, now: int, size: int = 0) -> None:
         """Notes that the log is so long now, without a size as long as it is."""

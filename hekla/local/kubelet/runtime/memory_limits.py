@@ -15,7 +15,7 @@ from hekla.local.kubelet.runtime.runtime import Instance, Runtime, children_of
 
 log = logging.getLogger("agent")
 
-LOOK_EVERY = 0.5
+CHECK_INTERVAL = 0.5
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -61,7 +61,7 @@ class MemoryLimits:
     def watch(self, instance: Instance, limit: int) -> None:
         self._limits[instance] = limit
         if self._task is None:
-            self._task = asyncio.create_task(self._look_for_ever(), name="memory limits")
+            self._task = asyncio.create_task(self._check_for_ever(), name="memory limits")
 
     async def close(self) -> None:
         if self._task is not None:
@@ -69,7 +69,7 @@ class MemoryLimits:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
-    async def _look_for_ever(self) -> None:
+    async def _check_for_ever(self) -> None:
         while self._limits:
             for instance, limit in list(self._limits.items()):
                 if instance.exit is not None:
@@ -81,5 +81,5 @@ class MemoryLimits:
                     del self._limits[instance]
                     instance.slot.give_up("OOMKilled", "")
                     await self._runtime.kill(instance)
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(CHECK_INTERVAL)
         self._task = None

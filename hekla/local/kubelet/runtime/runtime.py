@@ -31,7 +31,7 @@ from hekla.local.machine.processes import start_of
 log = logging.getLogger("agent.runtime")
 
 SPAWNER = Path(__file__).with_name("spawner.py")
-LOOK_AGAIN = 0.1
+POLL_INTERVAL = 0.1
 """Seconds between polls of processes that cannot be followed by a pidfd."""
 LAST_WORDS = 2.0
 """Seconds that a shim has to write down the end of a command that was killed."""
@@ -258,7 +258,7 @@ class Runtime:
         if not self._pidfds:
             self._polled.add(instance)
             if self._poll is None:
-                self._poll = asyncio.get_running_loop().call_later(LOOK_AGAIN, self._look)
+                self._poll = asyncio.get_running_loop().call_later(POLL_INTERVAL, self._look)
         self.instances.add(instance)
         return True
 
@@ -267,7 +267,7 @@ class Runtime:
         for instance in [one for one in self._polled if not one.claim.alive()]:
             self._ended(instance)
         if self._polled:
-            self._poll = asyncio.get_running_loop().call_later(LOOK_AGAIN, self._look)
+            self._poll = asyncio.get_running_loop().call_later(POLL_INTERVAL, self._look)
 
     def _unwatch(self, instance: Instance) -> None:
         self.instances.discard(instance)

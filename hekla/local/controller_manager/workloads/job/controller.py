@@ -42,7 +42,7 @@ from hekla.local.controller_manager.workloads.pod_control import LONGEST_PREFIX,
 KIND = JOB.untyped
 OURS = "kubernetes.io/job-controller"
 RETRY = 1.0
-LEFT_OVER = "left over "
+ORPHAN = "left over "
 """Prefix of the keys of pods that still carry the finalizer although no job counts them any more.
 """
 
@@ -81,12 +81,12 @@ class JobController(Controller):
             [TRACKING],
         )
         self.enqueue(jobs)
-        jobs.on_change(self.leave_over)
-        pods.on_change(self.look_for_left_over)
+        jobs.on_change(self.queue_orphans)
+        pods.on_change(self.queue_orphan)
 
     async def reconcile(self, key: str) -> float | None:
-        if key.startswith(LEFT_OVER):
-            await self.let_go(key.removeprefix(LEFT_OVER))
+        if key.startswith(ORPHAN):
+            await self.release_orphan(key.removeprefix(ORPHAN))
             return None
         job = self.jobs.get(key)
         if job is None:
@@ -181,20 +181,20 @@ class JobController(Controller):
 
     # pods that no job counts any more
 
-    def leave_over(self, old: Json | None, new: Json | None) -> None:
+    def queue_orphans(self, old: Json | None, new: Json | None) -> None:
         """Queue the pods of a deleted Job, so that they lose their finalizer."""
         if old is not None and new is None:
             for pod in self.pods.by(HOLDER, old["metadata"]["uid"]):
                 if tracked(pod):
-                    self.queue.add(LEFT_OVER + pod.key)
+                    self.queue.add(ORPHAN + pod.key)
 
-    def look_for_left_over(self, old: Pod | None, new: Pod | None) -> None:
+    def queue_orphan(self, old: Pod | None, new: Pod | None) -> None:
         if new is not None and new.metadata.finalizers and tracked(new):
             key = self.pod_control.key_of_owner(new)
             if key is None or key not in self.jobs:
-                self.queue.add(LEFT_OVER + new.key)
+                self.queue.add(ORPHAN + new.key)
 
-    async def let_go(self, key: str) -> None:
+    async def release_orphan(self, key: str) -> None:
         """Remove the finalizer from a pod, unless the Job of its reference exists after all."""
         pod = self.pods.get(key)
         if pod is None or not tracked(pod):
