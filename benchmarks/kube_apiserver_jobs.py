@@ -161,9 +161,8 @@ def measured(name: str) -> Figure:
         server.add_webhooks()
         asyncio.run(ready(server.kubeconfig))
         placed = asyncio.run(place(server, jobs, tasks))
-        server.processes.end(
-            "agent", "scheduler", "controllers"
-        )  # the webhooks stay: new jobs and groups are asked about
+        # The webhooks stay: new jobs and groups are asked about.
+        server.processes.end("agent", "scheduler", "controllers")
         with Raw() as raw:
             after = limits(server, raw, "after")
             own_writes = essential(server, raw) if tasks == 1 else None

@@ -175,8 +175,8 @@ class _Parser:
         what = "extraneous" if extra and self.token.kind != "end" else "mismatched"
         return f"{what} input {self.shown()} expecting {wanted}"
 
-    def stray(self) -> bool:
-        """Whether an expression could begin right behind this token."""
+    def is_extraneous(self) -> bool:
+        """Whether an expression could begin right after this token, so that the token is superfluous."""
         ahead = self.tokens[min(self.position + 1, len(self.tokens) - 1)]
         return ahead.kind not in ("end", "sign") or ahead.text in ("[", "(", "{", "!", "-", ".")
 
@@ -248,7 +248,7 @@ class _Parser:
             return self.list_literal()
         if token.text == "{":
             return self.map_literal()
-        return self.refuse(self.mismatch(_START, extra=self.stray()))
+        return self.refuse(self.mismatch(_START, extra=self.is_extraneous()))
 
     def name(self, *, leading: bool = False) -> Node:
         token = self.token

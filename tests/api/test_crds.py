@@ -286,9 +286,8 @@ def test_a_cluster_is_given_the_kinds_that_something_handles() -> None:
 
 
 def test_the_text_says_what_the_trees_say() -> None:
-    loader = getattr(
-        yaml, "CSafeLoader", yaml.SafeLoader
-    )  # a million characters take Python's own a while
+    # A million characters take Python's own a while.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     assert list(yaml.load_all(crds.yaml(), Loader=loader)) == crds.all()
 
 

@@ -158,9 +158,8 @@ async def test_one_leads_and_another_takes_over(client: Client) -> None:
     assert len(lease.spec.renew_time) == len("2026-01-01T00:00:00.000000Z")
 
     first.cancel()
-    await until(
-        lambda: log == ["one leads", "one stops", "two leads"]
-    )  # given back: no wait for the expiry
+    # Given back: no wait for the expiry.
+    await until(lambda: log == ["one leads", "one stops", "two leads"])
     lease = await client.get(LEASE, "job", "default")
     assert (lease.spec.holder_identity, lease.spec.lease_transitions) == ("two", 1)
 
@@ -189,10 +188,11 @@ async def test_a_lease_that_nobody_renews_is_taken_after_its_time(client: Client
     await LeaderElection(client, "dead", "default", holder="heir", durations=PATIENT).run(lead)
     assert leading.is_set()
     lease = await client.get(LEASE, "dead", "default")
+    # It worked to its end and gave it back.
     assert (lease.spec.holder_identity, lease.spec.lease_transitions) == (
         "",
         5,
-    )  # it worked to its end and gave it back
+    )
 
 
 async def test_events_are_counted_combined_and_throttled(client: Client) -> None:

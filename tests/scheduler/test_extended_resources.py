@@ -102,9 +102,8 @@ async def test_one_that_was_made_for_a_bind_that_failed_is_not_left_behind():
     assert set(server.objects) == {"pod"} and binder.made == {}
     server.broken = ""
     await binder.make(IMPLIED, "ns/pod", "u1")
-    await ClaimBinder(server).make(
-        IMPLIED, "ns/pod", "u1"
-    )  # another process that knows nothing of the first
+    # Another process that knows nothing of the first.
+    await ClaimBinder(server).make(IMPLIED, "ns/pod", "u1")
     assert len(server.objects) == 2
 
 
