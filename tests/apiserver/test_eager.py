@@ -1,4 +1,4 @@
-"""Requests begin in the step that read them; what they wait for may be the same."""
+"""Requests start in the callback that read them, also if several wait for the same write."""
 
 from __future__ import annotations
 

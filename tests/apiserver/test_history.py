@@ -1,5 +1,5 @@
-"""A watch that comes back late finds all that it missed, and the server does not keep the past in
-memory."""
+"""A watch that resumes late gets all events that it missed, and the server does not keep past
+versions in memory."""
 
 from __future__ import annotations
 

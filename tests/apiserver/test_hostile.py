@@ -1,5 +1,5 @@
-"""Bodies, headers and paths that nobody should send: a clear refusal each time, never a 5xx, never
-a hang (issue: ten thousand)."""
+"""Malformed and excessive bodies, headers and paths: a clear refusal each time, never a 5xx, never
+a hang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""managedFields as clients see them, and as they outlive the server (local-cluster 2.7)."""
+"""managedFields as clients see them, and after a restart of the server (local-cluster 2.7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The graph of what belongs to nodes: followed piece by piece it says the same as one made anew."""
+"""The node graph: kept up to date by events it equals one that is built anew."""
 
 from __future__ import annotations
 

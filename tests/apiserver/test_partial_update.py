@@ -1,5 +1,5 @@
-"""Writes that leave the rest of an object as its bytes come to the same as writes that see all of
-it."""
+"""Partial updates: an update that keeps the bytes of untouched fields gives the same object as one
+that decodes all of it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Where the server connects to for others: to pods and nodes, and to nothing else of this machine
-(local-cluster 5.5, 8.10)."""
+"""Which addresses the server connects to on behalf of clients: pods and nodes, and nothing else on
+this machine (local-cluster 5.5, 8.10)."""
 
 from __future__ import annotations
 

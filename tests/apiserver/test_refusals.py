@@ -1,5 +1,4 @@
-"""What is refused leaves nothing behind: a body that nobody wants must not stay until the garbage
-collector comes by."""
+"""A refused body leaves memory at once, without waiting for the garbage collector."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""No object is larger than etcd would have it, whichever way it grows; and requests that never end
-cost no memory."""
+"""No object exceeds etcd's size limit, however it grows, and requests without end take no memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine's time zone changes nothing that the server says."""
+"""The server's answers do not depend on the machine's time zone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sets of fields behave as sets of paths do, whatever the paths."""
+"""Field sets behave like sets of paths, whatever the paths."""
 
 from __future__ import annotations
 

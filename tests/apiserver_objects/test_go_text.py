@@ -1,5 +1,5 @@
-"""The words of Go: its JSON reader's complaints and its ways to print values, recorded from a real
-API server."""
+"""Go's texts: errors of its JSON decoder and its formats of values, recorded from a real API
+server."""
 
 from __future__ import annotations
 

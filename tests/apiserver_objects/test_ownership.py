@@ -1,4 +1,4 @@
-"""Who owns what, as stories and as laws."""
+"""Ownership of fields: stories and properties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is remembered of pods of one template gives the answers that it would give without memory."""
+"""Caches for pods of one template give the same answers as without a cache."""
 
 from __future__ import annotations
 

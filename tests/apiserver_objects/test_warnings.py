@@ -1,4 +1,4 @@
-"""What a writer hears beside a good answer."""
+"""Warnings that come with successful writes."""
 
 from __future__ import annotations
 

@@ -280,7 +280,7 @@ def converting(kinds: Sequence[Kind], owner: Conversion) -> list[Kind]:
                 kind,
                 present=version.present,
                 conversion=version,
-                strategy=replace(kind.strategy, parts=None),
+                strategy=replace(kind.strategy, partial_updates=None),
             )
         )
     return made

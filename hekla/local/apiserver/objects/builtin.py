@@ -388,7 +388,7 @@ def _strategy(group: str, row: _Row) -> Strategy:
         generation="g" in row.flags,
         unconditional_update="v" not in row.flags,
         warnings=warnings.OF.get(key),
-        parts=strategies.parts(key),
+        partial_updates=strategies.partial_updates(key),
         known_spec=strategies.known_spec(key),
         create_on_update="u" in row.flags,
         returns_object_on_delete="d" in row.flags,

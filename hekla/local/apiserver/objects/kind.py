@@ -73,7 +73,7 @@ def no_errors(*_: Any) -> list[FieldError]:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class PartialUpdates:
     """How an update that changes few top-level fields (for example the status) keeps the bytes of
     the others.
 
@@ -131,7 +131,7 @@ class Strategy:
     default_propagation: str = "Background"
     warnings: Callable[[Json, Json | None], list[str]] | None = None
     """(new, old or None): what the writer of a valid object should hear."""
-    parts: Parts | None = None
+    partial_updates: PartialUpdates | None = None
     """None: every update reads the whole object."""
     known_spec: KnownSpec | None = None
     """None: objects of this kind do not use the create cache."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.defaults import DEFAULTS
 from hekla.local.apiserver.objects.defaults.pod import first_status
-from hekla.local.apiserver.objects.kind import FieldError, KnownSpec, Parts, nothing
+from hekla.local.apiserver.objects.kind import FieldError, KnownSpec, PartialUpdates, nothing
 from hekla.local.apiserver.objects.new_objects import now
 from hekla.local.apiserver.objects.texts import OF_POD
 from hekla.local.apiserver.objects.validation import (
@@ -559,7 +559,7 @@ _WITHOUT_SPEC: dict[tuple[str, str], tuple[str, ...]] = {
 and rules there need it not."""
 
 
-def parts(key: tuple[str, str]) -> Parts | None:
+def partial_updates(key: tuple[str, str]) -> PartialUpdates | None:
     """Of kinds that are written often."""
     endpoints = _WITHOUT_SPEC.get(key)
     if endpoints is None:
@@ -575,8 +575,8 @@ def parts(key: tuple[str, str]) -> Parts | None:
         return not (status if subresource else update)(new, old)
 
     if key != ("", "Pod"):
-        return Parts(may_stay, nothing, fits)
-    return Parts(may_stay, nothing, fits, _ends, lambda: OF_POD)
+        return PartialUpdates(may_stay, nothing, fits)
+    return PartialUpdates(may_stay, nothing, fits, _ends, lambda: OF_POD)
 
 
 def _ends(new: Json, old: Json) -> bool:

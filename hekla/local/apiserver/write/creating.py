@@ -234,7 +234,7 @@ async def _answer_converted(new: NewObject) -> None:
 
 OBJECT = On.CONTENT | On.METADATA
 CREATE: tuple[Stage[NewObject], ...] = (
-    Stage(decode, OBJECT),
+    Stage(decode, OBJECT | On.REQUEST),
     Stage(place, On.METADATA | On.REQUEST),
     Stage(default, On.CONTENT),
     Stage(own, OBJECT | On.REQUEST),

@@ -4,7 +4,7 @@ Most updates of a cluster are such, and most of an object's bytes are its spec. 
 update does not touch keep their bytes: they are not decoded, checked or encoded again.  That is the
 list `BEFORE_STORE`.  It gives what `UPDATE` would give, or it stops before anything is written and
 `UPDATE` runs from the beginning, which also finds the words for what is wrong.  A kind says by its
-strategy's `parts` whether it can do without the rest.  Decision 0180.
+strategy's `partial_updates` whether it can do without the rest.  Decision 0180.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from hekla.api.trees import Json
-from hekla.local.apiserver.objects.kind import Kind, Parts
+from hekla.local.apiserver.objects.kind import Kind, PartialUpdates
 from hekla.local.apiserver.objects.merging import ownership
 from hekla.local.apiserver.request.status import Refusal
 from hekla.local.apiserver.storage.managed_fields import Owners
@@ -43,7 +43,7 @@ class PartialUpdate(Update):
     said_of_metadata: Any = None
     """What the request says of metadata.  Where that only names the object, metadata stays bytes
     too, and `change` gets an empty one."""
-    parts: Parts = field(init=False)
+    rules: PartialUpdates = field(init=False)
     """How the kind handles such updates."""
     pieces: Mapping[str, msgspec.Raw] = field(init=False)
     """The top-level fields of the stored object, as bytes; from `read_pieces` on."""
@@ -55,10 +55,10 @@ class PartialUpdate(Update):
 def prepare(update: PartialUpdate) -> bool:
     """Run the steps before `store`; False where the update is unusual in some way and needs all
     stages.  If it is prepared, nothing may wait before it is stored."""
-    parts = update.resource.kind.strategy.parts
-    if parts is None or update.touched is None or update.call.dry_run:
+    rules = update.resource.kind.strategy.partial_updates
+    if rules is None or update.touched is None or update.call.dry_run:
         return False
-    update.parts = parts
+    update.rules = rules
     try:
         for step in BEFORE_STORE:
             step(update)
@@ -83,7 +83,7 @@ def read_pieces(update: PartialUpdate) -> None:
     untouched = {
         name: piece for name, piece in pieces.items() if name not in touched and name != "metadata"
     }
-    if not update.parts.may_stay(update.subresource, untouched):
+    if not update.rules.may_stay(update.subresource, untouched):
         raise NeedsFullPath
     if row.owners is not None and not are_current(row.owners, update.resource.kind):
         raise NeedsFullPath
@@ -122,7 +122,7 @@ def keep_identity(update: PartialUpdate) -> None:
 
 def default_touched(update: PartialUpdate) -> None:
     """Fill in the defaults of the fields that are there."""
-    update.parts.default(update.new)
+    update.rules.default(update.new)
 
 
 def own(update: PartialUpdate) -> None:
@@ -148,7 +148,7 @@ def validate_touched(update: PartialUpdate) -> None:
         strategy.prepare_status(new, old)
     else:
         strategy.prepare_update(new, old)
-    if not update.parts.fits(new, old, update.untouched, update.subresource):
+    if not update.rules.fits(new, old, update.untouched, update.subresource):
         raise NeedsFullPath
     if new_finalizers(new["metadata"], old["metadata"]):
         raise NeedsFullPath
@@ -163,7 +163,7 @@ def join_pieces(update: PartialUpdate) -> None:
         for name, piece in update.pieces.items()
         if name in update.untouched or name in new
     }
-    update.counts = update.parts.counts(new, update.old)
+    update.counts = update.rules.counts(new, update.old)
     update.stored = (
         new
         if update.reads_metadata

@@ -4,7 +4,7 @@ Thousands of pods begin to run with the same status but for times, addresses and
 so by patches that differ in no more.  Such texts are cut out of the stored status and of the patch.
 What is left, with which of the texts are equal, decides what the patch makes of the status and of
 its owners: this is the key of the cache.  The texts are put into the cached result.  A kind says by
-its `Parts.texts` which fields hold texts that have no influence on the result.  All else (which
+its `PartialUpdates.texts` which fields hold texts that have no influence on the result.  All else (which
 object it is, deletion, webhooks, policies) is looked at for each patch: that is the list
 `REMAINING`.  Decision 0249.
 """
@@ -147,16 +147,16 @@ class StatusPatchCache:
     def find(self, call: Call, media: str) -> StatusPatch | None:
         """The patch without its texts; None where it is about more than a status, or unusual."""
         request, kind = call.request, call.route.kind
-        parts = kind.strategy.parts
+        rules = kind.strategy.partial_updates
         if (
-            parts is None
+            rules is None
             or request.query
             or len(request.body) > LARGEST
             or b'"status"' not in request.body
             or call.route.subresource not in ("", "status")
         ):
             return None
-        texts, row = parts.texts(), call.resource.collection.newest(call.route.key)
+        texts, row = rules.texts(), call.resource.collection.newest(call.route.key)
         if texts is None or row is None or row.owners is None:
             return None
         try:
@@ -180,7 +180,7 @@ class StatusPatchCache:
         pieces = split(row.data)
         before = bytes(pieces.get("status", b"{}"))
         kept = [name for name in pieces if name not in FIELDS]
-        if len(before) > LARGEST or not parts.may_stay(call.route.subresource, kept):
+        if len(before) > LARGEST or not rules.may_stay(call.route.subresource, kept):
             return None
         numbers: dict[bytes, int] = {}
         for text in row.owners.values(row.stamps):
@@ -278,9 +278,9 @@ REMAINING: tuple[Step[CachedStatusUpdate], ...] = remaining(
 
 def result_of(update: Update, patch: StatusPatch, new: Row) -> StatusResult | None:
     """The result without the patch's texts; None where it does not follow from the key alone."""
-    parts, resource, old = update.resource.kind.strategy.parts, update.resource, patch.row
-    texts = parts.texts() if parts is not None else None
-    if parts is None or texts is None or old.owners is None or new.owners is None:
+    rules, resource, old = update.resource.kind.strategy.partial_updates, update.resource, patch.row
+    texts = rules.texts() if rules is not None else None
+    if rules is None or texts is None or old.owners is None or new.owners is None:
         return None
     numbers = {text: number for number, text in enumerate(patch.texts)}
     status = cut(texts, bytes(split(new.data).get("status", b"{}")), numbers)
@@ -297,7 +297,7 @@ def result_of(update: Update, patch: StatusPatch, new: Row) -> StatusResult | No
         None if path[0] != "status" else marked.get(value, value)
         for value, path in zip(shown, resource.collection.selectable.values(), strict=True)
     )
-    return StatusResult(status, entries, tuple(keys), fields, parts.counts(after, before))
+    return StatusResult(status, entries, tuple(keys), fields, rules.counts(after, before))
 
 
 def cut(texts: re.Pattern[bytes], status: bytes, numbers: dict[bytes, int]) -> Cut:

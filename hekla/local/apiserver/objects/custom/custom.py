@@ -32,7 +32,7 @@ from hekla.local.apiserver.objects.kind import (
     FieldError,
     Kind,
     KnownSpec,
-    Parts,
+    PartialUpdates,
     Strategy,
     Subresource,
     nothing,
@@ -95,8 +95,11 @@ def _kind(spec: Json, version: Json, stored: str) -> Kind:
             validate_status=behaviour.validate_status,
             generation=True,
             unconditional_update=False,
-            parts=Parts(
-                behaviour.may_stay, behaviour.fill, behaviour.parts_fit, texts=behaviour.texts
+            partial_updates=PartialUpdates(
+                behaviour.may_stay,
+                behaviour.fill,
+                behaviour.partial_update_fits,
+                texts=behaviour.texts,
             ),
             known_spec=KnownSpec(behaviour.spec_decides, behaviour.validate_metadata),
         ),
@@ -310,7 +313,9 @@ class _Rules:
             self._compile()
         return self._whole is not None and self._whole.isdisjoint(kept)
 
-    def parts_fit(self, new: Json, old: Json, kept: Collection[str], subresource: str) -> bool:
+    def partial_update_fits(
+        self, new: Json, old: Json, kept: Collection[str], subresource: str
+    ) -> bool:
         if new["metadata"] != old["metadata"] and check_metadata(new, bare_finalizers=True):
             return False
         if self._check_change is not None and not self._check_change(new, old, kept):
