@@ -2,8 +2,9 @@
 follow from the chart.
 
     chart/files/crds.yaml       the definitions, a line each, for a release has to fit into a Secret
-    chart/files/policies.yaml   as `hekla policies` prints them hekla.yaml                  the
-    chart with its own values, without the definitions, for those who have no helm
+    chart/files/policies.yaml   as `hekla policies` prints them
+    hekla.yaml                  the chart with its own values, without the definitions, for those
+                                who have no helm
 
 A test holds the files against this, so that there is one source of each.
 """

@@ -5,15 +5,20 @@ the same edge:
 
     from hekla.engine import State, cycle, read_policy
 
-    state = State(scheduler_names=["volcano"], bare_pod_schedulers=["default-scheduler"]) policy =
-    read_policy(yaml_tree)           # PolicyError lists every problem; keep the policy that you had
+    state = State(scheduler_names=["volcano"], bare_pod_schedulers=["default-scheduler"])
+    policy = read_policy(yaml_tree)      # PolicyError lists every problem; keep the one in force
 
-    # Feed: objects as hekla.api types or as their JSON trees, whenever they change.  Never raises
-    for what an object says; # state.rejected[(kind, key)] tells what was left out and why.
-    state.upsert_node(node);  state.remove_node(name) state.upsert_pod(pod);
-    state.remove_pod(key) state.upsert_pod_group(group);  state.upsert_queue(queue);
-    state.upsert_priority_class(one);  state.upsert_namespace(one)
-    state.upsert_other("PodDisruptionBudget", budget)          # whatever else plugins read
+    # Objects as hekla.api types or as their JSON trees, whenever they change.  Never raises for
+    # what an object says: state.rejected[(kind, key)] tells what was left out and why.
+    state.upsert_node(node)
+    state.remove_node(name)
+    state.upsert_pod(pod)
+    state.remove_pod(key)
+    state.upsert_pod_group(group)
+    state.upsert_queue(queue)
+    state.upsert_priority_class(priority)
+    state.upsert_namespace(namespace)
+    state.upsert_other("PodDisruptionBudget", budget)      # whatever else plugins read
 
     decisions = cycle(state, policy, now=time.time())
 
@@ -32,8 +37,8 @@ still on their way:
   each only when new.
 - `decisions.explanations`: job key -> why it waits.
 
-Lone pods: an unassigned pod of one of `bare_pod_schedulers` without a PodGroup is a job of its own, key
-`namespace/pod name`, minimum 1, in the default queue; no PodGroup status is decided for it.
+Bare pods: an unassigned pod of one of `bare_pod_schedulers` without a PodGroup is a job of its own,
+key `namespace/pod name`, minimum 1, in the default queue; no PodGroup status is decided for it.
 
 A cycle in which nothing changed returns at once, so call it again after one that decided something,
 and after every burst of events.  A cycle costs what changed, not what exists.

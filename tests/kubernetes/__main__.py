@@ -1,9 +1,10 @@
 """`python -m tests.kubernetes`: Kubernetes itself as a judge of the local cluster.
 
-build       builds Kubernetes' programs, which takes some ten minutes once up          a real API
-server with its controllers, Hekla's fake nodes and Hekla's scheduler, until Ctrl-C e2e
-Kubernetes' own conformance specs checklist   tests/cluster against the real server differ      the
-same requests to both servers, and what differs
+build       builds Kubernetes' programs, which takes some ten minutes once
+up          a real API server with its controllers, Hekla's fake nodes and Hekla's scheduler
+e2e         Kubernetes' own conformance specs
+checklist   tests/cluster against the real server
+differ      the same requests to both servers, and what differs
 """
 
 from __future__ import annotations

@@ -99,10 +99,11 @@ class PodSelector:
 class PodTerm:
     """An inter-pod term that some pod of the cluster carries, with what it counts a node.
 
-    `matched[nodes]`: pods on the node that the selector matches (`live`: those that are not on
-    their way out). `anti[nodes]`: pods on the node that carry this term as required anti-affinity.
-    `pull[nodes]`: sum of weights of the pods on the node that carry it as a preference, negative
-    for anti-affinity.
+    - `matched[nodes]`: pods on the node that the selector matches (`live`: those that are not on
+      their way out).
+    - `anti[nodes]`: pods on the node that carry this term as required anti-affinity.
+    - `pull[nodes]`: sum of weights of the pods on the node that carry it as a preference, negative
+      for anti-affinity.
     """
 
     __slots__ = ("anti", "anti_total", "key", "live", "matched", "pull", "pull_any", "select")

@@ -53,13 +53,16 @@ from hekla.engine.model.volumes import VolumeBinder
 class State:
     """Nodes, jobs, queues and what else the plugins read.
 
-    `scheduler_names`: whose unassigned pods are ours; None means everybody's. `bare_pod_schedulers`:
-    names whose pods need no PodGroup; each such pod is a job of its own (`namespace/pod`, minimum
-    1) in the default queue. `time_zone`: in which the policy's times of day are meant; the engine
-    itself never asks the machine. `shard_mode`, `shard_name`: what NodeShards mean (`none`, `hard`,
-    `soft`) and which one is this scheduler's. `lifts_gates`: whether pods that only their queue's
-    gate holds are let go (gate SchedulingGatesQueueAdmission). `scores_storage`: whether nodes are
-    preferred by how their volumes would be used (gate StorageCapacityScoring).
+    - `scheduler_names`: whose unassigned pods are ours; None means everybody's.
+    - `bare_pod_schedulers`: names whose pods need no PodGroup; each such pod is a job of its own
+      (`namespace/pod`, minimum 1) in the default queue.
+    - `time_zone`: in which the policy's times of day are meant; the engine never asks the machine.
+    - `shard_mode`, `shard_name`: what NodeShards mean (`none`, `hard`, `soft`), and which one is
+      this scheduler's.
+    - `lifts_gates`: whether pods that only their queue's gate holds are let go (gate
+      SchedulingGatesQueueAdmission).
+    - `scores_storage`: whether nodes are preferred by how their volumes would be used (gate
+      StorageCapacityScoring).
     """
 
     def __init__(

@@ -71,7 +71,7 @@ class Homes:
 
     def __init__(self) -> None:
         self._usual = sorted({os.path.realpath(usual_home(account)) for account in accounts()})
-        self._read: dict[str, tuple[int, list[str]]] = {}
+        self._read: dict[str, tuple[tuple[int, ...], list[str]]] = {}
 
     def paths(self) -> list[str]:
         """The existing directories and files, without those inside others, and without directories
@@ -86,17 +86,25 @@ class Homes:
     def _places(self, home: str) -> list[str]:
         file = os.path.join(home, PLACES)
         try:
-            changed = os.stat(file).st_mtime_ns
             known = self._read.get(file)
-            if known is None or known[0] != changed:
+            if known is None or known[0] != _version(os.stat(file)):
                 with open(file) as opened:
-                    known = self._read[file] = (
-                        changed,
-                        [line for line in opened.read().splitlines() if line.startswith("/")],
-                    )
+                    # Not while `remember` writes it: for a moment it is empty then.
+                    fcntl.flock(opened, fcntl.LOCK_SH)
+                    version = _version(os.fstat(opened.fileno()))
+                    lines = opened.read().splitlines()
+                known = self._read[file] = (
+                    version,
+                    [line for line in lines if line.startswith("/")],
+                )
         except (OSError, UnicodeDecodeError):
             return []
         return known[1]
+
+
+def _version(found: os.stat_result) -> tuple[int, ...]:
+    """What tells two contents of a file apart, also of one clock tick."""
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def narrowed(paths: Iterable[str]) -> set[str]:

@@ -9,6 +9,7 @@ the survey says why, and `memory_limits.py` watches memory instead.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 from collections.abc import Iterator
@@ -27,6 +28,8 @@ OWN = Path("/proc/self/cgroup")
 NEEDED = ("cpu", "memory")
 PERIOD = 100_000
 """Microseconds of one period in which a limit of cpu is counted."""
+TRIES, AGAIN_AFTER = 100, 0.1
+"""How often the removal of a group is tried, and after how many seconds each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +163,20 @@ class Groups:
         )
 
     def forget(self, uid: str, container: str, attempt: int) -> None:
-        """Removes the groups of a container that has ended."""
+        """Removes the groups of a container that has ended, once the kernel has let its last process
+        go.  What is left after `TRIES` is swept by the next agent.  Needs a running event loop."""
         for directory in self.directories:
-            with contextlib.suppress(
-                OSError
-            ):  # it had no group, or a process in it still runs: the next agent sweeps
-                os.rmdir(directory / f"{uid}-{container}-{attempt}")
+            _remove(directory / f"{uid}-{container}-{attempt}", TRIES)
+
+
+def _remove(group: Path, tries: int) -> None:
+    try:
+        group.rmdir()
+    except FileNotFoundError:  # the container had no group
+        return
+    except OSError:
+        if tries > 1:
+            asyncio.get_running_loop().call_later(AGAIN_AFTER, _remove, group, tries - 1)
 
 
 def settings(version: int, container: core.Container) -> Iterator[dict[str, str]]:
