@@ -67,6 +67,30 @@ class Site:
             time.sleep(0.1)
         return found
 
+    def release(self, verb: str, *words: str) -> None:
+        """helm carries out a change of the release; else the failure has what became of it."""
+        done = self.helm.run(verb, "volcano", *words)
+        assert done.returncode == 0, "\n".join([done.stderr, *self.state(), self.logs()])
+
+    def state(self) -> list[str]:
+        """Deployments, ReplicaSets and pods of the release with their status, and the events."""
+        within = f"namespaces/{NAMESPACE}"
+        found = []
+        for path in (
+            f"apis/apps/v1/{within}/deployments",
+            f"apis/apps/v1/{within}/replicasets",
+            f"api/v1/{within}/pods",
+        ):
+            for item in self.api.get(f"/{path}").tree["items"]:
+                meta = item["metadata"]
+                found.append(f"{meta['name']} ({meta['creationTimestamp']}): {item['status']}")
+        events = self.api.get(f"/api/v1/{within}/events").tree["items"]
+        found.extend(
+            f"{one['lastTimestamp']} {one['involvedObject']['name']} {one['reason']}: {one['message']}"
+            for one in events
+        )
+        return found
+
     def ready(self) -> dict[str, int]:
         """Ready copies of each Deployment."""
         items = self.api.get(DEPLOYMENTS).tree["items"]
@@ -189,7 +213,7 @@ def test_a_release_from_its_installation_to_its_end(site: Site) -> None:
         True,
     )
     common = [str(CHART), *words, "--timeout=120s", f"--values={site.values}", *parts]
-    site.helm("install", "volcano", *common)
+    site.release("install", *common)
     common.remove("--create-namespace")
     names = ("admission", "agent-scheduler", "controllers", "hypernode-controller", "scheduler")
     site.ready_are({f"volcano-{name}": 1 for name in names})
@@ -202,17 +226,17 @@ def test_a_release_from_its_installation_to_its_end(site: Site) -> None:
         "leader_elect_enable=true",
         *(f"{name}_replicas=2" for name in ("scheduler", "controller", "admission")),
     ]
-    site.helm("upgrade", "volcano", *common, *(f"--set=custom.{value}" for value in more))
+    site.release("upgrade", *common, *(f"--set=custom.{value}" for value in more))
     site.ready_are(
         {f"volcano-{name}": copies for name, copies in zip(names, (2, 1, 2, 1, 2), strict=True)}
     )
     what_users_do(site, "second")
     assert refused(site.audit_log) == [], "rights that the accounts lack"
 
-    site.helm("upgrade", "volcano", *common)
+    site.release("upgrade", *common)
     site.ready_are({f"volcano-{name}": 1 for name in names})
 
-    site.helm("uninstall", "volcano", "--wait", "--timeout=120s")
+    site.release("uninstall", "--wait", "--timeout=120s")
     for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
         assert site.api.get(f"{HOOKS}/{kind}").tree["items"] == [], (
             "or nobody could make a job any more"

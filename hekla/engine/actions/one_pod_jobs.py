@@ -50,6 +50,7 @@ class OnePodJobs:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self.votes = session.votes
         self.lookahead = placer_of(session).lookahead
         self.possible = session.hooks.placements_unseen and session.shard_mode == "none"
         self.pods: PodClass | None = None
@@ -121,14 +122,14 @@ class OnePodJobs:
         session, known = self.session, self.known
         assert known is not None
         assert task.subjob is not None
-        if task.subjob.nominated_domain or session.votes.prefilter(task):
+        if task.subjob.nominated_domain or self.votes.prefilter(task):
             return False
-        if not session.votes.allocatable_count(queue, task, 1):
+        if not self.votes.allocatable_count(queue, task, 1):
             job.short_of_quota = task
             return True
         one = (task,)
         job.bind(task)
-        if not session.votes.job_ready(job):
+        if not self.votes.job_ready(job):
             job.set_status_many(one, Status.PENDING)
             return False
         row = task.row = known.rows[known.next]

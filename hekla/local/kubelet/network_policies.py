@@ -91,22 +91,14 @@ class NetworkPolicies:
         ):
             return
         self._stale = True
-        if self._telling is None:
-            self._telling = asyncio.get_running_loop().create_task(
-                self._tell(), name="network policies"
-            )
-            self._telling.add_done_callback(self._has_told)
+        if self._telling is None or self._telling.done():
+            self._telling = self._tasks.start(self._tell(), name="network policies")
 
     async def settled(self) -> None:
-        """Returns when the network knows of all that has changed until now."""
+        """Returns when the network knows of all that has changed until now, or has refused it."""
         self.changed()
-        while self._telling is not None and self._stale:
+        while self._stale and self._telling is not None and not self._telling.done():
             await asyncio.shield(self._telling)
-
-    def _has_told(self, task: asyncio.Task[None]) -> None:
-        self._telling = None
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("network policies were not told", exc_info=error)
 
     async def _tell(self) -> None:
         await asyncio.sleep(GATHERING)
