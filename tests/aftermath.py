@@ -53,9 +53,8 @@ def end(waiting: subprocess.Popen[bytes]) -> None:
     """The session is over: returns when what it left is gone, or will not go."""
     assert waiting.stdin is not None
     waiting.stdin.close()
-    with contextlib.suppress(
-        subprocess.TimeoutExpired
-    ):  # what cannot be killed is no verdict on the tests
+    # What cannot be killed is no verdict on the tests.
+    with contextlib.suppress(subprocess.TimeoutExpired):
         waiting.wait(2 * PATIENCE)
     del os.environ[MARK]
 

@@ -25,9 +25,8 @@ def free_port() -> int:
         if int(GIVEN.read_text().split()[0]) <= HIGHEST:
             return _bound(0)  # here it gives those too
     while True:
-        port = random.SystemRandom().randint(
-            LOWEST, HIGHEST
-        )  # a seeded one would give two tests the same
+        # A seeded one would give two tests the same.
+        port = random.SystemRandom().randint(LOWEST, HIGHEST)
         if port not in _told:
             with contextlib.suppress(OSError):  # somebody is there
                 _told.add(_bound(port))

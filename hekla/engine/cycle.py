@@ -70,9 +70,8 @@ def _age() -> None:
     as it is allowed again, and find nothing.  Done a few times only between two searches of
     everything, because it puts them off.
     """
-    if (
-        gc.get_count()[0] < MANY_YOUNG or gc.get_freeze_count()
-    ):  # Whoever froze something meant it to stay so.
+    # Whoever froze something meant it to stay so.
+    if gc.get_count()[0] < MANY_YOUNG or gc.get_freeze_count():
         return
     searched = gc.get_stats()[2]["collections"]
     if searched != _aged[1]:

@@ -75,9 +75,8 @@ def phase_of(job: Job, session_uid: str) -> str:
 
 def _report_job(session: Session, job: Job) -> None:
     statuses = job.counts.statuses
-    if (
-        not job.tasks and job.is_pending
-    ):  # no pods yet, so gang has said nothing; the group must still say why it waits
+    # No pods yet, so gang has said nothing; the group must still say why it waits.
+    if not job.tasks and job.is_pending:
         set_condition(
             job, session.uid, UNSCHEDULABLE, "NotEnoughResources", explain(session, job).text
         )

@@ -542,6 +542,7 @@ async def test_a_condition_is_asked_again_for_other_annotations(world: World) ->
                 )
             )[0]
         )
+    # Nobody listens where the webhook of pods with a budget is.
     assert codes == [
         201,
         201,
@@ -550,7 +551,7 @@ async def test_a_condition_is_asked_again_for_other_annotations(world: World) ->
         500,
         201,
         201,
-    ]  # nobody listens where the webhook of pods with a budget is
+    ]
     assert world.hits >= 3
 
 
@@ -618,13 +619,14 @@ async def test_rules_about_a_jobs_name_are_asked_where_its_spec_is_known(
             "spec": JOB_SPECS[0],
         }
         codes.append((await world.both(JOBS, tree))[0])
+    # Also where a name is too long with that of a task behind it.
     assert codes == [
         201,
         201,
         201,
         201,
         400,
-    ]  # also where a name is too long with that of a task behind it
+    ]
 
 
 @pytest.mark.parametrize("first", [True, False])

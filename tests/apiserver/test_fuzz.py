@@ -250,11 +250,12 @@ class Bombardment:
                 continue
             seconds = time.monotonic() - began
             self.statuses[answer.status] = self.statuses.get(answer.status, 0) + 1
+            # What stands behind the proxy is not there.
             beyond = "/proxy" in path and answer.status in (
                 501,
                 502,
                 503,
-            )  # what stands behind the proxy is not there
+            )
             if (
                 answer.status >= 500
                 and not beyond

@@ -191,9 +191,8 @@ def raw(server: ApiServerProcess, data: bytes, timeout: float = 60.0) -> bytes:
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(timeout)
         sock.connect(str(server.socket))
-        with contextlib.suppress(
-            ConnectionError
-        ):  # a server may end what it has refused before all of it is sent
+        # A server may end what it has refused before all of it is sent.
+        with contextlib.suppress(ConnectionError):
             sock.sendall(data)
         answer = b""
         try:

@@ -78,9 +78,8 @@ def test_an_object_lives_through_all_verbs(http: Http, kind: Kind) -> None:
     )
     assert pointed.status == 200, pointed
     updated = None
-    while (
-        updated is None or updated.status == 409
-    ):  # the server writes the status of quotas and definitions meanwhile
+    # The server writes the status of quotas and definitions meanwhile.
+    while updated is None or updated.status == 409:
         current = http.get(one).tree
         current["metadata"]["labels"]["updated"] = "yes"
         updated = http.put(one, current)

@@ -146,9 +146,8 @@ def plain(answer: Any, namespace: str) -> str:
         answer = {"code": answer["code"], "message": answer["message"].rpartition('}": ')[2]}
     owners = answer.get("metadata", {}).get("managedFields") if isinstance(answer, dict) else None
     for entry in owners or ():
-        entry.pop(
-            "time", None
-        )  # they are in the order of their times, which the twins need not have in common
+        # They are in the order of their times, which the twins need not have in common.
+        entry.pop("time", None)
     if owners:
         owners.sort(key=lambda entry: json.dumps(entry, sort_keys=True))
     text = VERSION.sub(r"\1*", CHANGING.sub("*", json.dumps(answer, sort_keys=True)))

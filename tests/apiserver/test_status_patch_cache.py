@@ -389,12 +389,13 @@ async def test_cached_status_patches_give_what_full_ones_give(
         "automountServiceAccountToken": False,
         "containers": [{"name": "main", "image": "pause"}],
     }
+    # A key that an address may equal.
     owner = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "name": "c",
         "uid": "10.0.0.1",
-    }  # a key that an address may equal
+    }
     for turn in range(45):
         target, kind, said = [
             (PODS, "Pod", said_of_pod),
@@ -409,9 +410,8 @@ async def test_cached_status_patches_give_what_full_ones_give(
         )
         if turn == 40:
             await judged(server, "x")
-        shape = random.Random(
-            seed + turn % 3
-        )  # what is said of every third object differs by its texts
+        # What is said of every third object differs by its texts.
+        shape = random.Random(seed + turn % 3)
         for _ in range(5):
             twins.clock.second += dice.randint(0, 1)
             status, agent = said(shape, dice), shape.choice(["one", "one", "two"])

@@ -127,9 +127,8 @@ def test_refusals_come_before_the_upgrade(shared_apiserver: ApiServerProcess) ->
         ):
             pass
         assert refused.value.response.status_code == status
-    Http(shared_apiserver).get(
-        CONFIG_MAPS, Connection="Upgrade", Upgrade="websocket"
-    )  # no watch: an ordinary answer
+    # No watch: an ordinary answer.
+    Http(shared_apiserver).get(CONFIG_MAPS, Connection="Upgrade", Upgrade="websocket")
     answer = Http(shared_apiserver).get(
         f"{CONFIG_MAPS}?watch=true", Connection="Upgrade", Upgrade="websocket"
     )

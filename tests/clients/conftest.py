@@ -23,9 +23,8 @@ __all__ = ["api", "kubeconfig", "kubectl", "ns", "real_node", "sleeper"]
 
 @pytest.fixture(scope="session")
 def kubeconfig(request: pytest.FixtureRequest) -> Iterator[Path]:
-    given = request.config.getoption(
-        "--kubeconfig", None
-    )  # known where tests/cluster is collected too, or given as a plugin
+    # Known where tests/cluster is collected too, or given as a plugin.
+    given = request.config.getoption("--kubeconfig", None)
     if given:
         yield Path(given)
         return

@@ -82,9 +82,8 @@ def test_the_life_of_a_release(helm: Helm, api: Api, ns: Namespace) -> None:
     assert ready_pods(api, ns, "shop") == 1  # --wait means what it says
     assert deployment["metadata"]["annotations"]["meta.helm.sh/release-name"] == "shop"
     assert api.get(ns.path("shop.example.com/v1/carts", "shop")).tree["spec"] == {"size": 1}
-    assert (
-        api.get(ns.path("configmaps", "shop-batch")).status == 200
-    )  # helm found the batch kinds in discovery
+    # Helm found the batch kinds in discovery.
+    assert api.get(ns.path("configmaps", "shop-batch")).status == 200
     assert api.get(ns.path("batch/v1/jobs", "shop-before")).tree["status"]["succeeded"] == 1
     release = api.get(ns.path("secrets", "sh.helm.release.v1.shop.v1")).tree
     assert (
@@ -106,9 +105,8 @@ def test_the_life_of_a_release(helm: Helm, api: Api, ns: Namespace) -> None:
         "60s",
     )
     assert again["version"] == 2
-    assert (
-        ready_pods(api, ns, "shop") >= 2
-    )  # and of the older ones perhaps the last, on its way out
+    # And of the older ones perhaps the last, on its way out.
+    assert ready_pods(api, ns, "shop") >= 2
     assert image_of(api, ns) == "servus"
     # What others changed meanwhile stays where the chart says nothing about it.
     api.patch(ns.path("configmaps", "shop-config"), {"data": {"foreign": "kept"}})

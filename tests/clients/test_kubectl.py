@@ -122,9 +122,8 @@ def web(user: Walker) -> Iterator[Walker]:
     user("apply", "-f", "-", stdin=WEB)
     user("rollout", "status", "deployment/web", "--timeout=60s")
     yield user
-    user(
-        "delete", "deployment", "web", "--cascade=foreground"
-    )  # with its pods, or the next test would meet them
+    # With its pods, or the next test would meet them.
+    user("delete", "deployment", "web", "--cascade=foreground")
 
 
 def screen_of(walker: Walker, *words: str, typed: bytes, **environment: str) -> tuple[int, bytes]:
@@ -382,9 +381,8 @@ def test_taint_cordon_and_drain(user: Walker, api: Api, spare: str) -> None:
     assert "cordoned" in user("cordon", spare)
     assert "SchedulingDisabled" in user("get", "node", spare)
     lonely = user.run("drain", spare, "--timeout=10s")
-    assert (
-        lonely.returncode == 1 and "cannot delete" in lonely.stderr
-    )  # nobody would make the pod again
+    # Nobody would make the pod again.
+    assert lonely.returncode == 1 and "cannot delete" in lonely.stderr
     assert "drained" in user(
         "drain",
         spare,
@@ -467,14 +465,12 @@ def test_proxy(user: Walker, sleeper: str) -> None:
 
 def test_logs(user: Walker, web: Walker, sleeper: str) -> None:
     assert user("logs", sleeper, "-c", "c") == "up\n"
-    eventually(
-        lambda: user("logs", "deployment/web") == "started\n"
-    )  # it runs, and may not have spoken yet
+    # It runs, and may not have spoken yet.
+    eventually(lambda: user("logs", "deployment/web") == "started\n")
     assert user("logs", "-l", "app=web", "--prefix", "--timestamps").endswith("started\n")
     assert user("logs", sleeper, "-c", "c", "--tail=1", "--since=1h", "--limit-bytes=2") == "up"
-    assert (
-        "up" in user("logs", sleeper, "--all-containers").splitlines()
-    )  # kubectl asks for them in any order
+    # Kubectl asks for them in any order.
+    assert "up" in user("logs", sleeper, "--all-containers").splitlines()
 
 
 @PROTOCOLS
@@ -685,8 +681,9 @@ def test_certificates(user: Walker, api: Api) -> None:
 def test_top(user: Walker, api: Api, sleeper: str) -> None:
     if api.get("/apis/metrics.k8s.io/v1beta1").status == 404:
         pytest.skip("this cluster serves no metrics.k8s.io")
+    # Each pod in its turn.
     lines = eventually(
         lambda: sleeper in (said := user.run("top", "pods").stdout) and said.splitlines()
-    )  # each pod in its turn
+    )
     assert lines[0].split() == ["NAME", "CPU(cores)", "MEMORY(bytes)"]
     assert eventually(lambda: user.run("top", "nodes").stdout).splitlines()[0].split()[0] == "NAME"

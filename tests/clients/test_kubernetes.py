@@ -39,9 +39,8 @@ def test_the_tutorial(core: Any, ns: Namespace) -> None:
     made = core.read_namespaced_config_map("one", ns.name)
     made.data = {"z": "2"}
     assert core.replace_namespaced_config_map("one", ns.name, made).data == {"z": "2"}
-    gone = core.delete_namespaced_config_map(
-        "one", ns.name
-    )  # V1Status, or in newer versions of the client the bare JSON
+    # V1Status, or in newer versions of the client the bare JSON.
+    gone = core.delete_namespaced_config_map("one", ns.name)
     assert (gone["status"] if isinstance(gone, dict) else gone.status) == "Success"
     with pytest.raises(client.ApiException) as missing:
         core.read_namespaced_config_map("one", ns.name)

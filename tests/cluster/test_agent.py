@@ -83,9 +83,8 @@ def test_item_126_exit_codes(
 
 def test_item_127_no_such_command_and_a_signal(node: Node) -> None:
     node.script("nosuch", "nosuchcmd")
-    node.script(
-        "signalled", "sh -c 'kill -TERM $$$$'; exit $?"
-    )  # a child, as process 1 may ignore it; $$ is one $ to the pod
+    # A child, as process 1 may ignore it; $$ is one $ to the pod.
+    node.script("signalled", "sh -c 'kill -TERM $$$$'; exit $?")
     assert state(node.ended("nosuch"))["exitCode"] == 127
     assert state(node.ended("signalled"))["exitCode"] == 143
 

@@ -194,9 +194,8 @@ def test_02_two_queues_share_one_to_two(story: Story, api: Api) -> None:
             for name in ("queue-a", "queue-b")
         )
     )
-    story.apply(
-        "02-weighted-queues-jobs.yaml"
-    )  # queue-a comes first and may fill the node; queue-b gets its share back
+    # Queue-a comes first and may fill the node; queue-b gets its share back.
+    story.apply("02-weighted-queues-jobs.yaml")
 
     def shares() -> Counter[str]:
         return Counter(pod["metadata"]["name"].split("-")[1] for pod in story.pods("Running"))

@@ -158,9 +158,8 @@ def test_item_139_refusals_have_reasons(room: Room, fake_node: str, own: bool) -
         room.ns.path("pods", "pretended"), lambda tree: tree["status"]["phase"] == "Running"
     )
     refused = said("pretended", "--", "true")
-    assert (
-        fake_node in refused or not own
-    )  # an API server of others only knows that nobody answers at the node's address
+    # An API server of others only knows that nobody answers at the node's address.
+    assert fake_node in refused or not own
     waiting = shell(
         "waiting",
         room.api.get(room.ns.path("pods", "room")).tree["spec"]["nodeName"],

@@ -323,9 +323,8 @@ def test_item_075_every_informer_of_a_scheduler_syncs(api: Api) -> None:
             **STREAMING,
         ) as watch:
             assert watch.status == 200, resource
-            watch.read_up_to(
-                b"k8s.io/initial-events-end"
-            )  # in either form: the server chooses of the two
+            # In either form: the server chooses of the two.
+            watch.read_up_to(b"k8s.io/initial-events-end")
 
 
 def test_item_077_the_election_of_a_leader(api: Api, ns: Namespace) -> None:

@@ -44,9 +44,8 @@ async def pool(client):
         meta = {"name": f"{label}-{name}", "labels": {"pool": label}}
         tree = await client.create(NODES, {"metadata": meta, "spec": spec, "status": status})
         made.append(tree["metadata"]["name"])
-        await client.patch(
-            NODES, made[-1], {"spec": {"taints": spec.get("taints")}}
-        )  # without what admission adds to new nodes
+        # Without what admission adds to new nodes.
+        await client.patch(NODES, made[-1], {"spec": {"taints": spec.get("taints")}})
         return made[-1]
 
     make.label = label

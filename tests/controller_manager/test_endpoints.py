@@ -136,9 +136,8 @@ def test_slices_are_split_and_change_as_little_as_their_pods():
     assert (len(one_less.create), len(one_less.update), len(one_less.delete)) == (0, 1, 0)
     there = stored(one_less, there)
     replaced = plan(slice_body(web), there, groups_of(web, [*pods[1:], pod("fresh", "10.0.2.1")]))
-    assert [len(piece["endpoints"]) for piece in replaced.update] == [
-        LARGEST
-    ]  # the gap is filled, the small slice left alone
+    # The gap is filled, the small slice left alone.
+    assert [len(piece["endpoints"]) for piece in replaced.update] == [LARGEST]
 
     none = plan(slice_body(web), there, [])
     assert (len(none.update), len(none.delete)) == (1, 2)

@@ -76,9 +76,8 @@ class Cluster:
     # stand-ins
 
     def _soon(self, work: Callable[..., Awaitable[Any]], *about: Any, **more: Any) -> None:
-        async def guarded() -> (
-            None
-        ):  # makes its coroutine itself, since it may be cancelled before it begins
+        # It makes its coroutine itself, since it may be cancelled before it begins.
+        async def guarded() -> None:
             with contextlib.suppress(ApiError):
                 await work(*about, **more)
 

@@ -348,9 +348,8 @@ async def test_a_group_of_the_old_name_is_taken_over(cluster: Cluster) -> None:
     }
     await cluster.client.create(scheduling.POD_GROUP.untyped, group, "default")
     await cluster.job("before", a_task("a"))
-    await cluster.phase(
-        "before", "Running"
-    )  # so the controller has read of the group: it read of this job's later
+    # So the controller has read of the group: it read of this job's later.
+    await cluster.phase("before", "Running")
     job = await cluster.job("legacy", a_task("a", 2))
     await cluster.phase("legacy", "Running")
     assert not await cluster.exists(scheduling.POD_GROUP, f"legacy-{job.metadata.uid}")
@@ -378,9 +377,8 @@ async def test_a_job_of_the_same_name_waits_for_the_pods_of_the_first(cluster: C
     await cluster.until(lambda: cluster.jobs.get("default/twin") is None)
     await cluster.job("twin", a_task("a"))
     await cluster.phase("twin", "Pending")
-    await cluster.client.delete(
-        core.POD, "twin-a-0", "default", grace=0
-    )  # as the garbage collector would
+    # As the garbage collector would.
+    await cluster.client.delete(core.POD, "twin-a-0", "default", grace=0)
     job = await cluster.phase("twin", "Running")
     assert job.status.retry_count == 0 and len(cluster.pods_ever["twin-a-0"]) == 2
 

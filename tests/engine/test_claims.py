@@ -611,9 +611,8 @@ def test_what_was_decided_counts_until_the_api_shows_it_and_a_refused_bind_gives
         claim(here, name)
         pod(here, name, name)
     (first,) = here.run().binds
-    assert (
-        not here.run().binds
-    )  # nobody has written anything yet, and the device is gone all the same
+    # Nobody has written anything yet, and the device is gone all the same.
+    assert not here.run().binds
     here.state.bind_failed(first.pod)
     (again,) = here.run().binds
     assert len(held(here)) == 1 and again.claims

@@ -207,9 +207,8 @@ def test_partitions_of_a_job_that_stays_in_one_domain():
 
 @pytest.mark.scenario("plugins-placement", 65)
 def test_partitions_in_domains_under_one_switch():
-    here = cluster(
-        n0=4, n2=4, rest=3
-    )  # one pod a node, so a partition a domain; s4 is the fuller switch
+    # One pod a node, so a partition a domain; s4 is the fuller switch.
+    here = cluster(n0=4, n2=4, rest=3)
     job(here, 4, 3, parts(2, "hard", 1, job=wanted("hard", 2)), size=2)
     found = by_part(here, 2)
     assert all(len(one) == 1 for one in found) and {name for one in found for name in one} == {

@@ -247,9 +247,8 @@ def test_a_bind_holds_its_room_until_it_is_seen(world: World) -> None:
     world.nodes("n1", cpu=1)
     world.job("one", cpu=1)
     world.run()
-    world.state.upsert_pod(
-        world.pods["default/one-task-0"]
-    )  # The pod as it was before the bind, late.
+    # The pod as it was before the bind, late.
+    world.state.upsert_pod(world.pods["default/one-task-0"])
     world.job("two", cpu=1)
 
     assert world.run().binds == []

@@ -88,8 +88,7 @@ def ray_runs_a_task_on_every_node(runs: Runs) -> None:
             "the environments lie below /tmp, over which each pod of this manifest has a volume"
         )
     RAY.environment()
-    log = runs.run("ray.yaml", 300)[
-        "ray-driver-0"
-    ]  # each of Ray's own attempts to reach a head that is slow to come takes 30 s
+    # Each of Ray's own attempts to reach a head that is slow to come takes 30 s.
+    log = runs.run("ray.yaml", 300)["ray-driver-0"]
     assert "on ray-head-0 ray-worker-0 ray-worker-1\n" in log
     assert f"sum of squares {sum(i * i for i in range(1000))}\n" in log

@@ -104,11 +104,12 @@ async def test_changes_in_a_cache_become_keys(tmp_path: Path) -> None:
         async with asyncio.timeout(20):
             while len(controller.seen) < 3:
                 await asyncio.sleep(0.001)
+        # The owner that lost it looks, too.
         assert [key for key, _ in controller.seen] == [
             "x",
             "x",
             "y",
-        ]  # the owner that lost it looks, too
+        ]
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         for cache in controller.caches:

@@ -136,15 +136,13 @@ async def test_a_grace_goes_on_where_the_killed_agent_left_it(tmp_path: Path) ->
         live.agent.kill()
         await asyncio.sleep(11.0)  # of the grace little is left, and much of it would begin anew
         live.agent.start()
-        while (
-            live.agent.log.read_text().count("ready: ") < 2
-        ):  # however long a busy machine takes for that
+        # However long a busy machine takes for that.
+        while live.agent.log.read_text().count("ready: ") < 2:
             await asyncio.sleep(0.05)
         ready = time.monotonic()
         await live.gone("deaf")
-        assert time.monotonic() - began > 15, (
-            "not all of its 16 s were left to it"
-        )  # which end at a whole second
+        # Which end at a whole second.
+        assert time.monotonic() - began > 15, "not all of its 16 s were left to it"
         assert time.monotonic() - ready < 16.0, "its 16 s began anew"
 
 

@@ -292,9 +292,8 @@ async def test_restart_rules_decide_by_exit_code(live: Cluster) -> None:
 
 
 async def test_a_probe_brings_its_own_grace(live: Cluster) -> None:
-    look = {
-        "exec": {"command": ["sh", "-c", "! test -e $D/deaf"]}
-    }  # it would hear what comes before its trap
+    # It would hear what comes before its trap.
+    look = {"exec": {"command": ["sh", "-c", "! test -e $D/deaf"]}}
     probe = {**look, "periodSeconds": 1, "failureThreshold": 1, "terminationGracePeriodSeconds": 1}
     script = "rm -f $D/deaf; trap '' TERM; touch $D/deaf; while :; do sleep 0.1; done"
     mount = {

@@ -62,9 +62,8 @@ def test_a_service_has_at_most_a_thousand_ports() -> None:
             f"spec.ports: Too many: {count}: must have at most {MOST_SERVICE_PORTS} items"
         ]
     large = tree(5000)
-    assert (
-        SERVICE.strategy.validate_update(msgspec.to_builtins(large), large) == []
-    )  # of before there was a bound
+    # Of before there was a bound.
+    assert SERVICE.strategy.validate_update(msgspec.to_builtins(large), large) == []
 
 
 def test_listeners_leave_files_for_pods() -> None:

@@ -306,11 +306,12 @@ async def test_probes_reach_the_pod(live: Cluster) -> None:
     }
     await serve(live, "probed", "fine", 8200, c=probes)
     look = ["python3", "-c", "import socket; socket.create_connection(('127.0.0.1', 8201), 1)"]
+    # A busy machine starts no Python in one.
     listen = {
         "exec": {"command": look},
         "periodSeconds": 1,
         "timeoutSeconds": 10,
-    }  # a busy machine starts no Python in one
+    }
     await serve(live, "asked-inside", "fine", 8201, c={"readinessProbe": listen})
 
 

@@ -53,11 +53,12 @@ async def test_exit_codes_become_phases(live: Cluster) -> None:
     )
     assert condition(zero, "Ready").items() >= {"status": "False", "reason": "PodCompleted"}.items()
     assert await live.log("three") == "to err\n"
+    # Written side by side, so the last may come first.
     for reason in (
         "Pulled",
         "Created",
         "Started",
-    ):  # written side by side, so the last may come first
+    ):
         await live.event("zero", reason)
 
 

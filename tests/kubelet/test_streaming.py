@@ -81,9 +81,8 @@ async def test_a_command_that_is_not_there_is_an_error_of_the_request(tmp_path: 
         assert b'exec: \\"no-such-program\\": executable file not found in $PATH' in status
         said, status = await run(c, "room", "/no/such/program")
         assert b"no such file or directory" in status
-        said, status = await run(
-            c, "room", "sh", "-c", "exit 126"
-        )  # which a command may say itself
+        # Which a command may say itself.
+        said, status = await run(c, "room", "sh", "-c", "exit 126")
         assert b'"reason":"NonZeroExitCode"' in status
 
 

@@ -75,9 +75,8 @@ def _walk(place: str, one: Any, other: Any) -> Iterator[tuple[str, Any, Any]]:
 
 def _walk_lists(place: str, one: list[Any], other: list[Any]) -> Iterator[tuple[str, Any, Any]]:
     mine, theirs = _by_name(one), _by_name(other)
-    if (
-        mine is not None and theirs is not None
-    ):  # lists of named things: by name, so that one that is missing is told once
+    # Lists of named things: by name, so that one that is missing is told once.
+    if mine is not None and theirs is not None:
         for name in [*mine, *(name for name in theirs if name not in mine)]:
             yield from _walk(f"{place}[{name}]", mine.get(name, ABSENT), theirs.get(name, ABSENT))
         if list(mine) != list(theirs) and set(mine) == set(theirs):

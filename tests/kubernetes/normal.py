@@ -59,9 +59,8 @@ def headers(answer: Answer) -> dict[str, str]:
     """The headers that are compared; every warning."""
     found = {name: answer.headers[name] for name in HEADERS if name in answer.headers}
     if answer.warnings:
-        found["warning"] = text(
-            " | ".join(sorted(answer.warnings))
-        )  # of fields, which have no order in an object
+        # Of fields, which have no order in an object.
+        found["warning"] = text(" | ".join(sorted(answer.warnings)))
     return found
 
 
@@ -93,9 +92,8 @@ def tree(value: Any, key: str = "") -> Any:
         return result
     if isinstance(value, list):
         items = [tree(inner, key) for inner in value]
-        if (
-            key == "managedFields"
-        ):  # in the order of their times, which may be of the same second or of two
+        # In the order of their times, which may be of the same second or of two.
+        if key == "managedFields":
             return sorted(
                 items,
                 key=lambda entry: [

@@ -30,9 +30,8 @@ PROCESSES = {"apiserver", "scheduler", "controllers", "admission", "agent", "kub
 @pytest.fixture(scope="module")
 def own() -> Iterator[Home]:
     with home() as made:
-        printed = made.good(
-            "up", "--port", str(random.randint(20_000, 30_000))
-        )  # not one that others want while this one is down
+        # Not one that others want while this one is down.
+        printed = made.good("up", "--port", str(random.randint(20_000, 30_000)))
         assert f"export KUBECONFIG={made.directory() / 'kubeconfig'}" in printed
         assert "vcctl job run" in printed
         yield made

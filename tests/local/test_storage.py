@@ -106,9 +106,8 @@ async def test_a_job_finds_what_another_one_left(client):
         return found if found["status"]["phase"] == "Succeeded" else None
 
     found = await eventually(succeeded)
-    assert (
-        found["spec"]["nodeName"] == pods[0]["spec"]["nodeName"]
-    )  # the volume is tied to the node of its first pod
+    # The volume is tied to the node of its first pod.
+    assert found["spec"]["nodeName"] == pods[0]["spec"]["nodeName"]
 
     await client.delete(core.POD, "reader", "default")
     await client.delete(batch.JOB, name, "default")

@@ -55,9 +55,8 @@ async def test_a_kind_that_only_some_plugins_read_may_be_missing_and_may_come(
                 while not state.others.get("ConfigMap"):
                     await asyncio.sleep(0.05)
             found = state.others["ConfigMap"]
-            assert list(found) == [
-                "kube-system/volcano-vgpu-device-config"
-            ]  # of all ConfigMaps the one that says how cards are cut
+            # Of all ConfigMaps the one that says how cards are cut.
+            assert list(found) == ["kube-system/volcano-vgpu-device-config"]
             assert found["kube-system/volcano-vgpu-device-config"]["data"] == {
                 "device-config.yaml": "nvidia: {}"
             }

@@ -63,10 +63,11 @@ def secrets(
         fort.with_token(own).get("/api").status == fort.with_token(made).get("/api").status == 200
     )
     fort.with_token(own + "x").get("/api")  # refused, and perhaps remarked upon
+    # Refused too.
     api.put(
         ns.path("secrets", "password"),
         {"metadata": {"name": "other"}, "stringData": {"word": PASSWORD}},
-    )  # refused too
+    )
     api.post(
         ns.path("secrets"), {"metadata": {"name": "Bad Name"}, "stringData": {"word": PASSWORD}}
     )
@@ -179,9 +180,8 @@ def test_the_audit_log_holds_no_secret_bodies(tmp_path: Path) -> None:
         )
         api.put(f"{root}/secrets/s", {**made, "data": {"word": encoded, "more": encoded}})
         api.patch(f"{root}/secrets/s", {"stringData": {"third": PASSWORD}})
-        api.post(
-            f"{root}/secrets", {"metadata": {"name": "t"}, "data": {"word": PASSWORD}}
-        )  # not base64: refused
+        # Not base64: refused.
+        api.post(f"{root}/secrets", {"metadata": {"name": "t"}, "data": {"word": PASSWORD}})
         api.post(
             f"{root}/secrets", {"metadata": {"name": "t"}, "type": PASSWORD, "data": {"word": 7}}
         )

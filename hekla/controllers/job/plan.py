@@ -164,9 +164,8 @@ def _choose(view: View) -> _Choice:
         and choice.action not in states.TARGETED
         and choice.action not in states.INTERNAL
     ):
-        choice.used += [
-            trigger for trigger in view.handed_in if trigger.event == POD_EVICTED
-        ]  # of the run that ends here
+        # Of the run that ends here.
+        choice.used += [trigger for trigger in view.handed_in if trigger.event == POD_EVICTED]
     return choice
 
 

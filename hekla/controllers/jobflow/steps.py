@@ -59,9 +59,8 @@ def steps_of(owner: flow.JobFlow, jobs: Mapping[str, batch.Job]) -> Steps:
         if step.retries and _to_be_made_again(step, jobs.get(step.name))
     )
     states = {step.name: _own(step, jobs.get(step.name), again) for step in owner.spec.flows}
-    for _ in (
-        owner.spec.flows
-    ):  # a skipped step may cause further ones to be skipped; a chain is no longer than the list
+    # A skipped step may cause further ones to be skipped; a chain is no longer than the list.
+    for _ in owner.spec.flows:
         skipped = [
             step.name
             for step in owner.spec.flows

@@ -169,9 +169,8 @@ class _Turns:
                         queue, job, not queues and not jobs
                     )
                 except Exception as error:
-                    session.broke_off(
-                        f"the placement of {job.key}", error
-                    )  # The others are still served.
+                    # The others are still served.
+                    session.broke_off(f"the placement of {job.key}", error)
                     again = False
                 if again:
                     jobs.push(job)
@@ -276,9 +275,8 @@ def allocate_job(session: Session, queue: Queue, job: Job, sheet: Worksheet) -> 
             break
     if best is None:
         if skipped:
-            _try_job(
-                session, queue, job, sheet, skipped
-            )  # Only to hear which of its tasks found what lacking.
+            # Only to hear which of its tasks found what lacking.
+            _try_job(session, queue, job, sheet, skipped)
         return None
     statement = session.statement()
     statement.replay(best.saved)
@@ -447,9 +445,8 @@ def _allocate_sub_job(
         tasks[:] = chosen.rest
         return statement, scores.get(chosen.domain, 0.0)
     if skipped:
-        _try_sub_job(
-            session, queue, sub_job, tasks, [skipped]
-        )  # Only to hear what its tasks found lacking.
+        # Only to hear what its tasks found lacking.
+        _try_sub_job(session, queue, sub_job, tasks, [skipped])
     return None, 0.0
 
 
@@ -522,10 +519,9 @@ def allocate_tasks(
         run = _run_length(session, tasks, at)
         wanted = min(run, MANY if all_at_once else session.votes.tasks_until_ready(sub_job))
         if near:
-            wanted, task.allocated_domain = (
-                1,
-                domain,
-            )  # Each placement says where the next had best be.
+            # Each placement says where the next had best be.
+            wanted = 1
+            task.allocated_domain = domain
         allowed = session.votes.allocatable_count(queue, task, wanted)
         if not allowed:
             job.short_of_quota = task
@@ -547,15 +543,12 @@ def allocate_tasks(
         left = refused.left(task, scope)
         placed, errors = _place(session, statement, tasks[at : at + allowed], left)
         at += placed
-        if (
-            errors is None and placed and not all_at_once
-        ):  # else each placement is an attempt of its own
+        # With `all_at_once` each placement counts as an attempt, and as a turn, of its own.
+        if errors is None and placed and not all_at_once:
             refused.remember(task, tasks, at, scope)
         elif errors is not None and left is not scope:
             errors = refused.told(task, errors)
-        if (
-            near and placed and not all_at_once
-        ):  # else each placement is a turn of its own, and begins where the sub-job is
+        if near and placed and not all_at_once:
             domain = session.tree.common(session.tree.leaf(task.row), domain)
         if (
             placed

@@ -55,9 +55,8 @@ class Reclaim:
                 ) and not session.order.own.held_back(job):
                     _reclaim_for_job(session, job, failures)
                 if jobs:
-                    queues.push(
-                        queue
-                    )  # As upstream: what it took moves it, and a queue that moves makes others meet.
+                    # As upstream: what it took moves it, and a queue that moves makes others meet.
+                    queues.push(queue)
 
 
 def _reclaim_for_job(session: Session, job: Job, failures: FailedSearches) -> None:
@@ -89,9 +88,8 @@ def _reclaim_for_job(session: Session, job: Job, failures: FailedSearches) -> No
             why = why or search.text("of other queues")
             session.hold_back(job, search.takers, REASON)
     if why:
-        within = session.no_victim.get(
-            job.key, ""
-        )  # what preempt found, among the jobs of its own queue
+        # What preempt found, among the jobs of its own queue.
+        within = session.no_victim.get(job.key, "")
         session.no_victim[job.key] = f"{within}; {why}" if within not in ("", why) else why
     if not session.votes.job_pipelined(job):
         statement.discard()

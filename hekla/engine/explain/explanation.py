@@ -378,9 +378,8 @@ def _ceiling(session: Session, one: Shortage) -> str:
     if one.limit.startswith("quota"):
         return f"the {one.limit} of its namespace"
     name, seen = one.queue, set[str]()
-    while (
-        name in session.state.queues and name not in seen
-    ):  # a queue that names no capability has its parent's
+    # A queue that names no capability has its parent's.
+    while name in session.state.queues and name not in seen:
         seen.add(name)
         queue = session.state.queues[name]
         if one.resource in queue.capability:

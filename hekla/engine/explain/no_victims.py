@@ -131,9 +131,8 @@ class FailedSearches:
             return None
         if len(job.counts.statuses[Status.PENDING]) != len(job.tasks):
             return None  # What a job holds decides about its share.
-        labels = (
-            task.labels if task.labels.terms or task.labels.peers is not None else None
-        )  # Others' labels move no filter.
+        # Others' labels move no filter.
+        labels = task.labels if task.labels.terms or task.labels.peers is not None else None
         return (
             job.queue,
             job.priority,

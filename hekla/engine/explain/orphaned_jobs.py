@@ -33,9 +33,8 @@ def report_orphaned_jobs(session: Session) -> None:
         session.decisions.explanations[job.key] = Explanation(
             job.key, job.queue, "queue", max(job.min_available, 1), 0, 0, [], "", text
         )
-        reason = (
-            "QueueNotFound" if job.has_group else "PodGroupNotFound"
-        )  # None that an autoscaler takes for a lack of nodes.
+        # None that an autoscaler takes for a lack of nodes.
+        reason = "QueueNotFound" if job.has_group else "PodGroupNotFound"
         for task in waiting:
             known = task.condition
             if not task.gated and (known is None or known[:2] != (reason, text)):

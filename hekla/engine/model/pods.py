@@ -190,9 +190,8 @@ class PodTable:
         )
         task.scheduled = scheduled_at(status)
         task.condition = condition_of(status)
-        if spec.get(
-            "nodeName"
-        ):  # of thousands that wait it would only take room in the processor's caches
+        # Of thousands that wait it would only take room in the processor's caches.
+        if spec.get("nodeName"):
             task.stated = pod_stated_by(meta, stays)
         return task
 

@@ -200,9 +200,8 @@ def claim_keys(namespace: str, spec: Tree, status: Tree) -> tuple[str, ...]:
         one.get("resourceClaimName") or made.get(one.get("name", ""))
         for one in spec.get("resourceClaims") or ()
     ]
-    if spec.get(
-        "nodeName"
-    ):  # before that, who schedules the pod says what its extended resources are had from
+    # Before that, who schedules the pod says what its extended resources are had from.
+    if spec.get("nodeName"):
         named.append((status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName"))
     return tuple(sorted(f"{namespace}/{name}" for name in named if name))
 

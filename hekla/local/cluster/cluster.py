@@ -186,9 +186,8 @@ class Cluster:
                     time.sleep(0.05)
                     continue
                 if self._still_names(descriptor):
-                    with suppress(
-                        OSError
-                    ):  # the holder's name matters less than that a full disk is reported
+                    # The holder's name matters less than that a full disk is reported.
+                    with suppress(OSError):
                         os.ftruncate(descriptor, 0)
                         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
                     return descriptor

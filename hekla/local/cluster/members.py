@@ -104,10 +104,11 @@ def end_daemons(cluster: Cluster) -> int:
                     member.process.pid,
                     member.name,
                 )
+            # These are not signalled: they end when the daemon that they serve has ended.
             beside = step[0].name in (
                 LOG_WRITER,
                 SPAWNER,
-            )  # these are not signalled: they end when the daemon that they serve has ended
+            )
             if beside and not await_end([member.process for member in step], PATIENCE):
                 continue
             all_gone(cluster, end([member.process for member in step], 0.0 if beside else PATIENCE))

@@ -228,17 +228,17 @@ class Supervisor:
                 self.notice_ends()
         finally:
             self.end_all()
-            end_daemons(
-                self.cluster
-            )  # the log writer of a server that was killed, and other orphaned processes
+            # The log writer of a server that was killed, and other orphaned processes.
+            end_daemons(self.cluster)
             notify.close()
             self.notify_path.unlink(missing_ok=True)
             self.cluster.status_file.unlink(missing_ok=True)
             self.cluster.remove_socket_directory()
+            # The lock is released last: whoever waits for it takes the ports next.
             for descriptor in [
                 *self.claims,
                 lock,
-            ]:  # the lock is released last: whoever waits for it takes the ports next
+            ]:
                 os.close(descriptor)
         return 0
 

@@ -111,9 +111,8 @@ class Host:
             return
         was_up = self.network.up
         await self.network.ready()
-        self.addresses.within(
-            self.network.base, self.network.prefix
-        )  # others that waited for it too may get here later
+        # Others that waited for it too may get here later.
+        self.addresses.within(self.network.base, self.network.prefix)
         if not was_up:
             self.names.refresh_all()
 
@@ -139,9 +138,8 @@ class Host:
         and `python3` that certainly exist."""
         programs = self.root / "bin"
         programs.mkdir(parents=True, exist_ok=True)
-        if (
-            not self.isolation.mounts
-        ):  # else it is not needed: containers have their own view of the files
+        # Else it is not needed: containers have their own view of the files.
+        if not self.isolation.mounts:
             os.chmod(self.root, stat.S_IMODE(self.root.stat().st_mode) | 0o111)
         os.chmod(programs, 0o755)
         for name in ("python", "python3"):

@@ -143,9 +143,8 @@ def resolver(pod: core.Pod, server: str, machine: str) -> str:
             *searches,
         ]
     elif server and not pod.spec.host_network and any(s.startswith("127.") for s in servers):
-        servers = [
-            server
-        ]  # a pod cannot reach the machine's own server; the cluster's server asks it
+        # A pod cannot reach the machine's own server; the cluster's server asks it.
+        servers = [server]
     if (config := pod.spec.dns_config) is not None:
         servers = list(dict.fromkeys([*servers, *config.nameservers]))
         searches = list(dict.fromkeys([*searches, *config.searches]))

@@ -66,9 +66,8 @@ class NetworkPolicies:
         self.namespaces.on_change(self._namespace_changed)
         if self._network is not None:
             self._network.first = self._again
-            if (
-                self._network.up
-            ):  # an agent before this one may have told it of policies that are gone
+            # An agent before this one may have told it of policies that are gone.
+            if self._network.up:
                 self._told = [None]
 
     async def synced(self) -> None:

@@ -135,9 +135,8 @@ class Reporter:
                     type="strategic",
                     subresource="status",
                 )
-            except (
-                Conflict
-            ):  # replaced by another pod of that name, or changed by others at every try
+            except Conflict:
+                # Replaced by another pod of that name, or changed by others at every try.
                 return not await self.stands(uid, report.namespace, report.name)
         except NotFound:
             return True

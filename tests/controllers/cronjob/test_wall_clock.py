@@ -125,13 +125,11 @@ def test_a_run_of_more_than_a_minute_keeps_the_next_one_away(cluster: WholeClust
     assert seen.turns[second] == begin + 2 * MINUTE, (
         "the turn between was left out, and not made up for"
     )
-    assert (
-        cluster.api.patch(f"{CRON_JOBS}/{NAME}", {"spec": {"suspend": True}}).status == 200
-    )  # enough has come
+    # Enough has come.
+    assert cluster.api.patch(f"{CRON_JOBS}/{NAME}", {"spec": {"suspend": True}}).status == 200
     seen.until(lambda: second in seen.ended, 30)
-    seen.until(
-        lambda: [job["metadata"]["name"] for job in cluster.items(BATCH)] == [second], LATE
-    )  # one is kept
+    # One is kept.
+    seen.until(lambda: [job["metadata"]["name"] for job in cluster.items(BATCH)] == [second], LATE)
     seen.until(lambda: not seen.cron()["status"].get("active"), LATE)
     status = seen.cron()["status"]
     assert datetime.fromisoformat(status["lastScheduleTime"]).timestamp() == begin + 2 * MINUTE

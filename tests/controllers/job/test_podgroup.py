@@ -159,9 +159,8 @@ def test_init_containers_count_at_their_peak() -> None:
         "initContainers": [wants("500m", restartPolicy="Always"), wants("3"), wants("1")],
         "overhead": {"cpu": "250m"},
     }
-    assert (
-        str(pod_usage(spec)["cpu"]) == "3750m"
-    )  # 3 and the sidecar, more than 2 and the sidecar; and the overhead
+    # 3 and the sidecar, more than 2 and the sidecar; and the overhead.
+    assert str(pod_usage(spec)["cpu"]) == "3750m"
 
 
 @pytest.mark.scenario("controllers", 70)

@@ -202,9 +202,8 @@ def test_the_more_important_task_runs_first(cluster: WholeCluster) -> None:
         a_task(name, count, cpu=WHOLE_NODE, minAvailable=0, spec={"priorityClassName": name})
         for name in ("light", "grave")
     ]
-    cluster.cordon(
-        True
-    )  # until all pods are there: a gang may start with those that a slow server made first
+    # Until all pods are there: a gang may start with those that a slow server made first.
+    cluster.cordon(True)
     cluster.run("ranked", *tasks, minAvailable=count)
     cluster.until(lambda: len(cluster.pods("ranked")) == 2 * count)
     cluster.cordon(False)

@@ -99,9 +99,8 @@ def test_only_an_open_queue_takes_back(quota: Any, state: str) -> None:
     world.queue("q2", state=state, deserved={"cpu": 1, "memory": "1Gi"})
     held(world, "h", "q1", True, True)
     lone(world, "claims", "q2", cpu=1, memory="1G")
-    assert len(evicted(world.run())) == (
-        state in ("Open", "")
-    )  # of a new queue nobody has said anything yet
+    # Of a new queue nobody has said anything yet.
+    assert len(evicted(world.run())) == (state in ("Open", ""))
     if state == "Closed":
         assert world.why("pg-claims").endswith("No victim because queue q2 is not open but Closed.")
 

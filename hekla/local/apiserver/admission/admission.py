@@ -161,9 +161,8 @@ class Admission:
             and attributes.operation != "CONNECT"
         ):
             strategy = attributes.resource.kind.strategy
-            (strategy.fill or strategy.default)(
-                attributes.object
-            )  # what webhooks and policies made was read again
+            # What webhooks and policies made was read again.
+            (strategy.fill or strategy.default)(attributes.object)
         return attributes.object
 
     async def call_validating(self, attributes: Attributes) -> None:

@@ -35,9 +35,8 @@ class Authenticator:
         credential = request.headers.get("authorization")
         if not credential and "sec-websocket-protocol" in request.headers:
             credential = websocket_credential(request.headers)
-        if (
-            credential and not request.peer.common_name
-        ):  # a certificate is believed before a token is looked at
+        # A certificate is believed before a token is looked at.
+        if credential and not request.peer.common_name:
             return self._bearer(credential)
         peer = request.peer
         user = self._peers.get(peer)

@@ -304,9 +304,8 @@ def _update_service(new: Json, old: Json) -> None:
     if spec.get("clusterIP") != before.get("clusterIP") and spec.get("clusterIPs") == before.get(
         "clusterIPs"
     ):
-        spec["clusterIPs"] = (
-            [spec["clusterIP"]] if spec.get("clusterIP") else []
-        )  # who names one address means that one
+        # A single address given is the address of the Service.
+        spec["clusterIPs"] = [spec["clusterIP"]] if spec.get("clusterIP") else []
     _give_back(spec, before)
     if spec.get("type") in ("NodePort", "LoadBalancer"):
         known = {

@@ -68,9 +68,8 @@ def check_reach(pod: Json, address: str, port: int) -> None:
     """Raises 400 for an address that a pod's node has not given it, or that is not for the pod
     alone."""
     status = pod.get("status") or {}
-    if (
-        address not in addresses_of(pod) or status.get("phase") in OVER
-    ):  # what is over may have left its address to another
+    # What is over may have left its address to another.
+    if address not in addresses_of(pod) or status.get("phase") in OVER:
         raise bad_request("address not allowed")
     if is_global(address):
         return

@@ -139,9 +139,8 @@ class Proxy:
         addresses = [str(entry[4][0]) for entry in found]
         if not addresses or not all(map(is_global, addresses)):
             raise bad_request("address not allowed")
-        return Destination(
-            addresses[0], number_of(port)
-        )  # that which was looked at, whatever the name leads to next
+        # The address that was checked, whatever the name resolves to next.
+        return Destination(addresses[0], number_of(port))
 
 
 def name_of(text: str) -> tuple[str, str, str]:
@@ -182,9 +181,8 @@ def of_pod(pod: Json, scheme: str, port: str) -> Destination:
 def rest_of(call: Call) -> str:
     """What stands behind the subresource in the path, as it is written; objects may be called
     `proxy` too."""
-    before = (
-        8 if call.route.namespace else 6
-    )  # /api/v1/namespaces/<namespace>/pods/<name>/proxy, /api/v1/nodes/<name>/proxy
+    # /api/v1/namespaces/<namespace>/pods/<name>/proxy, /api/v1/nodes/<name>/proxy.
+    before = 8 if call.route.namespace else 6
     parts = call.request.path.split("/", before)
     return parts[before] if len(parts) > before else ""
 
@@ -209,9 +207,8 @@ async def hand_on(call: Call, to: Destination, path: str) -> Response | Stream |
             f"{name}: {value}\r\n" for name, value in headers.items() if "\n" not in value
         ).encode("latin-1", "replace")
         try:
-            method = (
-                "GET" if request.method == "HEAD" else request.method
-            )  # whose answer would have a length, but no body
+            # Whose answer would have a length, but no body.
+            method = "GET" if request.method == "HEAD" else request.method
             incoming = await client.stream(method, target, lines, request.body)
         except BaseException:
             await client.close()

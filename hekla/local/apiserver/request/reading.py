@@ -182,9 +182,8 @@ def check_list_options(request: Request) -> None:
                 )
             )
     if errors:
-        check_selectors(
-            request.option("labelSelector"), request.option("fieldSelector")
-        )  # what is no selector is told first
+        # A malformed selector is refused before anything else.
+        check_selectors(request.option("labelSelector"), request.option("fieldSelector"))
         raise invalid_option("ListOptions", errors)
 
 

@@ -132,9 +132,8 @@ class Journal:
                 str(theirs.fileno()),
                 *map(str, end),
             ]
-            found_in = os.pathsep.join(
-                path for path in sys.path if path
-            )  # it imports what this process imports
+            # It imports what this process imports.
+            found_in = os.pathsep.join(path for path in sys.path if path)
             self._writer = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,

@@ -125,9 +125,8 @@ class LogWriter:
             logfile.write_whole(self.log, frame)
             synchronize(self.log)
         except OSError as error:
-            os.ftruncate(
-                self.log, self.size
-            )  # where even that fails, this process ends, and the server with it
+            # Where even that fails, this process ends, and the server with it.
+            os.ftruncate(self.log, self.size)
             return fulldisk.reason(error, self.directory)
         self.size += len(frame)
         self.chain = chain

@@ -55,9 +55,8 @@ def migrate(directory: Path) -> tuple[Path, int] | None:
             "SELECT id, collection, key, version, data FROM objects ORDER BY id"
         )
         rows = {row[0]: Record(*row) for row in found}
-        database.checkpoint(
-            previous
-        )  # nothing of it may lie in a write-ahead file when another takes its name
+        # Nothing of it may lie in a write-ahead file when another takes its name.
+        database.checkpoint(previous)
     counter = rows.pop(COUNTER, None)
     settled = version = counter.version if counter is not None else 1
     newest, torn = 0, None

@@ -168,9 +168,8 @@ class ClaimBinder:
             return
         volume = self._volumes.get(name)
         if volume is None or (claims.reference(volume) and not claims.is_for(volume, claim)):
-            volume = await self._writer.read_volume(
-                name
-            )  # the cache of volumes may be behind that of claims, and Lost is final
+            # The cache of volumes may be behind that of claims, and Lost is final.
+            volume = await self._writer.read_volume(name)
         if volume is None:
             await self._lose(
                 claim, "ClaimLost", f"Bound claim has lost its PersistentVolume. {LOST}"
@@ -237,8 +236,7 @@ class ClaimBinder:
             await shown
         status: Json = {"phase": "Bound", "accessModes": volume["spec"].get("accessModes")}
         before = claim.get("status") or {}
-        if before.get("phase") != "Bound" or not before.get(
-            "capacity"
-        ):  # its later size is set when the volume is resized
+        # Its later size is set when the volume is resized.
+        if before.get("phase") != "Bound" or not before.get("capacity"):
             status["capacity"] = volume["spec"].get("capacity")
         await self._writer.set_claim_status(claim, status)

@@ -209,9 +209,8 @@ class Provisioner(Controller):
         """Delete a released volume with its directory."""
         name = volume["metadata"]["name"]
         path = Path((volume["spec"].get("hostPath") or {}).get("path", ""))
-        if path.parent == self.root and path.name.startswith(
-            f"{name}_"
-        ):  # never a place that somebody wrote into the object
+        # Never a place that somebody wrote into the object.
+        if path.parent == self.root and path.name.startswith(f"{name}_"):
             try:
                 await asyncio.to_thread(shutil.rmtree, path)
             except FileNotFoundError:

@@ -152,9 +152,8 @@ class CronJobController(Controller):
                     if name.startswith(f"{cron['metadata']['name']}-") and SCHEDULED in (
                         job["metadata"].get("annotations") or {}
                     ):
-                        active.append(
-                            job_reference(job)
-                        )  # made by us, before the status could be written
+                        # Made by us, before the status could be written.
+                        active.append(job_reference(job))
                     else:
                         why = f"Saw a job that the controller did not create or forgot: {name}"
                         self.recorder.event(cron, "Warning", "UnexpectedJob", why)
@@ -219,9 +218,8 @@ class CronJobController(Controller):
             return following
         name, active = job_name(cron, run), status.get("active") or []
         if any(entry["name"] == name for entry in active):
-            status["lastScheduleTime"] = stamp(
-                run
-            )  # it was made before the status could be written
+            # It was made before the status could be written.
+            status["lastScheduleTime"] = stamp(run)
             return following
         policy = spec.get("concurrencyPolicy", "Allow")
         if policy == "Forbid" and active:

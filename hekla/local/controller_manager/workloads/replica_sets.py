@@ -187,9 +187,8 @@ class ReplicaSetControl:
         known = revision_of(new)
         revision = known if known > highest else highest + 1
         wanted = {**passed_on(deployment), REVISION: str(revision)}
-        if (
-            known and known != revision
-        ):  # it was the present one before: its earlier revisions are kept
+        # It was the present one before: its earlier revisions are kept.
+        if known and known != revision:
             earlier = [part for part in annotations_of(new).get(HISTORY, "").split(",") if part]
             wanted[HISTORY] = ",".join([*earlier, str(known)])
         patch: Json = {}

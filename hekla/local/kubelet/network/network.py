@@ -37,9 +37,8 @@ def connect(root: Path) -> socket.socket:
     directory = os.open(root, os.O_PATH | os.O_DIRECTORY)
     made = socket.socket(socket.AF_UNIX)
     try:
-        made.connect(
-            f"/proc/self/fd/{directory}/network.sock"
-        )  # short, however long the path of the directory is
+        # Short, however long the path of the directory is.
+        made.connect(f"/proc/self/fd/{directory}/network.sock")
     except OSError:
         made.close()
         raise
@@ -164,9 +163,8 @@ class Network:
         self._process.stdout.readline()
         self._process.stdout.close()
         deadline = time.monotonic() + STARTING
-        while (
-            True
-        ):  # another network daemon may be starting too: whichever has the lock will listen
+        # Another network daemon may be starting too: whichever has the lock will listen.
+        while True:
             try:
                 return connect(self.root)
             except OSError as error:

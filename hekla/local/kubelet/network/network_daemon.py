@@ -148,15 +148,13 @@ async def run(root: Path) -> None:
     os.replace(temporary, root / "network.json")
     (root / "network.sock").unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX)
-    listening.bind(
-        "network.sock"
-    )  # relative, because the absolute path may be too long for a socket
+    # Relative, because the absolute path may be too long for a socket.
+    listening.bind("network.sock")
     os.chmod("network.sock", 0o600)
     server = await asyncio.start_unix_server(daemon.converse, sock=listening, limit=1 << 24)
     watch = loop.create_task(daemon.watch())
-    with contextlib.suppress(
-        BrokenPipeError
-    ):  # the agent that started this may have been killed; the next one finds it
+    # The agent that started this may have been killed; the next one finds it.
+    with contextlib.suppress(BrokenPipeError):
         os.write(1, b"ready\n")
     os.dup2(os.open("/dev/null", os.O_WRONLY), 1)
     await daemon.ended.wait()

@@ -107,9 +107,8 @@ def ended_status(pod: FakePod, life: Plan, count: int, now: str) -> Json:
     """What the stage pod-complete reports, or its failing counterpart."""
     state = terminated(life, started_at(pod) or now, now)
     named = any(c.name == life.container for c in pod.spec.containers)
-    other = (
-        terminated(Plan(code=143), started_at(pod) or now, now) if named else state
-    )  # the others end with the one that failed
+    # The others end with the one that failed.
+    other = terminated(Plan(code=143), started_at(pod) or now, now) if named else state
     return {
         "phase": "Failed" if life.code else "Succeeded",
         "conditions": conditions(pod, False, "PodFailed" if life.code else "PodCompleted", now),
@@ -154,9 +153,8 @@ def life_of(pod: FakePod) -> Plan:
     commands = [
         [*(c.command or ()), *(c.args or ())] if c.command else [] for c in pod.spec.containers
     ]
-    luck = (
-        zlib.crc32(pod.metadata.uid.encode()) / 0xFFFFFFFF
-    )  # the same value after a restart of the agent
+    # The same value after a restart of the agent.
+    luck = zlib.crc32(pod.metadata.uid.encode()) / 0xFFFFFFFF
     rests = any(not c.command and RESTING.search(c.image) for c in pod.spec.containers)
     return plan(
         pod.metadata.annotations or {}, pod.metadata.labels or {}, commands, luck=luck, rests=rests

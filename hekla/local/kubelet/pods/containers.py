@@ -276,9 +276,8 @@ def restore(
     container.begin(instance, uid)
     if instance.exit is None:
         host.clock.follow(newest)
-        if (
-            reported is not None and reported.container_id == container.view.id
-        ):  # the reported results of its probes hold until there are new ones
+        # The reported results of its probes hold until there are new ones.
+        if reported is not None and reported.container_id == container.view.id:
             container.view.started = container.view.started or bool(reported.started)
             container.view.ready = container.view.started and (
                 container.spec.readiness_probe is None or reported.ready

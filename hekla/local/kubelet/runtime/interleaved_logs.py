@@ -111,9 +111,8 @@ async def chunks(
             for stream, position in zip(streams, begin, strict=True):
                 stream.position = position
         while True:
-            alive = (
-                running()
-            )  # asked before the read: what was written before the end is then read for certain
+            # Asked before the read: what was written before the end is then read for certain.
+            alive = running()
             done = not options.follow or not alive
             out, length = [], 0
             for when, _, line in lines(streams, last=done):

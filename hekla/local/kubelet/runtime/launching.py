@@ -171,14 +171,12 @@ class Launching:
         host = self.host
         if not host.preload or self.network_namespace or self.pod.spec.host_network:
             return ""
-        if (
-            host.isolation.mounts
-        ):  # at a place of its own: a volume may lie over the agent's directory
+        # At a place of its own: a volume may lie over the agent's directory.
+        if host.isolation.mounts:
             mounts.append((host.preload, preload.PLACE, True))
             return preload.PLACE
-        return (
-            host.preload if user is None or not host.isolation.change_user else ""
-        )  # other users may not read its directory
+        # Other users may not read its directory.
+        return host.preload if user is None or not host.isolation.change_user else ""
 
 
 def user_of(pod: core.Pod, spec: core.Container) -> tuple[int | None, int | None, list[int]]:

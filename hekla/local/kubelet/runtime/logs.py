@@ -411,9 +411,8 @@ async def chunks(
         position = max(position, tail_start(descriptor, size, options.tail, first))
     held = b""
     while True:
-        alive = (
-            running()
-        )  # asked before the read: what was written before the end is then read for certain
+        # Asked before the read: what was written before the end is then read for certain.
+        alive = running()
         data = os.pread(descriptor, CHUNK, position)
         if data:
             if (

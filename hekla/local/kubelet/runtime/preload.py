@@ -76,7 +76,6 @@ def variables(known: Mapping[str, str], path: str, address: str, hostname: str) 
     if hostname:
         found["HEKLA_HOSTNAME"] = hostname
     if "HEKLA_HOSTS" in found:
-        found.setdefault(
-            "GRPC_DNS_RESOLVER", "native"
-        )  # gRPC brings a resolver of its own, which reads /etc/hosts past the library
+        # gRPC brings a resolver of its own, which reads /etc/hosts past the library.
+        found.setdefault("GRPC_DNS_RESOLVER", "native")
     return found

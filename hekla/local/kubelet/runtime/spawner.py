@@ -317,9 +317,8 @@ class Tree:
         entries = list(os.scandir("/"))
         old = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         mount("tmpfs", base, "tmpfs", MS_NOSUID, "mode=755,size=25%")
-        mount(
-            "none", base, flags=MS_UNBINDABLE
-        )  # or it would be part of its own copy of the directory that it is in
+        # Or it would be part of its own copy of the directory that it is in.
+        mount("none", base, flags=MS_UNBINDABLE)
         self.fill(base, old, entries, False)
         self.made.add(os.stat(base).st_dev)
         number = PIVOT_ROOT.get(os.uname().machine)
@@ -474,9 +473,8 @@ def begin(slot: str, answer: Callable[[str], None]) -> None:
     if tty:
         own_terminal(launch.get("user"), leader="pid" not in namespaces)
     become(launch)
-    signal.signal(
-        signal.SIGPIPE, signal.SIG_DFL
-    )  # not before: an agent that has died must not take this child with it
+    # Not before: an agent that has died must not take this child with it.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     shim = SHIM_AT_TERMINAL if tty else SHIM
     script = shim if "pid" in namespaces else shim + SWEEP
     os.execve("/bin/sh", ["sh", "-c", script, "hekla-shim", command, *argv[1:]], env)
@@ -531,9 +529,8 @@ def become(launch: dict[str, Any]) -> None:
     only root can."""
     user, group, groups = launch.get("user"), launch.get("group"), launch.get("groups", [])
     for number in launch.get("dropped", ()):
-        libc.prctl(
-            PR_CAPBSET_DROP, number, 0, 0, 0
-        )  # an older kernel does not know the newest ones, nor an ordinary user any
+        # An older kernel does not know the newest ones, nor an ordinary user any.
+        libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0)
     if launch.get("no_new_privileges"):
         libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if group is not None:
@@ -599,9 +596,8 @@ def serve() -> None:
 
 def become_container(number: str, slot: str) -> None:
     """The child's way, from the fork to the shim or to an error."""
-    out = duplicate(
-        1
-    )  # descriptor 1 becomes the log; the copy of the agent's pipe closes itself on exec
+    # Descriptor 1 becomes the log; the copy of the agent's pipe closes itself on exec.
+    out = duplicate(1)
 
     def answer(text: str) -> None:
         try:

@@ -128,12 +128,11 @@ class _Reader:
             shaped = (self._decoder or self._compile()).decode(body)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, ValueError):
             return self._careful(self._pairs(body), validation, body)
+        # The shape leaves out fields, which can only make the first check say yes too often.
         if (
             not once
             and validation != "Ignore"
-            and documents.has_duplicates(
-                body, shaped
-            )  # what the shape leaves out only makes this say yes
+            and documents.has_duplicates(body, shaped)
             and documents.has_duplicates(body, documents.json_tree(body))
         ):
             return self._careful(documents.json_pairs(body), validation, body)
@@ -155,9 +154,8 @@ class _Reader:
         self._check_kind(found.api_version, found.kind, b"")
         tree = {"apiVersion": self._api_version, "kind": self._kind}
         tree.update(self._worded(protobuf.decode, found.raw, self._message))
-        if (
-            self._decoder is None and not self._recursive
-        ):  # what contains itself has no shape (and no quantities)
+        # What contains itself has no shape (and no quantities).
+        if self._decoder is None and not self._recursive:
             self._compile()
         if self._fix is not None:
             self._worded(self._fix, tree)

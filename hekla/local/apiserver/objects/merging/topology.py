@@ -192,10 +192,11 @@ def of_message(section: str, name: str) -> Node:
             for field, owner in fields.flat(described)
             if ruled.get(field.name, PLAIN).always
         )
+        # Of the others there are too many to look so closely.
         rare = described.section not in (
             "core.v1",
             "meta.v1",
-        )  # of the others there are too many to look so closely
+        )
         node.empty = tuple(
             name
             for name, zero in node.always

@@ -97,17 +97,15 @@ def _cut(schema: Any) -> Any:
         cut["$ref"] = _moved(cut["$ref"])
     alone = schema.get("allOf")
     if "type" not in schema and isinstance(alone, list) and len(alone) == 1 and "$ref" in alone[0]:
-        cut["$ref"] = _moved(
-            alone[0]["$ref"]
-        )  # version 3 needs the detour to say more beside a reference, version 2 does not
+        # Version 3 needs the detour to say more beside a reference, version 2 does not.
+        cut["$ref"] = _moved(alone[0]["$ref"])
     if schema.get("nullable"):
         cut.pop("type", None)  # what may be null is of no type here
         return cut
     if schema.get(PRESERVE):
         if cut.get("type") in ("object", "array"):
-            del cut[
-                "type"
-            ]  # readers of version 2 refuse what an object of known properties does not name
+            # Readers of version 2 refuse what an object of known properties does not name.
+            del cut["type"]
         return cut
     properties = schema.get("properties")
     if isinstance(properties, dict):

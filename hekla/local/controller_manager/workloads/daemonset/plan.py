@@ -97,9 +97,8 @@ def plan(
                 made.ended.append(pod)
         made.delete += surplus(running, hashes, minimum, now, surge=surges(spec))
     for name, here in places.items():
-        if (
-            name and name not in fits
-        ):  # the node is gone; of its pods the collector takes care once they cannot be running
+        # The node is gone; of its pods the collector takes care once they cannot be running.
+        if name and name not in fits:
             made.delete += [pod for pod in here if not pod.deleting and not pod.spec.node_name]
     made.delete += made.ended
     if (spec.get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate":

@@ -234,9 +234,8 @@ def plan(job: Json, pods: list[Pod], now: float, *, may_scale: bool = True) -> P
     job = {**job, "status": status}
     failing = condition(job, FAILURE_TARGET) is not None
     if not failing and condition(job, SUCCESS_MET) is None:
-        note_suspension(
-            made, status, suspended, now
-        )  # before any deadline is checked: resuming restarts it
+        # Before any deadline is checked: resuming restarts it.
+        note_suspension(made, status, suspended, now)
     found = tally(job, pods, failing=failing)
     verdict = verdict_of(job, pods, found, now)
     if verdict is not None and verdict.type == FAILURE_TARGET and not failing:

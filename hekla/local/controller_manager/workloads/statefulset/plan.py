@@ -229,10 +229,11 @@ def status_of(stateful_set: Json, pods: list[Pod], revisions: Revisions, now: fl
     current, wanted = revisions.current, spec.get("replicas", 1)
     rolling = (spec.get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate"
     if rolling and counts["updatedReplicas"] == replicas == counts["readyReplicas"] == wanted:
+        # The update is complete.
         current, counts["currentReplicas"] = (
             revisions.update,
             counts["updatedReplicas"],
-        )  # the update is complete
+        )
     status: Json = {
         "observedGeneration": stateful_set["metadata"].get("generation", 0),
         "replicas": replicas,
