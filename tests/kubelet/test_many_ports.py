@@ -6,7 +6,7 @@ import msgspec
 
 from hekla.api.kubernetes import core
 from hekla.local.apiserver.objects import builtin
-from hekla.local.apiserver.objects.validation.services import MOST_SERVICE_PORTS
+from hekla.local.apiserver.objects.validation.services import MAX_SERVICE_PORTS
 from hekla.local.kubelet.environment import MOST_SERVICE_BYTES, service_variables, size_of
 from hekla.local.kubelet.network.names import Zone
 from hekla.local.kubelet.network.relay import Choice
@@ -55,11 +55,11 @@ def test_a_service_has_at_most_a_thousand_ports() -> None:
         SERVICE.strategy.default(made)
         return made
 
-    assert SERVICE.strategy.validate_create(tree(MOST_SERVICE_PORTS)) == []
-    for count in (MOST_SERVICE_PORTS + 1, 20_000):
+    assert SERVICE.strategy.validate_create(tree(MAX_SERVICE_PORTS)) == []
+    for count in (MAX_SERVICE_PORTS + 1, 20_000):
         texts = [str(error) for error in SERVICE.strategy.validate_create(tree(count))]
         assert texts == [
-            f"spec.ports: Too many: {count}: must have at most {MOST_SERVICE_PORTS} items"
+            f"spec.ports: Too many: {count}: must have at most {MAX_SERVICE_PORTS} items"
         ]
     large = tree(5000)
     # Of before there was a bound.

@@ -586,7 +586,7 @@ def _ends(new: Json, old: Json) -> bool:
 
 def known_spec(key: tuple[str, str]) -> KnownSpec | None:
     """For pods only: defaults, first status and most rules of a pod's spec read nothing else."""
-    return KnownSpec(lambda: True, pod.beside_spec) if key == ("", "Pod") else None
+    return KnownSpec(lambda: True, pod.new_pod_metadata) if key == ("", "Pod") else None
 
 
 def default(key: tuple[str, str]) -> Callable[[Json], None]:

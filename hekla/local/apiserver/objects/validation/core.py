@@ -1,4 +1,4 @@
-"""The rules of the core kinds beside pods (local-cluster 5.3 to 5.7, 5.9)."""
+"""The rules of the core kinds other than pods (local-cluster 5.3 to 5.7, 5.9)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hekla.local.apiserver.objects.validation.metadata import immutable, metadat
 from hekla.local.apiserver.objects.validation.resources import amounts
 from hekla.local.apiserver.objects.validation.taints import taints
 
-LARGEST_DATA = 1024 * 1024
+MAX_DATA_BYTES = 1024 * 1024
 _FROZEN = "field is immutable when `immutable` is set"
 
 
@@ -33,33 +33,33 @@ _FROZEN = "field is immutable when `immutable` is set"
 
 
 def config_map(tree: Json) -> Errors:
-    found = metadata(tree)
+    errors = metadata(tree)
     data, binary = tree.get("data") or {}, tree.get("binaryData") or {}
     size = 0
     for key, text in data.items():
-        found += [invalid(f"data[{key}]", key, reason) for reason in names.configuration_key(key)]
+        errors += [invalid(f"data[{key}]", key, reason) for reason in names.configuration_key(key)]
         if key in binary:
-            found.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
+            errors.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
         size += len(text.encode())
     for key, text in binary.items():
-        found += [
+        errors += [
             invalid(f"binaryData[{key}]", key, reason) for reason in names.configuration_key(key)
         ]
         size += len(text) * 3 // 4
-    if size > LARGEST_DATA:
-        found.append(too_long("[]", LARGEST_DATA))
-    return found
+    if size > MAX_DATA_BYTES:
+        errors.append(too_long("[]", MAX_DATA_BYTES))
+    return errors
 
 
 def config_map_update(new: Json, old: Json) -> Errors:
-    found = config_map(new)
+    errors = config_map(new)
     if old.get("immutable"):
         if not new.get("immutable"):
-            found.append(forbidden("immutable", _FROZEN))
+            errors.append(forbidden("immutable", _FROZEN))
         for name in ("data", "binaryData"):
             if (new.get(name) or {}) != (old.get(name) or {}):
-                found.append(forbidden(name, _FROZEN))
-    return found
+                errors.append(forbidden(name, _FROZEN))
+    return errors
 
 
 _SECRET_KEYS = {
@@ -72,35 +72,35 @@ _ACCOUNT_ANNOTATION = "kubernetes.io/service-account.name"
 
 
 def secret(tree: Json) -> Errors:
-    found = metadata(tree)
+    errors = metadata(tree)
     data = tree.get("data") or {}
     size = 0
     for key, text in data.items():
-        found += [invalid(f"data[{key}]", key, reason) for reason in names.configuration_key(key)]
+        errors += [invalid(f"data[{key}]", key, reason) for reason in names.configuration_key(key)]
         size += len(text) * 3 // 4
-    if size > LARGEST_DATA:
-        found.append(too_long("data", LARGEST_DATA))
+    if size > MAX_DATA_BYTES:
+        errors.append(too_long("data", MAX_DATA_BYTES))
     kind = tree.get("type") or ""
     for key in _SECRET_KEYS.get(kind, ()):
         if key not in data:
-            found.append(required(f"data[{key}]"))
+            errors.append(required(f"data[{key}]"))
     if kind == "kubernetes.io/basic-auth" and not ("username" in data or "password" in data):
-        found += [required("data[username]"), required("data[password]")]
+        errors += [required("data[username]"), required("data[password]")]
     for type, key in (
         ("kubernetes.io/dockerconfigjson", ".dockerconfigjson"),
         ("kubernetes.io/dockercfg", ".dockercfg"),
     ):
         if kind == type and key in data and (why := _no_json(data[key])):
-            found.append(invalid(f"data[{key}]", "<secret contents redacted>", why))
+            errors.append(invalid(f"data[{key}]", "<secret contents redacted>", why))
     if kind == "kubernetes.io/service-account-token":
         annotations = (tree.get("metadata") or {}).get("annotations") or {}
         if not annotations.get(_ACCOUNT_ANNOTATION):
-            found.append(required(f"metadata.annotations[{_ACCOUNT_ANNOTATION}]"))
-    return found
+            errors.append(required(f"metadata.annotations[{_ACCOUNT_ANNOTATION}]"))
+    return errors
 
 
 def _no_json(text: str) -> str:
-    """Why a text is no JSON object; empty where it is one."""
+    """Why a text is not a JSON object; empty if it is one."""
     try:
         tree = documents.json_tree(b64decode(text))
     except BadBody as error:
@@ -113,24 +113,24 @@ def _no_json(text: str) -> str:
 
 
 def secret_update(new: Json, old: Json) -> Errors:
-    found = secret(new)
-    immutable(new.get("type"), old.get("type"), "type", found)
+    errors = secret(new)
+    immutable(new.get("type"), old.get("type"), "type", errors)
     if old.get("immutable"):
         if not new.get("immutable"):
-            found.append(forbidden("immutable", _FROZEN))
+            errors.append(forbidden("immutable", _FROZEN))
         if (new.get("data") or {}) != (old.get("data") or {}):
-            found.append(forbidden("data", _FROZEN))
-    return found
+            errors.append(forbidden("data", _FROZEN))
+    return errors
 
 
 def namespace_status(new: Json, old: Json) -> Errors:
-    found = metadata(new)
+    errors = metadata(new)
     phase, going = (
         (new.get("status") or {}).get("phase") or "",
         "deletionTimestamp" in new["metadata"],
     )
     if going and phase != "Terminating":
-        found.append(
+        errors.append(
             invalid(
                 "status.Phase",
                 phase,
@@ -138,111 +138,111 @@ def namespace_status(new: Json, old: Json) -> Errors:
             )
         )
     elif not going and phase != "Active":
-        found.append(
+        errors.append(
             invalid("status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty")
         )
-    return found
+    return errors
 
 
 # --- Node -----------------------------------------------------------------------------------------
 
 
 def node(tree: Json) -> Errors:
-    found = metadata(tree)
-    taints((tree.get("spec") or {}).get("taints"), "spec.taints", found)
+    errors = metadata(tree)
+    taints((tree.get("spec") or {}).get("taints"), "spec.taints", errors)
     status = tree.get("status") or {}
     for name in ("capacity", "allocatable"):
-        amounts(status.get(name), f"status.{name}", found, "{}.{}")
+        amounts(status.get(name), f"status.{name}", errors, "{}.{}")
     ranges = (tree.get("spec") or {}).get("podCIDRs") or ()
     read = [
-        addresses.network(text, f"spec.podCIDRs[{position}]", found)
+        addresses.network(text, f"spec.podCIDRs[{position}]", errors)
         for position, text in enumerate(ranges)
     ]
     if len(ranges) > 1 and (
         len(ranges) > 2 or len({given.version for given in read if given is not None}) < 2
     ):
-        found.append(
+        errors.append(
             invalid(
                 "spec.podCIDRs",
                 list(ranges),
                 "may specify no more than one CIDR for each IP family",
             )
         )
-    return found
+    return errors
 
 
 def node_update(new: Json, old: Json) -> Errors:
-    found = node(new)
+    errors = node(new)
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     seen: set[Hashable] = set()
     for position, address in enumerate((new.get("status") or {}).get("addresses") or ()):
         if identity(address) in seen:
-            found.append(duplicate(f"status.addresses[{position}]", address))
+            errors.append(duplicate(f"status.addresses[{position}]", address))
         seen.add(identity(address))
     ranges, previous = spec.get("podCIDRs") or [], before.get("podCIDRs") or []
     rule = 'node updates may not change podCIDR except from "" to valid'
     if previous and len(ranges) != len(previous):
-        found.append(forbidden("spec.podCIDRs", rule))
+        errors.append(forbidden("spec.podCIDRs", rule))
     elif previous:
-        found += [
+        errors += [
             forbidden("spec.podCIDRs", rule)
             for ours, theirs in zip(ranges, previous, strict=True)
             if ours != theirs
         ]
     if before.get("providerID") and spec.get("providerID") != before["providerID"]:
-        found.append(
+        errors.append(
             forbidden(
                 "spec.providerID", 'node updates may not change providerID except from "" to valid'
             )
         )
-    return found
+    return errors
 
 
 # --- Events ---------------------------------------------------------------------------------------
 
 
-_LONGEST = {"reportingInstance": 128, "action": 128, "reason": 1024}
+_MAX_LENGTHS = {"reportingInstance": 128, "action": 128, "reason": 1024}
 
 
-def _told(tree: Json, about: str, controller: str, note: str, found: Errors) -> None:
-    """What every event must say; one with an eventTime more than that."""
+def _event_fields(tree: Json, about: str, controller: str, note: str, errors: Errors) -> None:
+    """The fields that every event needs, and those that an event with an eventTime needs besides."""
     namespace = (tree.get("metadata") or {}).get("namespace") or ""
     place = (tree.get(about) or {}).get("namespace") or ""
     dated = bool(tree.get("eventTime"))
     free = ("", "default", "kube-system") if dated else ("", "default")
     if (place and place != namespace and not dated) or (not place and namespace not in free):
-        found.append(invalid("involvedObject.namespace", place, "does not match event.namespace"))
+        errors.append(invalid("involvedObject.namespace", place, "does not match event.namespace"))
     if not dated:
         return
     value = tree.get(controller) or ""
     if not value:
-        found.append(required(controller))
-    found += [invalid(controller, value, reason) for reason in names.qualified_name(value)]
-    for name, limit in _LONGEST.items():
+        errors.append(required(controller))
+    errors += [invalid(controller, value, reason) for reason in names.qualified_name(value)]
+    for name, limit in _MAX_LENGTHS.items():
         text = tree.get(name) or ""
         if not text:
-            found.append(required(name))
+            errors.append(required(name))
         if len(text.encode()) > limit:
-            found.append(invalid(name, "", f"can have at most {limit} characters"))
+            errors.append(invalid(name, "", f"can have at most {limit} characters"))
     if len((tree.get(note) or "").encode()) > 1024:
-        found.append(invalid("message", "", "can have at most 1024 characters"))
+        errors.append(invalid("message", "", "can have at most 1024 characters"))
 
 
 def event(tree: Json) -> Errors:
-    """Events of v1; new-style ones (with an eventTime) must say more."""
-    found = metadata(tree)
-    _told(tree, "involvedObject", "reportingComponent", "message", found)
-    return found
+    """Events of v1. An event with an eventTime needs more fields."""
+    errors = metadata(tree)
+    _event_fields(tree, "involvedObject", "reportingComponent", "message", errors)
+    return errors
 
 
-def _series(tree: Json, found: Errors) -> None:
+def _series(tree: Json, errors: Errors) -> None:
     series = tree.get("series")
     if series is None:
         return
     if (series.get("count") or 0) < 2:
-        found.append(invalid("series.count", "", "should be at least 2"))
+        errors.append(invalid("series.count", "", "should be at least 2"))
     if not series.get("lastObservedTime"):
-        found.append(required("series.lastObservedTime"))
+        errors.append(required("series.lastObservedTime"))
 
 
 _OLD_FIELDS = (
@@ -255,28 +255,28 @@ _OLD_FIELDS = (
 
 def new_event(tree: Json) -> Errors:
     """Events of events.k8s.io."""
-    found = metadata(tree)
-    _told(tree, "regarding", "reportingController", "note", found)
+    errors = metadata(tree)
+    _event_fields(tree, "regarding", "reportingController", "note", errors)
     name = (tree.get("metadata") or {}).get("name") or ""
     if name:
-        found += [invalid("metadata.name", name, reason) for reason in names.dns_subdomain(name)]
-    _series(tree, found)
+        errors += [invalid("metadata.name", name, reason) for reason in names.dns_subdomain(name)]
+    _series(tree, errors)
     if not tree.get("eventTime"):
-        found.append(required("eventTime"))
+        errors.append(required("eventTime"))
     if tree.get("type") not in ("Normal", "Warning"):
-        found.append(invalid("type", "", "has invalid value: " + str(tree.get("type") or "")))
+        errors.append(invalid("type", "", "has invalid value: " + str(tree.get("type") or "")))
     for name, shown in _OLD_FIELDS:
         if tree.get(name):
-            found.append(invalid(shown, "", "needs to be unset"))
-    return found
+            errors.append(invalid(shown, "", "needs to be unset"))
+    return errors
 
 
 def new_event_update(new: Json, old: Json) -> Errors:
-    """Of an event only its series goes on."""
-    found = metadata(new)
-    _told(new, "regarding", "reportingController", "note", found)
+    """After creation, only the series of an event may change."""
+    errors = metadata(new)
+    _event_fields(new, "regarding", "reportingController", "note", errors)
     if new.get("series") != old.get("series"):
-        _series(new, found)
+        _series(new, errors)
     fixed = (
         ("regarding", "involvedObject"),
         ("reason", "reason"),
@@ -296,9 +296,9 @@ def new_event_update(new: Json, old: Json) -> Errors:
         value, before = new.get(name) or None, old.get(name) or None
         if value != before:
             immutable(
-                "" if value is None and isinstance(before, str) else value, before, shown, found
+                "" if value is None and isinstance(before, str) else value, before, shown, errors
             )
-    return found
+    return errors
 
 
 # --- quotas and limits ----------------------------------------------------------------------------
@@ -345,50 +345,50 @@ _SCOPED: dict[str, Collection[str]] = {
     "BestEffort": frozenset({"pods"}),
     "VolumeAttributesClass": frozenset({"persistentvolumeclaims", "requests.storage"}),
 }
-"""Which resources a quota can be about within a scope."""
+"""The resources that a quota with this scope may limit."""
 
 
 def resource_quota(tree: Json) -> Errors:
-    found = metadata(tree)
+    errors = metadata(tree)
     spec = tree.get("spec") or {}
-    _hard(spec.get("hard") or {}, "spec.hard", found)
+    _hard(spec.get("hard") or {}, "spec.hard", errors)
     for scope in spec.get("scopes") or ():
         if scope not in _SCOPED:
-            found.append(invalid("spec.scopes", spec["scopes"], "unsupported scope"))
+            errors.append(invalid("spec.scopes", spec["scopes"], "unsupported scope"))
         for resource in spec.get("hard") or {}:
             if resource in _QUOTA_RESOURCES and resource not in _SCOPED.get(
                 scope, _QUOTA_RESOURCES
             ):
-                found.append(
+                errors.append(
                     invalid("spec.scopes", spec["scopes"], "unsupported scope applied to resource")
                 )
     for pair in _OPPOSITES:
         if pair <= set(spec.get("scopes") or ()):
-            found.append(invalid("spec.scopes", spec["scopes"], "conflicting scopes"))
-    _scope_selector(spec, found)
-    return found
+            errors.append(invalid("spec.scopes", spec["scopes"], "conflicting scopes"))
+    _scope_selector(spec, errors)
+    return errors
 
 
-def _hard(hard: Json, path: str, found: Errors) -> None:
-    """How much there may be, or is, of what."""
+def _hard(hard: Json, path: str, errors: Errors) -> None:
+    """The quantities in `hard` or `used`, by resource name."""
     for resource, text in hard.items():
         where = f"{path}[{resource}]"
         reasons = label_key(resource)
-        found += [invalid(where, resource, reason) for reason in reasons]
+        errors += [invalid(where, resource, reason) for reason in reasons]
         known = resource in _QUOTA_RESOURCES or resource.startswith(
             ("hugepages-", "requests.hugepages-")
         )
         if "/" not in resource and not known:
             if not reasons:
-                found.append(
+                errors.append(
                     invalid(where, resource, "must be a standard resource type or fully qualified")
                 )
-            found.append(invalid(where, resource, "must be a standard resource for quota"))
+            errors.append(invalid(where, resource, "must be a standard resource for quota"))
         value = amount(text).nanos
         if value < 0:
-            found.append(invalid(where, text, "must be greater than or equal to 0"))
+            errors.append(invalid(where, text, "must be greater than or equal to 0"))
         if (resource in _WHOLE or resource.startswith("count/")) and value % 10**9:
-            found.append(invalid(where, text, "must be an integer"))
+            errors.append(invalid(where, text, "must be an integer"))
 
 
 _ALONE = (
@@ -400,7 +400,7 @@ _ALONE = (
 )
 
 
-def _scope_selector(spec: Json, found: Errors) -> None:
+def _scope_selector(spec: Json, errors: Errors) -> None:
     wanted = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
     path = "spec.scopeSelector.matchExpressions"
     for term in wanted:
@@ -410,78 +410,78 @@ def _scope_selector(spec: Json, found: Errors) -> None:
             term.get("values") or (),
         )
         if scope not in _SCOPED:
-            found.append(invalid(f"{path}.scopeName", scope, "unsupported scope"))
+            errors.append(invalid(f"{path}.scopeName", scope, "unsupported scope"))
         for resource in sorted(spec.get("hard") or {}):
             if resource in _QUOTA_RESOURCES and resource not in _SCOPED.get(
                 scope, _QUOTA_RESOURCES
             ):
-                found.append(
+                errors.append(
                     invalid(path, spec["scopeSelector"], "unsupported scope applied to resource")
                 )
         if scope in _ALONE and operator != "Exists":
             why = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
             why += "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
-            found.append(invalid(f"{path}.operator", operator, why))
+            errors.append(invalid(f"{path}.operator", operator, why))
         if operator in ("In", "NotIn"):
             if not values:
                 why = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
-                found.append(required(f"{path}.values", why))
+                errors.append(required(f"{path}.values", why))
         elif operator in ("Exists", "DoesNotExist"):
             if values:
                 why = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
-                found.append(invalid(f"{path}.values", list(values), why))
+                errors.append(invalid(f"{path}.values", list(values), why))
         else:
-            found.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
+            errors.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
     named = {term.get("scopeName") for term in wanted}
     for pair in _OPPOSITES:
         if pair <= named:
-            found.append(invalid("spec.scopes", spec.get("scopes"), "conflicting scopes"))
+            errors.append(invalid("spec.scopes", spec.get("scopes"), "conflicting scopes"))
 
 
 _OPPOSITES = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
 
 
 def resource_quota_status(new: Json, old: Json) -> Errors:
-    found = metadata(new)
+    errors = metadata(new)
     for name in ("hard", "used"):
-        _hard((new.get("status") or {}).get(name) or {}, f"status.{name}", found)
-    return found
+        _hard((new.get("status") or {}).get(name) or {}, f"status.{name}", errors)
+    return errors
 
 
 def resource_quota_update(new: Json, old: Json) -> Errors:
-    found = resource_quota(new)
+    errors = resource_quota(new)
     scopes, before = (
         (new.get("spec") or {}).get("scopes") or [],
         (old.get("spec") or {}).get("scopes") or [],
     )
     if set(scopes) != set(before):
-        found.append(invalid("spec.scopes", scopes or None, "field is immutable"))
-    return found
+        errors.append(invalid("spec.scopes", scopes or None, "field is immutable"))
+    return errors
 
 
 def limit_range(tree: Json) -> Errors:
-    found = metadata(tree)
+    errors = metadata(tree)
     seen: set[str] = set()
     for position, item in enumerate((tree.get("spec") or {}).get("limits") or ()):
         path = f"spec.limits[{position}]"
         kind = item.get("type") or ""
         reasons = label_key(kind)
-        found += [invalid(f"{path}.type", kind, reason) for reason in reasons]
+        errors += [invalid(f"{path}.type", kind, reason) for reason in reasons]
         if (
             not reasons
             and "/" not in kind
             and kind not in ("Container", "PersistentVolumeClaim", "Pod")
         ):
-            found.append(
+            errors.append(
                 invalid(f"{path}.type", kind, "must be a standard limit type or fully qualified")
             )
         if kind in seen:
-            found.append(duplicate(f"{path}.type", kind))
+            errors.append(duplicate(f"{path}.type", kind))
         seen.add(kind)
         for name in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
             if kind == "Pod" and name in ("default", "defaultRequest"):
                 if item.get(name):
-                    found.append(
+                    errors.append(
                         forbidden(f"{path}.{name}", "may not be specified when `type` is 'Pod'")
                     )
                 continue
@@ -490,36 +490,38 @@ def limit_range(tree: Json) -> Errors:
                 why = (
                     "either minimum or maximum storage value is required, but neither was provided"
                 )
-                found.append(required(f"{path}.limits", why))
+                errors.append(required(f"{path}.limits", why))
             for resource in item.get(name) or {}:
-                _limited(resource, kind, f"{path}.{name}[{resource}]", found)
-        _ordered(item, path, found)
-        _ratios(item, path, found)
-    return found
+                _limited(resource, kind, f"{path}.{name}[{resource}]", errors)
+        _ordered(item, path, errors)
+        _ratios(item, path, errors)
+    return errors
 
 
-def _limited(resource: str, kind: str, path: str, found: Errors) -> None:
+def _limited(resource: str, kind: str, path: str, errors: Errors) -> None:
     reasons = label_key(resource)
-    found += [invalid(path, resource, reason) for reason in reasons]
+    errors += [invalid(path, resource, reason) for reason in reasons]
     if "/" in resource or resource.startswith("hugepages-"):
         return
     if not reasons and resource not in _LIMITED:
-        found.append(invalid(path, resource, "must be a standard resource type or fully qualified"))
+        errors.append(
+            invalid(path, resource, "must be a standard resource type or fully qualified")
+        )
     if kind in ("Container", "Pod") and resource not in ("cpu", "memory", "ephemeral-storage"):
-        found.append(invalid(path, resource, "must be a standard resource for containers"))
+        errors.append(invalid(path, resource, "must be a standard resource for containers"))
 
 
-def _ratios(item: Json, path: str, found: Errors) -> None:
-    """How much more than it asks for a container may use."""
+def _ratios(item: Json, path: str, errors: Errors) -> None:
+    """The maxLimitRequestRatio of a limit range item."""
     for resource, text in (item.get("maxLimitRequestRatio") or {}).items():
         where, ratio = f"{path}.maxLimitRequestRatio[{resource}]", amount(text).nanos
         if ratio < 10**9:
-            found.append(invalid(where, text, f"ratio {text} is less than 1"))
+            errors.append(invalid(where, text, f"ratio {text} is less than 1"))
         low, high = ((item.get(side) or {}).get(resource) for side in ("min", "max"))
         if low is not None and high is not None and amount(low).nanos:
             widest = amount(high).nanos / amount(low).nanos
             if ratio / 10**9 > widest:
-                found.append(
+                errors.append(
                     invalid(where, text, f"ratio {text} is greater than max/min = {widest:f}")
                 )
 
@@ -544,30 +546,30 @@ _LIMIT_ORDER = (
 )  # fmt: skip
 
 
-def _ordered(item: Json, path: str, found: Errors) -> None:
-    """min <= defaultRequest <= default <= max, in the order and with the values that Kubernetes
-    names."""
+def _ordered(item: Json, path: str, errors: Errors) -> None:
+    """min <= defaultRequest <= default <= max, checked in Kubernetes' order and reported with its
+    values."""
     for low, high, place, shown, words in _LIMIT_ORDER:
         for resource, text in (item.get(low) or {}).items():
             limit = (item.get(high) or {}).get(resource)
             if limit is not None and amount(text) > amount(limit):
                 value = (item.get(shown) or {}).get(resource)
                 why = words.format(text, limit)
-                found.append(invalid(f"{path}.{place}[{resource}]", value, why))
+                errors.append(invalid(f"{path}.{place}[{resource}]", value, why))
 
 
 def lease(tree: Json) -> Errors:
-    found = metadata(tree)
+    errors = metadata(tree)
     spec = tree.get("spec") or {}
     duration = spec.get("leaseDurationSeconds")
     if duration is not None and duration <= 0:
-        found.append(invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
+        errors.append(invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
     transitions = spec.get("leaseTransitions")
     if transitions is not None and transitions < 0:
-        found.append(
+        errors.append(
             invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0")
         )
-    return found
+    return errors
 
 
 CREATE = {

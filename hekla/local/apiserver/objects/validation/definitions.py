@@ -14,8 +14,8 @@ from hekla.local.apiserver.objects.custom.schema import expression
 from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required
 from hekla.local.apiserver.objects.validation.metadata import immutable, metadata
 
-APPROVED = "api-approved.kubernetes.io"
-PROTECTED = re.compile(r"(.*\.)?(k8s|kubernetes)\.io").fullmatch
+API_APPROVED = "api-approved.kubernetes.io"
+is_protected_group = re.compile(r"(.*\.)?(k8s|kubernetes)\.io").fullmatch
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _PRESERVING = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
 _JUNCTORS = ("allOf", "anyOf", "oneOf")
@@ -31,48 +31,48 @@ _NOT_STRUCTURAL = (
 
 
 def create(tree: Json) -> Errors:
-    found = metadata(tree, bare_finalizers=True)
+    errors = metadata(tree, bare_finalizers=True)
     spec = tree.get("spec") or {}
     group, given = spec.get("group") or "", spec.get("names") or {}
     name = (tree.get("metadata") or {}).get("name") or ""
     if name != f"{given.get('plural') or ''}.{group}":
-        found.append(invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
+        errors.append(invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
     if not group:
-        found.append(required("spec.group"))
+        errors.append(required("spec.group"))
     elif "." not in group:
-        found.append(invalid("spec.group", group, "should be a domain with at least one dot"))
+        errors.append(invalid("spec.group", group, "should be a domain with at least one dot"))
     else:
-        found += [invalid("spec.group", group, reason) for reason in names.dns_subdomain(group)]
+        errors += [invalid("spec.group", group, reason) for reason in names.dns_subdomain(group)]
     scope = spec.get("scope") or ""
     if not scope:
-        found.append(required("spec.scope"))
+        errors.append(required("spec.scope"))
     elif scope not in ("Cluster", "Namespaced"):
-        found.append(not_supported("spec.scope", scope, ("Cluster", "Namespaced")))
-    _names(given, found)
+        errors.append(not_supported("spec.scope", scope, ("Cluster", "Namespaced")))
+    _names(given, errors)
     if spec.get("preserveUnknownFields"):
-        found.append(invalid("spec.preserveUnknownFields", True, _PRESERVING))
+        errors.append(invalid("spec.preserveUnknownFields", True, _PRESERVING))
     strategy = (spec.get("conversion") or {}).get("strategy", "None")
     if strategy not in ("None", "Webhook"):
-        found.append(not_supported("spec.conversion.strategy", strategy, ("None", "Webhook")))
+        errors.append(not_supported("spec.conversion.strategy", strategy, ("None", "Webhook")))
     if strategy == "Webhook":
-        _conversion((spec.get("conversion") or {}).get("webhook"), found)
+        _conversion((spec.get("conversion") or {}).get("webhook"), errors)
     elif (spec.get("conversion") or {}).get("webhook") is not None:
-        found.append(
+        errors.append(
             forbidden(
                 "spec.conversion.webhook", "should not be set when strategy is not set to Webhook"
             )
         )
-    _versions(spec.get("versions") or (), found)
+    _versions(spec.get("versions") or (), errors)
     stored = (tree.get("status") or {}).get("storedVersions")
     if not stored:
-        found.append(
+        errors.append(
             invalid("status.storedVersions", None, "must have at least one stored version")
         )
     else:
         left = set(stored)
         for version in spec.get("versions") or ():
             if version.get("storage") and version.get("name") not in left:
-                found.append(
+                errors.append(
                     invalid(
                         "status.storedVersions",
                         stored,
@@ -80,49 +80,53 @@ def create(tree: Json) -> Errors:
                     )
                 )
             left.discard(version.get("name"))
-    if PROTECTED(group):
+    if is_protected_group(group):
         _approved(
-            ((tree.get("metadata") or {}).get("annotations") or {}).get(APPROVED) or "", found
+            ((tree.get("metadata") or {}).get("annotations") or {}).get(API_APPROVED) or "",
+            errors,
         )
-    return found
+    return errors
 
 
-def _approved(said: str, found: Errors) -> None:
-    """Groups of the project itself need a link to where their interface was agreed on, or the word
-    that it was not."""
+def _approved(annotation: str, errors: Errors) -> None:
+    """A group of the Kubernetes project needs an annotation with a link to its API review, or one
+    that begins with "unapproved"."""
     place, where = (
-        f"metadata.annotations[{APPROVED}]",
+        f"metadata.annotations[{API_APPROVED}]",
         "see https://github.com/kubernetes/enhancements/pull/1111",
     )
-    if not said:
-        found.append(
-            required(place, f'protected groups must have approval annotation "{APPROVED}", {where}')
+    if not annotation:
+        errors.append(
+            required(
+                place,
+                f'protected groups must have approval annotation "{API_APPROVED}", {where}',
+            )
         )
-    elif not said.startswith("unapproved") and not re.match(
-        r"[A-Za-z][A-Za-z0-9+.-]*://[^/]", said
+    elif not annotation.startswith("unapproved") and not re.match(
+        r"[A-Za-z][A-Za-z0-9+.-]*://[^/]", annotation
     ):
-        why = f'protected groups must have approval annotation "{APPROVED}" with either a URL or a reason starting with "unapproved"'
-        found.append(invalid(place, said, f"{why}, {where}"))
+        why = f'protected groups must have approval annotation "{API_APPROVED}" with either a URL or a reason starting with "unapproved"'
+        errors.append(invalid(place, annotation, f"{why}, {where}"))
 
 
-def _conversion(webhook: Json | None, found: Errors) -> None:
+def _conversion(webhook: Json | None, errors: Errors) -> None:
     path = "spec.conversion"
     if webhook is None:
         webhook = {}
     config = webhook.get("clientConfig")
     if config is None:
-        found.append(
+        errors.append(
             required(f"{path}.webhookClientConfig", "required when strategy is set to Webhook")
         )
     elif bool(config.get("url")) == (config.get("service") is not None):
-        found.append(
+        errors.append(
             required(f"{path}.webhookClientConfig", "exactly one of url or service is required")
         )
     versions = webhook.get("conversionReviewVersions") or ()
     if not versions:
-        found.append(required(f"{path}.conversionReviewVersions"))
+        errors.append(required(f"{path}.conversionReviewVersions"))
     elif not {"v1", "v1beta1"} & set(versions):
-        found.append(
+        errors.append(
             invalid(
                 f"{path}.conversionReviewVersions",
                 list(versions),
@@ -131,35 +135,35 @@ def _conversion(webhook: Json | None, found: Errors) -> None:
         )
 
 
-def _names(given: Json, found: Errors) -> None:
+def _names(given: Json, errors: Errors) -> None:
     for name in ("plural", "singular", "kind", "listKind"):
         value = given.get(name) or ""
         if not value:
-            found.append(required(f"spec.names.{name}"))
+            errors.append(required(f"spec.names.{name}"))
             continue
         cased = name.endswith(("kind", "Kind"))
         lower = value.lower() if cased else value
         mixed = "may have mixed case, but should otherwise match: " if cased else ""
-        found += [
+        errors += [
             invalid(f"spec.names.{name}", value, mixed + reason)
             for reason in names.dns_1035_label(lower)
         ]
     for position, short in enumerate(given.get("shortNames") or ()):
-        found += [
+        errors += [
             invalid(f"spec.names.shortNames[{position}]", short, reason)
             for reason in names.dns_1035_label(short)
         ]
     if given.get("kind") and given.get("kind") == given.get("listKind"):
-        found.append(
+        errors.append(
             invalid(
                 "spec.names.listKind", given["listKind"], "kind and listKind may not be the same"
             )
         )
 
 
-def _versions(versions: Any, found: Errors) -> None:
+def _versions(versions: Any, errors: Errors) -> None:
     if not versions:
-        found.append(
+        errors.append(
             invalid("spec.versions", [], "must have exactly one version marked as storage version")
         )
         return
@@ -171,18 +175,18 @@ def _versions(versions: Any, found: Errors) -> None:
     first = schemas[0]
     alike = first is not None and all(schema == first for schema in schemas)
     if alike and first is not None:
-        structural(first, "spec.validation.openAPIV3Schema", found)
+        structural(first, "spec.validation.openAPIV3Schema", errors)
     for position, version in enumerate(versions):
         path = f"spec.versions[{position}]"
         name = version.get("name") or ""
-        found += [invalid(f"{path}.name", name, reason) for reason in names.dns_1035_label(name)]
+        errors += [invalid(f"{path}.name", name, reason) for reason in names.dns_1035_label(name)]
         # of the first Kubernetes says it twice: it is also the version of before there were several
         if not position:
-            found += [
+            errors += [
                 invalid("spec.version", name, reason) for reason in names.dns_1035_label(name)
             ]
         if name in seen:
-            found.append(
+            errors.append(
                 invalid(
                     "spec.versions",
                     [v.get("name") for v in versions],
@@ -193,11 +197,11 @@ def _versions(versions: Any, found: Errors) -> None:
         storage += bool(version.get("storage"))
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
         if schema is None:
-            found.append(required(f"{path}.schema.openAPIV3Schema"))
+            errors.append(required(f"{path}.schema.openAPIV3Schema"))
         elif not alike:
-            structural(schema, f"{path}.schema.openAPIV3Schema", found)
+            structural(schema, f"{path}.schema.openAPIV3Schema", errors)
         for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
-            _column(column, f"{path}.additionalPrinterColumns[{index}]", found)
+            _column(column, f"{path}.additionalPrinterColumns[{index}]", errors)
         scale = (version.get("subresources") or {}).get("scale")
         if scale is not None:
             for field, start in (
@@ -206,12 +210,12 @@ def _versions(versions: Any, found: Errors) -> None:
             ):
                 text = scale.get(field) or ""
                 if not text:
-                    found.append(required(f"{path}.subresources.scale.{field}"))
+                    errors.append(required(f"{path}.subresources.scale.{field}"))
                 elif not text.startswith(start):
                     why = f"should be a json path under {start[:-1]}"
-                    found.append(invalid(f"{path}.subresources.scale.{field}", text, why))
+                    errors.append(invalid(f"{path}.subresources.scale.{field}", text, why))
     if storage != 1:
-        found.append(
+        errors.append(
             invalid(
                 "spec.versions",
                 [v.get("name") for v in versions],
@@ -220,53 +224,53 @@ def _versions(versions: Any, found: Errors) -> None:
         )
 
 
-def _column(column: Json, path: str, found: Errors) -> None:
+def _column(column: Json, path: str, errors: Errors) -> None:
     if not column.get("name"):
-        found.append(required(f"{path}.name"))
+        errors.append(required(f"{path}.name"))
     kinds = ("boolean", "date", "integer", "number", "string")
     kind = column.get("type") or ""
     if not kind:
-        found.append(required(f"{path}.type", f"must be one of {','.join(kinds)}"))
+        errors.append(required(f"{path}.type", f"must be one of {','.join(kinds)}"))
     elif kind not in kinds:
-        found.append(invalid(f"{path}.type", kind, f"must be one of {','.join(kinds)}"))
+        errors.append(invalid(f"{path}.type", kind, f"must be one of {','.join(kinds)}"))
     if not column.get("jsonPath"):
-        found.append(required(f"{path}.jsonPath"))
+        errors.append(required(f"{path}.jsonPath"))
 
 
 def structural(
-    schema: Json, path: str, found: Errors, *, root: bool = True, uncorrelated: str = ""
+    schema: Json, path: str, errors: Errors, *, root: bool = True, uncorrelated: str = ""
 ) -> None:
-    """Whether a schema says what Kubernetes needs to prune and default: types everywhere, no
-    references."""
+    """Whether a schema is structural, so that the server can prune and default by it: it has types
+    everywhere and no references."""
     kind = schema.get("type") or ""
-    rules.check_declared(schema, path, found, root=root, uncorrelated=uncorrelated)
+    rules.check_declared(schema, path, errors, root=root, uncorrelated=uncorrelated)
     free = schema.get("x-kubernetes-preserve-unknown-fields") or schema.get(
         "x-kubernetes-int-or-string"
     )
     if root and kind != "object":
         where = f"{path}.type"
-        found.append(
+        errors.append(
             invalid(where, kind, "must be object at the root")
             if kind
             else required(where, "must not be empty at the root")
         )
     elif not kind and not free:
         where = "at the root" if root else "for specified object fields"
-        found.append(required(f"{path}.type", f"must not be empty {where}"))
+        errors.append(required(f"{path}.type", f"must not be empty {where}"))
     elif kind and kind not in TYPES:
-        found.append(not_supported(f"{path}.type", kind, TYPES))
+        errors.append(not_supported(f"{path}.type", kind, TYPES))
     for name in _NOT_STRUCTURAL:
         if schema.get(name):
-            found.append(forbidden(f"{path}.{name}", f"{name} is not supported"))
+            errors.append(forbidden(f"{path}.{name}", f"{name} is not supported"))
     if schema.get("uniqueItems"):
-        found.append(
+        errors.append(
             forbidden(
                 f"{path}.uniqueItems",
                 "uniqueItems cannot be set to true since the runtime complexity becomes quadratic",
             )
         )
-    if "pattern" in schema and (why := wrong_pattern(schema["pattern"])):
-        found.append(
+    if "pattern" in schema and (why := pattern_error(schema["pattern"])):
+        errors.append(
             invalid(
                 f"{path}.pattern",
                 schema["pattern"],
@@ -274,24 +278,24 @@ def structural(
             )
         )
     if "default" in schema and not root:
-        found += [
-            error._replace(field=f"{path}.default{error.field}") for error in wrong_default(schema)
+        errors += [
+            error._replace(field=f"{path}.default{error.field}") for error in default_errors(schema)
         ]
     properties, additional = schema.get("properties"), schema.get("additionalProperties")
     if root and additional is not None and additional is not False:
-        found.append(forbidden(f"{path}.additionalProperties", "must not be used at the root"))
+        errors.append(forbidden(f"{path}.additionalProperties", "must not be used at the root"))
     if root and schema.get("nullable"):
-        found.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
+        errors.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
     if (
         schema.get("x-kubernetes-embedded-resource")
         and not properties
         and not schema.get("x-kubernetes-preserve-unknown-fields")
     ):
         why = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields"
-        found.append(required(f"{path}.properties", why))
-    _junctors(schema, path, found)
+        errors.append(required(f"{path}.properties", why))
+    _junctors(schema, path, errors)
     if properties and additional is not None and additional is not False:
-        found.append(
+        errors.append(
             forbidden(
                 f"{path}.additionalProperties",
                 "additionalProperties and properties are mutual exclusive",
@@ -301,35 +305,38 @@ def structural(
         if root and name in ("apiVersion", "kind"):
             continue
         if root and name == "metadata":
-            _root_metadata(inner, f"{path}.properties[metadata]", found)
+            _root_metadata(inner, f"{path}.properties[metadata]", errors)
             continue
         structural(
-            inner, f"{path}.properties[{name}]", found, root=False, uncorrelated=uncorrelated
+            inner, f"{path}.properties[{name}]", errors, root=False, uncorrelated=uncorrelated
         )
     if isinstance(additional, dict):
         structural(
-            additional, f"{path}.additionalProperties", found, root=False, uncorrelated=uncorrelated
+            additional,
+            f"{path}.additionalProperties",
+            errors,
+            root=False,
+            uncorrelated=uncorrelated,
         )
     items = schema.get("items")
     if isinstance(items, list):
-        found.append(forbidden(f"{path}.items", "items must be a schema object and not an array"))
+        errors.append(forbidden(f"{path}.items", "items must be a schema object and not an array"))
     elif items is not None:
         listed = schema.get("x-kubernetes-list-type") in ("map", "set")
         structural(
             items,
             f"{path}.items",
-            found,
+            errors,
             root=False,
             uncorrelated=uncorrelated or ("" if listed else path),
         )
     elif kind == "array":
-        found.append(required(f"{path}.items", "must be specified"))
-    _list_type(schema, path, found)
+        errors.append(required(f"{path}.items", "must be specified"))
+    _list_type(schema, path, errors)
 
 
-def wrong_default(schema: Json) -> Errors:
-    """Why a default does not fit its own schema, of which it is asked only where the schema itself
-    is sound."""
+def default_errors(schema: Json) -> Errors:
+    """Why a default does not fit its own schema. Called only if the schema itself is valid."""
     try:
         return [
             error._replace(field=f".{error.field}" if error.field else "")
@@ -339,7 +346,7 @@ def wrong_default(schema: Json) -> Errors:
         return []
 
 
-_ONLY_ABOVE = (
+_FORBIDDEN_IN_JUNCTORS = (
     ("type", "empty"),
     ("title", "empty"),
     ("description", "empty"),
@@ -348,8 +355,8 @@ _ONLY_ABOVE = (
 )
 
 
-def _junctors(schema: Json, path: str, found: Errors) -> None:
-    """Inside of allOf and the like a schema may only judge values, not say what there is."""
+def _junctors(schema: Json, path: str, errors: Errors) -> None:
+    """The schemas in allOf, anyOf, oneOf and not may only validate values, not declare fields."""
     inner = [
         (f"{path}.{name}[{number}]", one)
         for name in _JUNCTORS
@@ -359,16 +366,16 @@ def _junctors(schema: Json, path: str, found: Errors) -> None:
         inner.append((f"{path}.not", schema["not"]))
     whole = schema.get("x-kubernetes-int-or-string")
     for where, one in inner:
-        for name, what in _ONLY_ABOVE:
+        for name, what in _FORBIDDEN_IN_JUNCTORS:
             if one.get(name) and not (whole and name == "type"):
-                found.append(forbidden(f"{where}.{name}", f"must be {what} to be structural"))
+                errors.append(forbidden(f"{where}.{name}", f"must be {what} to be structural"))
 
 
-def _root_metadata(schema: Json, path: str, found: Errors) -> None:
+def _root_metadata(schema: Json, path: str, errors: Errors) -> None:
     allowed = {"type", "properties", "description"}
     inner = set(schema.get("properties") or {})
     if set(schema) - allowed or inner - {"name", "generateName"}:
-        found.append(
+        errors.append(
             forbidden(
                 path,
                 "must not specify anything other than name and generateName, but metadata is implicitly specified",
@@ -376,16 +383,16 @@ def _root_metadata(schema: Json, path: str, found: Errors) -> None:
         )
 
 
-def _list_type(schema: Json, path: str, found: Errors) -> None:
+def _list_type(schema: Json, path: str, errors: Errors) -> None:
     kind = schema.get("x-kubernetes-list-type")
     if kind is None:
         return
     if kind not in ("atomic", "map", "set"):
-        found.append(
+        errors.append(
             not_supported(f"{path}.x-kubernetes-list-type", kind, ("atomic", "map", "set"))
         )
     elif schema.get("type") != "array":
-        found.append(
+        errors.append(
             invalid(
                 f"{path}.type",
                 schema.get("type") or "",
@@ -395,28 +402,28 @@ def _list_type(schema: Json, path: str, found: Errors) -> None:
     keys = schema.get("x-kubernetes-list-map-keys") or ()
     if kind == "map":
         if not keys:
-            found.append(
+            errors.append(
                 required(
                     f"{path}.x-kubernetes-list-map-keys",
                     "must not be empty if x-kubernetes-list-type is map",
                 )
             )
         if schema.get("items") is None:
-            found.append(
+            errors.append(
                 required(f"{path}.items", "must have a schema if x-kubernetes-list-type is map")
             )
         known = (schema.get("items") or {}).get("properties") or {}
         for key in keys:
             if key not in known:
                 why = "entries must all be names of item properties"
-                found.append(invalid(f"{path}.x-kubernetes-list-map-keys", list(keys), why))
+                errors.append(invalid(f"{path}.x-kubernetes-list-map-keys", list(keys), why))
     elif keys:
         why = "must not be used if x-kubernetes-list-type is not map"
-        found.append(forbidden(f"{path}.x-kubernetes-list-map-keys", why))
+        errors.append(forbidden(f"{path}.x-kubernetes-list-map-keys", why))
 
 
-def wrong_pattern(pattern: str) -> str:
-    """What is wrong with a regular expression; empty where nothing is."""
+def pattern_error(pattern: str) -> str:
+    """What is wrong with a regular expression; empty if nothing is."""
     try:
         expression(pattern)
     except ValueError as error:
@@ -425,32 +432,32 @@ def wrong_pattern(pattern: str) -> str:
 
 
 def update(new: Json, old: Json) -> Errors:
-    found = [
+    errors = [
         error
         for error in create(new)
         if not error.field.startswith(
-            ("status.storedVersions", f"metadata.annotations[{APPROVED}]")
+            ("status.storedVersions", f"metadata.annotations[{API_APPROVED}]")
         )
     ]
     spec, before = new.get("spec") or {}, old.get("spec") or {}
-    immutable(spec.get("group"), before.get("group"), "spec.group", found)
+    immutable(spec.get("group"), before.get("group"), "spec.group", errors)
     established = any(
         condition.get("type") == "Established" and condition.get("status") == "True"
         for condition in (old.get("status") or {}).get("conditions") or ()
     )
     if established:
-        immutable(spec.get("scope"), before.get("scope"), "spec.scope", found)
+        immutable(spec.get("scope"), before.get("scope"), "spec.scope", errors)
         kind, previous = (
             (spec.get("names") or {}).get("kind"),
             (before.get("names") or {}).get("kind"),
         )
-        immutable(kind, previous, "spec.names.kind", found)
+        immutable(kind, previous, "spec.names.kind", errors)
     stored = (old.get("status") or {}).get("storedVersions") or ()
     known = {version.get("name") for version in spec.get("versions") or ()}
     for position, version in enumerate(stored):
         if version not in known:
             where = f"status.storedVersions[{position}]"
-            found.append(
+            errors.append(
                 invalid(where, version, "missing from spec.versions; is not found in spec.versions")
             )
-    return found
+    return errors

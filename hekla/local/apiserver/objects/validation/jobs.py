@@ -1,4 +1,4 @@
-"""The rules of jobs and of what starts them by the clock (local-cluster 5.8)."""
+"""The rules of jobs and cron jobs (local-cluster 5.8)."""
 
 from __future__ import annotations
 
@@ -25,16 +25,19 @@ from hekla.local.apiserver.objects.validation.metadata import counts, immutable,
 from hekla.local.apiserver.objects.validation.workloads import unmatched
 
 ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
-LONGEST_MANAGER = 63
-MOST_FAILURE_RULES, MOST_SUCCESS_RULES, MOST_CODES, MOST_CONDITIONS = 20, 20, 255, 20
-MOST_INDEXED = 100_000
-SOFT_COMPLETIONS, SOFT_PARALLELISM, SOFT_FAILURES = 100_000, 10_000, 10_000
+MAX_MANAGED_BY_LENGTH = 63
+MAX_FAILURE_POLICY_RULES, MAX_SUCCESS_POLICY_RULES = 20, 20
+MAX_EXIT_CODES, MAX_CONDITION_PATTERNS = 255, 20
+MAX_INDEXED_PARALLELISM = 100_000
+COMPLETIONS_SOFT_LIMIT = 100_000
+PARALLELISM_LIMIT_FOR_HIGH_COMPLETIONS = 10_000
+FAILED_INDEXES_LIMIT_FOR_HIGH_COMPLETIONS = 10_000
 
 
 # --- a job's spec ---------------------------------------------------------------------------------
 
 
-def _job_spec(spec: Json, path: str, found: Errors) -> None:
+def _job_spec(spec: Json, path: str, errors: Errors) -> None:
     amounts = (
         "parallelism",
         "completions",
@@ -44,31 +47,33 @@ def _job_spec(spec: Json, path: str, found: Errors) -> None:
         "backoffLimitPerIndex",
         "maxFailedIndexes",
     )
-    counts(spec, amounts, found, path)
+    counts(spec, amounts, errors, path)
     mode, per_index, most_failed = (
         spec.get("completionMode"),
         spec.get("backoffLimitPerIndex"),
         spec.get("maxFailedIndexes"),
     )
     if most_failed is not None and per_index is None:
-        found.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
+        errors.append(
+            required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified")
+        )
     if spec.get("managedBy") is not None:
-        addresses.domain_path(spec["managedBy"], f"{path}.managedBy", found)
-        if len(spec["managedBy"].encode()) > LONGEST_MANAGER:
-            found.append(too_long(f"{path}.managedBy", LONGEST_MANAGER))
+        addresses.domain_path(spec["managedBy"], f"{path}.managedBy", errors)
+        if len(spec["managedBy"].encode()) > MAX_MANAGED_BY_LENGTH:
+            errors.append(too_long(f"{path}.managedBy", MAX_MANAGED_BY_LENGTH))
     if mode is not None and mode not in ("NonIndexed", "Indexed"):
-        found.append(not_supported(f"{path}.completionMode", mode, ("NonIndexed", "Indexed")))
+        errors.append(not_supported(f"{path}.completionMode", mode, ("NonIndexed", "Indexed")))
     if mode == "Indexed":
-        _indexed(spec, path, found)
+        _indexed(spec, path, errors)
     elif mode in (None, "NonIndexed"):
         for name, value in (("backoffLimitPerIndex", per_index), ("maxFailedIndexes", most_failed)):
             if value is not None:
-                found.append(invalid(f"{path}.{name}", value, "requires indexed completion mode"))
+                errors.append(invalid(f"{path}.{name}", value, "requires indexed completion mode"))
     if spec.get("podFailurePolicy") is not None:
-        _failure_policy(spec, f"{path}.podFailurePolicy.rules", found)
+        _failure_policy(spec, f"{path}.podFailurePolicy.rules", errors)
     if spec.get("successPolicy") is not None:
         if mode != "Indexed":
-            found.append(
+            errors.append(
                 invalid(
                     f"{path}.successPolicy",
                     spec["successPolicy"],
@@ -76,7 +81,7 @@ def _job_spec(spec: Json, path: str, found: Errors) -> None:
                 )
             )
         else:
-            _success_policy(spec, f"{path}.successPolicy.rules", found)
+            _success_policy(spec, f"{path}.successPolicy.rules", errors)
     replaced = spec.get("podReplacementPolicy")
     ways = (
         ("Failed",)
@@ -84,72 +89,76 @@ def _job_spec(spec: Json, path: str, found: Errors) -> None:
         else ("Failed", "TerminatingOrFailed")
     )
     if replaced is not None and replaced not in ways:
-        found.append(not_supported(f"{path}.podReplacementPolicy", replaced, ways))
+        errors.append(not_supported(f"{path}.podReplacementPolicy", replaced, ways))
     template = spec.get("template") or {}
-    pods.template(template, f"{path}.template", found)
+    pods.template(template, f"{path}.template", errors)
     policy, where = (
         (template.get("spec") or {}).get("restartPolicy"),
         f"{path}.template.spec.restartPolicy",
     )
     if not policy or policy == "Always":
-        found.append(required(where, 'valid values: "OnFailure", "Never"'))
+        errors.append(required(where, 'valid values: "OnFailure", "Never"'))
     elif policy not in ("OnFailure", "Never"):
-        found.append(not_supported(where, policy, ("OnFailure", "Never")))
+        errors.append(not_supported(where, policy, ("OnFailure", "Never")))
     elif spec.get("podFailurePolicy") is not None and policy != "Never":
-        found.append(
+        errors.append(
             invalid(where, policy, 'only "Never" is supported when podFailurePolicy is specified')
         )
 
 
-def _indexed(spec: Json, path: str, found: Errors) -> None:
+def _indexed(spec: Json, path: str, errors: Errors) -> None:
     completions, parallelism, failed = (
         spec.get("completions"),
         spec.get("parallelism"),
         spec.get("maxFailedIndexes"),
     )
     if completions is None:
-        found.append(required(f"{path}.completions", "when completion mode is Indexed"))
-    if parallelism is not None and parallelism > MOST_INDEXED:
-        why = f"must be less than or equal to {MOST_INDEXED} when completion mode is Indexed"
-        found.append(invalid(f"{path}.parallelism", parallelism, why))
+        errors.append(required(f"{path}.completions", "when completion mode is Indexed"))
+    if parallelism is not None and parallelism > MAX_INDEXED_PARALLELISM:
+        why = f"must be less than or equal to {MAX_INDEXED_PARALLELISM} when completion mode is Indexed"
+        errors.append(invalid(f"{path}.parallelism", parallelism, why))
     if completions is not None and failed is not None and failed > completions:
-        found.append(
+        errors.append(
             invalid(f"{path}.maxFailedIndexes", failed, "must be less than or equal to completions")
         )
-    if failed is not None and failed > MOST_INDEXED:
-        found.append(
+    if failed is not None and failed > MAX_INDEXED_PARALLELISM:
+        errors.append(
             invalid(
-                f"{path}.maxFailedIndexes", failed, f"must be less than or equal to {MOST_INDEXED}"
+                f"{path}.maxFailedIndexes",
+                failed,
+                f"must be less than or equal to {MAX_INDEXED_PARALLELISM}",
             )
         )
     if (
         completions is None
-        or completions <= SOFT_COMPLETIONS
+        or completions <= COMPLETIONS_SOFT_LIMIT
         or spec.get("backoffLimitPerIndex") is None
     ):
         return
-    when = f"when completions are above {SOFT_COMPLETIONS} and used with backoff limit per index"
+    when = (
+        f"when completions are above {COMPLETIONS_SOFT_LIMIT} and used with backoff limit per index"
+    )
     if failed is None:
-        found.append(
+        errors.append(
             required(
                 f"{path}.maxFailedIndexes",
-                f"must be specified when completions is above {SOFT_COMPLETIONS}",
+                f"must be specified when completions is above {COMPLETIONS_SOFT_LIMIT}",
             )
         )
-    if parallelism is not None and parallelism > SOFT_PARALLELISM:
-        found.append(
+    if parallelism is not None and parallelism > PARALLELISM_LIMIT_FOR_HIGH_COMPLETIONS:
+        errors.append(
             invalid(
                 f"{path}.parallelism",
                 parallelism,
-                f"must be less than or equal to {SOFT_PARALLELISM} {when}",
+                f"must be less than or equal to {PARALLELISM_LIMIT_FOR_HIGH_COMPLETIONS} {when}",
             )
         )
-    if failed is not None and failed > SOFT_FAILURES:
-        found.append(
+    if failed is not None and failed > FAILED_INDEXES_LIMIT_FOR_HIGH_COMPLETIONS:
+        errors.append(
             invalid(
                 f"{path}.maxFailedIndexes",
                 failed,
-                f"must be less than or equal to {SOFT_FAILURES} {when}",
+                f"must be less than or equal to {FAILED_INDEXES_LIMIT_FOR_HIGH_COMPLETIONS} {when}",
             )
         )
 
@@ -158,10 +167,10 @@ def _quoted(values: tuple[str, ...]) -> str:
     return "valid values: [" + " ".join(f'"{value}"' for value in values) + "]"
 
 
-def _failure_policy(spec: Json, path: str, found: Errors) -> None:
+def _failure_policy(spec: Json, path: str, errors: Errors) -> None:
     rules = spec["podFailurePolicy"].get("rules") or ()
-    if len(rules) > MOST_FAILURE_RULES:
-        found.append(too_many(path, len(rules), MOST_FAILURE_RULES))
+    if len(rules) > MAX_FAILURE_POLICY_RULES:
+        errors.append(too_many(path, len(rules), MAX_FAILURE_POLICY_RULES))
     pod = (spec.get("template") or {}).get("spec") or {}
     containers = {
         container.get("name") or ""
@@ -171,64 +180,64 @@ def _failure_policy(spec: Json, path: str, found: Errors) -> None:
     for position, rule in enumerate(rules):
         where, action = f"{path}[{position}]", rule.get("action") or ""
         if not action:
-            found.append(required(f"{where}.action", _quoted(ACTIONS)))
+            errors.append(required(f"{where}.action", _quoted(ACTIONS)))
         elif action == "FailIndex":
             if spec.get("backoffLimitPerIndex") is None:
-                found.append(
+                errors.append(
                     invalid(
                         f"{where}.action", action, "requires the backoffLimitPerIndex to be set"
                     )
                 )
         elif action not in ACTIONS:
-            found.append(not_supported(f"{where}.action", action, ACTIONS))
+            errors.append(not_supported(f"{where}.action", action, ACTIONS))
         codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions") or ()
         if codes is not None:
-            _exit_codes(codes, f"{where}.onExitCodes", containers, found)
+            _exit_codes(codes, f"{where}.onExitCodes", containers, errors)
         if conditions:
-            _pod_conditions(conditions, f"{where}.onPodConditions", found)
+            _pod_conditions(conditions, f"{where}.onPodConditions", errors)
         if (codes is not None) == bool(conditions):
             why = (
                 "specifying both OnExitCodes and OnPodConditions is not supported"
                 if conditions
                 else ("specifying one of OnExitCodes and OnPodConditions is required")
             )
-            found.append(FieldError(where, "FieldValueInvalid", f"Invalid value: {why}"))
+            errors.append(FieldError(where, "FieldValueInvalid", f"Invalid value: {why}"))
 
 
-def _exit_codes(codes: Json, path: str, containers: set[str], found: Errors) -> None:
+def _exit_codes(codes: Json, path: str, containers: set[str], errors: Errors) -> None:
     operator, values, name = (
         codes.get("operator") or "",
         codes.get("values") or [],
         codes.get("containerName"),
     )
     if not operator:
-        found.append(required(f"{path}.operator", _quoted(("In", "NotIn"))))
+        errors.append(required(f"{path}.operator", _quoted(("In", "NotIn"))))
     elif operator not in ("In", "NotIn"):
-        found.append(not_supported(f"{path}.operator", operator, ("In", "NotIn")))
+        errors.append(not_supported(f"{path}.operator", operator, ("In", "NotIn")))
     if name is not None and name not in containers:
         why = "must be one of the container or initContainer names in the pod template"
-        found.append(invalid(f"{path}.containerName", name, why))
+        errors.append(invalid(f"{path}.containerName", name, why))
     if not values:
-        found.append(
+        errors.append(
             invalid(f"{path}.values", codes.get("values"), "at least one value is required")
         )
-    elif len(values) > MOST_CODES:
-        found.append(too_many(f"{path}.values", len(values), MOST_CODES))
+    elif len(values) > MAX_EXIT_CODES:
+        errors.append(too_many(f"{path}.values", len(values), MAX_EXIT_CODES))
     seen: set[int] = set()
     for position, value in enumerate(values):
         where = f"{path}.values[{position}]"
         if operator == "In" and value == 0:
-            found.append(invalid(where, value, "must not be 0 for the In operator"))
+            errors.append(invalid(where, value, "must not be 0 for the In operator"))
         if value in seen:
-            found.append(duplicate(where, value))
+            errors.append(duplicate(where, value))
         seen.add(value)
     if values != sorted(values):
-        found.append(invalid(f"{path}.values", values, "must be ordered"))
+        errors.append(invalid(f"{path}.values", values, "must be ordered"))
 
 
-def _pod_conditions(conditions: Any, path: str, found: Errors) -> None:
-    if len(conditions) > MOST_CONDITIONS:
-        found.append(too_many(path, len(conditions), MOST_CONDITIONS))
+def _pod_conditions(conditions: Any, path: str, errors: Errors) -> None:
+    if len(conditions) > MAX_CONDITION_PATTERNS:
+        errors.append(too_many(path, len(conditions), MAX_CONDITION_PATTERNS))
     states = ("False", "True", "Unknown")
     for position, pattern in enumerate(conditions):
         where, kind, status = (
@@ -236,23 +245,23 @@ def _pod_conditions(conditions: Any, path: str, found: Errors) -> None:
             pattern.get("type") or "",
             pattern.get("status") or "",
         )
-        found += [invalid(f"{where}.type", kind, reason) for reason in label_key(kind)]
+        errors += [invalid(f"{where}.type", kind, reason) for reason in label_key(kind)]
         if not status:
-            found.append(required(f"{where}.status", _quoted(states)))
+            errors.append(required(f"{where}.status", _quoted(states)))
         elif status not in states:
-            found.append(not_supported(f"{where}.status", status, states))
+            errors.append(not_supported(f"{where}.status", status, states))
 
 
-def _success_policy(spec: Json, path: str, found: Errors) -> None:
+def _success_policy(spec: Json, path: str, errors: Errors) -> None:
     rules, completions = spec["successPolicy"].get("rules") or (), spec.get("completions") or 0
     if not rules:
-        found.append(
+        errors.append(
             required(
                 path, "at least one rules must be specified when the successPolicy is specified"
             )
         )
-    if len(rules) > MOST_SUCCESS_RULES:
-        found.append(too_many(path, len(rules), MOST_SUCCESS_RULES))
+    if len(rules) > MAX_SUCCESS_POLICY_RULES:
+        errors.append(too_many(path, len(rules), MAX_SUCCESS_POLICY_RULES))
     for position, rule in enumerate(rules):
         where, count, indexes = (
             f"{path}[{position}]",
@@ -260,33 +269,33 @@ def _success_policy(spec: Json, path: str, found: Errors) -> None:
             rule.get("succeededIndexes"),
         )
         if count is None and indexes is None:
-            found.append(
+            errors.append(
                 required(
                     where, "at least one of succeededCount or succeededIndexes must be specified"
                 )
             )
         total, why = _indexes(indexes, completions) if indexes is not None else (0, "")
         if why:
-            found.append(
+            errors.append(
                 invalid(
                     f"{where}.succeededIndexes", indexes, f"error parsing succeededIndexes: {why}"
                 )
             )
         if count is None:
             continue
-        not_negative(count, f"{where}.succeededCount", found)
+        not_negative(count, f"{where}.succeededCount", errors)
         if count > completions:
             why = (
                 f"must be less than or equal to {completions} (the number of specified completions)"
             )
-            found.append(invalid(f"{where}.succeededCount", count, why))
+            errors.append(invalid(f"{where}.succeededCount", count, why))
         if indexes is not None and count > total:
             why = f"must be less than or equal to {total} (the number of indexes in the specified succeededIndexes field)"
-            found.append(invalid(f"{where}.succeededCount", count, why))
+            errors.append(invalid(f"{where}.succeededCount", count, why))
 
 
 def _indexes(text: str, completions: int) -> tuple[int, str]:
-    """(how many indexes a list like `1,3-5` holds, why it cannot be read)."""
+    """(how many indexes a list like `1,3-5` holds, why it cannot be parsed)."""
     total, last = 0, -1
     for part in text.split(",") if text else ():
         ends = part.split("-")
@@ -319,74 +328,74 @@ _OWNER_LABELS = (
     ("batch.kubernetes.io/controller-uid", "uid"),
     ("batch.kubernetes.io/job-name", "name"),
 )
-"""What the pods of a job are known by."""
+"""The labels that the server gives the pods of a job: label -> field of the job's metadata."""
 
 
 def new_job(tree: Json) -> Errors:
     meta, spec = tree["metadata"], tree.get("spec") or {}
     template = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-    found = metadata(tree)
+    errors = metadata(tree)
     if meta.get("labels") == template:
         # What a job is called for want of a name of its own it is called once it stands: only the
         # template is asked about that.
-        found = [error for error in found if error.field != "metadata.labels"]
-    _generated(tree, found)
-    _whole_spec(spec, found)
+        errors = [error for error in errors if error.field != "metadata.labels"]
+    _generated(tree, errors)
+    _whole_spec(spec, errors)
     completions = spec.get("completions")
     if spec.get("completionMode") == "Indexed" and completions:
         last = f"{meta.get('name') or ''}-{completions - 1}"
         if names.dns_label(last):
-            found.append(
+            errors.append(
                 invalid(
                     "metadata.name",
                     meta.get("name") or "",
                     f"will not able to create pod with invalid DNS label: {last}",
                 )
             )
-    return found
+    return errors
 
 
-def _generated(tree: Json, found: Errors) -> None:
-    """The selector and the labels that the server gives a job's pods are its own."""
+def _generated(tree: Json, errors: Errors) -> None:
+    """The selector and labels of a job's pods are those that the server generates."""
     meta, spec = tree["metadata"], tree.get("spec") or {}
     if spec.get("manualSelector") or spec.get("selector") is None:
         return
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-    said = {label: meta.get(name) or "" for label, name in _OWNER_LABELS}
-    for label, wanted in said.items():
+    labels = {label: meta.get(name) or "" for label, name in _OWNER_LABELS}
+    for label, wanted in labels.items():
         path = f"spec.template.metadata.labels[{label}]"
         if label not in labels:
-            found.append(required(path, f"must be '{wanted}'"))
+            errors.append(required(path, f"must be '{wanted}'"))
         elif labels[label] != wanted:
-            found.append(invalid(path, labels, f"must be '{wanted}'"))
-    if not matches(spec["selector"], said):
-        found.append(invalid("spec.selector", spec["selector"], "`selector` not auto-generated"))
+            errors.append(invalid(path, labels, f"must be '{wanted}'"))
+    if not matches(spec["selector"], labels):
+        errors.append(invalid("spec.selector", spec["selector"], "`selector` not auto-generated"))
 
 
-def _whole_spec(spec: Json, found: Errors) -> None:
-    _job_spec(spec, "spec", found)
+def _whole_spec(spec: Json, errors: Errors) -> None:
+    _job_spec(spec, "spec", errors)
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
     if spec.get("selector") is None:
-        found += [required("spec.selector"), unmatched(labels)]
+        errors += [required("spec.selector"), unmatched(labels)]
         return
-    before = len(found)
-    selector(spec["selector"], "spec.selector", found)
-    if len(found) == before and not matches(spec["selector"], labels):
-        found.append(unmatched(labels))
+    before = len(errors)
+    selector(spec["selector"], "spec.selector", errors)
+    if len(errors) == before and not matches(spec["selector"], labels):
+        errors.append(unmatched(labels))
 
 
 _FREE_PLACEMENT = ("affinity", "nodeSelector", "tolerations", "schedulingGates")
-"""Of the pods of a job that has not begun."""
+"""May change in the pod template as long as the job has not started."""
 
 
 def job_update(new: Json, old: Json) -> Errors:
-    found = metadata(new)
+    errors = metadata(new)
     spec, before = new.get("spec") or {}, old.get("spec") or {}
-    _generated(new, found)
-    _whole_spec(spec, found)
-    _completions(spec, before, found)
-    immutable(spec.get("selector"), before.get("selector"), "spec.selector", found)
-    _template_change(new, old, found)
+    _generated(new, errors)
+    _whole_spec(spec, errors)
+    _completions(spec, before, errors)
+    immutable(spec.get("selector"), before.get("selector"), "spec.selector", errors)
+    _template_change(new, old, errors)
     for name in (
         "completionMode",
         "podFailurePolicy",
@@ -394,23 +403,23 @@ def job_update(new: Json, old: Json) -> Errors:
         "managedBy",
         "successPolicy",
     ):
-        immutable(spec.get(name), before.get(name), f"spec.{name}", found)
-    return found
+        immutable(spec.get(name), before.get(name), f"spec.{name}", errors)
+    return errors
 
 
-def _completions(spec: Json, before: Json, found: Errors) -> None:
+def _completions(spec: Json, before: Json, errors: Errors) -> None:
     wanted = spec.get("completions")
     if spec.get("completionMode") != "Indexed":
-        immutable(wanted, before.get("completions"), "spec.completions", found)
+        immutable(wanted, before.get("completions"), "spec.completions", errors)
     elif wanted not in (None, before.get("completions")) and wanted != spec.get("parallelism"):
-        found.append(
+        errors.append(
             invalid(
                 "spec.completions", wanted, "can only be modified in tandem with spec.parallelism"
             )
         )
 
 
-def _template_change(new: Json, old: Json, found: Errors) -> None:
+def _template_change(new: Json, old: Json, errors: Errors) -> None:
     template, before = ((tree.get("spec") or {}).get("template") or {} for tree in (new, old))
     if template == before:
         return
@@ -429,15 +438,15 @@ def _template_change(new: Json, old: Json, found: Errors) -> None:
             if name in (before.get("metadata") or {}):
                 meta[name] = before["metadata"][name]
         template = {**template, "spec": pod, **({"metadata": meta} if meta else {})}
-    immutable(template, before, "spec.template", found)
+    immutable(template, before, "spec.template", errors)
 
 
 def job_status(new: Json, old: Json) -> Errors:
-    found = metadata(new)
+    errors = metadata(new)
     counts(
-        new.get("status") or {}, ("active", "succeeded", "failed", "ready", "terminating"), found
+        new.get("status") or {}, ("active", "succeeded", "failed", "ready", "terminating"), errors
     )
-    return found
+    return errors
 
 
 # --- cron jobs ------------------------------------------------------------------------------------
@@ -450,7 +459,7 @@ _ZONE_PART = re.compile(r"[A-Za-z.\-_0-9+]{1,14}").fullmatch
 
 
 def cron_reason(schedule: str) -> str:
-    """Why a text is no schedule; empty when it is one."""
+    """Why a text is not a cron schedule; empty if it is one."""
     if schedule in _CRON_NAMES or schedule.startswith("@every "):
         return ""
     parts = schedule.split()
@@ -486,26 +495,26 @@ def _zone_reason(name: str) -> str:
 
 
 def new_cron_job(tree: Json) -> Errors:
-    found = cron_job(tree)
+    errors = cron_job(tree)
     name = (tree.get("metadata") or {}).get("name") or ""
     if len(name) > 52:
-        found.append(invalid("metadata.name", name, "must be no more than 52 characters"))
-    return found
+        errors.append(invalid("metadata.name", name, "must be no more than 52 characters"))
+    return errors
 
 
 def cron_job(tree: Json, old: Json | None = None) -> Errors:
-    found = metadata(tree)
+    errors = metadata(tree)
     spec, before = tree.get("spec") or {}, (old or {}).get("spec") or {}
     schedule, zone = spec.get("schedule") or "", spec.get("timeZone")
     if not schedule:
-        found.append(required("spec.schedule"))
+        errors.append(required("spec.schedule"))
     else:
         zoned = "TZ=" in schedule
         why = "" if zoned else cron_reason(schedule)
         if why:
-            found.append(invalid("spec.schedule", schedule, why))
+            errors.append(invalid("spec.schedule", schedule, why))
         if "TZ" in schedule and "TZ" not in (before.get("schedule") or ""):
-            found.append(
+            errors.append(
                 invalid(
                     "spec.schedule",
                     schedule,
@@ -513,35 +522,35 @@ def cron_job(tree: Json, old: Json | None = None) -> Errors:
                 )
             )
         elif "TZ" in schedule and zone is not None:
-            found.append(
+            errors.append(
                 invalid(
                     "spec.schedule",
                     schedule,
                     "cannot use both timeZone field and TZ or CRON_TZ in schedule",
                 )
             )
-    not_negative(spec.get("startingDeadlineSeconds"), "spec.startingDeadlineSeconds", found)
+    not_negative(spec.get("startingDeadlineSeconds"), "spec.startingDeadlineSeconds", errors)
     if zone is not None and (old is None or zone != before.get("timeZone")):
         why = _zone_reason(zone)
         if why:
-            found.append(invalid("spec.timeZone", zone, why))
+            errors.append(invalid("spec.timeZone", zone, why))
     one_of(
         spec.get("concurrencyPolicy"),
         ("Allow", "Forbid", "Replace"),
         "spec.concurrencyPolicy",
-        found,
+        errors,
         needed=True,
     )
     job, path = (spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec"
-    _job_spec(job, path, found)
+    _job_spec(job, path, errors)
     if job.get("selector") is not None:
-        found.append(
+        errors.append(
             invalid(f"{path}.selector", job["selector"], "`selector` will be auto-generated")
         )
     if job.get("manualSelector"):
-        found.append(not_supported(f"{path}.manualSelector", True, ("nil", "false")))
-    counts(spec, ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"), found, "spec")
-    return found
+        errors.append(not_supported(f"{path}.manualSelector", True, ("nil", "false")))
+    counts(spec, ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"), errors, "spec")
+    return errors
 
 
 CREATE = {("batch", "Job"): new_job, ("batch", "CronJob"): new_cron_job}

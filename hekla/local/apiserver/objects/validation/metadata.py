@@ -1,4 +1,4 @@
-"""The rules of metadata, and of what the rules of several kinds share (local-cluster 2.1)."""
+"""The rules of metadata, and rules that several kinds share (local-cluster 2.1)."""
 
 from __future__ import annotations
 
@@ -15,73 +15,73 @@ _STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 
 
 def metadata(tree: Json, *, bare_finalizers: bool = False) -> Errors:
-    """What is wrong with an object's metadata, names apart.
+    """What is wrong with an object's metadata, apart from its name.
 
-    Definitions and their objects may have finalizers without a prefix, as the definitions' own
-    clean-up finalizer is one.
+    `bare_finalizers`: CustomResourceDefinitions and custom objects may have finalizers without a
+    prefix, because the definitions' own cleanup finalizer has none.
     """
-    found: Errors = []
+    errors: Errors = []
     meta = tree.get("metadata")
     if not meta:
-        return found
+        return errors
     if "labels" in meta:
-        labels(meta["labels"], "metadata.labels", found)
+        labels(meta["labels"], "metadata.labels", errors)
     if "annotations" in meta:
-        check_annotations(meta["annotations"], "metadata.annotations", found)
+        check_annotations(meta["annotations"], "metadata.annotations", errors)
     if "ownerReferences" in meta:
-        _owners(meta["ownerReferences"], found)
+        _owners(meta["ownerReferences"], errors)
     if "finalizers" in meta:
-        _finalizers(meta["finalizers"] or [], bare_finalizers, found)
+        _finalizers(meta["finalizers"] or [], bare_finalizers, errors)
     if meta.get("generateName"):
         prefix = meta["generateName"].rstrip("-.")
-        found += [
+        errors += [
             invalid("metadata.generateName", meta["generateName"], why)
             for why in names.dns_subdomain(prefix or "-")
         ]
-    return found
+    return errors
 
 
-def _finalizers(finalizers: list[str], bare: bool, found: Errors) -> None:
+def _finalizers(finalizers: list[str], bare: bool, errors: Errors) -> None:
     for finalizer in finalizers:
-        found += [
+        errors += [
             invalid("metadata.finalizers", finalizer, reason) for reason in label_key(finalizer)
         ]
     for position, finalizer in enumerate(finalizers):
         if not bare and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             why = "name is neither a standard finalizer name nor is it fully qualified"
-            found.append(invalid(f"metadata.finalizers[{position}]", finalizer, why))
+            errors.append(invalid(f"metadata.finalizers[{position}]", finalizer, why))
 
 
 def finalizer_names(finalizers: Sequence[str], path: str) -> Errors:
-    """Each is of a group, or one that Kubernetes knows."""
-    found: Errors = []
+    """A finalizer has a domain prefix, or is one of Kubernetes' own."""
+    errors: Errors = []
     for position, finalizer in enumerate(finalizers):
-        found += [
+        errors += [
             invalid(f"{path}[{position}]", finalizer, reason) for reason in label_key(finalizer)
         ]
         if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             why = "name is neither a standard finalizer name nor is it fully qualified"
-            found.append(invalid(f"{path}[{position}]", finalizer, why))
-    return found
+            errors.append(invalid(f"{path}[{position}]", finalizer, why))
+    return errors
 
 
-def _owners(references: list[Json] | None, found: Errors) -> None:
+def _owners(references: list[Json] | None, errors: Errors) -> None:
     controller = ""
     path = "metadata.ownerReferences"
     for owner in references or ():
         version = owner.get("apiVersion", "")
         if not version.rpartition("/")[2]:
-            found.append(invalid(f"{path}.apiVersion", version, "version must not be empty"))
+            errors.append(invalid(f"{path}.apiVersion", version, "version must not be empty"))
         for name in ("kind", "name", "uid"):
             if not owner.get(name):
-                found.append(invalid(f"{path}.{name}", owner.get(name, ""), "must not be empty"))
+                errors.append(invalid(f"{path}.{name}", owner.get(name, ""), "must not be empty"))
         if owner.get("kind") == "Event" and version == "v1":
-            found.append(invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner"))
+            errors.append(invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner"))
         if owner.get("controller"):
             shown = f"{owner.get('kind')}/{owner.get('name')}"
             if controller:
                 text = 'Only one reference can have Controller set to true. Found "true" in references for '
-                found.append(
+                errors.append(
                     invalid(
                         "metadata.ownerReferences", references, f"{text}{controller} and {shown}"
                     )
@@ -108,38 +108,38 @@ def matches(value: Json | None, wanted: Json | None) -> bool:
     return True
 
 
-def counts(status: Json, names: Sequence[str], found: Errors, path: str = "status") -> None:
-    """Numbers of a status, none of which is negative."""
+def counts(status: Json, names: Sequence[str], errors: Errors, path: str = "status") -> None:
+    """The numbers in a status, none of which may be negative."""
     for name in names:
-        not_negative(status.get(name), f"{path}.{name}", found)
+        not_negative(status.get(name), f"{path}.{name}", errors)
 
 
-def immutable(new: Any, old: Any, path: str, found: Errors) -> None:
+def immutable(new: Any, old: Any, path: str, errors: Errors) -> None:
     if new != old:
-        found.append(invalid(path, new, "field is immutable"))
+        errors.append(invalid(path, new, "field is immutable"))
 
 
-def fixed_text(new: Json, old: Json, name: str, path: str, found: Errors) -> None:
-    """A text that never changes; where it is left out it is an empty one."""
-    immutable(new.get(name) or "", old.get(name) or "", path, found)
+def fixed_text(new: Json, old: Json, name: str, path: str, errors: Errors) -> None:
+    """A text field that never changes; an absent field counts as empty."""
+    immutable(new.get(name) or "", old.get(name) or "", path, errors)
 
 
 def percent(value: Any) -> int:
-    """How much an IntOrString says: of a percentage its number."""
+    """The number in an IntOrString: 25 for both 25 and "25%", 0 for any other text."""
     text = value.removesuffix("%") if isinstance(value, str) else value
     return int(text) if not isinstance(text, str) or re.fullmatch("[0-9]+", text) else 0
 
 
-def at_most_all(value: Any, path: str, found: Errors) -> None:
+def at_most_all(value: Any, path: str, errors: Errors) -> None:
     if isinstance(value, str) and re.fullmatch("[0-9]+%", value) and percent(value) > 100:
-        found.append(invalid(path, value, "must not be greater than 100%"))
+        errors.append(invalid(path, value, "must not be greater than 100%"))
 
 
-def int_or_percent(value: Any, path: str, found: Errors) -> None:
+def int_or_percent(value: Any, path: str, errors: Errors) -> None:
     if isinstance(value, str):
         digits = value.removesuffix("%")
         if digits == value or not digits.isascii() or not digits.isdigit():
             why = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', "
-            found.append(invalid(path, value, f"{why}regex used for validation is '[0-9]+%')"))
+            errors.append(invalid(path, value, f"{why}regex used for validation is '[0-9]+%')"))
     elif value is not None:
-        not_negative(value, path, found)
+        not_negative(value, path, errors)

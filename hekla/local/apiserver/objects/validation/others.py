@@ -20,11 +20,11 @@ from hekla.local.apiserver.objects.validation import policies
 from hekla.local.apiserver.objects.validation.metadata import immutable, metadata
 
 RBAC = "rbac.authorization.k8s.io"
-HIGHEST_PRIORITY = 1_000_000_000
+HIGHEST_USER_DEFINABLE_PRIORITY = 1_000_000_000
 
 
 def priority_class(tree: Json) -> Errors:
-    found = metadata(tree)
+    errors = metadata(tree)
     name = (tree.get("metadata") or {}).get("name") or ""
     value = tree.get("value") or 0
     if name.startswith("system-"):
@@ -39,28 +39,29 @@ def priority_class(tree: Json) -> Errors:
                 else f"{name} is not a known system priority class"
             )
             why = "priority class names with 'system-' prefix are reserved for system use only. error: "
-            found.append(forbidden("metadata.name", why + error))
-    elif value > HIGHEST_PRIORITY:
-        found.append(
+            errors.append(forbidden("metadata.name", why + error))
+    elif value > HIGHEST_USER_DEFINABLE_PRIORITY:
+        errors.append(
             forbidden(
-                "value", f"maximum allowed value of a user defined priority is {HIGHEST_PRIORITY}"
+                "value",
+                f"maximum allowed value of a user defined priority is {HIGHEST_USER_DEFINABLE_PRIORITY}",
             )
         )
     one_of(
-        tree.get("preemptionPolicy"), ("PreemptLowerPriority", "Never"), "preemptionPolicy", found
+        tree.get("preemptionPolicy"), ("PreemptLowerPriority", "Never"), "preemptionPolicy", errors
     )
-    return found
+    return errors
 
 
 _SYSTEM = {"system-cluster-critical": 2000000000, "system-node-critical": 2000001000}
 
 
 def priority_class_update(new: Json, old: Json) -> Errors:
-    found = metadata(new)
+    errors = metadata(new)
     if (new.get("value") or 0) != (old.get("value") or 0):
-        found.append(forbidden("value", "may not be changed in an update."))
-    immutable(new.get("preemptionPolicy"), old.get("preemptionPolicy"), "preemptionPolicy", found)
-    return found
+        errors.append(forbidden("value", "may not be changed in an update."))
+    immutable(new.get("preemptionPolicy"), old.get("preemptionPolicy"), "preemptionPolicy", errors)
+    return errors
 
 
 _LOCAL_MULTICAST, _LOCAL_MULTICAST_6 = (
@@ -73,15 +74,15 @@ _LOCAL_MULTICAST, _LOCAL_MULTICAST_6 = (
 
 
 def role(tree: Json, *, namespaced: bool = False) -> Errors:
-    found = metadata(tree)
+    errors = metadata(tree)
     for position, rule in enumerate(tree.get("rules") or ()):
         path = f"rules[{position}]"
         if not rule.get("verbs"):
-            found.append(required(f"{path}.verbs", "verbs must contain at least one value"))
+            errors.append(required(f"{path}.verbs", "verbs must contain at least one value"))
         urls = rule.get("nonResourceURLs")
         if urls:
             if namespaced:
-                found.append(
+                errors.append(
                     invalid(
                         f"{path}.nonResourceURLs",
                         urls,
@@ -90,33 +91,33 @@ def role(tree: Json, *, namespaced: bool = False) -> Errors:
                 )
             if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
                 why = "rules cannot apply to both regular resources and non-resource URLs"
-                found.append(invalid(f"{path}.nonResourceURLs", urls, why))
+                errors.append(invalid(f"{path}.nonResourceURLs", urls, why))
             continue
         if not rule.get("apiGroups"):
-            found.append(
+            errors.append(
                 required(f"{path}.apiGroups", "resource rules must supply at least one api group")
             )
         if not rule.get("resources"):
-            found.append(
+            errors.append(
                 required(f"{path}.resources", "resource rules must supply at least one resource")
             )
-    return found
+    return errors
 
 
 def cluster_role(tree: Json) -> Errors:
-    found = role(tree)
+    errors = role(tree)
     rule = tree.get("aggregationRule")
     if rule is not None:
         selectors = rule.get("clusterRoleSelectors") or ()
         if not selectors:
             why = "at least one clusterRoleSelector required if aggregationRule is non-nil"
-            found.append(required("aggregationRule.clusterRoleSelectors", why))
+            errors.append(required("aggregationRule.clusterRoleSelectors", why))
         for position, each in enumerate(selectors):
-            path, before = f"aggregationRule.clusterRoleSelectors[{position}]", len(found)
-            selector(each, path, found)
-            if len(found) > before:
-                found.append(invalid(path, None, "invalid label selector."))
-    return found
+            path, before = f"aggregationRule.clusterRoleSelectors[{position}]", len(errors)
+            selector(each, path, errors)
+            if len(errors) > before:
+                errors.append(invalid(path, None, "invalid label selector."))
+    return errors
 
 
 def namespaced_role(tree: Json) -> Errors:
@@ -132,18 +133,18 @@ def cluster_role_binding(tree: Json) -> Errors:
 
 
 def _binding(tree: Json, kinds: tuple[str, ...], *, namespaced: bool) -> Errors:
-    found = metadata(tree)
+    errors = metadata(tree)
     reference = tree.get("roleRef") or {}
     if reference.get("apiGroup") != RBAC:
-        found.append(
+        errors.append(
             not_supported("roleRef.apiGroup", reference.get("apiGroup", ""), (RBAC,), plain=True)
         )
     if reference.get("kind") not in kinds:
-        found.append(not_supported("roleRef.kind", reference.get("kind", ""), kinds, plain=True))
+        errors.append(not_supported("roleRef.kind", reference.get("kind", ""), kinds, plain=True))
     if not reference.get("name"):
-        found.append(required("roleRef.name"))
+        errors.append(required("roleRef.name"))
     else:
-        found += [
+        errors += [
             invalid("roleRef.name", reference["name"], reason)
             for reason in names.path_segment(reference["name"])
         ]
@@ -151,36 +152,36 @@ def _binding(tree: Json, kinds: tuple[str, ...], *, namespaced: bool) -> Errors:
         path = f"subjects[{position}]"
         kind = subject.get("kind", "")
         if not subject.get("name"):
-            found.append(required(f"{path}.name"))
+            errors.append(required(f"{path}.name"))
         if kind == "ServiceAccount":
             if subject.get("name"):
-                found += [
+                errors += [
                     invalid(f"{path}.name", subject["name"], reason)
                     for reason in names.dns_subdomain(subject["name"])
                 ]
             if subject.get("apiGroup"):
-                found.append(
+                errors.append(
                     not_supported(f"{path}.apiGroup", subject["apiGroup"], ("",), plain=True)
                 )
             if not namespaced and not subject.get("namespace"):
-                found.append(required(f"{path}.namespace"))
+                errors.append(required(f"{path}.namespace"))
         elif kind not in ("User", "Group"):
-            found.append(
+            errors.append(
                 not_supported(f"{path}.kind", kind, ("ServiceAccount", "User", "Group"), plain=True)
             )
         elif subject.get("apiGroup") != RBAC:
-            found.append(
+            errors.append(
                 not_supported(f"{path}.apiGroup", subject.get("apiGroup", ""), (RBAC,), plain=True)
             )
-    return found
+    return errors
 
 
 def binding_update(check: Callable[[Json], Errors]) -> Callable[[Json, Json], Errors]:
     def update(new: Json, old: Json) -> Errors:
-        found = check(new)
+        errors = check(new)
         if new.get("roleRef") != old.get("roleRef"):
-            found.append(invalid("roleRef", new.get("roleRef"), "cannot change roleRef"))
-        return found
+            errors.append(invalid("roleRef", new.get("roleRef"), "cannot change roleRef"))
+        return errors
 
     return update
 
@@ -191,18 +192,18 @@ _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 
 
 def webhooks(tree: Json) -> Errors:
-    found = metadata(tree)
+    errors = metadata(tree)
     seen: set[str] = set()
     for position, hook in enumerate(tree.get("webhooks") or ()):
         path = f"webhooks[{position}]"
         name = hook.get("name") or ""
         reasons = names.dns_subdomain(name)
         if not name:
-            found.append(required(f"{path}.name"))
+            errors.append(required(f"{path}.name"))
         elif reasons:
-            found += [invalid(f"{path}.name", name, reason) for reason in reasons]
+            errors += [invalid(f"{path}.name", name, reason) for reason in reasons]
         elif name.count(".") < 2:
-            found.append(
+            errors.append(
                 invalid(
                     f"{path}.name",
                     name,
@@ -210,81 +211,85 @@ def webhooks(tree: Json) -> Errors:
                 )
             )
         if name in seen:
-            found.append(duplicate(f"{path}.name", name))
+            errors.append(duplicate(f"{path}.name", name))
         seen.add(name)
-        _webhook(hook, path, found)
-    return found
+        _webhook(hook, path, errors)
+    return errors
 
 
-def _webhook(hook: Json, path: str, found: Errors) -> None:
+def _webhook(hook: Json, path: str, errors: Errors) -> None:
     versions = hook.get("admissionReviewVersions") or ()
     if not versions:
-        found.append(required(f"{path}.admissionReviewVersions", "must specify one of v1, v1beta1"))
+        errors.append(
+            required(f"{path}.admissionReviewVersions", "must specify one of v1, v1beta1")
+        )
     seen: set[str] = set()
     for position, version in enumerate(versions):
         where = f"{path}.admissionReviewVersions[{position}]"
         if version in seen:
-            found.append(invalid(where, version, "duplicate version"))
+            errors.append(invalid(where, version, "duplicate version"))
         else:
             seen.add(version)
-            found += [invalid(where, version, reason) for reason in names.dns_1035_label(version)]
+            errors += [invalid(where, version, reason) for reason in names.dns_1035_label(version)]
     if versions and not {"v1", "v1beta1"} & set(versions):
         why = "must include at least one of v1, v1beta1"
-        found.append(invalid(f"{path}.admissionReviewVersions", list(versions), why))
+        errors.append(invalid(f"{path}.admissionReviewVersions", list(versions), why))
     effects = hook.get("sideEffects")
     if effects is None:
-        found.append(required(f"{path}.sideEffects", "must specify one of None, NoneOnDryRun"))
+        errors.append(required(f"{path}.sideEffects", "must specify one of None, NoneOnDryRun"))
     elif effects not in ("None", "NoneOnDryRun"):
-        found.append(not_supported(f"{path}.sideEffects", effects, ("None", "NoneOnDryRun")))
-    one_of(hook.get("failurePolicy"), ("Fail", "Ignore"), f"{path}.failurePolicy", found)
-    one_of(hook.get("matchPolicy"), ("Equivalent", "Exact"), f"{path}.matchPolicy", found)
+        errors.append(not_supported(f"{path}.sideEffects", effects, ("None", "NoneOnDryRun")))
+    one_of(hook.get("failurePolicy"), ("Fail", "Ignore"), f"{path}.failurePolicy", errors)
+    one_of(hook.get("matchPolicy"), ("Equivalent", "Exact"), f"{path}.matchPolicy", errors)
     one_of(
-        hook.get("reinvocationPolicy"), ("IfNeeded", "Never"), f"{path}.reinvocationPolicy", found
+        hook.get("reinvocationPolicy"), ("IfNeeded", "Never"), f"{path}.reinvocationPolicy", errors
     )
     seconds = hook.get("timeoutSeconds")
     if seconds is not None and not 1 <= seconds <= 30:
-        found.append(
+        errors.append(
             invalid(
                 f"{path}.timeoutSeconds",
                 seconds,
                 "the timeout value must be between 1 and 30 seconds",
             )
         )
-    selector(hook.get("namespaceSelector"), f"{path}.namespaceSelector", found)
-    selector(hook.get("objectSelector"), f"{path}.objectSelector", found)
+    selector(hook.get("namespaceSelector"), f"{path}.namespaceSelector", errors)
+    selector(hook.get("objectSelector"), f"{path}.objectSelector", errors)
     config = hook.get("clientConfig") or {}
     if (config.get("url") is None) == (config.get("service") is None):
-        found.append(required(f"{path}.clientConfig", "exactly one of url or service is required"))
+        errors.append(required(f"{path}.clientConfig", "exactly one of url or service is required"))
     if config.get("url") is not None:
-        _url(config["url"], f"{path}.clientConfig.url", found)
+        _url(config["url"], f"{path}.clientConfig.url", errors)
     service = config.get("service")
     if service is not None:
         for name in ("name", "namespace"):
             if not service.get(name):
-                found.append(required(f"{path}.clientConfig.service.{name}"))
-    policies.conditions(hook, f"{path}.matchConditions", found)
+                errors.append(required(f"{path}.clientConfig.service.{name}"))
+    policies.conditions(hook, f"{path}.matchConditions", errors)
     for position, rule in enumerate(hook.get("rules") or ()):
         where = f"{path}.rules[{position}]"
         if not rule.get("operations"):
-            found.append(required(f"{where}.operations"))
+            errors.append(required(f"{where}.operations"))
         for index, operation in enumerate(rule.get("operations") or ()):
             if operation not in _OPERATIONS:
-                found.append(not_supported(f"{where}.operations[{index}]", operation, _OPERATIONS))
+                errors.append(not_supported(f"{where}.operations[{index}]", operation, _OPERATIONS))
         for name in ("apiGroups", "apiVersions", "resources"):
             if not rule.get(name):
-                found.append(required(f"{where}.{name}"))
-        one_of(rule.get("scope"), ("*", "Cluster", "Namespaced"), f"{where}.scope", found)
+                errors.append(required(f"{where}.{name}"))
+        one_of(rule.get("scope"), ("*", "Cluster", "Namespaced"), f"{where}.scope", errors)
 
 
-def _url(text: str, path: str, found: Errors) -> None:
+def _url(text: str, path: str, errors: Errors) -> None:
     parts = urlsplit(text)
     form = "desired format: https://host[/path]"
     if parts.scheme != "https":
-        found.append(invalid(path, parts.scheme, f"'https' is the only allowed URL scheme; {form}"))
+        errors.append(
+            invalid(path, parts.scheme, f"'https' is the only allowed URL scheme; {form}")
+        )
     if not parts.netloc:
-        found.append(invalid(path, parts.netloc, f"host must be specified; {form}"))
+        errors.append(invalid(path, parts.netloc, f"host must be specified; {form}"))
     if parts.username is not None:
-        found.append(
+        errors.append(
             invalid(
                 path,
                 parts.netloc.rpartition("@")[0],
@@ -292,18 +297,18 @@ def _url(text: str, path: str, found: Errors) -> None:
             )
         )
     if parts.fragment:
-        found.append(invalid(path, parts.fragment, "fragments are not permitted in the URL"))
+        errors.append(invalid(path, parts.fragment, "fragments are not permitted in the URL"))
     if parts.query:
-        found.append(invalid(path, parts.query, "query parameters are not permitted in the URL"))
+        errors.append(invalid(path, parts.query, "query parameters are not permitted in the URL"))
 
 
 # --- devices --------------------------------------------------------------------------------------
 
 
 def certificate_request_update(new: Json, old: Json) -> Errors:
-    found = metadata(new)
-    immutable(new.get("spec"), old.get("spec"), "spec", found)
-    return found
+    errors = metadata(new)
+    immutable(new.get("spec"), old.get("spec"), "spec", errors)
+    return errors
 
 
 CREATE = {

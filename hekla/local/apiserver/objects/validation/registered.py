@@ -1,7 +1,5 @@
-"""The rules of kinds that a cluster keeps for others: ingresses, address registers, drivers,
-runtimes, certificates, request flows.
-
-Nothing here acts on them; what is checked is what their clients rely on (local-cluster 5.9).
+"""The rules of kinds that the API server stores without acting on them: runtime classes, controller
+revisions, API services, certificate requests, flow schemas and priority levels (local-cluster 5.9).
 """
 
 from __future__ import annotations
@@ -28,63 +26,63 @@ from hekla.podrules.signers import signer_name
 
 
 def runtime_class(tree: Json) -> Errors:
-    found = metadata(tree)
+    errors = metadata(tree)
     handler = tree.get("handler") or ""
     if not handler:
-        found.append(required("handler"))
+        errors.append(required("handler"))
     else:
-        found += [invalid("handler", handler, reason) for reason in names.dns_label(handler)]
-    amounts((tree.get("overhead") or {}).get("podFixed"), "overhead.podFixed", found)
-    return found
+        errors += [invalid("handler", handler, reason) for reason in names.dns_label(handler)]
+    amounts((tree.get("overhead") or {}).get("podFixed"), "overhead.podFixed", errors)
+    return errors
 
 
 def runtime_class_update(new: Json, old: Json) -> Errors:
-    found = runtime_class(new)
-    fixed_text(new, old, "handler", "handler", found)
-    return found
+    errors = runtime_class(new)
+    fixed_text(new, old, "handler", "handler", errors)
+    return errors
 
 
 def controller_revision(tree: Json) -> Errors:
-    found = _revision(tree)
+    errors = _revision(tree)
     if tree.get("data") is None:
-        found.append(required("data", "data is mandatory"))
+        errors.append(required("data", "data is mandatory"))
     elif not isinstance(tree["data"], dict):
-        found.append(required("data", "data must be a valid JSON object"))
-    return found
+        errors.append(required("data", "data must be a valid JSON object"))
+    return errors
 
 
 def _revision(tree: Json) -> Errors:
-    found = metadata(tree)
+    errors = metadata(tree)
     if (tree.get("revision") or 0) < 0:
-        found.append(invalid("revision", tree["revision"], "must be greater than or equal to 0"))
-    return found
+        errors.append(invalid("revision", tree["revision"], "must be greater than or equal to 0"))
+    return errors
 
 
 def controller_revision_update(new: Json, old: Json) -> Errors:
-    found = _revision(new)
+    errors = _revision(new)
     if not same(new.get("data"), old.get("data")):
-        found.append(invalid("data", new.get("data"), "field is immutable"))
-    return found
+        errors.append(invalid("data", new.get("data"), "field is immutable"))
+    return errors
 
 
 def api_service(tree: Json) -> Errors:
-    found = metadata(tree)
+    errors = metadata(tree)
     spec = tree.get("spec") or {}
     name = (tree.get("metadata") or {}).get("name") or ""
     wanted = f"{spec.get('version', '')}.{spec.get('group', '')}"
     if name != wanted:
-        found.append(
+        errors.append(
             invalid("metadata.name", name, f'must be `spec.version+"."+spec.group`: "{wanted}"')
         )
     for field in ("groupPriorityMinimum", "versionPriority"):
         limit = 20000 if field == "groupPriorityMinimum" else 1000
         if not 0 < (spec.get(field) or 0) <= limit:
-            found.append(
+            errors.append(
                 invalid(
                     f"spec.{field}", spec.get(field) or 0, f"must be positive and less than {limit}"
                 )
             )
-    return found
+    return errors
 
 
 # --- certificates ---------------------------------------------------------------------------------
@@ -96,14 +94,14 @@ _USAGES = frozenset(
         "s/mime", "ipsec end system", "ipsec tunnel", "ipsec user", "timestamping", "ocsp signing", "microsoft sgc", "netscape sgc",
     }
 )  # fmt: skip
-SHORTEST_CERTIFICATE = 600
+MIN_EXPIRATION_SECONDS = 600
 
 
 def certificate_request(tree: Json) -> Errors:
-    found = metadata(tree)
+    errors = metadata(tree)
     spec = tree.get("spec") or {}
     if not _is_request(spec.get("request") or ""):
-        found.append(
+        errors.append(
             invalid(
                 "spec.request",
                 spec.get("request") or None,
@@ -111,14 +109,14 @@ def certificate_request(tree: Json) -> Errors:
             )
         )
     if not spec.get("usages"):
-        found.append(required("spec.usages"))
+        errors.append(required("spec.usages"))
     for position, usage in enumerate(spec.get("usages") or ()):
         if usage not in _USAGES:
-            found.append(not_supported(f"spec.usages[{position}]", usage, sorted(_USAGES)))
+            errors.append(not_supported(f"spec.usages[{position}]", usage, sorted(_USAGES)))
     signer = spec.get("signerName") or ""
-    signer_name(signer, "spec.signerName", found)
+    signer_name(signer, "spec.signerName", errors)
     if signer == "kubernetes.io/legacy-unknown":
-        found.append(
+        errors.append(
             invalid(
                 "spec.signerName",
                 signer,
@@ -126,10 +124,10 @@ def certificate_request(tree: Json) -> Errors:
             )
         )
     seconds = spec.get("expirationSeconds")
-    if seconds is not None and seconds < SHORTEST_CERTIFICATE:
+    if seconds is not None and seconds < MIN_EXPIRATION_SECONDS:
         why = "may not specify a duration less than 600 seconds (10 minutes)"
-        found.append(invalid("spec.expirationSeconds", seconds, why))
-    return found
+        errors.append(invalid("spec.expirationSeconds", seconds, why))
+    return errors
 
 
 def _is_request(text: str) -> bool:
@@ -140,95 +138,95 @@ def _is_request(text: str) -> bool:
 
 
 def certificate_request_status(new: Json, old: Json) -> Errors:
-    found = metadata(new)
+    errors = metadata(new)
     conditions = (new.get("status") or {}).get("conditions") or ()
     types = [condition.get("type") for condition in conditions]
     if "Approved" in types and "Denied" in types:
-        found.append(
+        errors.append(
             invalid(
                 "status.conditions",
                 list(conditions),
                 "Approved and Denied conditions are mutually exclusive",
             )
         )
-    return found
+    return errors
 
 
 # --- flows of requests ----------------------------------------------------------------------------
 
 
 def flow_schema(tree: Json) -> Errors:
-    found = metadata(tree)
+    errors = metadata(tree)
     spec = tree.get("spec") or {}
     precedence = spec.get("matchingPrecedence") or 0
     if precedence <= 0:
-        found.append(invalid("spec.matchingPrecedence", precedence, "must be a positive value"))
+        errors.append(invalid("spec.matchingPrecedence", precedence, "must be a positive value"))
     if precedence > 10000:
-        found.append(
+        errors.append(
             invalid("spec.matchingPrecedence", precedence, "must not be greater than 10000")
         )
     if precedence == 1 and (tree.get("metadata") or {}).get("name") != "exempt":
         why = "only the schema named 'exempt' may have matchingPrecedence 1"
-        found.append(invalid("spec.matchingPrecedence", precedence, why))
+        errors.append(invalid("spec.matchingPrecedence", precedence, why))
     path, level = (
         "spec.priorityLevelConfiguration.name",
         (spec.get("priorityLevelConfiguration") or {}).get("name") or "",
     )
-    found += (
+    errors += (
         [invalid(path, level, reason) for reason in names.dns_subdomain(level)] if level else []
     )
     if not level:
-        found.append(required(path, "must reference a priority level"))
+        errors.append(required(path, "must reference a priority level"))
     method = spec.get("distinguisherMethod")
     if method is not None:
         one_of(
             method.get("type"),
             ("ByNamespace", "ByUser"),
             "spec.distinguisherMethod",
-            found,
+            errors,
             needed=True,
         )
     for position, rule in enumerate(spec.get("rules") or ()):
         path = f"spec.rules[{position}]"
         if not rule.get("subjects"):
-            found.append(required(f"{path}.subjects", "subjects must contain at least one value"))
+            errors.append(required(f"{path}.subjects", "subjects must contain at least one value"))
         if not rule.get("resourceRules") and not rule.get("nonResourceRules"):
-            found.append(
+            errors.append(
                 required(
                     path, "at least one of resourceRules and nonResourceRules has to be non-empty"
                 )
             )
-    return found
+    return errors
 
 
 def priority_level(tree: Json) -> Errors:
-    found = metadata(tree)
+    errors = metadata(tree)
     spec = tree.get("spec") or {}
     kind = spec.get("type") or ""
-    one_of(kind or "", ("Exempt", "Limited"), "spec.type", found, known=True)
+    one_of(kind or "", ("Exempt", "Limited"), "spec.type", errors, known=True)
     limited = spec.get("limited")
     if kind == "Exempt" and limited is not None:
-        found.append(forbidden("spec.limited", "must be nil if the type is not Limited"))
+        errors.append(forbidden("spec.limited", "must be nil if the type is not Limited"))
     if kind == "Limited":
         if limited is None:
-            found.append(required("spec.limited", "must not be empty when type is Limited"))
+            errors.append(required("spec.limited", "must not be empty when type is Limited"))
         else:
             response = limited.get("limitResponse") or {}
             one_of(
                 response.get("type"),
                 ("Queue", "Reject"),
                 "spec.limited.limitResponse.type",
-                found,
+                errors,
                 known=True,
             )
             if response.get("type") == "Reject" and response.get("queuing") is not None:
-                found.append(
+                errors.append(
                     forbidden(
                         "spec.limited.limitResponse.queuing",
                         "must be nil if limited.limitResponse.type is not Limited",
                     )
                 )
-    return found
+    return errors
 
 
 CREATE = {

@@ -1,4 +1,4 @@
-"""Amounts of resources in what is no pod: nodes, quotas, classes."""
+"""Quantities of resources in objects other than pods: nodes, quotas, device classes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from hekla.local.apiserver.objects.amounts import amount
 from hekla.local.apiserver.objects.errors import invalid
 
 
-def amounts(values: Json | None, path: str, found: Errors, form: str = "{}[{}]") -> None:
-    """A map from resource name to amount that must not be negative."""
+def amounts(values: Json | None, path: str, errors: Errors, form: str = "{}[{}]") -> None:
+    """A map from resource name to quantity, none of which may be negative. `form` is how a field
+    path is built from the path of the map and the name."""
     for name, text in (values or {}).items():
         for reason in label_key(name):
-            found.append(invalid(form.format(path, name), name, reason))
+            errors.append(invalid(form.format(path, name), name, reason))
         why = _reason(text)
         if why:
-            found.append(invalid(form.format(path, name), text, why))
+            errors.append(invalid(form.format(path, name), text, why))
 
 
 def _reason(text: Any) -> str:
-    """Why there cannot be that much; empty when there can."""
+    """Why a quantity is not valid; empty if it is."""
     try:
         return "" if amount(text).nanos >= 0 else "must be greater than or equal to 0"
     except QuantityError as error:

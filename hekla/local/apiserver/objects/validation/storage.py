@@ -1,4 +1,4 @@
-"""The rules of volumes, of claims for them, and of what drivers register (local-cluster 5.9)."""
+"""The rules of volumes, volume claims and CSI objects (local-cluster 5.9)."""
 
 from __future__ import annotations
 
@@ -20,48 +20,48 @@ from hekla.podrules.drivers import driver_name
 from hekla.podrules.placement import node_selector
 from hekla.podrules.volumes import host_path
 
-MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 VOLUME_SOURCES = (
     "hostPath", "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "flocker", "nfs", "rbd", "quobyte", "cephfs", "iscsi",
     "cinder", "fc", "flexVolume", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk", "scaleIO",
     "local", "storageos", "csi",
 )  # fmt: skip
-MOST_PARAMETERS, LARGEST_PARAMETERS = 512, 256 * 1024
-LONGEST_NODE_ID = 256
-LONGEST_DRIVER = 63
+MAX_PARAMETERS, MAX_PARAMETERS_BYTES = 512, 256 * 1024
+MAX_NODE_ID_LENGTH = 256
+MAX_DRIVER_NAME_LENGTH = 63
 
 
 # --- volumes and claims ---------------------------------------------------------------------------
 
 
 def persistent_volume(tree: Json) -> Errors:
-    found = metadata(tree)
-    _volume_spec(tree.get("spec") or {}, "spec", found)
-    return found
+    errors = metadata(tree)
+    _volume_spec(tree.get("spec") or {}, "spec", errors)
+    return errors
 
 
-def _volume_spec(spec: Json, path: str, found: Errors, *, inline: bool = False) -> None:
-    """`inline`: within an attachment, where only a driver's own volumes may stand."""
+def _volume_spec(spec: Json, path: str, errors: Errors, *, inline: bool = False) -> None:
+    """`inline`: the volume is part of an attachment, where only CSI volumes are allowed."""
     if inline:
         for name in ("claimRef", "capacity"):
             if spec.get(name):
-                found.append(
+                errors.append(
                     forbidden(
                         f"{path}.{name}", "may not be specified in the context of inline volumes"
                     )
                 )
         if spec.get("csi") is None:
-            found.append(
+            errors.append(
                 required(f"{path}.csi", "has to be specified in the context of inline volumes")
             )
     if not spec.get("accessModes"):
-        found.append(required(f"{path}.accessModes"))
-    access_modes(spec.get("accessModes"), f"{path}.accessModes", found)
+        errors.append(required(f"{path}.accessModes"))
+    access_modes(spec.get("accessModes"), f"{path}.accessModes", errors)
     if not inline:
-        _capacity(spec.get("capacity"), f"{path}.capacity", found)
+        _capacity(spec.get("capacity"), f"{path}.capacity", errors)
     policy = spec.get("persistentVolumeReclaimPolicy")
     if inline and policy and policy != "Retain":
-        found.append(
+        errors.append(
             forbidden(
                 f"{path}.persistentVolumeReclaimPolicy",
                 "may only be Retain in the context of inline volumes",
@@ -69,109 +69,109 @@ def _volume_spec(spec: Json, path: str, found: Errors, *, inline: bool = False) 
         )
     elif not inline:
         one_of(
-            policy, ("Delete", "Recycle", "Retain"), f"{path}.persistentVolumeReclaimPolicy", found
+            policy, ("Delete", "Recycle", "Retain"), f"{path}.persistentVolumeReclaimPolicy", errors
         )
     placed = spec.get("nodeAffinity")
     if placed is not None:
         if inline:
-            found.append(
+            errors.append(
                 forbidden(
                     f"{path}.nodeAffinity", "may not be specified in the context of inline volumes"
                 )
             )
         elif placed.get("required") is None:
-            found.append(
+            errors.append(
                 required(f"{path}.nodeAffinity.required", "must specify required node constraints")
             )
         else:
-            node_selector(placed["required"], f"{path}.nodeAffinity.required", found)
-    _sources(spec, path, found)
+            node_selector(placed["required"], f"{path}.nodeAffinity.required", errors)
+    _sources(spec, path, errors)
     group = spec.get("storageClassName")
     if group:
-        found += [
+        errors += [
             invalid(f"{path}.storageClassName", group, reason)
             for reason in names.dns_subdomain(group)
         ]
     if not inline:
-        one_of(spec.get("volumeMode"), ("Block", "Filesystem"), f"{path}.volumeMode", found)
+        one_of(spec.get("volumeMode"), ("Block", "Filesystem"), f"{path}.volumeMode", errors)
 
 
-def _capacity(capacity: Json | None, path: str, found: Errors) -> None:
+def _capacity(capacity: Json | None, path: str, errors: Errors) -> None:
     if not capacity:
-        found.append(required(path))
+        errors.append(required(path))
     if "storage" not in (capacity or {}) or len(capacity or {}) > 1:
-        found.append(not_supported(path, capacity, ("storage",)))
+        errors.append(not_supported(path, capacity, ("storage",)))
     for name, text in (capacity or {}).items():
         value = amount(text).nanos
         if value < 0:
-            found.append(
+            errors.append(
                 invalid(f"{path}[{name}]", -(-value // 10**9), "must be a valid resource quantity")
             )
         if value <= 0:
-            found.append(invalid(f"{path}[{name}]", text, "must be greater than zero"))
+            errors.append(invalid(f"{path}[{name}]", text, "must be greater than zero"))
 
 
-def _sources(spec: Json, path: str, found: Errors) -> None:
+def _sources(spec: Json, path: str, errors: Errors) -> None:
     given = [name for name in VOLUME_SOURCES if spec.get(name) is not None]
     for name in given[1:]:
-        found.append(forbidden(f"{path}.{name}", "may not specify more than 1 volume type"))
+        errors.append(forbidden(f"{path}.{name}", "may not specify more than 1 volume type"))
     if not given:
-        found.append(required(path, "must specify a volume type"))
+        errors.append(required(path, "must specify a volume type"))
         return
     source, where = spec[given[0]], f"{path}.{given[0]}"
     if given[0] == "hostPath":
-        host_path(source, where, found)
+        host_path(source, where, errors)
         if source.get("path") == "/" and spec.get("persistentVolumeReclaimPolicy") == "Recycle":
             why = "may not be 'recycle' for a hostPath mount of '/'"
-            found.append(forbidden(f"{path}.persistentVolumeReclaimPolicy", why))
+            errors.append(forbidden(f"{path}.persistentVolumeReclaimPolicy", why))
     elif given[0] == "nfs":
         for name in ("server", "path"):
             if not source.get(name):
-                found.append(required(f"{where}.{name}"))
+                errors.append(required(f"{where}.{name}"))
         if source.get("path") and not source["path"].startswith("/"):
-            found.append(invalid(f"{where}.path", source["path"], "must be an absolute path"))
+            errors.append(invalid(f"{where}.path", source["path"], "must be an absolute path"))
     elif given[0] == "local":
         if not source.get("path"):
-            found.append(required(f"{where}.path"))
+            errors.append(required(f"{where}.path"))
         elif ".." in source["path"].split("/"):
-            found.append(invalid(f"{where}.path", source["path"], "must not contain '..'"))
+            errors.append(invalid(f"{where}.path", source["path"], "must not contain '..'"))
         if spec.get("nodeAffinity") is None:
-            found.append(required("metadata.annotations", "Local volume requires node affinity"))
+            errors.append(required("metadata.annotations", "Local volume requires node affinity"))
     elif given[0] == "csi":
-        driver_name(source.get("driver") or "", f"{where}.driver", found)
+        driver_name(source.get("driver") or "", f"{where}.driver", errors)
         if not source.get("volumeHandle"):
-            found.append(required(f"{where}.volumeHandle"))
+            errors.append(required(f"{where}.volumeHandle"))
 
 
 def persistent_volume_update(new: Json, old: Json) -> Errors:
-    found = persistent_volume(new)
+    errors = persistent_volume(new)
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     sources, previous = (
         {name: tree[name] for name in VOLUME_SOURCES if name in tree} for tree in (spec, before)
     )
     if sources != previous:
-        found.append(
+        errors.append(
             forbidden(
                 "spec.persistentvolumesource",
                 "spec.persistentvolumesource is immutable after creation",
             )
         )
-    immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode", found)
-    return found
+    immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode", errors)
+    return errors
 
 
 def persistent_volume_claim(tree: Json) -> Errors:
-    found = metadata(tree)
+    errors = metadata(tree)
     spec = tree.get("spec") or {}
-    claim_spec(spec, "spec", found)
-    return found
+    claim_spec(spec, "spec", errors)
+    return errors
 
 
 CLAIM_RULE = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 
 
 def persistent_volume_claim_update(new: Json, old: Json) -> Errors:
-    found = persistent_volume_claim(new)
+    errors = persistent_volume_claim(new)
     spec, before = dict(new.get("spec") or {}), dict(old.get("spec") or {})
     bound = (new.get("status") or {}).get("phase") == "Bound"
     sizes = [
@@ -191,17 +191,17 @@ def persistent_volume_claim_update(new: Json, old: Json) -> Errors:
             }
         before["volumeAttributesClassName"] = spec.get("volumeAttributesClassName")
     if _given(spec) != _given(before):
-        found.append(forbidden("spec", CLAIM_RULE))
+        errors.append(forbidden("spec", CLAIM_RULE))
     if amount(sizes[0]) < amount(sizes[1]):
         capacity = ((old.get("status") or {}).get("capacity") or {}).get("storage", "0")
         if amount(sizes[0]) <= amount(capacity):
-            found.append(
+            errors.append(
                 forbidden(
                     "spec.resources.requests.storage", "field can not be less than status.capacity"
                 )
             )
-    immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode", found)
-    return found
+    immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode", errors)
+    return errors
 
 
 def _given(tree: Json) -> Json:
@@ -209,142 +209,142 @@ def _given(tree: Json) -> Json:
 
 
 def persistent_volume_claim_status(new: Json, old: Json) -> Errors:
-    found = metadata(new)
+    errors = metadata(new)
     for name, text in ((new.get("status") or {}).get("capacity") or {}).items():
         if amount(text).nanos < 0:
-            found.append(
+            errors.append(
                 invalid(
                     f"status.capacity[{name}]",
                     amount(text).nanos // 10**9,
                     "must be a valid resource quantity",
                 )
             )
-    return found
+    return errors
 
 
 # --- classes --------------------------------------------------------------------------------------
 
 
 def storage_class(tree: Json) -> Errors:
-    found = metadata(tree)
-    _provisioner(tree.get("provisioner") or "", "provisioner", found)
-    _parameters(tree.get("parameters") or {}, found)
-    one_of(tree.get("reclaimPolicy"), ("Delete", "Retain"), "reclaimPolicy", found)
+    errors = metadata(tree)
+    _provisioner(tree.get("provisioner") or "", "provisioner", errors)
+    _parameters(tree.get("parameters") or {}, errors)
+    one_of(tree.get("reclaimPolicy"), ("Delete", "Retain"), "reclaimPolicy", errors)
     one_of(
         tree.get("volumeBindingMode"),
         ("Immediate", "WaitForFirstConsumer"),
         "volumeBindingMode",
-        found,
+        errors,
         needed=True,
     )
     terms: list[Json] = []
     for position, term in enumerate(tree.get("allowedTopologies") or ()):
         path = f"allowedTopologies[{position}]"
-        _topology(term, path, found)
+        _topology(term, path, errors)
         if term in terms:
-            found.append(duplicate(f"{path}.matchLabelExpressions", ""))
+            errors.append(duplicate(f"{path}.matchLabelExpressions", ""))
         terms.append(term)
-    return found
+    return errors
 
 
-def _provisioner(name: str, path: str, found: Errors) -> None:
+def _provisioner(name: str, path: str, errors: Errors) -> None:
     if not name:
-        found.append(required(path))
+        errors.append(required(path))
     else:
-        found += [invalid(path, name.lower(), reason) for reason in label_key(name.lower())]
+        errors += [invalid(path, name.lower(), reason) for reason in label_key(name.lower())]
 
 
-def _parameters(parameters: Json, found: Errors, *, needed: bool = False) -> None:
-    if len(parameters) > MOST_PARAMETERS:
-        found.append(too_long("parameters", MOST_PARAMETERS))
+def _parameters(parameters: Json, errors: Errors, *, needed: bool = False) -> None:
+    if len(parameters) > MAX_PARAMETERS:
+        errors.append(too_long("parameters", MAX_PARAMETERS))
         return
     if "" in parameters:
-        found.append(invalid("parameters", "", "field can not be empty."))
+        errors.append(invalid("parameters", "", "field can not be empty."))
     if (
         sum(len(key.encode()) + len(value.encode()) for key, value in parameters.items())
-        > LARGEST_PARAMETERS
+        > MAX_PARAMETERS_BYTES
     ):
-        found.append(too_long("parameters", LARGEST_PARAMETERS))
+        errors.append(too_long("parameters", MAX_PARAMETERS_BYTES))
     if needed and not parameters:
-        found.append(required("parameters", "must contain at least one key/value pair"))
+        errors.append(required("parameters", "must contain at least one key/value pair"))
 
 
-def _topology(term: Json, path: str, found: Errors) -> None:
+def _topology(term: Json, path: str, errors: Errors) -> None:
     seen: set[str] = set()
     for position, wanted in enumerate(term.get("matchLabelExpressions") or ()):
         where, key = f"{path}.matchLabelExpressions[{position}]", wanted.get("key") or ""
         values: set[str] = set()
         if not wanted.get("values"):
-            found.append(required(f"{where}.values"))
+            errors.append(required(f"{where}.values"))
         for index, value in enumerate(wanted.get("values") or ()):
             if value in values:
-                found.append(duplicate(f"{where}.values[{index}]", value))
+                errors.append(duplicate(f"{where}.values[{index}]", value))
             values.add(value)
-        found += [invalid(f"{where}.key", key, reason) for reason in label_key(key)]
+        errors += [invalid(f"{where}.key", key, reason) for reason in label_key(key)]
         if key in seen:
-            found.append(duplicate(f"{where}.key", key))
+            errors.append(duplicate(f"{where}.key", key))
         seen.add(key)
 
 
 def storage_class_update(new: Json, old: Json) -> Errors:
-    found = storage_class(new)
-    immutable(new.get("parameters"), old.get("parameters"), "parameters", found)
-    fixed_text(new, old, "provisioner", "provisioner", found)
+    errors = storage_class(new)
+    immutable(new.get("parameters"), old.get("parameters"), "parameters", errors)
+    fixed_text(new, old, "provisioner", "provisioner", errors)
     for name in ("reclaimPolicy", "volumeBindingMode"):
-        immutable(new.get(name), old.get(name), name, found)
-    return found
+        immutable(new.get(name), old.get(name), name, errors)
+    return errors
 
 
 def attributes_class(tree: Json) -> Errors:
-    found = metadata(tree)
-    _provisioner(tree.get("driverName") or "", "driverName", found)
-    _parameters(tree.get("parameters") or {}, found, needed=True)
-    return found
+    errors = metadata(tree)
+    _provisioner(tree.get("driverName") or "", "driverName", errors)
+    _parameters(tree.get("parameters") or {}, errors, needed=True)
+    return errors
 
 
 def attributes_class_update(new: Json, old: Json) -> Errors:
-    found = attributes_class(new)
+    errors = attributes_class(new)
     for name in ("driverName", "parameters"):
         if new.get(name) != old.get(name):
-            found.append(forbidden(name, "updates to " + name + " are forbidden."))
-    return found
+            errors.append(forbidden(name, "updates to " + name + " are forbidden."))
+    return errors
 
 
 # --- drivers --------------------------------------------------------------------------------------
 
 
 def csi_node(tree: Json) -> Errors:
-    found = metadata(tree)
+    errors = metadata(tree)
     seen: set[str] = set()
     for position, driver in enumerate((tree.get("spec") or {}).get("drivers") or ()):
         path = f"spec.drivers[{position}]"
         name, node = driver.get("name") or "", driver.get("nodeID") or ""
-        driver_name(name, f"{path}.name", found)
+        driver_name(name, f"{path}.name", errors)
         if not node:
-            found.append(required(f"{path}.nodeID"))
-        elif len(node.encode()) > LONGEST_NODE_ID:
-            found.append(
-                invalid(f"{path}.nodeID", node, f"must be {LONGEST_NODE_ID} characters or less")
+            errors.append(required(f"{path}.nodeID"))
+        elif len(node.encode()) > MAX_NODE_ID_LENGTH:
+            errors.append(
+                invalid(f"{path}.nodeID", node, f"must be {MAX_NODE_ID_LENGTH} characters or less")
             )
         not_negative(
-            (driver.get("allocatable") or {}).get("count"), f"{path}.allocatable.count", found
+            (driver.get("allocatable") or {}).get("count"), f"{path}.allocatable.count", errors
         )
         if name in seen:
-            found.append(duplicate(f"{path}.name", name))
+            errors.append(duplicate(f"{path}.name", name))
         seen.add(name)
         keys: set[str] = set()
         for key in driver.get("topologyKeys") or ():
             if not key:
-                found.append(required(path))
+                errors.append(required(path))
             if key in keys:
-                found.append(duplicate(path, key))
+                errors.append(duplicate(path, key))
             keys.add(key)
-            found += [invalid(path, key, reason) for reason in label_key(key)]
-    return found
+            errors += [invalid(path, key, reason) for reason in label_key(key)]
+    return errors
 
 
 def csi_node_update(new: Json, old: Json) -> Errors:
-    found = csi_node(new)
+    errors = csi_node(new)
     for before in (old.get("spec") or {}).get("drivers") or ():
         for driver in (new.get("spec") or {}).get("drivers") or ():
             if driver.get("name") == before.get("name"):
@@ -352,15 +352,15 @@ def csi_node_update(new: Json, old: Json) -> Errors:
                     {key: entry.get(key) for key in ("name", "nodeID", "topologyKeys")}
                     for entry in (driver, before)
                 ]
-                immutable(fixed[0], fixed[1], "spec.drivers", found)
-    return found
+                immutable(fixed[0], fixed[1], "spec.drivers", errors)
+    return errors
 
 
-_SHORTEST_TOKEN, _LONGEST_TOKEN = 600, 1 << 32
+_MIN_TOKEN_SECONDS, _MAX_TOKEN_SECONDS = 600, 1 << 32
 
 
 def csi_driver(tree: Json) -> Errors:
-    found = metadata(tree)
+    errors = metadata(tree)
     spec = tree.get("spec") or {}
     # The first one is spelled so in Kubernetes' message.
     for name, shown in (
@@ -369,13 +369,13 @@ def csi_driver(tree: Json) -> Errors:
         ("storageCapacity", ""),
     ):
         if spec.get(name) is None:
-            found.append(required(f"spec.{shown or name}"))
+            errors.append(required(f"spec.{shown or name}"))
     policies = ("File", "None", "ReadWriteOnceWithFSType")
     one_of(
         spec.get("fsGroupPolicy"),
         policies,
         "spec.fsGroupPolicy",
-        found,
+        errors,
         known=spec.get("fsGroupPolicy") == "",
     )
     audiences: set[str] = set()
@@ -386,19 +386,19 @@ def csi_driver(tree: Json) -> Errors:
             asked.get("expirationSeconds"),
         )
         if audience in audiences:
-            found.append(duplicate(f"{path}.audience", audience))
+            errors.append(duplicate(f"{path}.audience", audience))
             continue
         audiences.add(audience)
-        if seconds is not None and seconds < _SHORTEST_TOKEN:
-            found.append(
+        if seconds is not None and seconds < _MIN_TOKEN_SECONDS:
+            errors.append(
                 invalid(
                     f"{path}.expirationSeconds",
                     seconds,
                     "may not specify a duration less than 10 minutes",
                 )
             )
-        if seconds is not None and seconds > _LONGEST_TOKEN:
-            found.append(
+        if seconds is not None and seconds > _MAX_TOKEN_SECONDS:
+            errors.append(
                 invalid(
                     f"{path}.expirationSeconds",
                     seconds,
@@ -407,14 +407,14 @@ def csi_driver(tree: Json) -> Errors:
             )
     for mode in spec.get("volumeLifecycleModes") or ():
         if mode not in ("Persistent", "Ephemeral"):
-            found.append(
+            errors.append(
                 not_supported("spec.volumeLifecycleModes", mode, ("Persistent", "Ephemeral"))
             )
     if spec.get("seLinuxMount") is None:
-        found.append(required("spec.seLinuxMount"))
+        errors.append(required("spec.seLinuxMount"))
     period = spec.get("nodeAllocatableUpdatePeriodSeconds")
     if period is not None and period < 10:
-        found.append(
+        errors.append(
             invalid(
                 "spec.nodeAllocatableUpdatePeriodSeconds",
                 period,
@@ -423,73 +423,73 @@ def csi_driver(tree: Json) -> Errors:
         )
     if spec.get("serviceAccountTokenInSecrets") is not None and not spec.get("tokenRequests"):
         why = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
-        found.append(
+        errors.append(
             invalid("spec.serviceAccountTokenInSecrets", spec["serviceAccountTokenInSecrets"], why)
         )
-    return found
+    return errors
 
 
 def csi_driver_update(new: Json, old: Json) -> Errors:
-    found = csi_driver(new)
+    errors = csi_driver(new)
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     for name, shown in (
         ("attachRequired", "attachedRequired"),
         ("volumeLifecycleModes", "volumeLifecycleModes"),
     ):
-        immutable(spec.get(name), before.get(name), f"spec.{shown}", found)
-    return found
+        immutable(spec.get(name), before.get(name), f"spec.{shown}", errors)
+    return errors
 
 
 def csi_storage_capacity(tree: Json) -> Errors:
-    found = metadata(tree)
-    selector(tree.get("nodeTopology"), "nodeTopology", found)
+    errors = metadata(tree)
+    selector(tree.get("nodeTopology"), "nodeTopology", errors)
     name = tree.get("storageClassName") or ""
-    found += [invalid("storageClassName", name, reason) for reason in names.dns_subdomain(name)]
+    errors += [invalid("storageClassName", name, reason) for reason in names.dns_subdomain(name)]
     if tree.get("capacity") is not None and amount(tree["capacity"]).nanos < 0:
-        found.append(invalid("capacity", tree["capacity"], "must be greater than or equal to 0"))
-    return found
+        errors.append(invalid("capacity", tree["capacity"], "must be greater than or equal to 0"))
+    return errors
 
 
 def csi_storage_capacity_update(new: Json, old: Json) -> Errors:
-    found = csi_storage_capacity(new)
-    immutable(new.get("nodeTopology"), old.get("nodeTopology"), "nodeTopology", found)
-    fixed_text(new, old, "storageClassName", "storageClassName", found)
-    return found
+    errors = csi_storage_capacity(new)
+    immutable(new.get("nodeTopology"), old.get("nodeTopology"), "nodeTopology", errors)
+    fixed_text(new, old, "storageClassName", "storageClassName", errors)
+    return errors
 
 
 def volume_attachment(tree: Json) -> Errors:
-    found = metadata(tree)
+    errors = metadata(tree)
     spec = tree.get("spec") or {}
-    driver_name(spec.get("attacher") or "", "spec.attacher", found)
+    driver_name(spec.get("attacher") or "", "spec.attacher", errors)
     source = spec.get("source") or {}
     name, inline = source.get("persistentVolumeName"), source.get("inlineVolumeSpec")
     rule = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
     if name is None and inline is None:
-        found.append(required("spec.source", rule))
+        errors.append(required("spec.source", rule))
     elif name is not None and inline is not None:
-        found.append(forbidden("spec.source", rule))
+        errors.append(forbidden("spec.source", rule))
     elif name == "":
-        found.append(
+        errors.append(
             required(
                 "spec.source.persistentVolumeName", "must specify non empty persistentVolumeName"
             )
         )
     elif inline is not None:
-        _volume_spec(inline, "spec.source.inlineVolumeSpec", found, inline=True)
+        _volume_spec(inline, "spec.source.inlineVolumeSpec", errors, inline=True)
     node = spec.get("nodeName") or ""
-    found += [invalid("spec.nodeName", node, reason) for reason in names.dns_subdomain(node)]
+    errors += [invalid("spec.nodeName", node, reason) for reason in names.dns_subdomain(node)]
     if name is not None:
-        found += [
+        errors += [
             invalid("spec.source.persistentVolumeName", name, reason)
             for reason in names.dns_subdomain(name)
         ]
-    return found
+    return errors
 
 
 def volume_attachment_update(new: Json, old: Json) -> Errors:
-    found = volume_attachment(new)
-    immutable(new.get("spec"), old.get("spec"), "spec", found)
-    return found
+    errors = volume_attachment(new)
+    immutable(new.get("spec"), old.get("spec"), "spec", errors)
+    return errors
 
 
 CREATE = {
