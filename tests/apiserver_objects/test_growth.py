@@ -22,7 +22,7 @@ from hekla.local.apiserver.request import status
 from tests.apiserver.samples import body
 from tests.apiserver_objects.growth import Place, Steps, carried, places
 
-FEW = 30
+FEW = 100
 MOST = 5.5
 """Times that four times as much may take."""
 PLACES = (
@@ -30,7 +30,8 @@ PLACES = (
     "core/v1 Pod spec.topologySpreadConstraints[]", "core/v1 Pod spec.tolerations[]", "core/v1 Pod spec.containers[].env[]",
     "core/v1 Pod spec.containers[].resources.claims[]", "core/v1 Pod status.podIPs[]", "core/v1 Pod spec.hostAliases[]",
     "networking.k8s.io/v1 Ingress status.loadBalancer.ingress[]", "core/v1 Service spec.externalIPs[]",
-    "core/v1 Service spec.loadBalancerSourceRanges[]",
+    "core/v1 Service spec.loadBalancerSourceRanges[]", "storage.k8s.io/v1 CSINode spec.drivers[]",
+    "networking.k8s.io/v1 NetworkPolicy spec.ingress[].from[]",
 )  # fmt: skip
 FOUND = list(places())
 

@@ -33,7 +33,7 @@ def network_policy(tree: Json) -> Errors:
 
 
 def network_policy_update(new: Json, old: Json) -> Errors:
-    return _policy(new, tuple(_ranges(old)))
+    return _policy(new, frozenset(_ranges(old)))
 
 
 def _ranges(tree: Json) -> Iterator[str]:

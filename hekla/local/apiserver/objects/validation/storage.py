@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hekla.api.text.fieldrules import Errors, label_key, not_negative, one_of, selector
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
@@ -345,14 +347,16 @@ def csi_node(tree: Json) -> Errors:
 
 def csi_node_update(new: Json, old: Json) -> Errors:
     errors = csi_node(new)
+    by_name: dict[Any, list[Json]] = {}
+    for driver in (new.get("spec") or {}).get("drivers") or ():
+        by_name.setdefault(driver.get("name"), []).append(driver)
     for before in (old.get("spec") or {}).get("drivers") or ():
-        for driver in (new.get("spec") or {}).get("drivers") or ():
-            if driver.get("name") == before.get("name"):
-                fixed = [
-                    {key: entry.get(key) for key in ("name", "nodeID", "topologyKeys")}
-                    for entry in (driver, before)
-                ]
-                immutable(fixed[0], fixed[1], "spec.drivers", errors)
+        for driver in by_name.get(before.get("name"), ()):
+            fixed = [
+                {key: entry.get(key) for key in ("name", "nodeID", "topologyKeys")}
+                for entry in (driver, before)
+            ]
+            immutable(fixed[0], fixed[1], "spec.drivers", errors)
     return errors
 
 
