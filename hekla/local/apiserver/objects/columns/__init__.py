@@ -22,11 +22,12 @@ COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
 
 
 def of(group: str, kind: str) -> tuple[Column, ...]:
+    """The printer columns of a built-in kind; name and age if it has none of its own."""
     return COLUMNS.get((group, kind), (NAME, AGE))
 
 
 def custom_column(declared: Json) -> Column:
-    """A column of a definition's `additionalPrinterColumns`."""
+    """The column that a CustomResourceDefinition declares in `additionalPrinterColumns`."""
     path, kind = declared.get("jsonPath") or "", declared.get("type") or "string"
     description = (
         declared.get("description")
@@ -38,8 +39,8 @@ def custom_column(declared: Json) -> Column:
         find = _nothing
 
     def cell(tree: Json, now: float) -> Any:
-        found = find(tree)
-        return _shown(found, kind, now) if found else None
+        values = find(tree)
+        return _shown(values, kind, now) if values else None
 
     return Column(
         declared.get("name") or "",
@@ -55,12 +56,12 @@ def _nothing(_tree: Any) -> list[Any]:
     return []
 
 
-def _shown(found: list[Any], kind: str, now: float) -> Any:
-    value = found[0]
+def _shown(values: list[Any], kind: str, now: float) -> Any:
+    value = values[0]
     if kind == "date":
         return age(value, now)
     if kind == "string":
-        return ",".join(_text(item) for item in found)
+        return ",".join(_text(item) for item in values)
     if kind == "integer":
         return (
             int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

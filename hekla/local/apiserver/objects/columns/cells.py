@@ -1,5 +1,5 @@
-"""What cells are made of: ages in Go's short form, labels and selectors as text, container names.
-Pure; `now` is handed in."""
+"""Building blocks of printer columns: ages in Kubernetes' short form, labels and selectors as text,
+container names. The functions are pure; `now` is a parameter, in seconds since the epoch."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ def duration(length: float) -> str:
 
 
 def age(timestamp: Any, now: float) -> str:
+    """How long ago a timestamp was, as `duration` prints it."""
     if not isinstance(timestamp, str) or not timestamp:
         return UNKNOWN
     try:
@@ -63,14 +64,17 @@ def at(tree: Any, *path: str) -> Any:
 
 
 def cell(*path: str, absent: Any = "") -> Cell:
+    """A cell that shows the value at a path, or `absent` if there is none."""
+
     def value(tree: Json, _now: float) -> Any:
-        found = at(tree, *path)
-        return absent if found is None or found == "" else found
+        value_at_path = at(tree, *path)
+        return absent if value_at_path is None or value_at_path == "" else value_at_path
 
     return value
 
 
 def labels(values: Json | None) -> str:
+    """Labels as kubectl prints them: `a=1,b=2`."""
     return ",".join(f"{key}={value}" for key, value in sorted((values or {}).items())) or NONE
 
 
@@ -96,12 +100,12 @@ def selector(value: Json | None) -> str:
 
 
 def containers(*path: str) -> tuple[Column, Column]:
-    """The wide columns that name a template's containers and images."""
+    """The columns of `-o wide` with the names and images of a pod template's containers."""
 
     def joined(field: str) -> Cell:
         def text(tree: Json, _now: float) -> str:
-            found = at(tree, *path, "containers") or ()
-            return ",".join(str(container.get(field, "")) for container in found)
+            containers = at(tree, *path, "containers") or ()
+            return ",".join(str(container.get(field, "")) for container in containers)
 
         return text
 
@@ -114,10 +118,12 @@ def containers(*path: str) -> tuple[Column, Column]:
 def column(
     name: str, value: Cell, description: str = "", type: str = "string", format: str = ""
 ) -> Column:
+    """A printer column that `kubectl get` always shows."""
     return Column(name, type, format, description or f"{name} of the object.", 0, value)
 
 
 def number(name: str, value: Cell, description: str = "") -> Column:
+    """A column of integers."""
     return column(name, value, description, "integer")
 
 
@@ -127,11 +133,11 @@ def wide(name: str, value: Cell, description: str = "", type: str = "string") ->
 
 
 def listed(values: Iterable[str], limit: int = 3) -> str:
-    """The first few of a list, and how many more there are."""
-    found = list(values)
-    if len(found) > limit:
-        return ",".join(found[:limit]) + f" + {len(found) - limit} more..."
-    return ",".join(found) or NONE
+    """The first `limit` texts, and how many more there are."""
+    texts = list(values)
+    if len(texts) > limit:
+        return ",".join(texts[:limit]) + f" + {len(texts) - limit} more..."
+    return ",".join(texts) or NONE
 
 
 NAME = Column(

@@ -1,4 +1,4 @@
-"""Rows of the core kinds beside pods (local-cluster 1.10)."""
+"""Printer columns of the core kinds other than pods (local-cluster 1.10)."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ _ROLE = "node-role.kubernetes.io/"
 
 
 def _node_status(node: Json, _now: float) -> str:
-    word = "Unknown"
+    status = "Unknown"
     for condition in at(node, "status", "conditions") or ():
         if condition.get("type") == "Ready":
-            word = "Ready" if condition.get("status") == "True" else "NotReady"
-    return f"{word},SchedulingDisabled" if at(node, "spec", "unschedulable") else word
+            status = "Ready" if condition.get("status") == "True" else "NotReady"
+    return f"{status},SchedulingDisabled" if at(node, "spec", "unschedulable") else status
 
 
 def _roles(node: Json, _now: float) -> str:
-    found = set()
+    roles = set()
     for key, value in (at(node, "metadata", "labels") or {}).items():
         if key.startswith(_ROLE) and len(key) > len(_ROLE):
-            found.add(key[len(_ROLE) :])
+            roles.add(key[len(_ROLE) :])
         elif key == "kubernetes.io/role" and value:
-            found.add(value)
-    return ",".join(sorted(found)) or NONE
+            roles.add(value)
+    return ",".join(sorted(roles)) or NONE
 
 
 def _node_address(kind: str) -> Any:
@@ -64,32 +64,32 @@ def _external(service: Json, _now: float) -> str:
         return at(service, "spec", "externalName") or ""
     if kind == "LoadBalancer":
         ingress = at(service, "status", "loadBalancer", "ingress") or ()
-        found = [item.get("ip") or item.get("hostname") or "" for item in ingress]
-        return ",".join([*found, *given]) or "<pending>"
+        addresses = [item.get("ip") or item.get("hostname") or "" for item in ingress]
+        return ",".join([*addresses, *given]) or "<pending>"
     return ",".join(given) or NONE
 
 
 def _ports(service: Json, _now: float) -> str:
-    found = []
+    ports = []
     for port in at(service, "spec", "ports") or ():
         text = f"{port.get('port')}/{port.get('protocol')}"
-        found.append(
+        ports.append(
             f"{port.get('port')}:{port['nodePort']}/{port.get('protocol')}"
             if port.get("nodePort")
             else text
         )
-    return ",".join(found) or NONE
+    return ",".join(ports) or NONE
 
 
 def _endpoints(tree: Json, _now: float) -> str:
-    found = []
+    endpoints = []
     for subset in tree.get("subsets") or ():
         for address in subset.get("addresses") or ():
             for port in subset.get("ports") or ():
-                found.append(f"{address.get('ip')}:{port.get('port')}")
+                endpoints.append(f"{address.get('ip')}:{port.get('port')}")
             if not subset.get("ports"):
-                found.append(str(address.get("ip")))
-    return listed(found)
+                endpoints.append(str(address.get("ip")))
+    return listed(endpoints)
 
 
 def _modes(*path: str) -> Any:

@@ -1,4 +1,4 @@
-"""Rows of policy, networking, storage, access and extension kinds (local-cluster 1.10)."""
+"""Printer columns of policy, networking, storage, access and extension kinds (local-cluster 1.10)."""
 
 from __future__ import annotations
 
@@ -39,12 +39,14 @@ def _truth(*path: str) -> Cell:
 
 def _subjects(kind: str) -> Cell:
     def value(tree: Json, _now: float) -> str:
-        found = [subject for subject in tree.get("subjects") or () if subject.get("kind") == kind]
+        subjects = [
+            subject for subject in tree.get("subjects") or () if subject.get("kind") == kind
+        ]
         if kind == "ServiceAccount":
             return ", ".join(
-                f"{subject.get('namespace', '')}/{subject.get('name', '')}" for subject in found
+                f"{subject.get('namespace', '')}/{subject.get('name', '')}" for subject in subjects
             )
-        return ", ".join(str(subject.get("name", "")) for subject in found)
+        return ", ".join(str(subject.get("name", "")) for subject in subjects)
 
     return value
 
@@ -65,12 +67,12 @@ def _slice_ports(tree: Json, _now: float) -> str:
 
 
 def _slice_endpoints(tree: Json, _now: float) -> str:
-    found = [
+    addresses = [
         address
         for endpoint in tree.get("endpoints") or ()
         for address in endpoint.get("addresses") or ()
     ]
-    return UNSET if not found else listed(found)
+    return UNSET if not addresses else listed(addresses)
 
 
 def _hosts(tree: Json, _now: float) -> str:
@@ -120,24 +122,24 @@ def _reference(tree: Json, _now: float) -> str:
 
 
 def _parameters(tree: Json, _now: float) -> str:
-    found = at(tree, "spec", "parameters")
-    if not found:
+    reference = at(tree, "spec", "parameters")
+    if not reference:
         return NONE
-    group = found.get("apiGroup")
+    group = reference.get("apiGroup")
     return (
-        f"{found.get('kind')}.{group}/{found.get('name')}"
+        f"{reference.get('kind')}.{group}/{reference.get('name')}"
         if group
-        else f"{found.get('kind')}/{found.get('name')}"
+        else f"{reference.get('kind')}/{reference.get('name')}"
     )
 
 
 def _parent(tree: Json, _now: float) -> str:
-    found = at(tree, "spec", "parentRef") or {}
-    parts = [found.get("namespace"), found.get("name")]
+    reference = at(tree, "spec", "parentRef") or {}
+    parts = [reference.get("namespace"), reference.get("name")]
     resource = (
-        f"{found.get('resource')}.{found['group']}"
-        if found.get("group")
-        else str(found.get("resource"))
+        f"{reference.get('resource')}.{reference['group']}"
+        if reference.get("group")
+        else str(reference.get("resource"))
     )
     return "/".join([resource, *(part for part in parts if part)])
 
@@ -157,10 +159,10 @@ def _dangling(tree: Json, _now: float) -> str:
 
 
 def _shares(tree: Json, _now: float) -> Any:
-    found = at(tree, "spec", "limited", "nominalConcurrencyShares")
+    shares = at(tree, "spec", "limited", "nominalConcurrencyShares")
     return (
-        found
-        if found is not None
+        shares
+        if shares is not None
         else at(tree, "spec", "exempt", "nominalConcurrencyShares") or NONE
     )
 
@@ -188,12 +190,12 @@ _WEBHOOKS = (NAME, number("Webhooks", _length("webhooks"), "How many webhooks it
 
 
 def _param_reference(tree: Json, _now: float) -> str:
-    found = at(tree, "spec", "paramRef")
-    if not found:
+    reference = at(tree, "spec", "paramRef")
+    if not reference:
         return UNSET
-    if found.get("name"):
-        return "/".join(part for part in (found.get("namespace"), found["name"]) if part)
-    return selector(found.get("selector"))
+    if reference.get("name"):
+        return "/".join(part for part in (reference.get("namespace"), reference["name"]) if part)
+    return selector(reference.get("selector"))
 
 
 _POLICY_BINDING = (
@@ -204,19 +206,19 @@ _POLICY_BINDING = (
 )
 
 
-_MOST_TARGETS = 2
-_MEASURES = {
+_MAX_TARGETS = 2
+_METRIC_FIELDS = {
     "External": "external",
     "Pods": "pods",
     "Object": "object",
     "Resource": "resource",
     "ContainerResource": "containerResource",
 }
-"""Type of a measure -> the field that describes it."""
+"""Metric type -> the field that describes it."""
 
 
 def _targets(tree: Json, _now: float) -> str:
-    """What is measured over what is aimed at."""
+    """Current and target value of each metric."""
     metrics, states = at(tree, "spec", "metrics") or (), at(tree, "status", "currentMetrics") or ()
     if not metrics:
         return UNSET
@@ -224,22 +226,22 @@ def _targets(tree: Json, _now: float) -> str:
         _target(metric or {}, state or {})
         for metric, state in zip_longest(metrics, states[: len(metrics)])
     ]
-    more = f" + {len(texts) - _MOST_TARGETS} more..." if len(texts) > _MOST_TARGETS else ""
-    return ", ".join(texts[:_MOST_TARGETS]) + more
+    more = f" + {len(texts) - _MAX_TARGETS} more..." if len(texts) > _MAX_TARGETS else ""
+    return ", ".join(texts[:_MAX_TARGETS]) + more
 
 
 def _target(metric: Json, state: Json) -> str:
-    name = _MEASURES.get(metric.get("type") or "", "")
+    name = _METRIC_FIELDS.get(metric.get("type") or "", "")
     source, aim = metric.get(name) or {}, (metric.get(name) or {}).get("target") or {}
     now = (state.get(name) or {}).get("current") or {}
     if not name:
         return "<unknown type>"
     if name in ("resource", "containerResource"):
-        said = f"{source.get('name', '')}: "
+        prefix = f"{source.get('name', '')}: "
         if aim.get("averageValue") is not None:
-            return f"{said}{now.get('averageValue', '<unknown>')}/{aim['averageValue']}"
+            return f"{prefix}{now.get('averageValue', '<unknown>')}/{aim['averageValue']}"
         share, wanted = now.get("averageUtilization"), aim.get("averageUtilization")
-        return f"{said}{'<unknown>' if share is None else f'{share}%'}/{'<auto>' if wanted is None else f'{wanted}%'}"
+        return f"{prefix}{'<unknown>' if share is None else f'{share}%'}/{'<auto>' if wanted is None else f'{wanted}%'}"
     if name == "pods":
         return f"{now.get('averageValue', '<unknown>')}/{aim.get('averageValue')}"
     if aim.get("averageValue") is not None:

@@ -1,4 +1,4 @@
-"""A pod's row: what one word says how it is doing (local-cluster 1.10)."""
+"""Printer columns of pods; the status column sums up how the pod is doing (local-cluster 1.10)."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ from hekla.local.apiserver.objects.columns.cells import (
 
 
 class Summary(NamedTuple):
-    """What a pod's container statuses come to."""
+    """What the statuses of a pod's containers add up to."""
 
     ready: int
     total: int
     status: str
     restarts: int
     last_restart: float
-    """Seconds since the epoch; 0 when nothing was restarted."""
+    """Seconds since the epoch; 0 if no container was restarted."""
 
 
 def summary(pod: Json) -> Summary:
+    """The values of the columns Ready, Status and Restarts, as kubectl's `printPod` computes them."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
-    word = status.get("reason") or status.get("phase") or ""
+    reason = status.get("reason") or status.get("phase") or ""
     if any(
         condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated"
         for condition in status.get("conditions") or ()
     ):
-        word = "SchedulingGated"
+        reason = "SchedulingGated"
     sidecars = {
         c.get("name")
         for c in spec.get("initContainers") or ()
@@ -45,9 +46,9 @@ def summary(pod: Json) -> Summary:
     total = len(spec.get("containers") or ()) + len(sidecars)
     first = _init(spec, status, sidecars)
     ready, restarts, last = first.ready, first.restarts, first.last_restart
-    if first.word:
-        word = first.word
-    if not first.word or _condition(status, "Initialized"):
+    if first.reason:
+        reason = first.reason
+    if not first.reason or _condition(status, "Initialized"):
         restarts, last = first.sidecar_restarts, first.sidecar_last
         running = False
         for container in reversed(status.get("containerStatuses") or ()):
@@ -56,25 +57,25 @@ def summary(pod: Json) -> Summary:
             state = container.get("state") or {}
             waiting, ended = state.get("waiting") or {}, state.get("terminated")
             if waiting.get("reason"):
-                word = waiting["reason"]
+                reason = waiting["reason"]
             elif ended is not None:
-                word = ended.get("reason") or _ending(ended)
+                reason = ended.get("reason") or _ending(ended)
             elif container.get("ready") and state.get("running") is not None:
                 running = True
                 ready += 1
-        if word == "Completed" and running:
-            word = "Running" if _condition(status, "Ready") else "NotReady"
+        if reason == "Completed" and running:
+            reason = "Running" if _condition(status, "Ready") else "NotReady"
     if (pod.get("metadata") or {}).get("deletionTimestamp"):
         if status.get("reason") == "NodeLost":
-            word = "Unknown"
+            reason = "Unknown"
         elif status.get("phase") not in ("Succeeded", "Failed"):
-            word = "Terminating"
-    return Summary(ready, total, word, restarts, last)
+            reason = "Terminating"
+    return Summary(ready, total, reason, restarts, last)
 
 
 class _Init(NamedTuple):
-    word: str
-    """Init:..., empty once all init containers are through."""
+    reason: str
+    """Init:..., empty if all init containers are done."""
     ready: int
     restarts: int
     last_restart: float
@@ -100,12 +101,12 @@ def _init(spec: Json, status: Json, sidecars: set[Any]) -> _Init:
             ready += bool(container.get("ready"))
             continue
         if ended is not None:
-            word = f"Init:{ended.get('reason') or _ending(ended)}"
+            reason = f"Init:{ended.get('reason') or _ending(ended)}"
         elif waiting.get("reason") and waiting["reason"] != "PodInitializing":
-            word = f"Init:{waiting['reason']}"
+            reason = f"Init:{waiting['reason']}"
         else:
-            word = f"Init:{position}/{len(spec.get('initContainers') or ())}"
-        return _Init(word, ready, restarts, last, sidecar_restarts, sidecar_last)
+            reason = f"Init:{position}/{len(spec.get('initContainers') or ())}"
+        return _Init(reason, ready, restarts, last, sidecar_restarts, sidecar_last)
     return _Init("", ready, restarts, last, sidecar_restarts, sidecar_last)
 
 
@@ -132,15 +133,15 @@ def _condition(status: Json, name: str) -> bool:
 
 
 def _ready(pod: Json, _now: float) -> str:
-    found = summary(pod)
-    return f"{found.ready}/{found.total}"
+    shown = summary(pod)
+    return f"{shown.ready}/{shown.total}"
 
 
 def _restarts(pod: Json, now: float) -> str:
-    found = summary(pod)
-    if found.restarts and found.last_restart:
-        return f"{found.restarts} ({duration(now - found.last_restart)} ago)"
-    return str(found.restarts)
+    shown = summary(pod)
+    if shown.restarts and shown.last_restart:
+        return f"{shown.restarts} ({duration(now - shown.last_restart)} ago)"
+    return str(shown.restarts)
 
 
 def _address(pod: Json, _now: float) -> str:

@@ -1,4 +1,4 @@
-"""Rows of what makes pods (local-cluster 1.10)."""
+"""Printer columns of workloads (local-cluster 1.10)."""
 
 from __future__ import annotations
 

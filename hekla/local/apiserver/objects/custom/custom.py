@@ -1,8 +1,8 @@
-"""From a CustomResourceDefinition to entries of the kind table, the same that built-in kinds have
+"""Turns a CustomResourceDefinition into entries of the kind table, like those of built-in kinds
 (local-cluster 4).
 
-Compiling a schema waits until its kind is first written: a definition is served again whenever its
-status changes, and large schemas take milliseconds.
+A schema is compiled when the first object of its kind is written: a definition is served anew
+whenever its status changes, and compiling a large schema takes milliseconds.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from hekla.local.apiserver.objects.texts import of_schema
 from hekla.local.apiserver.objects.validation.metadata import metadata as check_metadata
 
 VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
-"""In the order that discovery tells them of definitions."""
+"""In the order in which discovery lists them for custom kinds."""
 _ANYTHING: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
 def kinds_of(definition: Json) -> list[Kind]:
-    """The kinds that a definition serves, one a version."""
+    """The kinds that a definition serves, one for each version."""
     spec = definition["spec"]
     versions = spec.get("versions") or ()
     stored = next((version["name"] for version in versions if version.get("storage")), "")
@@ -67,7 +67,7 @@ def _kind(spec: Json, version: Json, stored: str) -> Kind:
     if subresources.get("scale"):
         served["scale"] = Subresource(group="autoscaling", version="v1", kind="Scale")
         scale = _scale(subresources["scale"])
-    behaviour = _Rules(group, name, kind, described, scale)
+    behaviour = _SchemaStrategy(group, name, kind, described, scale)
     has_status = "status" in served
     return Kind(
         group=group,
@@ -148,7 +148,7 @@ def _drop_status(tree: Json) -> None:
 
 
 def _only_status(new: Json, old: Json) -> None:
-    """The status endpoint of a custom kind takes status and nothing else, metadata neither."""
+    """The status endpoint of a custom kind changes status alone, not even metadata."""
     status = new.get("status")
     meta = new.get("metadata") or {}
     new.clear()
@@ -161,8 +161,8 @@ def _only_status(new: Json, old: Json) -> None:
         new["status"] = status
 
 
-class _Rules:
-    """Decoding, defaulting and validation of one version, compiled on first use."""
+class _SchemaStrategy:
+    """Decoding, defaulting and validation of one version of a custom kind, compiled on first use."""
 
     def __init__(
         self, group: str, version: str, kind: str, described: Json, scale: Scale | None = None
@@ -179,9 +179,9 @@ class _Rules:
         self._texts: re.Pattern[bytes] | None = None
         self._check_change: schema.ChangeChecker | None = None
         self._whole: frozenset[str] | None = None
-        """Fields at the top that no write goes without; None: all of them."""
+        """Top-level fields that no update can leave out; None: all of them."""
         self._has_rules = False
-        self._ask: schema_rules.Asker | None = None
+        self._evaluate: schema_rules.Evaluator | None = None
 
     def _compile(self) -> None:
         self._prune = schema.pruner(self._schema, root=True)
@@ -190,9 +190,9 @@ class _Rules:
         self._check_change = schema.change_checker(self._schema)
         self._has_rules = schema.has_rules(self._schema)
         identity = {"apiVersion": self._api_version, "kind": self._kind}
-        self._ask = schema_rules.asker(self._schema, identity) if self._has_rules else None
+        self._evaluate = schema_rules.evaluator(self._schema, identity) if self._has_rules else None
         if self._check is None or self._check_change is not None:
-            self._whole = schema.never_apart(self._schema)
+            self._whole = schema.fields_always_needed(self._schema)
         if not self._has_rules:
             self._texts = of_schema(self._schema.get("properties", {}).get("status"))
         self._compiled = True
@@ -200,6 +200,7 @@ class _Rules:
     # --- strategy ---------------------------------------------------------------------------------
 
     def default(self, tree: Json) -> None:
+        """Prune fields that the schema does not declare, then fill in defaults."""
         if not self._compiled:
             self._compile()
         if self._prune is not None:
@@ -208,14 +209,14 @@ class _Rules:
             self._default(tree)
 
     def validate_create(self, tree: Json) -> list[FieldError]:
-        return self._validate(tree, rules.NOTHING) + self._wrong_scale(tree, "spec")
+        return self._validate(tree, rules.NO_OLD_VALUE) + self._scale_errors(tree, "spec")
 
     def validate_update(self, new: Json, old: Json) -> list[FieldError]:
-        return self._validate(new, old) + self._wrong_scale(new, "spec")
+        return self._validate(new, old) + self._scale_errors(new, "spec")
 
     def validate_status(self, new: Json, old: Json) -> list[FieldError]:
-        """As of any change, in the words of somebody who looks at the status alone."""
-        found = [
+        """As `validate_update`, with paths relative to status in the messages."""
+        errors = [
             error._replace(
                 text=error.text.replace(
                     f"{error.field} in body", f"{error.field.removeprefix('status.')} in body"
@@ -223,10 +224,11 @@ class _Rules:
             )
             for error in self._validate(new, old)
         ]
-        return found + self._wrong_scale(new, "status")
+        return errors + self._scale_errors(new, "status")
 
-    def _wrong_scale(self, tree: Json, part: str) -> list[FieldError]:
-        """What the scale of an object could not be read from, or would not be one."""
+    def _scale_errors(self, tree: Json, part: str) -> list[FieldError]:
+        """Why the scale subresource could not show this object: its replicas are not an integer in
+        range."""
         if self._scale is None:
             return []
         path = self._scale.spec_replicas if part == "spec" else self._scale.status_replicas
@@ -260,46 +262,47 @@ class _Rules:
     def _validate(self, tree: Json, old: Any) -> list[FieldError]:
         if not self._compiled:
             self._compile()
-        found = check_metadata(tree, bare_finalizers=True)
+        errors = check_metadata(tree, bare_finalizers=True)
         if not self._fits(tree, old):
             wrong = schema_errors.explain(self._schema, tree, old)
-            found += wrong
+            errors += wrong
             if wrong:
-                return [*found, schema_errors.UNCHECKED_RULES] if self._has_rules else found
-        if self._ask is not None:
+                return [*errors, schema_errors.UNCHECKED_RULES] if self._has_rules else errors
+        if self._evaluate is not None:
             try:
-                schema_rules.ask(self._ask, tree, old, found)
+                schema_rules.evaluate(self._evaluate, tree, old, errors)
             except RecursionError:
-                found.append(
+                errors.append(
                     FieldError(
                         "<nil>",
                         "FieldValueInvalid",
                         "Invalid value: the rules of this kind nest too deeply",
                     )
                 )
-        return found
+        return errors
 
     def _fits(self, tree: Json, old: Any) -> bool:
         if self._check is None:
             return True
-        if self._check_change is not None and old is not rules.NOTHING:
+        if self._check_change is not None and old is not rules.NO_OLD_VALUE:
             return self._check_change(tree, old)
         return self._check(tree)
 
     def fill(self, tree: Json) -> None:
-        """The defaults alone, in what was decoded a moment ago."""
+        """Fill in defaults in a tree that was just decoded and so is pruned already."""
         if self._default is not None:
             self._default(tree)
 
     def spec_decides(self) -> bool:
-        """Whether the outcome of a spec is independent of metadata."""
+        """Whether the result of a create depends on the spec alone, not on metadata."""
         if not self._compiled:
             self._compile()
-        return not self._has_rules and schema.bare(
+        return not self._has_rules and schema.accepts_any_object(
             self._schema.get("properties", {}).get("metadata")
         )
 
     def texts(self) -> re.Pattern[bytes] | None:
+        """See `PartialUpdates.texts`."""
         if not self._compiled:
             self._compile()
         return self._texts
@@ -309,6 +312,7 @@ class _Rules:
         return check_metadata(tree, bare_finalizers=True)
 
     def may_stay(self, subresource: str, kept: Collection[str]) -> bool:
+        """See `PartialUpdates.may_stay`."""
         if not self._compiled:
             self._compile()
         return self._whole is not None and self._whole.isdisjoint(kept)
@@ -316,15 +320,16 @@ class _Rules:
     def partial_update_fits(
         self, new: Json, old: Json, kept: Collection[str], subresource: str
     ) -> bool:
+        """See `PartialUpdates.fits`."""
         if new["metadata"] != old["metadata"] and check_metadata(new, bare_finalizers=True):
             return False
         if self._check_change is not None and not self._check_change(new, old, kept):
             return False
-        if self._ask is None:
+        if self._evaluate is None:
             return True
-        found: list[FieldError] = []
-        schema_rules.ask(self._ask, new, old, found)
-        return not found
+        errors: list[FieldError] = []
+        schema_rules.evaluate(self._evaluate, new, old, errors)
+        return not errors
 
     # --- decoding ---------------------------------------------------------------------------------
 
@@ -348,14 +353,14 @@ class _Rules:
         return self._checked(tree, validation, texts)
 
     def read_again(self, tree: Json, validation: str) -> Decoded:
-        """What a patch has made of an object that was decoded once; its kind is known to be right.
-        Raises BadBody."""
+        """Decode what a patch made of an object that was decoded before; its apiVersion and kind
+        are known to be right. Raises BadBody."""
         if not self._compiled:
             self._compile()
         return self._checked(tree, validation, [])
 
     def _checked(self, tree: Json, validation: str, texts: list[str]) -> Decoded:
-        """Metadata in its form, and no fields that the schema does not know."""
+        """Check metadata, and prune or report fields that the schema does not declare."""
         meta = tree.get("metadata")
         if meta is None:
             tree["metadata"] = {}
@@ -368,7 +373,7 @@ class _Rules:
                 raise BadBody("exceeded max depth") from None
             texts = [f'unknown field "{path.removeprefix(".")}"' for path in dropped] + texts
         if texts and validation == "Strict":
-            raise BadBody(f"{self._words()}: strict decoding error: {', '.join(texts)}")
+            raise BadBody(f"{self._error_context()}: strict decoding error: {', '.join(texts)}")
         return Decoded(tree, () if validation == "Ignore" else tuple(texts))
 
     def _json(self, body: bytes, validation: str, texts: list[str]) -> Json:
@@ -382,20 +387,20 @@ class _Rules:
                 f"json: cannot unmarshal {what} into Go value of type {HEADER}", body
             )
         if validation != "Ignore" and documents.has_duplicates(body, tree):
-            found: list[str] = []
-            _repeated(documents.json_pairs(body), "", found)
-            texts += [f'duplicate field "{path}"' for path in found]
+            repeated: list[str] = []
+            _repeated(documents.json_pairs(body), "", repeated)
+            texts += [f'duplicate field "{path}"' for path in repeated]
         return tree
 
     def _check_kind(self, tree: Any, body: bytes) -> None:
         if not isinstance(tree, dict):
-            raise BadBody(f"{self._words()}: the body is not an object")
+            raise BadBody(f"{self._error_context()}: the body is not an object")
         for name, shown in (("kind", "Kind"), ("apiVersion", "apiVersion")):
             value = tree.get(name)
             if value is not None and not isinstance(value, str):
                 what = typecheck.type_name(value)
                 raise BadBody(
-                    f"{self._words()}: json: cannot unmarshal {what} into Go struct field .{name} of type string"
+                    f"{self._error_context()}: json: cannot unmarshal {what} into Go struct field .{name} of type string"
                 )
             if not value and name == "kind":
                 why = f"Object '{shown}' is missing in '{body[:2000].decode(errors='replace')}'"
@@ -420,33 +425,33 @@ class _Rules:
         )
 
     def _metadata(self, meta: Any, texts: list[str]) -> Json:
-        """Checked as every object's metadata is; a few microseconds when it is right."""
+        """Check metadata as for every object; takes a few microseconds if it is valid."""
         shape = shapes.shape("meta.v1", "ObjectMeta")
         try:
             right: Json = msgspec.to_builtins(msgspec.convert(meta, shape))
             return without_nulls(right) if None in right.values() else right
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            found = typecheck.Findings()
+            findings = typecheck.Findings()
             try:
-                checked = typecheck.check_metadata(meta, found)
+                checked = typecheck.check_metadata(meta, findings)
             except BadBody as error:
-                raise BadBody(f"{self._words()}: {error}") from None
-            texts += found.texts()
+                raise BadBody(f"{self._error_context()}: {error}") from None
+            texts += findings.texts()
             return checked
 
-    def _words(self) -> str:
+    def _error_context(self) -> str:
         return f'{self._kind} in version "{self._version}" cannot be handled as a {self._kind}'
 
 
-def _repeated(tree: Any, path: str, found: list[str]) -> None:
+def _repeated(tree: Any, path: str, repeated: list[str]) -> None:
     if isinstance(tree, documents.Pairs):
         seen: set[str] = set()
         for key, value in tree:
             where = f"{path}.{key}" if path else key
             if key in seen:
-                found.append(where)
+                repeated.append(where)
             seen.add(key)
-            _repeated(value, where, found)
+            _repeated(value, where, repeated)
     elif isinstance(tree, list):
         for position, item in enumerate(tree):
-            _repeated(item, f"{path}[{position}]", found)
+            _repeated(item, f"{path}[{position}]", repeated)

@@ -1,7 +1,7 @@
 """One `x-kubernetes-validations` rule: checked against its schema when it is declared, compiled
-when an object first meets it (local-cluster 4.4).
+when the first object is validated (local-cluster 4.4).
 
-CEL itself is imported with the first rule that is compiled.
+CEL itself is imported when the first rule is compiled.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from hekla.cel.types import Type
 
 REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
-NOTHING = object()
-"""The old value where there is none to compare with."""
-BUDGET = 1_000_000
-"""Steps that all rules together may take for one object."""
-LONGEST_MESSAGE = 5 * 1024
+NO_OLD_VALUE = object()
+"""Stands for the old value if there is none to compare with."""
+STEP_BUDGET = 1_000_000
+"""How many evaluation steps all rules together may take for one object."""
+MAX_MESSAGE_BYTES = 5 * 1024
 
 
 class Rule:
@@ -50,11 +50,11 @@ class Rule:
         self.declared = declared
         self.text: str = (declared.get("rule") or "").strip()
         self.optional = bool(declared.get("optionalOldSelf"))
-        self.program = compiled(declared, "rule", self_type)
+        self.program = compile_rule(declared, "rule", self_type)
         self.transition = "oldSelf" in self.program.names
         self.message = (declared.get("message") or "").strip()
         self.message_program = (
-            compiled(declared, "messageExpression", self_type)
+            compile_rule(declared, "messageExpression", self_type)
             if declared.get("messageExpression")
             else None
         )
@@ -64,24 +64,28 @@ class Rule:
         path = declared.get("fieldPath") or ""
         self.path = field_path(path, schema) or "" if path else ""
 
-    def ask(
-        self, value: Any, old: Any, path: str, found: list[FieldError], budget: list[int]
+    def evaluate(
+        self, value: Any, old: Any, path: str, errors: list[FieldError], budget: list[int]
     ) -> None:
+        """Append an error if the value breaks the rule, or if the rule cannot be evaluated.
+
+        `old` is the value before an update or NO_OLD_VALUE. Takes its steps from `budget[0]`.
+        """
         from hekla.cel.errors import Failed, TooCostly
         from hekla.cel.values import NONE, Optional
 
         if self.transition:
-            if old is NOTHING and not self.optional:
+            if old is NO_OLD_VALUE and not self.optional:
                 return
-        elif old is not NOTHING and old == value:
-            return  # a value that was there before the rule is let be
-        before = old if old is NOTHING or self.read is None else self.read(old)
+        elif old is not NO_OLD_VALUE and old == value:
+            return  # an unchanged value stays valid, also if it is older than the rule
+        before = old if old is NO_OLD_VALUE or self.read is None else self.read(old)
         if self.read is not None:
             value = self.read(value)
         scope = {"self": value}
         if self.optional:
-            scope["oldSelf"] = NONE if before is NOTHING else Optional(before)
-        elif before is not NOTHING:
+            scope["oldSelf"] = NONE if before is NO_OLD_VALUE else Optional(before)
+        elif before is not NO_OLD_VALUE:
             scope["oldSelf"] = before
         try:
             if self.program.spend(scope, budget) is True:
@@ -90,34 +94,34 @@ class Rule:
             end = (
                 "no further validation rules will be run due to call cost exceeds limit for rule: "
             )
-            found.append(self.error(path, f"'{failure}': {end}"))
+            errors.append(self.error(path, f"'{failure}': {end}"))
             return
         except Failed as failure:
             if str(failure).startswith("no such overload"):
                 why = f"'{failure}': call arguments did not match a supported operator, function or macro signature for rule: "
             else:
                 why = f"{failure} evaluating rule: "
-            found.append(self.error(path, why))
+            errors.append(self.error(path, why))
             return
         where = f"{path}{self.path}" if path else self.path.lstrip(".")
-        found.append(self.refused(where or "<nil>", value, self.said(scope, budget)))
+        errors.append(self._violation(where or "<nil>", value, self._message(scope, budget)))
 
     def error(self, path: str, why: str) -> FieldError:
         return invalid(path or "<nil>", self.kind, why + (self.message or self.text))
 
-    def said(self, scope: Json, budget: list[int]) -> str:
+    def _message(self, scope: Json, budget: list[int]) -> str:
         from hekla.cel.errors import Failed
 
         if self.message_program is not None:
             try:
                 text = str(self.message_program.spend(scope, budget)).strip()
-                if text and "\n" not in text and len(text.encode()) <= LONGEST_MESSAGE:
+                if text and "\n" not in text and len(text.encode()) <= MAX_MESSAGE_BYTES:
                     return text
             except Failed:
-                pass  # then the fixed message is what is said
+                pass  # the fixed message is used instead
         return self.message or f"failed rule: {self.text}"
 
-    def refused(self, path: str, value: Any, message: str) -> FieldError:
+    def _violation(self, path: str, value: Any, message: str) -> FieldError:
         reason = self.reason
         plain = (
             ""
@@ -139,37 +143,40 @@ def _scalar(value: Any) -> str:
     )
 
 
-def compiled(declared: Json, which: str, self_type: Type) -> Program:
-    """The rule or its messageExpression.  Raises Refused and WrongType."""
+def compile_rule(declared: Json, which: str, self_type: Type) -> Program:
+    """Compile the field `which` of a rule: `rule` or `messageExpression`. Raises Refused and
+    WrongType."""
     from hekla.cel.environment import WrongType, compile_expression
     from hekla.cel.types import BOOL, STRING, optional_of
 
     old = optional_of(self_type) if declared.get("optionalOldSelf") else self_type
-    found = compile_expression(declared.get(which) or "", {"self": self_type, "oldSelf": old})
+    program = compile_expression(declared.get(which) or "", {"self": self_type, "oldSelf": old})
     wanted = BOOL if which == "rule" else STRING
-    if found.type != wanted:
+    if program.type != wanted:
         raise WrongType(
             "cel expression must evaluate to a bool"
             if which == "rule"
             else "messageExpression must evaluate to a string"
         )
-    return found
+    return program
 
 
 # --- when a rule is declared ----------------------------------------------------------------------
 
 
-def check_declared(
-    schema: Json, path: str, found: list[FieldError], *, root: bool, uncorrelated: str
+def check_declarations(
+    schema: Json, path: str, errors: list[FieldError], *, root: bool, uncorrelated: str
 ) -> None:
-    """What is wrong with the rules of one schema node.  `uncorrelated` is the path of the list
-    around it whose elements have no identity, so that there is no telling which old value is whose.
+    """Append what is wrong with the rules of one schema node.
+
+    `uncorrelated` is the path of the nearest list around it whose elements have no keys, so that it
+    is not known which old value belongs to which new one; empty if there is none.
     """
     rules = schema.get("x-kubernetes-validations") or ()
     if not rules:
         return
     if schema.get("type") is None and not schema.get("x-kubernetes-int-or-string"):
-        found.append(
+        errors.append(
             forbidden(
                 f"{path}.x-kubernetes-validations", "must not be used if type is not specified"
             )
@@ -184,7 +191,7 @@ def check_declared(
     )
     for position, rule in enumerate(rules):
         where = f"{path}.x-kubernetes-validations[{position}]"
-        _check_words(rule, where, schema, found)
+        _check_text_fields(rule, where, schema, errors)
         if self_type is None or not (rule.get("rule") or "").strip():
             continue
         uses_old = False
@@ -192,21 +199,23 @@ def check_declared(
             if not (rule.get(which) or "").strip():
                 continue
             try:
-                program = compiled(rule, which, self_type)
+                program = compile_rule(rule, which, self_type)
                 uses_old = uses_old or (which == "rule" and "oldSelf" in program.names)
             except Refused as error:
                 start = "" if which == "rule" else "messageExpression "
-                found.append(
-                    _refused(f"{where}.{which}", rule, f"{start}compilation failed: {error}")
+                errors.append(
+                    _declaration_error(
+                        f"{where}.{which}", rule, f"{start}compilation failed: {error}"
+                    )
                 )
                 uses_old = uses_old or "oldSelf" in rule[which]
             except WrongType as error:
-                found.append(_refused(f"{where}.{which}", rule, str(error)))
+                errors.append(_declaration_error(f"{where}.{which}", rule, str(error)))
         if uses_old and uncorrelated:
             why = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelated}"
-            found.append(invalid(f"{where}.rule", rule["rule"], why))
+            errors.append(invalid(f"{where}.rule", rule["rule"], why))
         elif not uses_old and rule.get("optionalOldSelf") is not None:
-            found.append(
+            errors.append(
                 invalid(
                     f"{where}.optionalOldSelf",
                     rule["optionalOldSelf"],
@@ -215,8 +224,8 @@ def check_declared(
             )
 
 
-def _refused(path: str, rule: Json, why: str) -> FieldError:
-    """The value is the whole rule, in the form that Kubernetes prints its own structures."""
+def _declaration_error(path: str, rule: Json, why: str) -> FieldError:
+    """An error whose value is the whole rule, as Kubernetes prints its Go struct."""
     names = (
         ("Rule", "rule", ""),
         ("Message", "message", ""),
@@ -235,43 +244,43 @@ def _refused(path: str, rule: Json, why: str) -> FieldError:
     return FieldError(path, "FieldValueInvalid", f"Invalid value: {value}: {why}")
 
 
-def _check_words(rule: Json, where: str, schema: Json, found: list[FieldError]) -> None:
+def _check_text_fields(rule: Json, where: str, schema: Json, errors: list[FieldError]) -> None:
     text, message = (rule.get("rule") or "").strip(), rule.get("message") or ""
     if not text:
-        found.append(required(f"{where}.rule", "rule is not specified"))
+        errors.append(required(f"{where}.rule", "rule is not specified"))
     if message and not message.strip():
-        found.append(invalid(f"{where}.message", message, "must be non-empty if specified"))
+        errors.append(invalid(f"{where}.message", message, "must be non-empty if specified"))
     elif "\n" in message:
-        found.append(invalid(f"{where}.message", message, "must not contain line breaks"))
+        errors.append(invalid(f"{where}.message", message, "must not contain line breaks"))
     elif "\n" in text and not message and not rule.get("messageExpression"):
-        found.append(
+        errors.append(
             required(f"{where}.message", "message must be specified if rule contains line breaks")
         )
     expression = rule.get("messageExpression")
     if expression and not expression.strip():
-        found.append(
+        errors.append(
             required(
                 f"{where}.messageExpression", "messageExpression must be non-empty if specified"
             )
         )
     reason = rule.get("reason")
     if reason is not None and reason not in REASONS:
-        found.append(not_supported(f"{where}.reason", reason, REASONS))
+        errors.append(not_supported(f"{where}.reason", reason, REASONS))
     path = rule.get("fieldPath") or ""
     if path and not path.strip():
-        found.append(invalid(f"{where}.fieldPath", path, "must be non-empty if specified"))
+        errors.append(invalid(f"{where}.fieldPath", path, "must be non-empty if specified"))
     elif "\n" in path:
-        found.append(invalid(f"{where}.fieldPath", path, "must not contain line breaks"))
+        errors.append(invalid(f"{where}.fieldPath", path, "must not contain line breaks"))
     elif path and field_path(path, schema) is None:
-        found.append(invalid(f"{where}.fieldPath", path, "must be a valid path"))
+        errors.append(invalid(f"{where}.fieldPath", path, "must be a valid path"))
 
 
 _STEP = re.compile(r"\.([A-Za-z_][A-Za-z0-9_]*|[^.\[\]']+)|\['((?:[^'\\]|\\.)+)'\]")
 
 
 def field_path(text: str, schema: Json) -> str | None:
-    """A fieldPath as errors show it; None when the schema has no such field."""
-    at, found, node = 0, "", schema
+    """A fieldPath as errors show it; None if the schema has no such field."""
+    at, result, node = 0, "", schema
     while at < len(text):
         match = _STEP.match(text, at)
         if match is None:
@@ -280,11 +289,11 @@ def field_path(text: str, schema: Json) -> str | None:
         properties, additional = node.get("properties") or {}, node.get("additionalProperties")
         if name in properties:
             node = properties[name]
-            found += f".{name}"
+            result += f".{name}"
         elif isinstance(additional, dict):
             node = additional
-            found += f"[{name}]"
+            result += f"[{name}]"
         else:
             return None
         at = match.end()
-    return found
+    return result

@@ -1,10 +1,10 @@
-"""Structural schemas of custom kinds, compiled: pruning, defaulting and the question whether an
-object is valid.
+"""Structural schemas of custom kinds, compiled: pruning, defaulting and the check whether an object
+is valid.
 
-A definition is compiled once into closures that walk an object's own keys, not the schema's,
-because schemas with pod templates have thousands of fields and objects a few dozen.  Whether an
-object is valid is answered without building a single path; what is wrong with it is `explain`'s
-business (schema_errors.py).  Reference: local-cluster 4.2.
+A definition is compiled once into closures that walk the keys of the object, not those of the
+schema, because schemas with pod templates have thousands of fields and objects a few dozen. The
+check builds no paths and no messages; `explain` (schema_errors.py) finds out what is wrong.
+Reference: local-cluster 4.2.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Checker = Callable[[Any], bool]
 
 IMPLICIT = frozenset({"apiVersion", "kind", "metadata"})
 NUMBERS = (int, float)
-LONGEST_REMEMBERED, MOST_REMEMBERED = 64, 256
-"""Signs of a text, and texts of a pattern."""
-EITHER = [{"type": "integer"}, {"type": "string"}]
-WHOLE = (
+MAX_CACHED_TEXT_LENGTH, MAX_CACHED_TEXTS = 64, 256
+"""Characters of a text, and texts of each pattern."""
+INT_OR_STRING_CHOICES = [{"type": "integer"}, {"type": "string"}]
+WHOLE_OBJECT_KEYWORDS = (
     "enum",
     "nullable",
     "additionalProperties",
@@ -36,18 +36,18 @@ WHOLE = (
     "maxProperties",
     "x-kubernetes-embedded-resource",
 )
-"""What a schema may say of an object as a whole."""
+"""Keywords that restrict an object as a whole, not one of its fields."""
 
 
 # --- pruning --------------------------------------------------------------------------------------
 
 
 def pruner(schema: Json, *, root: bool = False) -> Pruner | None:
-    """What drops fields that the schema does not name, and nulls where none may be; None where
-    nothing can be dropped.
+    """A function that drops fields which the schema does not declare, and nulls where the schema
+    allows none; None if nothing can be dropped.
 
-    The closure gives the paths of what was dropped, from the value on: nearly always nothing is,
-    and then no path is put together.
+    The function returns the paths of what it dropped, relative to the value. Nearly always it drops
+    nothing, and then builds no path.
     """
     if (
         "properties" not in schema
@@ -138,7 +138,7 @@ def _list_pruner(below: Pruner | None) -> Pruner | None:
 
 
 def defaulter(schema: Json, *, root: bool = False) -> Defaulter | None:
-    """What fills in defaults below an object that is there; None where the schema has none."""
+    """A function that fills in defaults at all levels of an object; None if the schema has none."""
     items = schema.get("items")
     if isinstance(items, dict):
         below = defaulter(items)
@@ -199,9 +199,10 @@ def _copied(value: Any) -> Any:
 
 
 def checker(schema: Json, *, root: bool = False) -> Checker | None:
-    """Whether a value fits the schema; None where every value does.  CEL rules are not asked."""
-    junctures = [] if _says_it_twice(schema) else _juncture_checks(schema)
-    tests = [test for test in (_type_check(schema, root), *junctures) if test is not None]
+    """A function that says whether a value fits the schema; None if every value does. It does not
+    evaluate CEL rules."""
+    junctors = [] if _repeats_int_or_string(schema) else _junctor_checks(schema)
+    tests = [test for test in (_type_check(schema, root), *junctors) if test is not None]
     if "enum" in schema:
         tests.append(_enum_check(schema["enum"]))
     if not tests:
@@ -218,33 +219,32 @@ def checker(schema: Json, *, root: bool = False) -> Checker | None:
     return check
 
 
-def _says_it_twice(schema: Json) -> bool:
-    """Whether a schema is that of a quantity: it is an integer or a string by its mark, and by a
-    choice of types once more."""
-    junctures = [name for name in ("allOf", "anyOf", "oneOf", "not") if schema.get(name)]
+def _repeats_int_or_string(schema: Json) -> bool:
+    """Whether a schema has `x-kubernetes-int-or-string` and the same restriction once more as
+    anyOf, as quantities do."""
+    junctors = [name for name in ("allOf", "anyOf", "oneOf", "not") if schema.get(name)]
     return (
         bool(schema.get("x-kubernetes-int-or-string"))
-        and junctures == ["anyOf"]
-        and schema["anyOf"] == EITHER
+        and junctors == ["anyOf"]
+        and schema["anyOf"] == INT_OR_STRING_CHOICES
     )
 
 
 class ChangeChecker(Protocol):
-    """Whether what an update makes of `old` fits."""
+    """Whether the new state of an object is valid, given a valid old one."""
 
     def __call__(self, new: Json, old: Json, kept: Collection[str] = ()) -> bool: ...
 
 
 def change_checker(schema: Json) -> ChangeChecker | None:
-    """Whether what an update changes fits the schema, by (new, old, kept): parts of the object that
-    are as they were are not looked at, as `explain` forgives them too; `kept` names parts that are
-    neither in new nor in old because they stay.  None where the schema says more of the whole than
-    what its parts are and which must be there.
-    """
+    """A function that checks only what an update changes: unchanged parts are skipped, as `explain`
+    forgives them too. `kept` names fields that are neither in new nor in old because the update
+    leaves them alone. None if the schema restricts the object as a whole by more than types and
+    required fields."""
     if (
         schema.get("type") != "object"
-        or any(schema.get(word) for word in WHOLE)
-        or _juncture_checks(schema)
+        or any(schema.get(keyword) for keyword in WHOLE_OBJECT_KEYWORDS)
+        or _junctor_checks(schema)
     ):
         return None
     required = tuple(name for name in schema.get("required") or () if name not in IMPLICIT)
@@ -351,8 +351,8 @@ def _array_check(schema: Json) -> Checker:
 
 
 def duplicates(schema: Json, value: list[Any]) -> list[tuple[int, Any]]:
-    """Positions that repeat an earlier element of a list that is a map or a set, with what is
-    repeated."""
+    """Elements that repeat an earlier one in a list of type map or set: (position, the repeated key
+    or value)."""
     keys = (
         schema.get("x-kubernetes-list-map-keys")
         if schema.get("x-kubernetes-list-type") == "map"
@@ -360,24 +360,26 @@ def duplicates(schema: Json, value: list[Any]) -> list[tuple[int, Any]]:
     )
     properties = (schema.get("items") or {}).get("properties") or {}
     seen: set[Hashable] = set()
-    found = []
+    duplicates = []
     for position, item in enumerate(value):
         if keys is None:
-            said, known_by = item, identity(item)
+            shown, known_by = item, identity(item)
         elif isinstance(item, dict):
-            said = {key: item.get(key, (properties.get(key) or {}).get("default")) for key in keys}
-            known_by = tuple(map(identity, said.values()))
+            shown = {key: item.get(key, (properties.get(key) or {}).get("default")) for key in keys}
+            known_by = tuple(map(identity, shown.values()))
         else:
             continue
         if known_by in seen:
-            found.append((position, said))
+            duplicates.append((position, shown))
         seen.add(known_by)
-    return found
+    return duplicates
 
 
 def _string_check(schema: Json) -> Checker:
     least, most = schema.get("minLength") or 0, schema.get("maxLength")
-    pattern = remembering(expression(schema["pattern"]).search) if schema.get("pattern") else None
+    pattern = (
+        cached_match(compiled_pattern(schema["pattern"]).search) if schema.get("pattern") else None
+    )
     form = FORMATS.get(schema.get("format") or "")
     if not least and most is None and pattern is None and form is None:
         return lambda value: type(value) is str
@@ -392,25 +394,25 @@ def _string_check(schema: Json) -> Checker:
     return check
 
 
-def remembering(search: Callable[[str], Any]) -> Checker:
-    """Whether a text fits a pattern.  Short texts are asked about again and again (`100m`, `1Gi`),
-    and a search takes RE2 20 µs."""
-    known: BoundedCache[str, bool] = BoundedCache(MOST_REMEMBERED)
+def cached_match(search: Callable[[str], Any]) -> Checker:
+    """Whether a text matches a pattern. Short texts such as `100m` or `1Gi` come again and again
+    and a search by RE2 takes 20 µs, so their results are cached."""
+    known: BoundedCache[str, bool] = BoundedCache(MAX_CACHED_TEXTS)
 
     def fits(text: str) -> bool:
         answer = known.get(text)
         if answer is None:
             answer = search(text) is not None
-            if len(text) <= LONGEST_REMEMBERED:
+            if len(text) <= MAX_CACHED_TEXT_LENGTH:
                 known[text] = answer
         return answer
 
     return fits
 
 
-def expression(pattern: str) -> Any:
-    """A compiled pattern, which is one of RE2: it takes time in proportion to the text.  Raises
-    ValueError in Go's words."""
+def compiled_pattern(pattern: str) -> Any:
+    """A compiled RE2 pattern; a search takes time linear in the text. Raises ValueError with Go's
+    message."""
     from hekla.cel.errors import Failed
     from hekla.cel.library import regex
 
@@ -442,6 +444,7 @@ def _number_check(schema: Json, *, integer: bool) -> Checker:
 
 
 def is_multiple(value: float, step: float) -> bool:
+    """Whether a number is a multiple of another, as `multipleOf` demands."""
     quotient = value / step
     return quotient == round(quotient)
 
@@ -457,20 +460,20 @@ def _enum_check(allowed: list[Any]) -> Checker:
     return lambda value: identity(value) in kinds.get(type(value), ())
 
 
-def _juncture_checks(schema: Json) -> list[Checker]:
-    found: list[Checker] = []
+def _junctor_checks(schema: Json) -> list[Checker]:
+    checks: list[Checker] = []
     for name, enough in (("allOf", all), ("anyOf", any)):
         tests = [checker(part) for part in schema.get(name) or ()]
         if tests and not (name == "anyOf" and None in tests):
-            found.append(_joined([test for test in tests if test is not None], enough))
+            checks.append(_joined([test for test in tests if test is not None], enough))
     if schema.get("oneOf"):
-        found.append(_exactly_one([checker(part) for part in schema["oneOf"]]))
+        checks.append(_exactly_one([checker(part) for part in schema["oneOf"]]))
     if schema.get("not"):
         refused = checker(schema["not"])
-        found.append(
+        checks.append(
             (lambda value: False) if refused is None else (lambda value: not refused(value))
         )
-    return found
+    return checks
 
 
 def _joined(tests: list[Checker], enough: Callable[[Any], bool]) -> Checker:
@@ -551,13 +554,14 @@ KNOWN_FORMATS = {
     "integer": frozenset(("int32", "int64")),
     "number": frozenset(("float", "double")),
 }  # fmt: skip
-"""What Kubernetes knows by name, without dashes; others it warns of, and looks no further."""
+"""Formats that Kubernetes knows, without dashes. For others it returns a warning, and ignores them.
+"""
 
 
 def unknown_formats(schema: Any) -> list[str]:
-    """Formats at and below a schema node that say nothing."""
+    """Formats at and below a schema node that have no effect."""
     if isinstance(schema, list):
-        return [found for item in schema for found in unknown_formats(item)]
+        return [name for item in schema for name in unknown_formats(item)]
     if not isinstance(schema, dict):
         return []
     form, kind = schema.get("format"), schema.get("type") or "string"
@@ -573,11 +577,11 @@ def unknown_formats(schema: Any) -> list[str]:
         for name in ("items", "additionalProperties", "not", "allOf", "anyOf", "oneOf")
     ]
     below += (schema.get("properties") or {}).values()
-    return [*own, *(found for inner in below for found in unknown_formats(inner))]
+    return [*own, *(name for inner in below for name in unknown_formats(inner))]
 
 
 def has_rules(schema: Any) -> bool:
-    """Whether any CEL rule stands in the schema."""
+    """Whether the schema holds any CEL rule."""
     if isinstance(schema, dict):
         return "x-kubernetes-validations" in schema or any(
             has_rules(value) for value in schema.values()
@@ -587,14 +591,14 @@ def has_rules(schema: Any) -> bool:
     return False
 
 
-def bare(schema: Json | None) -> bool:
-    """Whether a schema says of objects no more than that they are such."""
+def accepts_any_object(schema: Json | None) -> bool:
+    """Whether a schema restricts objects in no way."""
     return not schema or schema.keys() <= {"type", "description"}
 
 
-def never_apart(schema: Json) -> frozenset[str] | None:
-    """Fields at the top that every write has to see: rules stand in them, or defaults for them.
-    None where a rule sees the whole."""
+def fields_always_needed(schema: Json) -> frozenset[str] | None:
+    """Top-level fields that a partial update cannot leave out, because they hold rules or defaults.
+    None if a rule reads the whole object."""
     if "x-kubernetes-validations" in schema:
         return None
     return frozenset(

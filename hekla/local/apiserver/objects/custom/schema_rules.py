@@ -1,4 +1,4 @@
-"""The CEL rules of a schema, found once and asked of every object that fits the schema otherwise
+"""The CEL rules of a schema: found once, and evaluated for every object that is valid otherwise
 (local-cluster 4.4)."""
 
 from __future__ import annotations
@@ -8,36 +8,37 @@ from collections.abc import Callable
 from typing import Any
 
 from hekla.api.trees import Json
-from hekla.local.apiserver.objects.custom.rules import BUDGET, NOTHING, Rule
-from hekla.local.apiserver.objects.custom.schema_errors import type_name
+from hekla.local.apiserver.objects.custom.rules import NO_OLD_VALUE, STEP_BUDGET, Rule
+from hekla.local.apiserver.objects.custom.schema_errors import schema_type_name
 from hekla.local.apiserver.objects.identity import identities
 from hekla.local.apiserver.objects.identity import identity as known_by
 from hekla.local.apiserver.objects.kind import FieldError
 
 log = logging.getLogger("hekla.apiserver")
 
-Asker = Callable[[Any, Any, str, list[FieldError], list[int]], None]
-"""(value, old value or NOTHING, path, found, steps that are left)"""
+Evaluator = Callable[[Any, Any, str, list[FieldError], list[int]], None]
+"""(value, old value or NO_OLD_VALUE, path, errors, budget): `budget` is a list with the number of
+steps that are left."""
 OUT_OF_BUDGET = (
     "validation failed due to running out of cost budget, no further validation rules will be run"
 )
 
 
-def asker(schema: Json, identity: Json | None = None) -> Asker | None:
-    """What asks the rules at and below a schema node; None where there are none.
+def evaluator(schema: Json, identity: Json | None = None) -> Evaluator | None:
+    """A function that evaluates the rules at and below a schema node; None if there are none.
 
-    `identity` is the apiVersion and kind of the object whose root this node is: rules see them, the
-    tree here has them not.
+    `identity` holds the apiVersion and kind of the object if this node is its root: rules may read
+    them, and the tree does not hold them.
     """
     own = rules_of(schema, root=identity is not None)
     items = schema.get("items")
-    inner = asker(items) if isinstance(items, dict) else None
+    inner = evaluator(items) if isinstance(items, dict) else None
     properties = schema.get("properties") or {}
     fields = {
-        name: made for name, below in properties.items() if (made := asker(below)) is not None
+        name: made for name, below in properties.items() if (made := evaluator(below)) is not None
     }
     additional = schema.get("additionalProperties")
-    values = asker(additional) if isinstance(additional, dict) else None
+    values = evaluator(additional) if isinstance(additional, dict) else None
     if not own and inner is None and not fields and values is None:
         return None
     keys = (
@@ -48,20 +49,22 @@ def asker(schema: Json, identity: Json | None = None) -> Asker | None:
     is_set = schema.get("x-kubernetes-list-type") == "set"
     named = identity is not None and any(rule.program.names & {"self", "oldSelf"} for rule in own)
 
-    def ask(value: Any, old: Any, path: str, found: list[FieldError], budget: list[int]) -> None:
+    def evaluate(
+        value: Any, old: Any, path: str, errors: list[FieldError], budget: list[int]
+    ) -> None:
         if value is None:
             return
         if own:
             subject, before = value, old
             if named and identity is not None:
                 subject = {**identity, **value}
-                before = old if old is NOTHING else {**identity, **old}
+                before = old if old is NO_OLD_VALUE else {**identity, **old}
             for rule in own:
                 if budget[0] <= 0:
-                    text = f'Invalid value: "{type_name(value)}": {OUT_OF_BUDGET}'
-                    found.append(FieldError(path or "<nil>", "FieldValueInvalid", text))
+                    text = f'Invalid value: "{schema_type_name(value)}": {OUT_OF_BUDGET}'
+                    errors.append(FieldError(path or "<nil>", "FieldValueInvalid", text))
                     return
-                rule.ask(subject, before, path, found, budget)
+                rule.evaluate(subject, before, path, errors, budget)
         if isinstance(value, dict):
             before = old if isinstance(old, dict) else {}
             for key, item in value.items():
@@ -70,23 +73,23 @@ def asker(schema: Json, identity: Json | None = None) -> Asker | None:
                     where = (
                         f"{path}[{key}]" if below is values else f"{path}.{key}" if path else key
                     )
-                    below(item, before.get(key, NOTHING), where, found, budget)
+                    below(item, before.get(key, NO_OLD_VALUE), where, errors, budget)
         elif isinstance(value, list) and inner is not None:
             known = _by_keys(old, keys) if keys else {}
             there = identities(old) if is_set and isinstance(old, list) else set()
             for position, item in enumerate(value):
                 if is_set:
-                    before = item if known_by(item) in there else NOTHING
+                    before = item if known_by(item) in there else NO_OLD_VALUE
                 else:
-                    before = known.get(_identity(item, keys), NOTHING)
-                inner(item, before, f"{path}[{position}]", found, budget)
+                    before = known.get(_identity(item, keys), NO_OLD_VALUE)
+                inner(item, before, f"{path}[{position}]", errors, budget)
 
-    return ask
+    return evaluate
 
 
 def rules_of(schema: Json, *, root: bool) -> list[Rule]:
-    """The compiled rules of one node.  One that does not compile was stored by an older server, and
-    is said in the log."""
+    """The compiled rules of one node. A rule that does not compile was accepted by an older server;
+    it is logged and skipped."""
     declared_rules = schema.get("x-kubernetes-validations") or ()
     if not declared_rules:
         return []
@@ -95,19 +98,20 @@ def rules_of(schema: Json, *, root: bool) -> list[Rule]:
     from hekla.cel.errors import Refused
 
     kind = schemas.declared(schema, root=root or bool(schema.get("x-kubernetes-embedded-resource")))
-    found: list[Rule] = []
+    rules: list[Rule] = []
     for rule in declared_rules:
         if kind is None:
             break
         try:
-            found.append(Rule(rule, schema, kind))
+            rules.append(Rule(rule, schema, kind))
         except (Refused, WrongType) as error:
-            log.warning("the rule %r cannot be asked: %s", rule.get("rule"), error)
-    return found
+            log.warning("the rule %r cannot be evaluated: %s", rule.get("rule"), error)
+    return rules
 
 
-def ask(asking: Asker, tree: Json, old: Any, found: list[FieldError]) -> None:
-    asking(tree, old, "", found, [BUDGET])
+def evaluate(asking: Evaluator, tree: Json, old: Any, errors: list[FieldError]) -> None:
+    """Evaluate the rules of a whole object with a new step budget; appends to the errors."""
+    asking(tree, old, "", errors, [STEP_BUDGET])
 
 
 def _identity(item: Any, keys: tuple[str, ...]) -> Any:

@@ -1,7 +1,7 @@
-"""What the server fills in where a client said nothing (local-cluster 5).
+"""The defaults that the server fills in (local-cluster 5).
 
-One function a kind, found here by group and kind.  They run on create, after every admission change
-and on update, so each only adds what is missing.
+There is one function for each kind, found here by (group, kind). It runs on create, after every
+change by admission, and on update; it only adds what is missing.
 """
 
 from __future__ import annotations

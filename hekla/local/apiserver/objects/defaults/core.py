@@ -1,4 +1,4 @@
-"""Defaults of the core kinds beside pods (local-cluster 5.3 to 5.6)."""
+"""Defaults of the core kinds other than pods (local-cluster 5.3 to 5.6)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NODE_INFO = (
     "operatingSystem",
     "architecture",
 )
-"""What a node always says of itself, also when it says nothing."""
+"""Fields of a node's nodeInfo that are always shown, even if empty."""
 
 
 def _node(tree: Json) -> None:
@@ -105,8 +105,7 @@ def _persistent_volume_claim(tree: Json) -> None:
 
 
 def _limit_range(tree: Json) -> None:
-    """Container items fill each other: default from max, defaultRequest from default, then from
-    min."""
+    """In container items, default comes from max, defaultRequest from default, and then from min."""
     spec = tree.setdefault("spec", {})
     for item in spec.get("limits") or ():
         if item.get("type") != "Container":

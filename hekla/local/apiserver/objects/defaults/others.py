@@ -108,14 +108,16 @@ def _policy_binding(tree: Json) -> None:
 
 def _device_requests(spec: Json) -> None:
     for request in (spec.get("devices") or {}).get("requests") or ():
-        for asked in ([request["exactly"]] if "exactly" in request else []) + list(
+        for request_or_option in ([request["exactly"]] if "exactly" in request else []) + list(
             request.get("firstAvailable") or ()
         ):
-            if not asked.get("allocationMode"):
-                asked["allocationMode"] = "ExactCount"
-            if asked["allocationMode"] == "ExactCount" and not asked.get("count"):
-                asked["count"] = 1
-            for toleration in asked.get("tolerations") or ():
+            if not request_or_option.get("allocationMode"):
+                request_or_option["allocationMode"] = "ExactCount"
+            if request_or_option["allocationMode"] == "ExactCount" and not request_or_option.get(
+                "count"
+            ):
+                request_or_option["count"] = 1
+            for toleration in request_or_option.get("tolerations") or ():
                 fill(toleration, operator="Equal")
 
 
@@ -170,7 +172,7 @@ def _horizontal_pod_autoscaler(tree: Json) -> None:
     fill(tree.setdefault("status", {}), desiredReplicas=0)
     behavior = spec.get("behavior")
     if behavior is not None:
-        for way, rules in _PACES.items():
+        for way, rules in _SCALING_RULES.items():
             pace = behavior.setdefault(way, {})
             for name, value in rules.items():
                 if pace.get(name) is None:
@@ -179,7 +181,7 @@ def _horizontal_pod_autoscaler(tree: Json) -> None:
                     )
 
 
-_PACES: dict[str, dict[str, Any]] = {
+_SCALING_RULES: dict[str, dict[str, Any]] = {
     "scaleUp": {
         "stabilizationWindowSeconds": 0,
         "selectPolicy": "Max",
@@ -193,7 +195,7 @@ _PACES: dict[str, dict[str, Any]] = {
         "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}],
     },
 }
-"""How fast an autoscaler goes whose writer says only something of it."""
+"""The scaling rules that an autoscaler gets if its spec gives only a part of `behavior`."""
 
 
 def _certificate_signing_request(tree: Json) -> None:

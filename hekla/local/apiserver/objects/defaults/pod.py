@@ -1,6 +1,7 @@
 """Defaults of pods and of the pod templates inside workloads (local-cluster 5.1).
 
-The hottest code of a create after decoding: plain dictionary work, no tables.
+After decoding, this is the code of a create that takes most time, so it is plain dictionary code
+without tables.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
 def pod(tree: Json) -> None:
+    """Defaults of a pod."""
     spec = tree.get("spec")
     if spec is None:
         spec = tree["spec"] = {}
@@ -53,7 +55,7 @@ def pod(tree: Json) -> None:
 
 
 def template(tree: Json) -> None:
-    """A PodTemplateSpec: what is filled in inside every workload."""
+    """Defaults of a PodTemplateSpec, as workloads hold it."""
     if "metadata" not in tree:
         tree["metadata"] = {}
     spec = tree.get("spec")
@@ -63,6 +65,7 @@ def template(tree: Json) -> None:
 
 
 def pod_spec(spec: Json) -> None:
+    """Defaults of the spec of a pod or of a pod template."""
     if not spec.get("restartPolicy"):
         spec["restartPolicy"] = "Always"
     if not spec.get("dnsPolicy"):
@@ -118,11 +121,11 @@ def _container(container: Json) -> None:
                 _handler(lifecycle[name])
 
 
-LONGEST_IMAGE = 255
-_WORD = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+MAX_IMAGE_NAME_LENGTH = 255
+_PATH_COMPONENT = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _HOST = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
 _IMAGE = re.compile(
-    rf"(?P<name>(?:(?:localhost|{_HOST}(?:\.{_HOST})+|{_HOST}(?=:))(?::[0-9]+)?/)?{_WORD}(?:/{_WORD})*)"
+    rf"(?P<name>(?:(?:localhost|{_HOST}(?:\.{_HOST})+|{_HOST}(?=:))(?::[0-9]+)?/)?{_PATH_COMPONENT}(?:/{_PATH_COMPONENT})*)"
     r"(?::(?P<tag>\w[\w.-]{0,127}))?(?P<digest>@[A-Za-z][\w+.-]*:[0-9a-fA-F]{32,})?",
     re.ASCII,
 ).fullmatch
@@ -130,12 +133,13 @@ _IMAGE = re.compile(
 
 @lru_cache(maxsize=4096)
 def pull_policy(image: str) -> str:
-    """Always for images that may change under their name: tag `latest`, or none and no digest.
-    What is no name is not asked for again."""
-    found = _IMAGE(image)
-    if found is None or found["digest"] or len(found["name"]) > LONGEST_IMAGE:
+    """The default pull policy of an image: Always for images that may change under their name (tag
+    `latest`, or no tag and no digest), else IfNotPresent. An invalid image name gets IfNotPresent.
+    """
+    match = _IMAGE(image)
+    if match is None or match["digest"] or len(match["name"]) > MAX_IMAGE_NAME_LENGTH:
         return "IfNotPresent"
-    return "Always" if found["tag"] in (None, "latest") else "IfNotPresent"
+    return "Always" if match["tag"] in (None, "latest") else "IfNotPresent"
 
 
 def _probe(probe: Json) -> None:
@@ -217,9 +221,8 @@ def _requests_from_limits(resources: Json, limits: Json) -> None:
 
 
 def whole_pod(spec: Json) -> None:
-    """A pod that says something of its resources as a whole asks for as much as its containers do,
-    and where they are silent for as much as it may have.
-    """
+    """Fill in pod-level requests: the sum of the containers' requests, and for resources that no
+    container requests, the pod-level limit."""
     resources = spec["resources"]
     limits, requests = dict(resources.get("limits") or {}), dict(resources.get("requests") or {})
     if limits or requests:
@@ -242,7 +245,7 @@ def whole_pod(spec: Json) -> None:
 
 
 def first_status(spec: Json) -> Json:
-    """The status that a new pod begins with, whatever its client sent."""
+    """The status that a new pod starts with, whatever its client sent."""
     status: Json = {"phase": "Pending", "qosClass": qos_class(spec)}
     if spec.get("schedulingGates"):
         status["conditions"] = [
@@ -259,9 +262,9 @@ def first_status(spec: Json) -> Json:
 
 
 def qos_class(spec: Json) -> str:
-    """Guaranteed when every container's limits of cpu and memory are its requests, BestEffort when
-    nothing is asked for."""
-    asked = False
+    """Guaranteed if every container's cpu and memory limits equal its requests, BestEffort if there
+    are no requests and limits, else Burstable."""
+    any_requests = False
     guaranteed = True
     for name in ("containers", "initContainers"):
         for container in spec.get(name, ()):
@@ -273,12 +276,12 @@ def qos_class(spec: Json) -> str:
             for resource in ("cpu", "memory"):
                 request, limit = requests.get(resource), limits.get(resource)
                 if _some(request) or _some(limit):
-                    asked = True
+                    any_requests = True
                 if not _some(limit) or (
                     request != limit and (request is None or amount(request) != amount(limit))
                 ):
                     guaranteed = False
-    if not asked:
+    if not any_requests:
         return "BestEffort"
     return "Guaranteed" if guaranteed else "Burstable"
 

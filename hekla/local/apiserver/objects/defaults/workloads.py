@@ -1,4 +1,4 @@
-"""Defaults of what makes pods: Deployment to CronJob (local-cluster 5.8)."""
+"""Defaults of workloads: Deployment to CronJob (local-cluster 5.8)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hekla.local.apiserver.objects.defaults import pod as pods
 
 
 def fill(tree: Json, **values: Any) -> Json:
-    """Sets what is absent; returns the tree."""
+    """Set the fields that are absent; returns the tree."""
     for name, value in values.items():
         if tree.get(name) is None:
             tree[name] = value

@@ -1,1 +1,1 @@
-"""Bodies to trees: JSON, YAML and protobuf."""
+"""Decoding of request bodies into JSON trees: JSON, YAML and protobuf."""

@@ -1,9 +1,9 @@
-"""From a request body to the tree of a built-in kind: three encodings in, one checked and
-normalised tree out.
+"""From a request body to the tree of a built-in kind: decodes JSON, YAML and protobuf, checks types
+and normalises the tree.
 
-The way of a correct JSON body is all in C: msgspec checks it against the kind's shape and drops
-what Kubernetes drops. Anything else (a wrong type, an unknown field, a key that stands twice) is
-read again by `typecheck`, which finds the words. Reference: local-cluster 1.4, 1.5, 2.9.
+A valid JSON body takes a path that is all in C: msgspec checks it against the kind's struct, and
+drops what Kubernetes drops. Any other body (a wrong type, an unknown field, a repeated key) is
+decoded again by `typecheck`, which finds the message. Reference: local-cluster 1.4, 1.5, 2.9.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ JSON_TYPES = frozenset({"", "application/json", "text/json"})
 YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml"})
 
 HEADER = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
-"""What a body is first read as, to learn what it is."""
+"""The Go struct that Kubernetes decodes first to learn a body's kind; its errors name it."""
 _FREE_FORM = frozenset({"RawExtension", "JSON"})
-"""Types whose nulls mean something.  So do those of FieldsV1, which only managedFields hold: bodies
-with these are looked for."""
+"""Types whose nulls are kept. FieldsV1 is another, but only managedFields hold it; bodies with them
+are found by a search."""
 _RECURSIVE = frozenset({"JSONSchemaProps"})
 
 
 def unsupported_media_type(
     accepted: Sequence[str] = ("application/json", "application/yaml", protobuf.MEDIA_TYPE),
 ) -> BadBody:
+    """The 415 error that names the accepted media types."""
     types = ", ".join(accepted)
     return BadBody(
         f"the body of the request was in an unknown format - accepted media types include: {types}",
@@ -47,9 +48,10 @@ def unsupported_media_type(
 def reader(
     group: str, version: str, kind: str, also: Sequence[str] = (), any_version: bool = False
 ) -> Reader:
-    """What decodes bodies of a kind.  `also` lists further apiVersions that are read as this one
-    (evictions of v1beta1); `any_version` accepts every apiVersion (DeleteOptions come with their
-    target's group).
+    """The function that decodes bodies of a kind.
+
+    `also` lists further apiVersions that are decoded as this one (evictions of v1beta1);
+    `any_version` accepts every apiVersion (DeleteOptions come with the group of their target).
     """
     return _Reader(group, version, kind, tuple(also), any_version).read
 
@@ -57,7 +59,7 @@ def reader(
 def readers(
     group: str, version: str, kind: str, also: Sequence[str]
 ) -> tuple[Reader, Callable[[Json, str], Decoded]]:
-    """What decodes bodies of a kind, and what reads its patched trees again."""
+    """The function that decodes bodies of a kind, and the one that decodes patched trees again."""
     made = _Reader(group, version, kind, tuple(also), False)
     return made.read, made.read_again
 
@@ -68,13 +70,13 @@ def _options_reader(kind: str) -> Reader:
 
 
 def options(body: bytes, media_type: str, kind: str) -> Json:
-    """The tree of a DeleteOptions (or the like) body, whose apiVersion may be that of any group; {}
-    for no body at all."""
+    """The tree of a DeleteOptions (or similar) body, which may carry the apiVersion of any group;
+    {} if there is no body."""
     return _options_reader(kind)(body, media_type, "Ignore").tree if body else {}
 
 
 class _Reader:
-    """One kind's decoding; compiled when the first body comes."""
+    """Decodes one kind; compiled when the first body comes."""
 
     def __init__(
         self, group: str, version: str, kind: str, also: tuple[str, ...], any_version: bool
@@ -113,21 +115,20 @@ class _Reader:
                 raise self._unrecognized(
                     str(error).removeprefix("error converting YAML to JSON: "), body
                 ) from None
-            return self._careful(document.tree, validation, body, document.duplicates)
+            return self._typechecked(document.tree, validation, body, document.duplicates)
         raise unsupported_media_type()
 
     def read_again(self, tree: Json, validation: str) -> Decoded:
-        """What a patch has made of an object that was decoded once: nothing can stand in it twice.
-        Raises BadBody."""
+        """Decode the result of a patch; no key can be repeated in it. Raises BadBody."""
         return self._read_json(msgspec.json.encode(tree), validation, once=True)
 
     def _read_json(self, body: bytes, validation: str, once: bool = False) -> Decoded:
         if self._recursive:
-            return self._careful(documents.json_pairs(body), validation, body)
+            return self._typechecked(documents.json_pairs(body), validation, body)
         try:
             shaped = (self._decoder or self._compile()).decode(body)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, ValueError):
-            return self._careful(self._pairs(body), validation, body)
+            return self._typechecked(self._pairs(body), validation, body)
         # The shape leaves out fields, which can only make the first check say yes too often.
         if (
             not once
@@ -135,33 +136,33 @@ class _Reader:
             and documents.has_duplicates(body, shaped)
             and documents.has_duplicates(body, documents.json_tree(body))
         ):
-            return self._careful(documents.json_pairs(body), validation, body)
+            return self._typechecked(documents.json_pairs(body), validation, body)
         tree: Json = msgspec.to_builtins(shaped)
         if b"null" in body:
             if self._free_form or b"managedFields" in body:
-                return self._careful(documents.json_pairs(body), validation, body)
+                return self._typechecked(documents.json_pairs(body), validation, body)
             tree = without_nulls(tree)
         self._name_kind(tree, body)
         if self._fix is not None:
-            self._worded(self._fix, tree)
+            self._with_kind_in_message(self._fix, tree)
         return Decoded(tree)
 
     def _read_protobuf(self, body: bytes) -> Decoded:
         try:
-            found = protobuf.envelope(body)
+            envelope = protobuf.envelope(body)
         except BadBody as error:
             raise self._unrecognized(str(error), body) from None
-        self._check_kind(found.api_version, found.kind, b"")
+        self._check_kind(envelope.api_version, envelope.kind, b"")
         tree = {"apiVersion": self._api_version, "kind": self._kind}
-        tree.update(self._worded(protobuf.decode, found.raw, self._message))
+        tree.update(self._with_kind_in_message(protobuf.decode, envelope.raw, self._message))
         # What contains itself has no shape (and no quantities).
         if self._decoder is None and not self._recursive:
             self._compile()
         if self._fix is not None:
-            self._worded(self._fix, tree)
+            self._with_kind_in_message(self._fix, tree)
         return Decoded(tree)
 
-    def _careful(
+    def _typechecked(
         self, tree: Any, validation: str, body: bytes, yaml_duplicates: Sequence[str] = ()
     ) -> Decoded:
         if tree is None:
@@ -175,15 +176,15 @@ class _Reader:
                 message = f"couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go struct field "
                 raise self._unrecognized(f"{message}.{name} of type string", body)
         self._check_kind(named.get("apiVersion") or "", named.get("kind") or "", body)
-        found = typecheck.Findings()
+        findings = typecheck.Findings()
         result = {"apiVersion": self._api_version, "kind": self._kind}
-        result.update(self._worded(typecheck.check, tree, self._message, found))
+        result.update(self._with_kind_in_message(typecheck.check, tree, self._message, findings))
         result["apiVersion"], result["kind"] = self._api_version, self._kind
-        texts = found.texts()
+        texts = findings.texts()
         if yaml_duplicates:
             texts.append("yaml: unmarshal errors:\n  " + "\n  ".join(yaml_duplicates))
         if texts and validation == "Strict":
-            raise self._refused("strict decoding error: " + ", ".join(texts))
+            raise self._bad_request("strict decoding error: " + ", ".join(texts))
         return Decoded(result, () if validation == "Ignore" else tuple(texts))
 
     def _pairs(self, body: bytes) -> Any:
@@ -205,7 +206,7 @@ class _Reader:
         tree.update((key, value) for key, value in rest.items() if key not in tree)
 
     def _check_kind(self, api_version: str, kind: str, body: bytes) -> None:
-        """A body may leave its type out (the URL says it), but not name another."""
+        """A body may leave out its type, because the URL names it, but may not name another one."""
         if kind and kind != self._kind:
             named = api_version or self._api_version
             if not _registered(named, kind):
@@ -236,16 +237,16 @@ class _Reader:
             f'no kind {quoted(kind)} is registered for version {quoted(api_version)} in scheme "pkg/runtime/scheme.go:111"'
         )
 
-    def _worded(self, read: Callable[..., Any], *arguments: Any) -> Any:
-        """Runs a reader; its refusal gets the sentence that names the kind."""
+    def _with_kind_in_message(self, read: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a decoder; if it raises, put the sentence that names the kind before its message."""
         try:
             return read(*arguments)
         except BadBody as error:
             if error.code != 400:
                 raise
-            raise self._refused(str(error)) from None
+            raise self._bad_request(str(error)) from None
 
-    def _refused(self, why: str) -> BadBody:
+    def _bad_request(self, why: str) -> BadBody:
         return BadBody(
             f'{self._kind} in version "{self._version}" cannot be handled as a {self._kind}: {why}'
         )
@@ -262,13 +263,13 @@ class _Reader:
 
 
 def split_version(api_version: str) -> tuple[str, str]:
-    """(group, version)"""
+    """(group, version) of an apiVersion."""
     group, _, version = api_version.rpartition("/")
     return group, version
 
 
 def _registered(api_version: str, kind: str) -> bool:
-    """Whether some built-in kind is called so."""
+    """Whether a built-in kind has this name."""
     group, version = split_version(api_version)
     return (
         fields.section_of(group, version) in fields.sections()
@@ -277,7 +278,7 @@ def _registered(api_version: str, kind: str) -> bool:
 
 
 def summary(body: bytes) -> str:
-    """The start of a body as refusals quote it."""
+    """The start of a body, as error messages quote it."""
     if not body:
         return "<empty>"
     if body[:1] == b"{":

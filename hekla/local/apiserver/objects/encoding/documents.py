@@ -1,10 +1,10 @@
-"""Text to trees: JSON and YAML bodies, with what they repeat.
+"""JSON and YAML bodies to trees, with the keys that they repeat.
 
-The fast reader is msgspec's.  The careful reader keeps every pair of an object, because a key that
-stands twice is an error under strict field validation and a warning otherwise, and words its
-refusals as Kubernetes' JSON library does.  YAML is read event by event with bounds on depth and on
-what aliases expand to, and by Kubernetes' idea of scalars: yes, no, on, off, y and n are booleans
-too, times stay text.
+The fast decoder is msgspec's. The slow one keeps every pair of an object, because a repeated key is
+an error under strict field validation and a warning otherwise, and raises the messages of
+Kubernetes' JSON library. YAML is built event by event, with bounds on depth and on the expansion of
+aliases, and with Kubernetes' scalars: yes, no, on, off, y and n are booleans too, and timestamps
+stay text.
 """
 
 from __future__ import annotations
@@ -20,30 +20,34 @@ import yaml
 from hekla.local.apiserver.objects.encoding.go_text import syntax_error
 from hekla.local.apiserver.objects.errors import BadBody
 
-DEEPEST = 300
-MOST_NODES = 1_000_000
-TEXT_OF_A_NODE = 64
-"""Characters that count as one node more: an alias of a long text costs what the text does, each
-time."""
+MAX_DEPTH = 300
+MAX_NODES = 1_000_000
+"""More scalars, lists and objects than a body within the size limit can hold, unless aliases
+multiply them."""
+CHARACTERS_PER_NODE = 64
+"""So many characters count as one more node: each use of an alias costs as much as the text that it
+stands for."""
 """More scalars, lists and objects than a body under the size limit can hold without aliases that
 multiply."""
 
 
 class Pairs(list[tuple[str, Any]]):
-    """An object as the pairs that stand in the text, repetitions included."""
+    """An object as its key-value pairs in the order of the text, repeated keys included."""
 
 
 class YamlDocument(NamedTuple):
+    """A YAML document as a JSON tree."""
+
     tree: Any
     duplicates: list[str]
-    """What stands twice, worded as Kubernetes' YAML library words it."""
+    """The repeated keys, in the messages of Kubernetes' YAML library."""
 
 
 # --- JSON -----------------------------------------------------------------------------------------
 
 
 def json_tree(body: bytes) -> Any:
-    """The tree, last duplicate wins.  Raises BadBody with Go's wording."""
+    """The tree; of a repeated key the last value counts. Raises BadBody with Go's message."""
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -51,18 +55,18 @@ def json_tree(body: bytes) -> Any:
 
 
 def has_duplicates(body: bytes, tree: Any) -> bool:
-    """Whether a key may stand twice in the body that a tree (or struct) was read from.  Never a
-    false no.
+    """Whether the body from which a tree (or struct) was decoded may repeat a key. It may say yes
+    without need, but never no if there is one.
 
-    A lost pair takes at least two quotation marks with it; only an escaped one could make up for
-    them.  Most bodies are written as they would be here.
+    A dropped pair takes at least two quotation marks with it, and only escaped ones could make up
+    for them. Most bodies are encoded just as they would be here.
     """
     text = msgspec.json.encode(tree)
     return text != body and (b"\\u0022" in body or body.count(b'"') != text.count(b'"'))
 
 
 def json_pairs(body: bytes) -> Any:
-    """The tree with objects as Pairs.  Raises BadBody with Go's wording."""
+    """The tree with objects as Pairs. Raises BadBody with Go's message."""
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
@@ -85,7 +89,7 @@ def json_pairs(body: bytes) -> Any:
 
 
 def plain(tree: Any) -> Any:
-    """Pairs as dictionaries: the last of a repeated key stands."""
+    """Turn Pairs into dictionaries; of a repeated key the last value counts."""
     try:
         return _plain(tree)
     except RecursionError:
@@ -154,7 +158,7 @@ def yaml_document(body: bytes) -> YamlDocument:
 
 
 class _Builder:
-    """Makes a tree of parse events without recursion."""
+    """Builds a tree from parse events, without recursion."""
 
     def __init__(self) -> None:
         self.root: Any = None
@@ -167,10 +171,11 @@ class _Builder:
         self._nodes = 0
 
     def take(self, event: yaml.Event) -> None:
+        """Handle the next parse event."""
         if isinstance(event, yaml.ScalarEvent):
             self._place(_scalar(event), event)
         elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
-            if len(self._open) >= DEEPEST:
+            if len(self._open) >= MAX_DEPTH:
                 raise BadBody("error converting YAML to JSON: yaml: exceeded max depth")
             self._open.append(
                 ({} if isinstance(event, yaml.MappingStartEvent) else [], event.anchor, self._nodes)
@@ -199,13 +204,17 @@ class _Builder:
 
     def _count(self, nodes: int) -> None:
         self._nodes += nodes
-        if self._nodes > MOST_NODES:
+        if self._nodes > MAX_NODES:
             raise BadBody(
                 "error converting YAML to JSON: yaml: document contains excessive aliasing"
             )
 
     def _place(self, value: Any, event: yaml.Event) -> None:
-        size = 1 + len(event.value) // TEXT_OF_A_NODE if isinstance(event, yaml.ScalarEvent) else 1
+        size = (
+            1 + len(event.value) // CHARACTERS_PER_NODE
+            if isinstance(event, yaml.ScalarEvent)
+            else 1
+        )
         self._count(size)
         anchor = getattr(event, "anchor", None)
         if anchor and isinstance(event, yaml.ScalarEvent):

@@ -1,18 +1,17 @@
-"""The fields of every built-in kind: names, protobuf numbers, types, pointers.  One table, many
-readers.
+"""The fields of every built-in kind: names, protobuf numbers, types, pointers.
 
-Protobuf decoding, type checks of JSON bodies, OpenAPI documents and `kubectl explain` all come from
-the files in `tables/`, one a group and version, so a kind is described once.  A line there is one
-message:
+Protobuf decoding, type checks of JSON bodies, OpenAPI documents and `kubectl explain` all read the
+files in `tables/`, one for each group and version, so that a kind is described once. Each line
+describes one message:
 
-    Message: <number> <json name> <type>; <number> <json name> <type>; ...
+Message: <number> <json name> <type>; <number> <json name> <type>; ...
 
 Types are `string`, `bytes`, `bool`, `int32`, `int64`, `double`, or a message of the same file, of
-core.v1, of meta.v1, or of a file that is named (`authentication.v1/UserInfo`).  `[t]` is a list,
-`{t}` a map from string.  A trailing `?` marks a field whose zero is a value and not an absence (a
-pointer, or a field that is always written).  `=` instead of a name says that the message's fields
-stand in the parent itself.  Files are read when a kind of theirs is first asked for, lines when
-their message is.
+core.v1, of meta.v1, or of another file by its name (`authentication.v1/UserInfo`). `[t]` is a list,
+`{t}` a map from string. A trailing `?` marks a field whose zero value differs from its absence (a
+pointer, or a field that is always written). `=` instead of a name means that the message's fields
+are inlined into the parent. A file is read when the first of its kinds is used, a line when its
+message is.
 """
 
 from __future__ import annotations
@@ -32,35 +31,39 @@ SPECIAL = frozenset(
         "JSONSchemaPropsOrBool", "JSONSchemaPropsOrArray", "JSONSchemaPropsOrStringArray", "Verbs",
     }
 )  # fmt: skip
-"""Messages with a JSON form of their own, which no table describes."""
+"""Messages with a JSON form of their own; no table describes them."""
 
 
 class Field(NamedTuple):
+    """One field of a message."""
+
     number: int
     name: str
-    """Empty for a message whose fields stand in the parent."""
+    """Empty for a message whose fields are inlined into the parent."""
     type: str
-    """A scalar, a special form, or a message's name as written in the table."""
+    """A scalar type, a special message, or the name of a message as the table writes it."""
     many: str
-    """"list", "map", or "" for one."""
+    """"list", "map", or "" for a single value."""
     pointer: bool
 
 
 class Message(NamedTuple):
+    """One message and the table that describes it."""
+
     section: str
     name: str
     fields: tuple[Field, ...]
 
 
 def section_of(group: str, version: str) -> str:
-    """The table that describes a group and version: `coordination.k8s.io/v1` -> `coordination.v1`."""
+    """The table of a group and version: `coordination.k8s.io/v1` -> `coordination.v1`."""
     return f"{group.partition('.')[0] or 'core'}.{version}"
 
 
 @cache
 def sections() -> frozenset[str]:
-    """The tables that there are; a name that a client sent is looked up here before it becomes that
-    of a file."""
+    """The names of all tables. A name that comes from a client is looked up here before it is used
+    as a file name."""
     return frozenset(
         entry.name.removesuffix(".txt")
         for entry in _TABLES.iterdir()
@@ -79,7 +82,7 @@ def _section(section: str) -> dict[str, str]:
 
 @cache
 def message(section: str, name: str) -> Message | None:
-    """The message of that name as seen from a section; None where no table has it."""
+    """The message with a name as a table refers to it; None if no table has it."""
     if "/" in name:
         section, name = name.split("/")
     for where in (section, "core.v1", "meta.v1"):
@@ -90,7 +93,7 @@ def message(section: str, name: str) -> Message | None:
 
 
 def root(group: str, version: str, kind: str) -> Message | None:
-    """The message of a kind; meta kinds (DeleteOptions, ...) are found from every group."""
+    """The message of a kind; meta kinds (DeleteOptions, ...) are found in every group."""
     section = section_of(group, version)
     if kind in _section(section):
         return message(section, kind)
@@ -98,21 +101,21 @@ def root(group: str, version: str, kind: str) -> Message | None:
 
 
 def flat(described: Message) -> list[tuple[Field, Message]]:
-    """The fields as JSON shows them: those of inlined messages in their parents' place, each with
-    the message it came from."""
-    found: list[tuple[Field, Message]] = []
+    """The fields as JSON has them: those of inlined messages in the place of their parent field,
+    each with its message."""
+    fields: list[tuple[Field, Message]] = []
     for field in described.fields:
         if field.name:
-            found.append((field, described))
+            fields.append((field, described))
             continue
         inner = message(described.section, field.type)
         if inner is not None:
-            found += flat(inner)
-    return found
+            fields += flat(inner)
+    return fields
 
 
 def _fields(line: str) -> list[Field]:
-    found = []
+    fields = []
     for piece in line.split(";"):
         words = piece.split()
         if len(words) != 3:
@@ -121,7 +124,7 @@ def _fields(line: str) -> list[Field]:
         pointer = kind.endswith("?")
         kind = kind.rstrip("?")
         many = {"[": "list", "{": "map"}.get(kind[0], "")
-        found.append(
+        fields.append(
             Field(int(number), "" if name == "=" else name, kind.strip("[]{}"), many, pointer)
         )
-    return found
+    return fields

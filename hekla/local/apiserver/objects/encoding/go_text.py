@@ -1,7 +1,7 @@
-"""How Go prints what is in a message, and what its JSON reader says of a text that is no JSON.
+"""How Go prints values, and what errors its JSON decoder reports.
 
-Users search for these messages and clients compare them, so they are the same to the letter;
-nothing here runs for what is right.
+Users search for these messages and clients compare them, so they must match to the letter. None of
+this runs for a valid request.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["kind_of", "printed", "quoted", "syntax_error", "type_of", "written"]
 
 
 def printed(value: Any) -> str:
-    """A value of a JSON tree (%v)."""
+    """A value of a JSON tree as Go prints it with %v."""
     if value is None:
         return "<nil>"
     if isinstance(value, bool):
@@ -28,7 +28,7 @@ def printed(value: Any) -> str:
 
 
 def written(value: Any) -> str:
-    """A value of a JSON tree as Go source has it (%#v)."""
+    """A value of a JSON tree as Go prints it with %#v."""
     if value is None:
         return "interface {}(nil)"
     if isinstance(value, str):
@@ -41,7 +41,7 @@ def written(value: Any) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """What a value of a JSON tree is to Go's reflection."""
+    """The reflect.Kind of a value of a JSON tree."""
     for kind, name in (
         (bool, "bool"),
         (str, "string"),
@@ -66,99 +66,100 @@ def type_of(value: Any) -> str:
 # --- JSON -----------------------------------------------------------------------------------------
 
 _SPACE, _DIGITS, _HEX = b" \t\r\n", string.digits.encode(), string.hexdigits.encode()
-_WORDS = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
-END = "unexpected end of JSON input"
-DEEPEST = 10_000
+_LITERALS = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
+UNEXPECTED_END = "unexpected end of JSON input"
+MAX_DEPTH = 10_000
 
 
-class _Wrong(Exception):
-    """What Go says of the text."""
+class _SyntaxError(Exception):
+    """The message of a syntax error."""
 
 
 def syntax_error(text: bytes) -> str | None:
-    """What is wrong with a text that should be JSON; None where nothing is."""
+    """What is wrong with a text that should be JSON; None if nothing is."""
     try:
         _Scanner(text).run()
-    except _Wrong as error:
+    except _SyntaxError as error:
         return str(error)
     return None
 
 
 class _Scanner:
-    """Goes through a text sign by sign, as far as it is JSON."""
+    """Scans a text byte by byte up to the first syntax error."""
 
     def __init__(self, text: bytes) -> None:
         self.text = text
         self.at = 0
 
     def run(self) -> None:
+        """Scan the whole text. Raises _SyntaxError."""
         open_: list[int] = []
         self._begin(open_)
         while True:
-            sign = self._next_solid(not open_)
-            if sign is None:
+            char = self._next_non_space_or_end(not open_)
+            if char is None:
                 return
             if not open_:
-                raise self._wrong(sign, "after top-level value")
-            if sign == ord(","):
+                raise self._wrong(char, "after top-level value")
+            if char == ord(","):
                 if open_[-1] == ord("{"):
-                    self._key(self._solid(), "looking for beginning of object key string")
+                    self._key(self._next_non_space(), "looking for beginning of object key string")
                 self._begin(open_)
-            elif sign == (ord("}") if open_[-1] == ord("{") else ord("]")):
+            elif char == (ord("}") if open_[-1] == ord("{") else ord("]")):
                 open_.pop()
             else:
                 raise self._wrong(
-                    sign,
+                    char,
                     "after object key:value pair"
                     if open_[-1] == ord("{")
                     else "after array element",
                 )
 
-    def _begin(self, open_: list[int], sign: int | None = None) -> None:
-        """Goes to the end of a value, or behind the opening of one that has something inside."""
+    def _begin(self, open_: list[int], char: int | None = None) -> None:
+        """Scan to the end of a value, or past the opening bracket of one that is not empty."""
         while True:
-            sign = self._solid() if sign is None else sign
-            if sign not in b"{[":
-                self._scalar(sign)
+            char = self._next_non_space() if char is None else char
+            if char not in b"{[":
+                self._scalar(char)
                 return
-            open_.append(sign)
-            if len(open_) > DEEPEST:
-                raise _Wrong("exceeded max depth")
-            first = self._solid()
-            if first == (ord("}") if sign == ord("{") else ord("]")):
+            open_.append(char)
+            if len(open_) > MAX_DEPTH:
+                raise _SyntaxError("exceeded max depth")
+            first = self._next_non_space()
+            if first == (ord("}") if char == ord("{") else ord("]")):
                 open_.pop()
                 return
-            if sign == ord("{"):
+            if char == ord("{"):
                 self._key(first, "looking for beginning of object key string")
-                sign = None
+                char = None
             else:
-                sign = first
+                char = first
 
-    def _key(self, sign: int, where: str) -> None:
-        if sign != ord('"'):
-            raise self._wrong(sign, where)
+    def _key(self, char: int, where: str) -> None:
+        if char != ord('"'):
+            raise self._wrong(char, where)
         self._string()
-        sign = self._solid()
-        if sign != ord(":"):
-            raise self._wrong(sign, "after object key")
+        char = self._next_non_space()
+        if char != ord(":"):
+            raise self._wrong(char, "after object key")
 
-    def _scalar(self, sign: int) -> None:
-        if sign == ord('"'):
+    def _scalar(self, char: int) -> None:
+        if char == ord('"'):
             self._string()
-        elif sign in _WORDS:
-            word = _WORDS[sign].decode()
-            for expected in word[1:]:
-                found = self._take()
-                if found != ord(expected):
-                    raise self._wrong(found, f"in literal {word} (expecting '{expected}')")
-        elif sign in _DIGITS or sign == ord("-"):
-            self._number(sign)
+        elif char in _LITERALS:
+            literal = _LITERALS[char].decode()
+            for expected in literal[1:]:
+                byte = self._take()
+                if byte != ord(expected):
+                    raise self._wrong(byte, f"in literal {literal} (expecting '{expected}')")
+        elif char in _DIGITS or char == ord("-"):
+            self._number(char)
         else:
-            raise self._wrong(sign, "looking for beginning of value")
+            raise self._wrong(char, "looking for beginning of value")
 
     def _string(self) -> None:
-        while (sign := self._take()) != ord('"'):
-            if sign == ord("\\"):
+        while (char := self._take()) != ord('"'):
+            if char == ord("\\"):
                 escaped = self._take()
                 if escaped == ord("u"):
                     for _ in range(4):
@@ -166,13 +167,13 @@ class _Scanner:
                             raise self._wrong(digit, "in \\u hexadecimal character escape")
                 elif escaped not in b'bfnrt\\/"':
                     raise self._wrong(escaped, "in string escape code")
-            elif sign < 0x20:
-                raise self._wrong(sign, "in string literal")
+            elif char < 0x20:
+                raise self._wrong(char, "in string literal")
 
-    def _number(self, sign: int) -> None:
-        if sign == ord("-"):
-            sign = self._digit("in numeric literal")
-        if sign != ord("0"):
+    def _number(self, char: int) -> None:
+        if char == ord("-"):
+            char = self._digit("in numeric literal")
+        if char != ord("0"):
             self._digits()
         if self._peek() == ord("."):
             self._take()
@@ -186,13 +187,13 @@ class _Scanner:
             self._digits()
 
     def _digit(self, where: str) -> int:
-        sign = self._take()
-        if sign not in _DIGITS:
-            raise self._wrong(sign, where)
-        return sign
+        char = self._take()
+        if char not in _DIGITS:
+            raise self._wrong(char, where)
+        return char
 
     def _digits(self) -> None:
-        while (sign := self._peek()) is not None and sign in _DIGITS:
+        while (char := self._peek()) is not None and char in _DIGITS:
             self.at += 1
 
     def _peek(self) -> int | None:
@@ -200,24 +201,24 @@ class _Scanner:
 
     def _take(self) -> int:
         if self.at >= len(self.text):
-            raise _Wrong(END)
+            raise _SyntaxError(UNEXPECTED_END)
         self.at += 1
         return self.text[self.at - 1]
 
-    def _solid(self) -> int:
-        """The next sign that is no space."""
-        while (sign := self._take()) in _SPACE:
+    def _next_non_space(self) -> int:
+        """The next byte that is not white space."""
+        while (char := self._take()) in _SPACE:
             pass
-        return sign
+        return char
 
-    def _next_solid(self, may_end: bool) -> int | None:
+    def _next_non_space_or_end(self, may_end: bool) -> int | None:
         try:
-            return self._solid()
-        except _Wrong:
+            return self._next_non_space()
+        except _SyntaxError:
             if may_end:
                 return None
             raise
 
-    def _wrong(self, sign: int, where: str) -> _Wrong:
-        shown = "\\'" if sign == ord("'") else '"' if sign == ord('"') else quoted(chr(sign))[1:-1]
-        return _Wrong(f"invalid character '{shown}' {where}")
+    def _wrong(self, char: int, where: str) -> _SyntaxError:
+        shown = "\\'" if char == ord("'") else '"' if char == ord('"') else quoted(chr(char))[1:-1]
+        return _SyntaxError(f"invalid character '{shown}' {where}")

@@ -1,10 +1,10 @@
-"""Request bodies in Kubernetes' protobuf: what every generated Go client sends for built-in kinds
-(local-cluster 1.5).
+"""Request bodies in Kubernetes' protobuf encoding, which every generated Go client sends for
+built-in kinds (local-cluster 1.5).
 
-The tables of `fields.py` say which number is which field; a message's table is compiled once into a
-dictionary from wire tag to what to do, and one loop walks the bytes.  Whatever the bytes are, the
-answer is a tree or BadBody: lengths are checked against the enclosing message, nesting is bounded,
-running off the end is an error like any other.
+The tables of `fields.py` say which number is which field. A message's table is compiled once into a
+dictionary from wire tag to handling, and one loop walks the bytes. Any input gives either a tree or
+BadBody: lengths are checked against the enclosing message, nesting is bounded, and a truncated body
+is an error like any other.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hekla.local.apiserver.objects.errors import BadBody
 
 MAGIC = b"k8s\x00"
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
-DEEPEST = 200
+MAX_DEPTH = 200
 
 (_STRING, _MESSAGE, _LIST, _MAP, _INT, _BOOL, _INLINE, _SPECIAL, _DOUBLE, _BYTES, _INT_LIST) = (
     range(11)
@@ -35,6 +35,8 @@ _INT64 = 1 << 63
 
 
 class Envelope(NamedTuple):
+    """The content of runtime.Unknown."""
+
     api_version: str
     kind: str
     raw: bytes
@@ -50,7 +52,7 @@ class _Entry(NamedTuple):
 
 
 class _Table:
-    """A message compiled.  Its entries are made on first use, because schemas contain themselves."""
+    """A compiled message. Its entries are made on first use, because schemas contain themselves."""
 
     __slots__ = ("_entries", "message")
 
@@ -60,13 +62,14 @@ class _Table:
 
     @property
     def entries(self) -> dict[int, _Entry]:
+        """Wire tag -> how to decode the field."""
         if self._entries is None:
             self._entries = _compiled(self.message)
         return self._entries
 
 
 def envelope(body: bytes) -> Envelope:
-    """Opens the envelope `k8s\\0` + Unknown.  Raises BadBody."""
+    r"""Decode the envelope `k8s\0` + runtime.Unknown. Raises BadBody."""
     if body[:4] != MAGIC:
         raise BadBody(
             "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
@@ -90,7 +93,7 @@ def encode(tree: Json, described: fields.Message) -> bytes:
 
 
 def enclose(api_version: str, kind: str, raw: bytes) -> bytes:
-    """Closes the envelope round an encoded message."""
+    """Put the envelope around an encoded message."""
     meta = chunk(1, api_version.encode()) + chunk(2, kind.encode())
     return MAGIC + chunk(1, meta) + chunk(2, raw) + chunk(3, b"") + chunk(4, b"")
 
@@ -110,8 +113,8 @@ def _decoded(buffer: bytes, start: int, table: _Table) -> Json:
 
 
 def _read(buffer: bytes, at: int, end: int, table: _Table, depth: int) -> Json:
-    if depth > DEEPEST:
-        raise BadBody(f"exceeded max depth: messages are nested more than {DEEPEST} deep")
+    if depth > MAX_DEPTH:
+        raise BadBody(f"exceeded max depth: messages are nested more than {MAX_DEPTH} deep")
     entries = table._entries or table.entries
     tree: Json = {}
     while at < end:
@@ -183,7 +186,7 @@ def _read(buffer: bytes, at: int, end: int, table: _Table, depth: int) -> Json:
 
 
 def _take(tree: Json, entry: _Entry, buffer: bytes, at: int, stop: int, depth: int) -> None:
-    """Puts one length-delimited field that is neither text nor a message into the tree."""
+    """Decode one length-delimited field that is neither a string nor a message into the tree."""
     code, name, pointer, inner = entry
     if code == _LIST:
         below = inner.code
@@ -222,8 +225,8 @@ def _take(tree: Json, entry: _Entry, buffer: bytes, at: int, stop: int, depth: i
 
 
 def _element(entry: _Entry, buffer: bytes, at: int, stop: int, depth: int) -> Any:
-    """One element of a list or the value of a map: absence has no meaning here, an empty string is
-    an empty string."""
+    """Decode an element of a list or a value of a map. An empty string stays an empty string there,
+    because an element cannot be absent."""
     code = entry.code
     if code == _STRING:
         return buffer[at:stop].decode()
@@ -237,7 +240,7 @@ def _element(entry: _Entry, buffer: bytes, at: int, stop: int, depth: int) -> An
 
 
 def _pair(entry: _Entry, buffer: bytes, at: int, end: int, depth: int) -> tuple[str, Any]:
-    """A map's entry {1 key, 2 value}; what is missing is empty."""
+    """Decode a map entry {1 key, 2 value}; missing parts are empty."""
     key, value = "", None
     while at < end:
         tag, size = buffer[at], buffer[at + 1]
@@ -316,12 +319,12 @@ def _encoded(value: Any, entry: _Entry) -> bytes:
 
 
 def chunk(number: int, data: bytes) -> bytes:
-    """A field of this number that holds bytes: a text, or a message."""
+    """A length-delimited field: a string, or an encoded message."""
     return varint(number << 3 | 2) + varint(len(data)) + data
 
 
 def varint(value: int) -> bytes:
-    """A number as protobuf has it, seven bits a byte; a negative one as its 64 bits."""
+    """An integer in protobuf's variable-length encoding; a negative one as its 64 bits."""
     value &= 0xFFFFFFFFFFFFFFFF
     out = bytearray()
     while value > 127:
@@ -340,22 +343,22 @@ class _Form(NamedTuple):
 
 
 def _plain(data: bytes) -> dict[int, Any]:
-    """A small message as {number: last value}; what the special forms are made of."""
-    found: dict[int, Any] = {}
+    """A small message as {field number: last value}, from which the special forms are decoded."""
+    values: dict[int, Any] = {}
     at, end = 0, len(data)
     while at < end:
         tag, at = _varint(data, at)
         if tag & 7 == 0:
-            found[tag >> 3], at = _varint(data, at)
+            values[tag >> 3], at = _varint(data, at)
         elif tag & 7 == 2:
             size, at = _varint(data, at)
             if at + size > end:
                 raise BadBody("unexpected EOF")
-            found[tag >> 3] = data[at : at + size]
+            values[tag >> 3] = data[at : at + size]
             at += size
         else:
             raise BadBody(f"proto: illegal wireType {tag & 7}")
-    return found
+    return values
 
 
 def _signed(value: Any) -> int:
@@ -428,7 +431,7 @@ def _write_json(value: Any) -> bytes:
 
 
 def _repeated(data: bytes, number: int) -> list[bytes]:
-    found = []
+    chunks = []
     at, end = 0, len(data)
     while at < end:
         tag, at = _varint(data, at)
@@ -438,9 +441,9 @@ def _repeated(data: bytes, number: int) -> list[bytes]:
         if at + size > end:
             raise BadBody("unexpected EOF")
         if tag >> 3 == number:
-            found.append(data[at : at + size])
+            chunks.append(data[at : at + size])
         at += size
-    return found
+    return chunks
 
 
 def _read_strings(data: bytes, _: int) -> list[str]:

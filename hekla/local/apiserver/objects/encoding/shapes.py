@@ -1,9 +1,9 @@
-"""Built-in kinds as msgspec structs, made from the field tables, so that a correct body is checked
-in C.
+"""Built-in kinds as msgspec structs, made from the field tables, so that a valid body is checked in
+C.
 
-Decoding into a shape checks names and types; turning the result back into plain values drops what
-Kubernetes would drop (zeros that mean absence, empty lists and maps).  A body that does not fit
-goes to the slow reader, which says what is wrong.
+Decoding into a struct checks names and types; converting the result back to plain values drops what
+Kubernetes drops (zero values that mean absence, empty lists and maps). A body that does not fit
+goes to the slow decoder, which finds the message.
 """
 
 from __future__ import annotations
@@ -47,11 +47,12 @@ _TEMPLATES = frozenset(
         "ResourceClaimTemplateSpec",
     }
 )
-"""They have metadata and are no objects: no apiVersion and kind of their own."""
+"""Messages that have metadata but are not objects: they have no apiVersion and kind of their own.
+"""
 
 
 def is_object(described: fields.Message) -> bool:
-    """Whether Kubernetes' type embeds apiVersion and kind."""
+    """Whether the Go type embeds TypeMeta (apiVersion and kind)."""
     if described.name in _TEMPLATES:
         return False
     return described.name.endswith("Options") or any(f.name == "metadata" for f in described.fields)
@@ -76,7 +77,7 @@ def _contains(section: str, name: str, wanted: frozenset[str], seen: set[tuple[s
 
 @cache
 def shape(section: str, name: str) -> type[msgspec.Struct]:
-    """The struct of a message.  Messages that contain themselves have none; see `contains`."""
+    """The struct of a message. Recursive messages have none; see `contains`."""
     described = fields.message(section, name)
     assert described is not None
     names: list[tuple[str, Any, Any]] = []
@@ -118,8 +119,8 @@ Fixer = Callable[[dict[str, Any]], None]
 
 @cache
 def quantities(section: str, name: str) -> Fixer | None:
-    """What writes every quantity of a message in canonical form, in place; None where the message
-    holds none."""
+    """A function that writes every quantity of a message in canonical form, in place; None if the
+    message holds none."""
     if not contains(section, name, frozenset({"Quantity"})):
         return None
     described = fields.message(section, name)

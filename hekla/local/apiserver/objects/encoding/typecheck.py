@@ -1,9 +1,9 @@
-"""The careful reader of built-in kinds: walks a body beside its field table and says what does not
+"""The slow decoder of built-in kinds: walks a body along its field table and reports what does not
 fit.
 
-It runs only when the fast reader refused or something stands twice.  What it returns is what a
-correct reader would have made of the body: unknown fields dropped, the last of a repeated key,
-nulls and meaningless zeros gone.
+It runs only if the fast decoder refused the body or a key is repeated. It returns what a valid body
+would have given: unknown fields, nulls and zero values without meaning are dropped, and of a
+repeated key the last value counts.
 """
 
 from __future__ import annotations
@@ -37,24 +37,27 @@ _DATE_TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:
 
 
 class Mismatch(BadBody):
-    """A value of the wrong type.  The walk goes on after it, and what cannot be read at all (a
-    quantity, a date) is told in its place."""
+    """A value of the wrong type. The walk continues, and if a later value cannot be parsed at all
+    (a quantity, a date), that error is reported instead."""
 
 
 class Findings:
-    """What the walk met: what is not wrong enough to refuse in every mode, and the first value of
-    the wrong type."""
+    """What the walk found: unknown and repeated fields, which not every mode refuses, and the first
+    value of the wrong type."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
         self._first: Mismatch | None = None
 
     def mismatch(self, error: Mismatch) -> None:
-        self._first = self._first or error.with_traceback(None)  # which would hold these findings
+        """Remember the first value of the wrong type."""
+        self._first = self._first or error.with_traceback(
+            None
+        )  # the traceback would hold these findings
 
-    def settle(self) -> None:
-        """Raises what was wrong, if anything; once, for what is raised holds the frame that it is
-        raised from."""
+    def raise_mismatch(self) -> None:
+        """Raise the remembered mismatch, if there is one. It is forgotten first, because the
+        exception refers to the frame that raises it."""
         first, self._first = self._first, None
         if first is not None:
             try:
@@ -63,40 +66,43 @@ class Findings:
                 del first
 
     def unknown(self, path: str) -> None:
+        """Report a field that the table does not have."""
         self._texts.append(f'unknown field "{path}"')
 
     def duplicate(self, path: str) -> None:
+        """Report a repeated key."""
         self._texts.append(f'duplicate field "{path}"')
 
     def texts(self) -> list[str]:
+        """The messages for unknown and repeated fields."""
         return self._texts
 
 
-def check(tree: Any, described: fields.Message, found: Findings) -> dict[str, Any]:
-    """The tree as the table allows it.  `tree` holds objects as Pairs or dictionaries.  Raises
+def check(tree: Any, described: fields.Message, findings: Findings) -> dict[str, Any]:
+    """The tree as the table allows it. `tree` holds objects as Pairs or dictionaries. Raises
     BadBody."""
     try:
-        result = _object(tree, described, "", "", described.name, found)
+        result = _object(tree, described, "", "", described.name, findings)
     except RecursionError:
         raise BadBody("exceeded max depth") from None
-    found.settle()
+    findings.raise_mismatch()
     return result
 
 
-def check_metadata(meta: Any, found: Findings) -> dict[str, Any]:
-    """An object's metadata alone, as custom kinds need it.  Raises BadBody."""
+def check_metadata(meta: Any, findings: Findings) -> dict[str, Any]:
+    """An object's metadata alone, for custom kinds. Raises BadBody."""
     described = fields.message("meta.v1", "ObjectMeta")
     assert described is not None
-    result = _object(meta, described, "metadata", "metadata", "ObjectMeta", found)
-    found.settle()
+    result = _object(meta, described, "metadata", "metadata", "ObjectMeta", findings)
+    findings.raise_mismatch()
     return result
 
 
 def _object(
-    value: Any, described: fields.Message, path: str, names: str, owner: str, found: Findings
+    value: Any, described: fields.Message, path: str, names: str, owner: str, findings: Findings
 ) -> dict[str, Any]:
-    """`path` has list positions and is for findings, `names` has none and is for type errors; both
-    end without a dot."""
+    """`path` has list positions and is for findings, `names` has none and is for type errors;
+    neither ends with a dot."""
     if not isinstance(value, (dict, Pairs)):
         raise _mismatch(value, owner, names, f"{_package(described)}.{described.name}")
     known = _known(described)
@@ -106,10 +112,10 @@ def _object(
         where = f"{path}.{key}" if path else key
         entry = known.get(key)
         if entry is None:
-            found.unknown(where)
+            findings.unknown(where)
             continue
         if key in seen:
-            found.duplicate(where)
+            findings.duplicate(where)
             result.pop(key, None)
         seen.add(key)
         try:
@@ -118,10 +124,10 @@ def _object(
                 entry,
                 where,
                 ".".join(part for part in (names, entry.chain, key) if part),
-                found,
+                findings,
             )
         except Mismatch as error:
-            found.mismatch(error)
+            findings.mismatch(error)
             continue
         if made is not None:
             result[key] = made
@@ -129,15 +135,15 @@ def _object(
 
 
 class Entry(NamedTuple):
-    """A field where it stands in JSON."""
+    """A field as it appears in JSON."""
 
     field: fields.Field
     owner: fields.Message
-    """The message that it is written in."""
+    """The message that declares it."""
     outer: str
-    """The message whose field it is in JSON; another one for what is inlined there."""
+    """The message that has it in JSON; differs from the owner if that is inlined."""
     chain: str = ""
-    """The names of the messages in between, which Go's errors show."""
+    """The names of the inlined messages in between, which Go's errors show."""
 
 
 def _known(described: fields.Message) -> dict[str, Entry]:
@@ -158,8 +164,8 @@ def _entries(described: fields.Message, outer: str, chain: str) -> Iterator[Entr
             yield from _entries(inner, outer, f"{chain}.{inner.name}" if chain else inner.name)
 
 
-def _field(value: Any, entry: Entry, path: str, names: str, found: Findings) -> Any:
-    """The value to keep, None for absent."""
+def _field(value: Any, entry: Entry, path: str, names: str, findings: Findings) -> Any:
+    """The value to keep; None if it counts as absent."""
     field, owner = entry.field, entry.owner
     if value is None:
         return None
@@ -169,7 +175,7 @@ def _field(value: Any, entry: Entry, path: str, names: str, found: Findings) -> 
         items = [
             _empty(field, owner)
             if item is None
-            else _item(item, entry, f"{path}[{position}]", names, found)
+            else _item(item, entry, f"{path}[{position}]", names, findings)
             for position, item in enumerate(value)
         ]
         return items or None
@@ -185,12 +191,12 @@ def _field(value: Any, entry: Entry, path: str, names: str, found: Findings) -> 
         for key, item in value.items() if isinstance(value, dict) else value:
             where = f"{path}.{key}"
             if key in entries:
-                found.duplicate(where)
+                findings.duplicate(where)
             entries[key] = (
-                _empty(field, owner) if item is None else _item(item, entry, where, names, found)
+                _empty(field, owner) if item is None else _item(item, entry, where, names, findings)
             )
         return entries or None
-    made = _single(value, entry, path, names, found)
+    made = _single(value, entry, path, names, findings)
     if (
         made in ("", 0, False)
         and not isinstance(made, dict)
@@ -201,17 +207,17 @@ def _field(value: Any, entry: Entry, path: str, names: str, found: Findings) -> 
     return made
 
 
-def _item(value: Any, entry: Entry, path: str, names: str, found: Findings) -> Any:
-    """A value inside a list or map; one of the wrong type does not end the look at the others."""
+def _item(value: Any, entry: Entry, path: str, names: str, findings: Findings) -> Any:
+    """A value inside a list or map; one of the wrong type does not end the check of the others."""
     try:
-        return _single(value, entry, path, names, found)
+        return _single(value, entry, path, names, findings)
     except Mismatch as error:
-        found.mismatch(error)
+        findings.mismatch(error)
         return None
 
 
 def _empty(field: fields.Field, owner: fields.Message) -> Any:
-    """What Kubernetes makes of a null inside a list or map."""
+    """What a null inside a list or map becomes."""
     if field.type in ("string", "bytes"):
         return ""
     if field.type in fields.SCALARS:
@@ -225,7 +231,7 @@ def _empty(field: fields.Field, owner: fields.Message) -> Any:
     )
 
 
-def _single(value: Any, entry: Entry, path: str, names: str, found: Findings) -> Any:
+def _single(value: Any, entry: Entry, path: str, names: str, findings: Findings) -> Any:
     field, owner, outer, _ = entry
     kind = field.type
     if kind in ("string", "Duration"):
@@ -249,7 +255,7 @@ def _single(value: Any, entry: Entry, path: str, names: str, found: Findings) ->
         return _base64(value, outer, names)
     if kind in SPECIAL:
         try:
-            return SPECIAL[kind](value, path, found)
+            return SPECIAL[kind](value, path, findings)
         except BadBody as error:
             raise BadBody(
                 str(error).replace(
@@ -259,21 +265,21 @@ def _single(value: Any, entry: Entry, path: str, names: str, found: Findings) ->
     inner = fields.message(owner.section, kind)
     if inner is None:
         return documents.plain(value)
-    return _object(value, inner, path, names, outer, found)
+    return _object(value, inner, path, names, outer, findings)
 
 
 def single(value: Any, field: fields.Field, owner: fields.Message) -> Any:
-    """One value alone.  Raises BadBody."""
-    found = Findings()
-    made = _single(value, Entry(field, owner, owner.name), "", field.name, found)
-    found.settle()
+    """Check one value alone. Raises BadBody."""
+    findings = Findings()
+    made = _single(value, Entry(field, owner, owner.name), "", field.name, findings)
+    findings.raise_mismatch()
     return made
 
 
 @cache
 def _text_types() -> dict[tuple[str, str], str]:
-    """(section, message.field) -> the type of `tables/texts.txt`."""
-    found: dict[tuple[str, str], str] = {}
+    """(section, message.field) -> its type, from `tables/texts.txt`."""
+    findings: dict[tuple[str, str], str] = {}
     section = kind = ""
     for line in (
         (Path(__file__).parents[1] / "tables" / "texts.txt")
@@ -285,18 +291,18 @@ def _text_types() -> dict[tuple[str, str], str]:
             continue
         if not line.startswith(" "):
             kind, _, line = line.partition(":")
-        found |= {(section, name): kind for name in line.split()}
-    return found
+        findings |= {(section, name): kind for name in line.split()}
+    return findings
 
 
 def go_text_type(owner: fields.Message, name: str) -> str:
-    """What Go calls the texts of a field."""
+    """The Go type of a string field."""
     return _text_types().get((owner.section, f"{owner.name}.{name}"), "string")
 
 
 def _base64(value: Any, owner: str, names: str) -> str:
     if isinstance(value, list) and not isinstance(value, Pairs):
-        return _octets(value, owner, names)
+        return _bytes_of_list(value, owner, names)
     if not isinstance(value, str):
         raise _mismatch(value, owner, names, "[]uint8")
     text = value.replace("\n", "").replace("\r", "")
@@ -310,7 +316,7 @@ def _base64(value: Any, owner: str, names: str) -> str:
     return text
 
 
-def _octets(values: list[Any], owner: str, names: str) -> str:
+def _bytes_of_list(values: list[Any], owner: str, names: str) -> str:
     """Bytes that were written as a list of numbers."""
     for value in values:
         if value is not None and (
@@ -372,27 +378,29 @@ def _strings(value: Any, path: str, _found: Findings) -> list[str]:
     return list(value)
 
 
-def _schema(value: Any, path: str, found: Findings) -> dict[str, Any]:
+def _schema(value: Any, path: str, findings: Findings) -> dict[str, Any]:
     described = fields.message("apiextensions.v1", "JSONSchemaProps")
     assert described is not None
     names = re.sub(r"\[\d+\]", "", path)
-    return _object(value, described, path, names, "JSONSchemaProps", found)
+    return _object(value, described, path, names, "JSONSchemaProps", findings)
 
 
-def _schema_or_bool(value: Any, path: str, found: Findings) -> Any:
-    return value if isinstance(value, bool) else _schema(value, path, found)
+def _schema_or_bool(value: Any, path: str, findings: Findings) -> Any:
+    return value if isinstance(value, bool) else _schema(value, path, findings)
 
 
-def _schema_or_array(value: Any, path: str, found: Findings) -> Any:
+def _schema_or_array(value: Any, path: str, findings: Findings) -> Any:
     if isinstance(value, list) and not isinstance(value, Pairs):
-        return [_schema(item, f"{path}[{position}]", found) for position, item in enumerate(value)]
-    return _schema(value, path, found)
+        return [
+            _schema(item, f"{path}[{position}]", findings) for position, item in enumerate(value)
+        ]
+    return _schema(value, path, findings)
 
 
-def _schema_or_strings(value: Any, path: str, found: Findings) -> Any:
+def _schema_or_strings(value: Any, path: str, findings: Findings) -> Any:
     if isinstance(value, list) and not isinstance(value, Pairs):
-        return _strings(value, path, found)
-    return _schema(value, path, found)
+        return _strings(value, path, findings)
+    return _schema(value, path, findings)
 
 
 SPECIAL = {
@@ -412,7 +420,7 @@ SPECIAL = {
 
 
 def _package(described: fields.Message) -> str:
-    """The Go package of a message: the version, as Kubernetes names its packages."""
+    """The Go package of a message: its version, as Kubernetes names its packages."""
     return described.section.rpartition(".")[2]
 
 
@@ -432,6 +440,7 @@ def _go_type(field: fields.Field, owner: fields.Message) -> str:
 
 
 def type_name(value: Any) -> str:
+    """The JSON type of a value, as Go's decoder names it."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, str):
@@ -444,7 +453,7 @@ def type_name(value: Any) -> str:
 
 
 def _literal(value: Any) -> str:
-    """The type of a value; of a number also which it is."""
+    """The JSON type of a value, followed by the value if it is a number."""
     what = type_name(value)
     return f"number {value}" if what == "number" else what
 

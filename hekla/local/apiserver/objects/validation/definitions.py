@@ -10,7 +10,7 @@ from hekla.api.text.fieldrules import Errors
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.custom import rules, schema_errors
-from hekla.local.apiserver.objects.custom.schema import expression
+from hekla.local.apiserver.objects.custom.schema import compiled_pattern
 from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required
 from hekla.local.apiserver.objects.validation.metadata import immutable, metadata
 
@@ -243,7 +243,7 @@ def structural(
     """Whether a schema is structural, so that the server can prune and default by it: it has types
     everywhere and no references."""
     kind = schema.get("type") or ""
-    rules.check_declared(schema, path, errors, root=root, uncorrelated=uncorrelated)
+    rules.check_declarations(schema, path, errors, root=root, uncorrelated=uncorrelated)
     free = schema.get("x-kubernetes-preserve-unknown-fields") or schema.get(
         "x-kubernetes-int-or-string"
     )
@@ -425,7 +425,7 @@ def _list_type(schema: Json, path: str, errors: Errors) -> None:
 def pattern_error(pattern: str) -> str:
     """What is wrong with a regular expression; empty if nothing is."""
     try:
-        expression(pattern)
+        compiled_pattern(pattern)
     except ValueError as error:
         return str(error)
     return ""
