@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hekla.local.apiserver.request.server import eager
+from hekla.local.apiserver.request.eager import eager
 
 
 async def test_two_requests_that_begin_by_waiting_for_the_same_write_both_go_on():

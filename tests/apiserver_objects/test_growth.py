@@ -17,7 +17,7 @@ import pytest
 
 from hekla.api.text import fielderrors
 from hekla.api.text.fielderrors import LONGEST_SHOWN, invalid
-from hekla.local.apiserver.objects import identity
+from hekla.local.apiserver.objects import hashable
 from hekla.local.apiserver.request import status
 from tests.apiserver.samples import body
 from tests.apiserver_objects.growth import Place, Steps, carried, places
@@ -96,7 +96,7 @@ class CountedSteps(Steps):
 @pytest.mark.parametrize("where", PLACES)
 def test_work_grows_as_the_list_does(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # msgspec takes no texts but plain ones.
-    monkeypatch.setattr(identity, "_encode", lambda value: json.dumps(value, sort_keys=True))
+    monkeypatch.setattr(hashable, "_encode", lambda value: json.dumps(value, sort_keys=True))
     monkeypatch.setattr(fielderrors, "MOST_SHOWN", 5)
     place = next(place for place in FOUND if str(place).endswith(where))
     few, many = (

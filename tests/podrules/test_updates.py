@@ -12,7 +12,7 @@ import pytest
 
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.defaults import DEFAULTS
-from hekla.local.apiserver.write.subresource_scopes import ephemeral_containers
+from hekla.local.apiserver.write.subresource_strategies import ephemeral_containers
 from tests.podrules.table import updated
 
 TABLE: Json = json.loads(Path(__file__).with_name("updates.json").read_text())

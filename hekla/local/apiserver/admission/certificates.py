@@ -16,7 +16,7 @@ from hekla.local.apiserver.admission.admission import Admission
 from hekla.local.apiserver.admission.attributes import Attributes
 from hekla.local.apiserver.auth.access import Access
 from hekla.local.apiserver.auth.authorization import Authorizer
-from hekla.local.apiserver.request.identity import MASTERS
+from hekla.local.apiserver.auth.user import MASTERS
 from hekla.local.apiserver.request.status import forbidden
 
 GROUP = "certificates.k8s.io"

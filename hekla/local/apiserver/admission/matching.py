@@ -10,8 +10,8 @@ from hekla.api.trees import Json
 from hekla.local.apiserver.admission.attributes import Attributes
 from hekla.local.apiserver.auth.access import Access
 from hekla.local.apiserver.auth.authorization import Authorizer
+from hekla.local.apiserver.auth.user import SERVICE_ACCOUNT, User
 from hekla.local.apiserver.objects.kind import Kind
-from hekla.local.apiserver.request.identity import SERVICE_ACCOUNT, User
 from hekla.local.apiserver.request.selection import selects
 from hekla.local.apiserver.storage.registry import Registry, Resource
 

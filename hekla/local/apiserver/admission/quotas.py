@@ -18,10 +18,10 @@ from hekla.api.text.quantity import ZERO
 from hekla.api.trees import Json
 from hekla.kube.http.server import Peer, Request
 from hekla.local.apiserver.admission.attributes import Attributes, Changer
+from hekla.local.apiserver.auth.user import ADMIN
 from hekla.local.apiserver.objects.amounts import amount
 from hekla.local.apiserver.objects.usage import Usage, counted, in_scope, left_open, terms_of, usage
 from hekla.local.apiserver.request.call import Call
-from hekla.local.apiserver.request.identity import ADMIN
 from hekla.local.apiserver.request.route import Route
 from hekla.local.apiserver.request.status import Refusal, forbidden
 from hekla.local.apiserver.storage.registry import Registry

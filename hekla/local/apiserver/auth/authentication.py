@@ -14,7 +14,7 @@ from hekla.api.bounded import BoundedCache
 from hekla.kube.http.server import Peer, Request
 from hekla.kube.streams import websocket
 from hekla.local.apiserver.auth.tokens import ISSUER, Tokens, Verified
-from hekla.local.apiserver.request.identity import ADMIN, AUTHENTICATED, NOBODY, User
+from hekla.local.apiserver.auth.user import ADMIN, AUTHENTICATED, NOBODY, User
 from hekla.local.apiserver.request.status import Refusal
 
 CREDENTIAL = "authentication.kubernetes.io/credential-id"

@@ -9,7 +9,7 @@ from hekla.api.trees import Json
 from hekla.local.apiserver.admission.attributes import TreeCache, remembered
 from hekla.local.apiserver.auth.access import Access
 from hekla.local.apiserver.auth.nodes import NodeAuthorizer
-from hekla.local.apiserver.request.identity import MASTERS, SERVICE_ACCOUNT, User
+from hekla.local.apiserver.auth.user import MASTERS, SERVICE_ACCOUNT, User
 from hekla.local.apiserver.request.status import Refusal, unsniffed
 from hekla.local.apiserver.storage.registry import Registry
 from hekla.local.apiserver.storage.store import Event

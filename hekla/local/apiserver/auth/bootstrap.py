@@ -10,9 +10,9 @@ from hekla.api.trees import Json
 from hekla.kube.http.server import Peer, Request
 from hekla.local.apiserver.admission.addresses import RANGE
 from hekla.local.apiserver.auth import roles
+from hekla.local.apiserver.auth.user import ADMIN
 from hekla.local.apiserver.objects.new_objects import now
 from hekla.local.apiserver.request.call import Call
-from hekla.local.apiserver.request.identity import ADMIN
 from hekla.local.apiserver.request.route import Route
 from hekla.local.apiserver.write.writing import Writer, tree_copy
 

@@ -15,7 +15,7 @@ from hekla.local.apiserver.admission.attributes import Attributes
 from hekla.local.apiserver.auth.access import Access
 from hekla.local.apiserver.auth.authorization import RBAC, Authorizer, aggregated_rules
 from hekla.local.apiserver.auth.rulecover import MOST_SHOWN, TooManyCombinations, lacking, shown
-from hekla.local.apiserver.request.identity import User
+from hekla.local.apiserver.auth.user import User
 from hekla.local.apiserver.request.status import forbidden, not_found
 
 EVERYTHING: list[Json] = [

@@ -9,9 +9,9 @@ from urllib.parse import unquote
 from hekla.kube.http.server import Request
 from hekla.local.apiserver.auth.access import Access
 from hekla.local.apiserver.auth.authorization import Authorizer
+from hekla.local.apiserver.auth.user import ANONYMOUS, AUTHENTICATED, SERVICE_ACCOUNT, User
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.encoding.go_text import quoted
-from hekla.local.apiserver.request.identity import ANONYMOUS, AUTHENTICATED, SERVICE_ACCOUNT, User
 from hekla.local.apiserver.request.status import bad_request, unsniffed
 
 GROUP = "authentication.k8s.io"

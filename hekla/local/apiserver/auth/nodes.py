@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hekla.local.apiserver.auth.nodegraph import NodeGraph
 from hekla.local.apiserver.auth.roles import NODE
-from hekla.local.apiserver.request.identity import User
+from hekla.local.apiserver.auth.user import User
 from hekla.local.apiserver.storage.registry import Registry
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from hekla.local.apiserver.auth.access import Access
 from hekla.local.apiserver.auth.authentication import Authenticator
 from hekla.local.apiserver.auth.authorization import Authorizer
 from hekla.local.apiserver.auth.tokens import ISSUER
+from hekla.local.apiserver.auth.user import User
 from hekla.local.apiserver.objects.new_objects import now
 from hekla.local.apiserver.request.call import Call, read_body
 from hekla.local.apiserver.request.forms import not_acceptable
-from hekla.local.apiserver.request.identity import User
 from hekla.local.apiserver.request.status import Refusal, bad_request
 from hekla.local.apiserver.storage.registry import Registry
 from hekla.local.apiserver.storage.store import encode

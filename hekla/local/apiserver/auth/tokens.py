@@ -22,10 +22,10 @@ from hekla.api.text.times import instant, stamp
 from hekla.api.trees import Json
 from hekla.kube.http.server import Response
 from hekla.local.apiserver.admission.attributes import Attributes, Plugin
+from hekla.local.apiserver.auth.user import AUTHENTICATED, SERVICE_ACCOUNT, User
+from hekla.local.apiserver.objects.encoding.decode import reader
 from hekla.local.apiserver.objects.kind import FieldError, Kind
-from hekla.local.apiserver.request import bodies
 from hekla.local.apiserver.request.call import Call, read_body
-from hekla.local.apiserver.request.identity import AUTHENTICATED, SERVICE_ACCOUNT, User
 from hekla.local.apiserver.request.status import bad_request, conflict, invalid, not_found
 from hekla.local.apiserver.storage.registry import Registry
 from hekla.local.apiserver.storage.store import encode
@@ -47,6 +47,7 @@ SHORTEST, LONGEST = 600, 1 << 32
 POD_NAME, POD_UID = "authentication.kubernetes.io/pod-name", "authentication.kubernetes.io/pod-uid"
 """What is told of the pod that a token was made for."""
 BOUND = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
+BODY = reader("authentication.k8s.io", "v1", "TokenRequest")
 TOKEN_REQUEST = Kind("authentication.k8s.io", "v1", "TokenRequest", "tokenrequests", True)
 
 
@@ -250,7 +251,7 @@ class Tokens:
     async def request(self, call: Call) -> Response:
         """POST serviceaccounts/<name>/token."""
         kind = call.route.kind
-        tree = read_body(call, bodies.TOKEN_REQUEST)
+        tree = read_body(call, BODY)
         self.restrict_node(
             Attributes(
                 call,

@@ -15,12 +15,12 @@ from typing import Any
 from hekla.api.trees import Json
 from hekla.kube.http.server import Peer, Request
 from hekla.local.apiserver.admission.hook import HookClients
+from hekla.local.apiserver.auth.user import User
 from hekla.local.apiserver.discovery.conversion import Conversion, converting
+from hekla.local.apiserver.objects.conditions import set_condition
 from hekla.local.apiserver.objects.custom import custom
 from hekla.local.apiserver.objects.kind import Kind
-from hekla.local.apiserver.objects.new_objects import now
 from hekla.local.apiserver.request.call import Call
-from hekla.local.apiserver.request.identity import User
 from hekla.local.apiserver.request.route import Route
 from hekla.local.apiserver.request.status import Refusal
 from hekla.local.apiserver.storage.registry import Registry, Resource
@@ -317,14 +317,3 @@ async def changed(resource: Resource) -> None:
         await asyncio.wait([woken], timeout=1.0)
     finally:
         resource.collection.listeners.discard(wake)
-
-
-def set_condition(status: Json, type: str, value: str, reason: str, message: str) -> None:
-    conditions = status["conditions"] = status.get("conditions") or []
-    found = next((condition for condition in conditions if condition.get("type") == type), None)
-    if found is None:
-        found = {"type": type}
-        conditions.append(found)
-    if found.get("status") != value:
-        found["lastTransitionTime"] = now()
-    found.update(status=value, reason=reason, message=message)

@@ -21,7 +21,7 @@ from hekla.api.text import yamltext
 from hekla.api.text.times import micro_stamp
 from hekla.api.trees import Json
 from hekla.kube.http.server import Request, Response
-from hekla.local.apiserver.request.identity import User
+from hekla.local.apiserver.auth.user import User
 from hekla.local.apiserver.request.route import Route
 
 LEVELS = ("None", "Metadata", "Request", "RequestResponse")

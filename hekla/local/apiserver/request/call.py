@@ -9,12 +9,14 @@ import msgspec
 
 from hekla.api.trees import Json
 from hekla.kube.http.server import Request, Response
+from hekla.local.apiserver.auth.user import User
 from hekla.local.apiserver.objects.errors import BadBody
 from hekla.local.apiserver.objects.kind import Decoded, FieldError, Kind
-from hekla.local.apiserver.request.identity import User
+from hekla.local.apiserver.request.forms import wanted
 from hekla.local.apiserver.request.route import Route
 from hekla.local.apiserver.request.status import Refusal, bad_request, invalid_option
 from hekla.local.apiserver.storage.registry import Resource
+from hekla.local.apiserver.storage.store import Row, encode
 
 Reader = Callable[[bytes, str, str], Decoded]
 MOST_WARNINGS = 1000
@@ -156,6 +158,14 @@ class Call:
             body,
             headers={"Warning": "\n".join(map(warning_header, shortened(list(self.warnings))))},
         )
+
+    def respond_with(self, status: int, row: Row | None, tree: Json) -> Response:
+        """The response that shows a written object, in the form that the client accepts.  Under dry
+        run there is no row, and `tree` is the object."""
+        form = wanted(self.request.headers, self.request.option("includeObject"))
+        if row is None:
+            return self.respond(status, encode(form.dry(self.resource, tree)))
+        return self.respond(status, form.object(self.resource, row))
 
 
 def shortened(warnings: list[str]) -> list[str]:

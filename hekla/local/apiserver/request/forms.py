@@ -18,7 +18,6 @@ from hekla.local.apiserver.request.route import Route
 from hekla.local.apiserver.request.status import Refusal, bad_request
 from hekla.local.apiserver.storage.registry import Resource
 from hekla.local.apiserver.storage.store import Event, Row, encode
-from hekla.local.apiserver.write.scopes import node_of
 
 GIVEN = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 STREAMS = ("application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
@@ -77,7 +76,7 @@ class Form:
     def wrap_bookmark(self, resource: Resource, metadata: Json) -> Json:
         """An object of the kind with the fields that Go writes for an empty one: some clients read
         the status of any pod, even of a bookmark's."""
-        empty = {} if resource.kind.custom else empty_object(node_of(resource))
+        empty = {} if resource.kind.custom else empty_object(resource.node)
         return resource.typed({**empty, "metadata": metadata})
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-import types
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -30,19 +28,19 @@ from hekla.local.apiserver.auth.escalation import Escalation
 from hekla.local.apiserver.auth.impersonation import impersonated, impersonates
 from hekla.local.apiserver.auth.reviews import Reviews
 from hekla.local.apiserver.auth.tokens import Tokens
+from hekla.local.apiserver.auth.user import NOBODY, User
 from hekla.local.apiserver.discovery.apiservices import ApiServices
 from hekla.local.apiserver.discovery.definitions import Definitions
 from hekla.local.apiserver.discovery.discovery import Discovery
 from hekla.local.apiserver.discovery.schemas import Schemas
 from hekla.local.apiserver.request import admission_metrics as verdicts
-from hekla.local.apiserver.request import bodies
 from hekla.local.apiserver.request.audit import Audit
 from hekla.local.apiserver.request.call import Call, read_body, shortened, warning_header
 from hekla.local.apiserver.request.connect import Connections
+from hekla.local.apiserver.request.eager import eager
 from hekla.local.apiserver.request.encoding import encode_response
 from hekla.local.apiserver.request.forms import negotiate
 from hekla.local.apiserver.request.health import Health
-from hekla.local.apiserver.request.identity import NOBODY, User
 from hekla.local.apiserver.request.kubelet import Kubelets
 from hekla.local.apiserver.request.metrics import Metrics
 from hekla.local.apiserver.request.podaddresses import PodAddresses
@@ -55,7 +53,7 @@ from hekla.local.apiserver.request.status import (
     method_not_allowed,
     no_such_resource,
 )
-from hekla.local.apiserver.request.subresources import Subresources
+from hekla.local.apiserver.request.subresources import READ_SCALE, Subresources
 from hekla.local.apiserver.storage.event_expiry import EventExpiry
 from hekla.local.apiserver.storage.registry import Registry
 from hekla.local.apiserver.storage.store import Store, TooLarge
@@ -276,7 +274,7 @@ class ApiServer:
                 return await self.subresources.get_scale(call)
             if verb == "patch":
                 return await patch(self.writer, self.subresources, call)
-            return await self.subresources.put_scale(call, read_body(call, bodies.SCALE))
+            return await self.subresources.put_scale(call, read_body(call, READ_SCALE))
         if found.subresource in ("exec", "attach", "portforward"):
             return await self.connections.connect(call)
         if found.subresource == "proxy":
@@ -426,80 +424,6 @@ def selected(fields: str, wanted: str) -> str:
         if equals and field.strip() == wanted:
             return value.removeprefix("=").strip()
     return ""
-
-
-def eager(
-    work: Coroutine[Any, Any, Answer], loop: asyncio.AbstractEventLoop
-) -> Answer | asyncio.Future[Answer]:
-    """Run a coroutine up to its first wait in the current callback, and continue it in the callback
-    that ends the wait.  Only a coroutine that waits a second time becomes a task.
-
-    Reads and refusals never wait, and most writes wait only for the disk.  A task for each would
-    cost more than a read.
-    """
-    try:
-        waiting = work.send(None)
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]  # StopIteration does not say of what
-    if not asyncio.isfuture(waiting):
-        return loop.create_task(_go_on(work, waiting))
-    # The mark of an `await` that no task has taken up yet: with it, a second request that begins by
-    # waiting for the same write would fail.
-    waiting._asyncio_future_blocking = False
-    answer: asyncio.Future[Answer] = loop.create_future()
-
-    def resumed(_: asyncio.Future[Any]) -> None:
-        try:
-            again = work.send(None)  # the coroutine asks the future itself what came of it
-        except StopIteration as done:
-            if not answer.done():
-                answer.set_result(done.value)
-        except asyncio.CancelledError:
-            answer.cancel()
-        except Exception as error:
-            if not answer.done():
-                answer.set_exception(error)
-        else:
-            if asyncio.isfuture(again):
-                again._asyncio_future_blocking = False
-            loop.create_task(_go_on(work, again)).add_done_callback(
-                lambda task: _hand_on(task, answer)
-            )
-
-    waiting.add_done_callback(resumed)
-    return answer
-
-
-def _hand_on(task: asyncio.Task[Answer], answer: asyncio.Future[Answer]) -> None:
-    if answer.done():
-        return
-    if task.cancelled():
-        answer.cancel()
-    elif (error := task.exception()) is not None:
-        answer.set_exception(error)
-    else:
-        answer.set_result(task.result())
-
-
-async def _go_on(work: Coroutine[Any, Any, Answer], waiting: Any) -> Answer:
-    return await _driven(work, waiting)
-
-
-@types.coroutine
-def _driven(work: Coroutine[Any, Any, Answer], waiting: Any) -> Generator[Any, Any, Answer]:
-    """Drive a started coroutine to its end inside a task."""
-    if asyncio.isfuture(waiting):
-        waiting._asyncio_future_blocking = True  # as a task wants it; see `eager`
-    try:
-        while True:
-            try:
-                value = yield waiting
-            except BaseException as error:
-                waiting = work.throw(error)
-            else:
-                waiting = work.send(value)
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]  # as above
 
 
 def pretty_bytes(tree: Any) -> bytes:

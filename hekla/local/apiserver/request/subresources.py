@@ -7,6 +7,7 @@ from typing import Any
 from hekla.api.trees import Json
 from hekla.kube.http.server import Response
 from hekla.local.apiserver.objects.columns import AGE, NAME
+from hekla.local.apiserver.objects.encoding.decode import reader
 from hekla.local.apiserver.objects.kind import Column, FieldError, Kind
 from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.request.forms import MetadataForm, TableForm, wanted
@@ -20,6 +21,7 @@ from hekla.local.apiserver.storage.store import Row, encode
 from hekla.local.apiserver.write.writing import Writer
 
 SCALE = Kind("autoscaling", "v1", "Scale", "scales", True)
+READ_SCALE = reader("autoscaling", "v1", "Scale")
 SCALE_COLUMNS = (
     NAME._replace(format=""),
     Column(

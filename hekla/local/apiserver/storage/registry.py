@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from functools import partial
+from functools import cached_property, partial
 
 from hekla.api.trees import Json
+from hekla.local.apiserver.objects.encoding import fields
 from hekla.local.apiserver.objects.kind import Kind
+from hekla.local.apiserver.objects.merging import topology
 from hekla.local.apiserver.objects.merging.ownership import Scope
 from hekla.local.apiserver.objects.merging.topology import Node
 from hekla.local.apiserver.storage.store import ADDED, DELETED, MODIFIED, Collection, Store
@@ -28,11 +30,22 @@ class Resource:
             type: b'{"type":"' + type.encode() + b'","object":' + self.prefix
             for type in (ADDED, MODIFIED, DELETED)
         }
-        self.node: Node | None = None
         self.scopes: dict[str, Scope] = {}
-        """Scopes of managed fields by subresource; built by scopes.py at the first write."""
+        """Scopes of managed fields by subresource; built at the first write."""
         self.token = object()
         """Identifies wire forms of this resource in an event's cache."""
+
+    @cached_property
+    def node(self) -> Node:
+        """How the fields of the kind's objects merge."""
+        kind = self.kind
+        if kind.custom:
+            schema = kind.schema or {"x-kubernetes-preserve-unknown-fields": True}
+            return topology.of_schema(schema, root=True)
+        described = fields.root(kind.group, kind.version, kind.kind)
+        if described is None:
+            return topology.GUESSED
+        return topology.of_kind(described.section, described.name)
 
     def field_position(self, field: str) -> int:
         """The index of a selectable field in `Row.fields`."""
@@ -69,7 +82,7 @@ def maturity(version: str) -> tuple[int, int, int]:
 
 def protobuf_size(kind: Kind, tree: Json) -> int:
     """The size of an object in Kubernetes' storage, in bytes."""
-    from hekla.local.apiserver.objects.encoding import fields, protobuf
+    from hekla.local.apiserver.objects.encoding import protobuf
 
     described = fields.root(kind.group, kind.version, kind.kind)
     return len(protobuf.encode(tree, described)) if described is not None else 0

@@ -25,7 +25,7 @@ from hekla.local.apiserver.request.status import (
 )
 from hekla.local.apiserver.request.subresources import Subresources, at, put_at
 from hekla.local.apiserver.storage.managed_fields import Ownership
-from hekla.local.apiserver.write.scopes import scope_of
+from hekla.local.apiserver.write.field_owners import scope_of
 from hekla.local.apiserver.write.updating import WITHOUT_RESPONSE, run_update
 from hekla.local.apiserver.write.writing import Writer, update_of
 

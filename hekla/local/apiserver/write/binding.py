@@ -14,7 +14,8 @@ import msgspec
 from hekla.api.trees import Json
 from hekla.kube.http.server import Response
 from hekla.local.apiserver.admission.attributes import Attributes
-from hekla.local.apiserver.request import bodies
+from hekla.local.apiserver.objects.conditions import set_condition
+from hekla.local.apiserver.objects.encoding.decode import reader
 from hekla.local.apiserver.request.call import Call, read_body
 from hekla.local.apiserver.request.status import (
     CREATED,
@@ -25,9 +26,9 @@ from hekla.local.apiserver.request.status import (
 )
 from hekla.local.apiserver.storage.registry import Resource
 from hekla.local.apiserver.storage.store import Collection, Row, Write, decode, encode, split
-from hekla.local.apiserver.write.outcome import committed
-from hekla.local.apiserver.write.podconditions import set_condition
-from hekla.local.apiserver.write.stages import Backend
+from hekla.local.apiserver.write.stages import Backend, committed
+
+BODY = reader("", "v1", "Binding")
 
 
 class Binding(msgspec.Struct, forbid_unknown_fields=True):
@@ -71,7 +72,7 @@ def read_binding(call: Call) -> Json:
             pass
         else:
             return {"metadata": found.metadata, "target": found.target}
-    return read_body(call, bodies.BINDING)
+    return read_body(call, BODY)
 
 
 def node_of(binding: Json) -> str:
@@ -120,7 +121,7 @@ def put_on_node(collection: Collection, row: Row, node: str, binding: Json) -> W
         if binding.get(field):
             metadata[field] = {**(metadata.get(field) or {}), **binding[field]}
     status: Json = decode(pieces["status"]) if "status" in pieces else {}
-    set_condition(status, "PodScheduled", "True")
+    set_condition(status, "PodScheduled", "True", probed=True)
     tree = {"metadata": metadata, "status": status}
     kept = {**pieces, "spec": msgspec.Raw(with_node(bytes(pieces["spec"]), node))}
     fields = list(collection.fields_of(tree, kept, row.fields))

@@ -28,15 +28,13 @@ from hekla.local.apiserver.admission.attributes import (
 )
 from hekla.local.apiserver.admission.in_process import QUEUES
 from hekla.local.apiserver.objects.encoding import documents, shapes
-from hekla.local.apiserver.objects.merging import ownership
-from hekla.local.apiserver.objects.merging.ownership import Owner
 from hekla.local.apiserver.objects.validation.pod import TOKEN_VOLUME
 from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.storage.registry import Resource
 from hekla.local.apiserver.storage.store import Collection, decode, encode, split
 from hekla.local.apiserver.write import creating
 from hekla.local.apiserver.write.creating import CREATE, FROM_BODY, NewObject
-from hekla.local.apiserver.write.scopes import scope_of
+from hekla.local.apiserver.write.field_owners import owner_of
 from hekla.local.apiserver.write.stages import Backend, NeedsFullPath, On, Step, remaining, run
 
 if TYPE_CHECKING:
@@ -211,8 +209,7 @@ def decode_metadata(new: KnownObject) -> None:
 
 def own_by_shape(new: KnownObject) -> None:
     """Look the owners up by the shape of the spec and of metadata."""
-    scope = scope_of(new.backend.registry, new.resource, "")
-    owner = Owner(new.call.manager, ownership.UPDATE, "", scope.version)
+    owner, scope = owner_of(new.backend.registry, new.call, new.resource, "")
     found = new.backend.store.managed_fields.created_alike(
         scope, new.tree["metadata"], new.cached.shape, owner
     )
@@ -307,7 +304,7 @@ class Observer:
 
     def owned(self, new: NewObject) -> None:
         """Note the object as it is before admission."""
-        scope = scope_of(new.backend.registry, new.resource, "")
+        _, scope = owner_of(new.backend.registry, new.call, new.resource, "")
         self._shape = new.backend.store.managed_fields.shape_of(scope, new.tree)
         self._metadata = new.tree["metadata"]
         self._before = encode(self._metadata)

@@ -16,16 +16,14 @@ from hekla.local.apiserver.admission.attributes import Attributes
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.encoding.go_text import quoted
 from hekla.local.apiserver.objects.kind import FieldError, Kind
-from hekla.local.apiserver.objects.merging import ownership
-from hekla.local.apiserver.objects.merging.ownership import Owner, Shares
+from hekla.local.apiserver.objects.merging.ownership import Shares
 from hekla.local.apiserver.objects.new_objects import generated_name, new_uid, now
 from hekla.local.apiserver.request.call import Call, read_body
 from hekla.local.apiserver.request.status import Refusal, already_exists, bad_request, invalid
 from hekla.local.apiserver.storage.managed_fields import Ownership
 from hekla.local.apiserver.storage.registry import Resource
 from hekla.local.apiserver.storage.store import Row
-from hekla.local.apiserver.write.outcome import response_with, with_managed_fields
-from hekla.local.apiserver.write.scopes import scope_of
+from hekla.local.apiserver.write.field_owners import owner_of, with_managed_fields
 from hekla.local.apiserver.write.stages import Backend, On, Stage, steps
 
 NAMELESS = FieldError(
@@ -113,8 +111,7 @@ def own(new: NewObject) -> None:
     if new.shares is not None:
         new.ownership = managed_fields.compact(new.shares)
         return
-    scope = scope_of(new.backend.registry, new.resource, "")
-    owner = Owner(new.call.manager, ownership.UPDATE, "", scope.version)
+    owner, scope = owner_of(new.backend.registry, new.call, new.resource, "")
     new.ownership = managed_fields.created(scope, new.tree, owner)
 
 
@@ -221,7 +218,7 @@ def answer(new: NewObject) -> Awaitable[None] | None:
     conversion = new.call.route.kind.conversion
     if new.row is not None and conversion is not None:
         return _answer_converted(new)
-    new.response = response_with(new.call, 201, new.row, new.tree)
+    new.response = new.call.respond_with(201, new.row, new.tree)
     return None
 
 
@@ -229,7 +226,7 @@ async def _answer_converted(new: NewObject) -> None:
     conversion = new.call.route.kind.conversion
     assert conversion is not None and new.row is not None
     await conversion.ready([new.row])
-    new.response = response_with(new.call, 201, new.row, new.tree)
+    new.response = new.call.respond_with(201, new.row, new.tree)
 
 
 OBJECT = On.CONTENT | On.METADATA

@@ -16,8 +16,8 @@ from hekla.api.trees import Json
 from hekla.kube.http.server import Response
 from hekla.local.apiserver.admission.admission import UNDELETABLE
 from hekla.local.apiserver.admission.attributes import Attributes
+from hekla.local.apiserver.objects.encoding.decode import reader
 from hekla.local.apiserver.objects.kind import FieldError, Kind
-from hekla.local.apiserver.request import bodies
 from hekla.local.apiserver.request.call import Call, read_body
 from hekla.local.apiserver.request.forms import wanted
 from hekla.local.apiserver.request.reading import selected
@@ -34,7 +34,7 @@ from hekla.local.apiserver.request.status import (
 )
 from hekla.local.apiserver.storage.registry import Resource
 from hekla.local.apiserver.storage.store import Row, encode
-from hekla.local.apiserver.write.outcome import committed
+from hekla.local.apiserver.write.stages import committed
 from hekla.local.apiserver.write.updating import ATTEMPTS
 from hekla.local.apiserver.write.writing import Writer
 
@@ -45,6 +45,7 @@ JOB_WARNING = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
     "propagationPolicy=Orphan to suppress this warning"
 )
+BODY = reader("meta.k8s.io", "v1", "DeleteOptions", any_version=True)
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 
 
@@ -127,7 +128,7 @@ def _unread(text: str) -> str:
 
 def decode_options(call: Call) -> Json:
     try:
-        tree = read_body(call, bodies.DELETE_OPTIONS)
+        tree = read_body(call, BODY)
     except Refusal as refusal:
         raise Refusal(refusal.code, _unread(str(refusal))) from refusal
     if not isinstance(tree.get("preconditions") or {}, dict):

@@ -5,17 +5,18 @@ from __future__ import annotations
 from hekla.api.trees import Json
 from hekla.kube.http.server import Response
 from hekla.local.apiserver.admission.attributes import Attributes
+from hekla.local.apiserver.objects.conditions import set_condition
+from hekla.local.apiserver.objects.encoding.decode import reader
 from hekla.local.apiserver.objects.new_objects import now
-from hekla.local.apiserver.request import bodies
 from hekla.local.apiserver.request.call import Call, read_body
 from hekla.local.apiserver.request.selection import selects
 from hekla.local.apiserver.request.status import CREATED, Refusal, bad_request, not_found
 from hekla.local.apiserver.storage.store import Row
 from hekla.local.apiserver.write.deletion import DeleteOptions, Deleter
-from hekla.local.apiserver.write.outcome import committed
-from hekla.local.apiserver.write.podconditions import set_condition
+from hekla.local.apiserver.write.stages import committed
 from hekla.local.apiserver.write.writing import Writer
 
+BODY = reader("policy", "v1", "Eviction", also=("policy/v1beta1",))
 BLOCKED = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
@@ -26,7 +27,7 @@ class Evictions:
 
     async def evict(self, call: Call) -> Response:
         registry = self.writer.registry
-        tree = read_body(call, bodies.EVICTION)
+        tree = read_body(call, BODY)
         name = (tree.get("metadata") or {}).get("name")
         if name and name != call.route.name:
             raise bad_request("name in URL does not match name in Eviction object")
@@ -64,6 +65,7 @@ class Evictions:
                 "True",
                 "EvictionByEvictionAPI",
                 "Eviction API: evicting",
+                probed=True,
             )
             return pod
 

@@ -22,7 +22,6 @@ from hekla.local.apiserver.request.status import Refusal
 from hekla.local.apiserver.storage.managed_fields import Owners
 from hekla.local.apiserver.storage.store import Row, decode, split
 from hekla.local.apiserver.write import updating
-from hekla.local.apiserver.write.restrictions import new_finalizers
 from hekla.local.apiserver.write.stages import NeedsFullPath, On, Step, remaining
 from hekla.local.apiserver.write.updating import UPDATE, Update
 
@@ -150,7 +149,7 @@ def validate_touched(update: PartialUpdate) -> None:
         strategy.prepare_update(new, old)
     if not update.rules.fits(new, old, update.untouched, update.subresource):
         raise NeedsFullPath
-    if new_finalizers(new["metadata"], old["metadata"]):
+    if updating.new_finalizers(new["metadata"], old["metadata"]):
         raise NeedsFullPath
     updating.count_generation(update)
 

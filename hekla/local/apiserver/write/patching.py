@@ -14,10 +14,9 @@ from hekla.local.apiserver.objects.errors import BadBody
 from hekla.local.apiserver.objects.kind import FieldError, Kind
 from hekla.local.apiserver.objects.merging import patch as patches
 from hekla.local.apiserver.objects.merging import restored
-from hekla.local.apiserver.request import bodies
 from hekla.local.apiserver.request.call import Call, read_again
 from hekla.local.apiserver.request.status import Refusal, bad_request, invalid_option, not_found
-from hekla.local.apiserver.request.subresources import SCALE, Subresources
+from hekla.local.apiserver.request.subresources import READ_SCALE, SCALE, Subresources
 from hekla.local.apiserver.storage.store import Row
 from hekla.local.apiserver.write.applying import apply_patch
 from hekla.local.apiserver.write.partial_update import METADATA, PartialUpdate
@@ -261,7 +260,7 @@ async def patch_scale(
     except BadBody as error:
         raise Refusal(error.code, str(error), reason=error.reason, details={}) from error
     try:
-        scale = bodies.SCALE(
+        scale = READ_SCALE(
             msgspec.json.encode(patched), "application/json", call.field_validation
         ).tree
     except BadBody as error:

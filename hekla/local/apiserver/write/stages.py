@@ -14,7 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from hekla.local.apiserver.admission.admission import Admission
 from hekla.local.apiserver.request.status import internal
 from hekla.local.apiserver.storage.registry import Registry
-from hekla.local.apiserver.storage.store import Store, WriteLost
+from hekla.local.apiserver.storage.store import Row, Store, WriteLost
 
 W = TypeVar("W")
 """A write on its way through the stages."""
@@ -75,6 +75,14 @@ def remaining(
     """
     left = [stage.run for stage in stages if stage.depends_on & ~known]
     return tuple(step for step in (instead.get(run, run) for run in left) if step is not None)
+
+
+async def committed(done: Awaitable[Row]) -> Row:
+    """Wait until a write that was accepted outside of a list is on the disk.  Raises Refusal."""
+    try:
+        return await done
+    except WriteLost as lost:
+        raise internal(str(lost)) from lost
 
 
 async def run(steps: Sequence[Step[W]], write: W) -> None:

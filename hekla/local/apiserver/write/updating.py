@@ -25,11 +25,9 @@ from hekla.local.apiserver.request.status import bad_request, conflict, invalid,
 from hekla.local.apiserver.storage.managed_fields import NOBODY, Ownership
 from hekla.local.apiserver.storage.registry import Resource
 from hekla.local.apiserver.storage.store import NOTHING_KEPT, Row
-from hekla.local.apiserver.write.outcome import response_with, with_managed_fields
-from hekla.local.apiserver.write.restrictions import differs_outside, new_finalizers
-from hekla.local.apiserver.write.scopes import scope_of
+from hekla.local.apiserver.write.field_owners import owner_of, with_managed_fields
 from hekla.local.apiserver.write.stages import Backend, On, Stage, Step, run, steps
-from hekla.local.apiserver.write.subresource_scopes import NARROW
+from hekla.local.apiserver.write.subresource_strategies import NARROW
 
 SERVER = "server"
 """The subresource of changes that the server makes itself: they may change every field."""
@@ -247,7 +245,7 @@ def answer(update: Update) -> Awaitable[None] | None:
     conversion = update.call.route.kind.conversion
     if update.result is not None and conversion is not None:
         return _answer_converted(update)
-    update.response = response_with(update.call, 200, update.result, update.new)
+    update.response = update.call.respond_with(200, update.result, update.new)
     return None
 
 
@@ -255,7 +253,7 @@ async def _answer_converted(update: Update) -> None:
     conversion = update.call.route.kind.conversion
     assert conversion is not None and update.result is not None
     await conversion.ready([update.result])
-    update.response = response_with(update.call, 200, update.result, update.new)
+    update.response = update.call.respond_with(200, update.result, update.new)
 
 
 OBJECT = On.CONTENT | On.METADATA
@@ -324,6 +322,33 @@ def count_generation(update: Update) -> None:
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
+def differs_outside(new: Json, old: Json) -> bool:
+    """Whether anything but metadata and status changed."""
+    for key, value in new.items():
+        if key != "metadata" and key != "status" and value != old.get(key):
+            return True
+    return any(
+        key not in new and key != "metadata" and key != "status" and value is not None
+        for key, value in old.items()
+    )
+
+
+def new_finalizers(metadata: Json, before: Json) -> list[FieldError]:
+    """While an object is being deleted, finalizers may only go."""
+    if "deletionTimestamp" not in before:
+        return []
+    added = [
+        name
+        for name in metadata.get("finalizers") or []
+        if name not in (before.get("finalizers") or [])
+    ]
+    if not added:
+        return []
+    shown = ", ".join(f'"{name}"' for name in added)
+    text = f"Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
+    return [FieldError("metadata.finalizers", "FieldValueForbidden", text)]
+
+
 def changes_nothing(update: Update) -> bool:
     """Whether the object and its owners stay as they are.  The times of an apply do not count."""
     held = update.row.held
@@ -344,18 +369,17 @@ def may_go(collection: str, tree: Json) -> bool:
     return not metadata.get("deletionGracePeriodSeconds")
 
 
-def owner_of(update: Update) -> tuple[Owner, ownership.Scope]:
+def updater_of(update: Update) -> tuple[Owner, ownership.Scope]:
     """Under which name the change is booked, and how objects merge at its endpoint."""
     subresource = update.subresource
     endpoint = update.call.route.subresource or ("status" if subresource == SERVER else "")
-    scope = scope_of(update.backend.registry, update.resource, endpoint)
-    return Owner(update.call.manager, ownership.UPDATE, endpoint, scope.version), scope
+    return owner_of(update.backend.registry, update.call, update.resource, endpoint)
 
 
 def owned(update: Update, sent: Any) -> Ownership:
     """Who owns what after a change that is no apply; `sent` are the managedFields of the client."""
     managed_fields, held = update.backend.store.managed_fields, update.row.held
-    owner, scope = owner_of(update)
+    owner, scope = updater_of(update)
     if sent is not None and not owner.subresource:
         if ownership.is_reset(sent):
             held = NOBODY

@@ -14,9 +14,9 @@ from typing import Any
 from hekla.api.trees import Json
 from hekla.kube.http.server import Peer, Request
 from hekla.local.apiserver.admission.attributes import Changer
+from hekla.local.apiserver.auth.user import MASTERS, User
 from hekla.local.apiserver.objects.expressions import Unusable, built_in_type, compiled
 from hekla.local.apiserver.request.call import Call
-from hekla.local.apiserver.request.identity import MASTERS, User
 from hekla.local.apiserver.request.route import Route
 from hekla.local.apiserver.request.status import Refusal
 from hekla.local.apiserver.storage.registry import Registry, Resource

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from hekla.api.bounded import BoundedCache
 from hekla.api.trees import Json
-from hekla.local.apiserver.objects.identity import identities, identity
+from hekla.local.apiserver.objects.hashable import hashable, hashables
 
 Pruner = Callable[[Any], Sequence[str]]
 Defaulter = Callable[[Any], None]
@@ -363,10 +363,10 @@ def duplicates(schema: Json, value: list[Any]) -> list[tuple[int, Any]]:
     duplicates = []
     for position, item in enumerate(value):
         if keys is None:
-            shown, known_by = item, identity(item)
+            shown, known_by = item, hashable(item)
         elif isinstance(item, dict):
             shown = {key: item.get(key, (properties.get(key) or {}).get("default")) for key in keys}
-            known_by = tuple(map(identity, shown.values()))
+            known_by = tuple(map(hashable, shown.values()))
         else:
             continue
         if known_by in seen:
@@ -454,10 +454,10 @@ def _enum_check(allowed: list[Any]) -> Checker:
     if len(texts) == len(allowed):
         return lambda value: type(value) is str and value in texts
     kinds = {
-        kind: identities([item for item in allowed if type(item) is kind])
+        kind: hashables([item for item in allowed if type(item) is kind])
         for kind in {type(item) for item in allowed}
     }
-    return lambda value: identity(value) in kinds.get(type(value), ())
+    return lambda value: hashable(value) in kinds.get(type(value), ())
 
 
 def _junctor_checks(schema: Json) -> list[Checker]:

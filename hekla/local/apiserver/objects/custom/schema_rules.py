@@ -10,8 +10,8 @@ from typing import Any
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.custom.rules import NO_OLD_VALUE, STEP_BUDGET, Rule
 from hekla.local.apiserver.objects.custom.schema_errors import schema_type_name
-from hekla.local.apiserver.objects.identity import identities
-from hekla.local.apiserver.objects.identity import identity as known_by
+from hekla.local.apiserver.objects.hashable import hashable as known_by
+from hekla.local.apiserver.objects.hashable import hashables
 from hekla.local.apiserver.objects.kind import FieldError
 
 log = logging.getLogger("hekla.apiserver")
@@ -76,7 +76,7 @@ def evaluator(schema: Json, identity: Json | None = None) -> Evaluator | None:
                     below(item, before.get(key, NO_OLD_VALUE), where, errors, budget)
         elif isinstance(value, list) and inner is not None:
             known = _by_keys(old, keys) if keys else {}
-            there = identities(old) if is_set and isinstance(old, list) else set()
+            there = hashables(old) if is_set and isinstance(old, list) else set()
             for position, item in enumerate(value):
                 if is_set:
                     before = item if known_by(item) in there else NO_OLD_VALUE

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from hekla.api.trees import NESTED, Json
 from hekla.local.apiserver.objects.encoding import fields
 from hekla.local.apiserver.objects.errors import BadBody, shown
-from hekla.local.apiserver.objects.identity import first_places, identities, identity
+from hekla.local.apiserver.objects.hashable import first_places, hashable, hashables
 from hekla.local.apiserver.objects.merging.topology import PLAIN, UNION, WHOLE, rules
 
 DIRECTIVE = "$patch"
@@ -113,10 +113,10 @@ def _check_order(items: Any, order: Any, child: _Child | None) -> None:
 
     wanted: dict[Hashable, list[int]] = {}
     for position, name in enumerate(names(order)):
-        wanted.setdefault(identity(name), []).append(position)
+        wanted.setdefault(hashable(name), []).append(position)
     place = 0
     for name in names([item for item in items if not _is_directive(item)]):
-        positions = wanted.get(identity(name), [])
+        positions = wanted.get(hashable(name), [])
         found = bisect_left(positions, place)
         if found == len(positions):
             raise BadBody(
@@ -200,10 +200,10 @@ def _is_directive(item: Any) -> bool:
 
 def _union(old: list[Any], new: list[Any]) -> list[Any]:
     result = list(old)
-    there = identities(old)
+    there = hashables(old)
     for item in new:
-        if identity(item) not in there:
-            there.add(identity(item))
+        if hashable(item) not in there:
+            there.add(hashable(item))
             result.append(item)
     return _in_patch_order(result, new, old, lambda item: item)
 
@@ -214,7 +214,7 @@ def _in_patch_order(
     """What the patch names, in its order; the others keep their place by those that the server
     knows too, else come after."""
     places = first_places(map(known_by, order))
-    named = [(identity(known_by(item)), item) for item in merged]
+    named = [(hashable(known_by(item)), item) for item in merged]
     ours = sorted((pair for pair in named if pair[0] in places), key=lambda pair: places[pair[0]])
     theirs = [pair for pair in named if pair[0] not in places]
     return _interleave(ours, theirs, first_places(map(known_by, server)))
@@ -233,7 +233,7 @@ def _list(old: list[Any], patch: list[Any], child: _Child) -> list[Any]:
     result: list[Any] = [item for item in old if isinstance(item, dict)]
     places: dict[Hashable, list[int]] = {}
     for position, item in enumerate(result):
-        places.setdefault(identity(item.get(key)), []).append(position)
+        places.setdefault(hashable(item.get(key)), []).append(position)
     for item in patch:
         if not isinstance(item, dict):
             raise BadBody(
@@ -245,7 +245,7 @@ def _list(old: list[Any], patch: list[Any], child: _Child) -> list[Any]:
                 code=422,
                 reason="Invalid",
             )
-        name = identity(item[key])
+        name = hashable(item[key])
         if item.get(DIRECTIVE) == "delete":
             for position in places.pop(name, ()):
                 result[position] = None
@@ -284,8 +284,8 @@ def _delete_scalars(result: Json, name: str, values: Any) -> None:
     if not isinstance(values, list):
         raise BadBody(f"error decoding patch: {DELETE_SCALARS}{name} is a list")
     if isinstance(result.get(name), list):
-        gone = identities(values)
-        result[name] = [item for item in result[name] if identity(item) not in gone]
+        gone = hashables(values)
+        result[name] = [item for item in result[name] if hashable(item) not in gone]
 
 
 def _order(result: Json, name: str, wanted: Any, before: Json, children: dict[str, _Child]) -> None:

@@ -20,7 +20,7 @@ from hekla.local.apiserver.objects.errors import (
     required,
     too_long,
 )
-from hekla.local.apiserver.objects.identity import identity
+from hekla.local.apiserver.objects.hashable import hashable
 from hekla.local.apiserver.objects.validation.metadata import immutable, metadata
 from hekla.local.apiserver.objects.validation.resources import amounts
 from hekla.local.apiserver.objects.validation.taints import taints
@@ -176,9 +176,9 @@ def node_update(new: Json, old: Json) -> Errors:
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     seen: set[Hashable] = set()
     for position, address in enumerate((new.get("status") or {}).get("addresses") or ()):
-        if identity(address) in seen:
+        if hashable(address) in seen:
             errors.append(duplicate(f"status.addresses[{position}]", address))
-        seen.add(identity(address))
+        seen.add(hashable(address))
     ranges, previous = spec.get("podCIDRs") or [], before.get("podCIDRs") or []
     rule = 'node updates may not change podCIDR except from "" to valid'
     if previous and len(ranges) != len(previous):

@@ -15,7 +15,7 @@ from hekla.api.text.fieldrules import Errors
 from hekla.api.text.syntax import dns_label
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.errors import forbidden, invalid
-from hekla.local.apiserver.objects.identity import identity
+from hekla.local.apiserver.objects.hashable import hashable
 from hekla.local.apiserver.objects.validation.metadata import metadata
 from hekla.podrules import profiles
 from hekla.podrules import spec as rules
@@ -267,8 +267,8 @@ def _keeps_tolerations(before: list[Json], after: list[Json]) -> bool:
     def essence(toleration: Json) -> Json:
         return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
 
-    present = {identity(essence(toleration)) for toleration in after}
-    return all(identity(essence(toleration)) in present for toleration in before)
+    present = {hashable(essence(toleration)) for toleration in after}
+    return all(hashable(essence(toleration)) in present for toleration in before)
 
 
 @lru_cache(maxsize=4096)

@@ -12,18 +12,18 @@ _NESTED = frozenset({dict, list})
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-def identity(value: Any) -> Hashable:
+def hashable(value: Any) -> Hashable:
     """The same for what is equal."""
     return value if type(value) not in _NESTED else (_encode(value),)
 
 
-def identities(values: Iterable[Any]) -> set[Hashable]:
-    return set(map(identity, values))
+def hashables(values: Iterable[Any]) -> set[Hashable]:
+    return set(map(hashable, values))
 
 
 def first_places(values: Iterable[Any]) -> dict[Hashable, int]:
     """Where each value stands first."""
     places: dict[Hashable, int] = {}
     for position, value in enumerate(values):
-        places.setdefault(identity(value), position)
+        places.setdefault(hashable(value), position)
     return places

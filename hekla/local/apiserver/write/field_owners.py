@@ -1,14 +1,17 @@
-"""Scopes of managed fields: how the objects of an endpoint merge, and which fields the endpoint
-does not write (local-cluster 2.3, 2.7)."""
+"""Who comes to own the fields of a written object: under which name a write is recorded, how the
+objects of its endpoint merge, and which fields the endpoint does not write (local-cluster 2.3, 2.7).
+"""
 
 from __future__ import annotations
 
 from hekla.api.trees import Json
-from hekla.local.apiserver.objects.encoding import fields
-from hekla.local.apiserver.objects.merging import topology
-from hekla.local.apiserver.objects.merging.ownership import Scope
+from hekla.local.apiserver.objects.merging import ownership
+from hekla.local.apiserver.objects.merging.ownership import Owner, Scope
 from hekla.local.apiserver.objects.merging.topology import Node
+from hekla.local.apiserver.request.call import Call
+from hekla.local.apiserver.storage.managed_fields import Ownership
 from hekla.local.apiserver.storage.registry import Registry, Resource
+from hekla.local.apiserver.storage.store import decode
 
 STATUS, SPEC = frozenset({"status"}), frozenset({"spec"})
 RESET = {
@@ -27,6 +30,14 @@ not hold."""
 
 RESET_METADATA = {("deployments", "status"): ("labels",), ("pods", "status"): ("ownerReferences",)}
 """(plural, subresource) -> fields of metadata that the endpoint resets."""
+
+
+def owner_of(
+    registry: Registry, call: Call, resource: Resource, endpoint: str
+) -> tuple[Owner, Scope]:
+    """Under which name a create or update is recorded, and how objects merge at its endpoint."""
+    scope = scope_of(registry, resource, endpoint)
+    return Owner(call.manager, ownership.UPDATE, endpoint, scope.version), scope
 
 
 def scope_of(registry: Registry, resource: Resource, subresource: str) -> Scope:
@@ -49,28 +60,9 @@ def scope_of(registry: Registry, resource: Resource, subresource: str) -> Scope:
 
         kept = RESET_METADATA.get((kind.plural, subresource), ())
         scope = resource.scopes[subresource] = Scope(
-            node_of(resource), kind.api_version, frozenset(without), convert, kept
+            resource.node, kind.api_version, frozenset(without), convert, kept
         )
     return scope
-
-
-def node_of(resource: Resource) -> Node:
-    node = resource.node
-    if node is None:
-        kind = resource.kind
-        if kind.custom:
-            node = topology.of_schema(
-                kind.schema or {"x-kubernetes-preserve-unknown-fields": True}, root=True
-            )
-        else:
-            described = fields.root(kind.group, kind.version, kind.kind)
-            node = (
-                topology.of_kind(described.section, described.name)
-                if described is not None
-                else topology.GUESSED
-            )
-        resource.node = node
-    return node
 
 
 def in_version(
@@ -79,13 +71,21 @@ def in_version(
     """An object of the resource in another served version, with the schema of that version.  None
     if the version is not served."""
     if resource.kind.conversion is not None:
-        return node_of(
-            resource
-        ), tree  # a webhook is not asked for names of fields; most versions share them
+        # A webhook is not asked for names of fields; most versions share them.
+        return resource.node, tree
     keep = resource.kind.keep
     for other in registry.resources.values():
         if other.collection is resource.collection and other.kind.api_version == version:
             stored = keep(tree) if keep is not None else tree
             present = other.kind.present
-            return node_of(other), present(stored) if present is not None else stored
+            return other.node, present(stored) if present is not None else stored
     return None
+
+
+def with_managed_fields(tree: Json, held: Ownership) -> Json:
+    """The object with its managedFields, as a dry run shows it."""
+    owners, stamps = held
+    if owners is None:
+        return tree
+    shown = decode(owners.render(stamps))
+    return {**tree, "metadata": {**tree["metadata"], "managedFields": shown}}
