@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 Json = dict[str, Any]
+Tree = Mapping[str, Any]
+"""A tree that is only read."""
 NESTED = frozenset({dict, list})
 """What a walk over a tree goes into.  All else stands for itself, and a call for each of it would
 be most of the work."""

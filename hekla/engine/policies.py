@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from hekla.api.trees import Tree
 from hekla.engine.actions import ACTIONS
 from hekla.engine.framework.plugin import Plugin
 from hekla.engine.framework.policy import DEFAULT, Policy, PolicyReader
@@ -12,7 +12,7 @@ from hekla.engine.plugins import PLUGINS
 
 
 def read_policy(
-    tree: Mapping[str, Any] | None,
+    tree: Tree | None,
     *,
     plugins: Mapping[str, type[Plugin]] | None = None,
     defaults: bool = True,

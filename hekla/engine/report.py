@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hekla.api.names import IGNORED, QUEUE_LIMITED, WAITING
 from hekla.api.trees import Json
@@ -25,7 +25,7 @@ from hekla.engine.model.queues import devicequota
 from hekla.engine.model.queues.devicequota import Claimed
 from hekla.engine.model.queues.queues import ROOT, Queue
 from hekla.engine.model.resources import Amounts, add, empty, quantities
-from hekla.engine.model.tasks import Job, Status, Task
+from hekla.engine.model.tasks import Job, SentStatus, Status, Task
 
 if TYPE_CHECKING:
     from hekla.engine.framework.session import Session
@@ -190,7 +190,7 @@ def _set_waiting(job: Job, session_uid: str, explained: Explanation | None) -> N
     drop_condition(job, WAITING)
 
 
-def _patience(now: tuple[Any, ...], before: Any) -> float:
+def _patience(now: SentStatus, before: SentStatus | None) -> float:
     """Seconds that must have passed since the last write: none, unless only counts or the
     explanation's words differ."""
     if before is None or now[0] != before[0]:

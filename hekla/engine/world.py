@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hekla.api.text.times import stamp
-from hekla.api.trees import Json
+from hekla.api.trees import Json, Tree
 from hekla.engine.cycle import cycle
 from hekla.engine.framework.plugin import Plugin
 from hekla.engine.framework.policy import DEFAULT, Policy
@@ -26,14 +26,16 @@ from hekla.engine.model.state import State
 from hekla.engine.policies import read_policy
 
 NAMESPACE = "default"
+Amount = int | float | str
+"""Of a resource, as an object of the API would have it."""
 
 
 def policy(
-    plugins: Sequence[str | Mapping[str, Any]] | None = None,
+    plugins: Sequence[str | Tree] | None = None,
     *,
-    tiers: Sequence[Sequence[str | Mapping[str, Any]]] | None = None,
+    tiers: Sequence[Sequence[str | Tree]] | None = None,
     actions: str = "enqueue, allocate, backfill",
-    configurations: Sequence[Mapping[str, Any]] = (),
+    configurations: Sequence[Tree] = (),
     custom: Iterable[type[Plugin]] = (),
 ) -> Policy:
     """A policy of one tier (`plugins`) or several (`tiers`); a plugin is a name or the mapping of
@@ -74,15 +76,15 @@ class World:
     def nodes(
         self,
         *names: str,
-        cpu: Any = 4,
-        memory: Any = "16Gi",
+        cpu: Amount = 4,
+        memory: Amount = "16Gi",
         pods: int = 110,
         labels: Mapping[str, str] | None = None,
         taints: Sequence[str] = (),
         unschedulable: bool = False,
         images: Mapping[str, int] | None = None,
         annotations: Mapping[str, str] | None = None,
-        **others: Any,
+        **others: Amount,
     ) -> None:
         """Nodes of one size.  A taint is written `key=value:Effect`; further resources go by
         keyword (`gpu` is NVIDIA's)."""
@@ -109,7 +111,7 @@ class World:
                 }
             )
 
-    def queue(self, name: str, *, weight: int = 1, state: str = "Open", **spec: Any) -> None:
+    def queue(self, name: str, *, weight: int = 1, state: str = "Open", **spec: object) -> None:
         """A queue; `capability`, `deserved` are mappings, `guarantee` too, the rest as in the API."""
         if "guarantee" in spec:
             spec["guarantee"] = {"resource": spec["guarantee"]}
@@ -151,11 +153,11 @@ class World:
         queue: str = "default",
         phase: str = "Inqueue",
         priority: str = "",
-        min_resources: Mapping[str, Any] | None = None,
+        min_resources: Mapping[str, Amount] | None = None,
         on: Sequence[str] = (),
         namespace: str = NAMESPACE,
         annotations: Mapping[str, str] | None = None,
-        group: Mapping[str, Any] | None = None,
+        group: Tree | None = None,
         role: str = "",
         **pod: Any,
     ) -> None:
@@ -203,18 +205,18 @@ class World:
         job: str = "",
         node: str = "",
         namespace: str = NAMESPACE,
-        cpu: Any = None,
-        memory: Any = None,
+        cpu: Amount | None = None,
+        memory: Amount | None = None,
         role: str = "",
         labels: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
         scheduler: str = "volcano",
         phase: str = "",
-        spec: Mapping[str, Any] | None = None,
+        spec: Tree | None = None,
         port: int = 0,
         preemptable: bool | None = None,
         owner: str = "",
-        **others: Any,
+        **others: Amount,
     ) -> None:
         """One pod of one container.  `owner`: kind and name of its controller.  Further resources
         go by keyword."""
@@ -347,7 +349,7 @@ class World:
         return stamp(self.now - 100_000 + self._made)
 
 
-def _named(others: Mapping[str, Any]) -> dict[str, str]:
+def _named(others: Mapping[str, Amount]) -> dict[str, str]:
     return {
         ("nvidia.com/gpu" if key == "gpu" else key): str(value) for key, value in others.items()
     }

@@ -4,7 +4,7 @@ scheduler-core 6."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from hekla.engine.actions.allocate import Allocate
 from hekla.engine.actions.backfill import Backfill
@@ -22,7 +22,7 @@ class Action(Protocol):
     """One step of a cycle."""
 
     name: str
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, bool | int]
     """Its arguments in the policy file, with their defaults; the type of a default is the type that
     is accepted."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hekla.engine.actions.one_pod_jobs import OnePodJobs, plain
 from hekla.engine.framework.faults import fault
@@ -73,7 +73,10 @@ class Allocate:
     """See the module."""
 
     name = "allocate"
-    arguments: Mapping[str, Any] = {"predicateErrorCacheEnable": True, "candidateNodeCount": 3}
+    arguments: Mapping[str, bool | int] = {
+        "predicateErrorCacheEnable": True,
+        "candidateNodeCount": 3,
+    }
     """How many candidates upstream's agent scheduler keeps for a pod: taken, because its policies
     say it, and of no use to one loop."""
 

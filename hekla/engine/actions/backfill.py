@@ -4,7 +4,7 @@ scheduler-core 6.3."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hekla.engine.model.tasks import Job, Status, Task
 from hekla.engine.placement.placer import Room, placer_of
@@ -17,7 +17,7 @@ class Backfill:
     """No quota is asked: a best-effort task takes nothing but a pod's place."""
 
     name = "backfill"
-    arguments: Mapping[str, Any] = {"predicateErrorCacheEnable": True}
+    arguments: Mapping[str, bool | int] = {"predicateErrorCacheEnable": True}
 
     def run(self, session: Session) -> None:
         for task in pick(session):

@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cmp_to_key
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hekla.engine.model.resources import EPSILON, Amounts, add, empty, less_equal
+from hekla.engine.model.resources import EPSILON, Amounts, Floats, add, empty, less_equal
 from hekla.engine.model.tasks import Job, Task
 
 if TYPE_CHECKING:
@@ -115,10 +115,10 @@ def needed(session: Session, bundles: list[Bundle]) -> list[Bundle]:
 
     A gang that is broken stays so: a whole bundle is spared whole or not at all.
     """
-    free: dict[int, Any] = {}
+    free: dict[int, Floats] = {}
 
     def fits(tasks: list[Task]) -> bool:
-        tried: dict[int, Any] = {}
+        tried: dict[int, Floats] = {}
         for task in tasks:
             row = task.row
             if row not in tried:

@@ -4,7 +4,7 @@ scheduler-core 6.1."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hekla.engine.framework.heap import Line
 from hekla.engine.model.tasks import Job
@@ -17,7 +17,7 @@ class Enqueue:
     """Queue by queue, job by job; each admission counts against the next."""
 
     name = "enqueue"
-    arguments: Mapping[str, Any] = {}
+    arguments: Mapping[str, bool | int] = {}
 
     def run(self, session: Session) -> None:
         asking: dict[str, list[Job]] = {}

@@ -8,7 +8,7 @@ topology are served too. Reference: scheduler-core 6.7.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -40,7 +40,7 @@ class GangPreempt:
     """From lesser jobs of the same queue."""
 
     name = "gangpreempt"
-    arguments: Mapping[str, Any] = {"maxDomains": MOST_DOMAINS, "allowWholeBundle": True}
+    arguments: Mapping[str, bool | int] = {"maxDomains": MOST_DOMAINS, "allowWholeBundle": True}
     across_queues = False
 
     def run(self, session: Session) -> None:

@@ -11,7 +11,8 @@ way, which tests hold it to.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -54,7 +55,7 @@ class OnePodJobs:
         self.lookahead = placer_of(session).lookahead
         self.possible = session.hooks.placements_unseen and session.shard_mode == "none"
         self.pods: PodClass | None = None
-        self.whose: Any = None
+        self.whose: Hashable = None
         """The second part of the key under which the nodes are known."""
         self.known: NodeSequence | None = None
         self.peers: set[SpreadPeers] = set()

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class Preempt:
     """First between jobs of a queue, then between the tasks of one job."""
 
     name = "preempt"
-    arguments: Mapping[str, Any] = {
+    arguments: Mapping[str, bool | int] = {
         "predicateErrorCacheEnable": True,
         "enableTopologyAwarePreemption": False,
         "topologyAwarePreemptWorkerNum": 16,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,7 +29,7 @@ class Reclaim:
     """Across queues; the victims' queues must allow it."""
 
     name = "reclaim"
-    arguments: Mapping[str, Any] = {"predicateErrorCacheEnable": True}
+    arguments: Mapping[str, bool | int] = {"predicateErrorCacheEnable": True}
 
     def run(self, session: Session) -> None:
         starving: dict[str, LiveHeap[Job]] = {}

@@ -4,7 +4,7 @@ scheduler-core 6.6."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hekla.engine.model.tasks import Status
 
@@ -16,7 +16,7 @@ class Shuffle:
     """The plugins decide; this carries it out."""
 
     name = "shuffle"
-    arguments: Mapping[str, Any] = {}
+    arguments: Mapping[str, bool | int] = {}
 
     def run(self, session: Session) -> None:
         if not session.votes.names_victims:

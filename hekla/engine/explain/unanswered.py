@@ -8,7 +8,7 @@ anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from hekla.api.bounded import BoundedCache
 from hekla.api.names import IGNORED
@@ -35,28 +35,28 @@ if TYPE_CHECKING:
     from hekla.engine.framework.session import Session
     from hekla.engine.model.podclass import PodClass
 
+T = TypeVar("T", Job, Task, Queue)
 EVICTING = ("preempt", "reclaim", "shuffle")
 """Actions that ask `pdb` whom they may evict."""
 
 
-class Field(NamedTuple):
+class Field(NamedTuple, Generic[T]):
     """Something that can be asked for, and the plugins of which one has to be loaded."""
 
     name: str
     plugins: tuple[str, ...]
-    asked: Callable[[Any], bool]
-    """Of a job, a task or a queue, by the table that the field stands in."""
+    asked: Callable[[T], bool]
     hook: str = ""
     """A plugin that fills this hook answers, too."""
     flag: str = ""
     """Which has to be on for the plugin to answer."""
 
 
-def _annotated(name: str, *plugins: str) -> Field:
+def _annotated(name: str, *plugins: str) -> Field[Job]:
     return Field(name, plugins, lambda one: bool(one.annotations.get(name)))
 
 
-def _of_class(name: str, *plugins: str) -> Field:
+def _of_class(name: str, *plugins: str) -> Field[Task]:
     return Field(
         name,
         plugins,
@@ -64,11 +64,11 @@ def _of_class(name: str, *plugins: str) -> Field:
     )
 
 
-def _device(name: str) -> Field:
+def _device(name: str) -> Field[Task]:
     return Field(name, ("deviceshare",), lambda task: task.request.amounts.get(name, 0.0) > 0)
 
 
-OF_JOBS = (
+OF_JOBS: tuple[Field[Job], ...] = (
     Field("networkTopology", ("network-topology-aware",), lambda job: job.has_topology, hook="hyper_node_gradient"),
     Field("minMember", ("gang",), lambda job: job.min_available > 1, hook="job_ready"),
     Field("minTaskMember", ("gang",), lambda job: bool(job.role_minimums), hook="job_ready"),
@@ -78,7 +78,7 @@ OF_JOBS = (
     *(_annotated(name, "tdm") for name in (reading.REVOCABLE_ZONE, MIN_AVAILABLE, MAX_UNAVAILABLE)),
     _annotated(TRAFFIC, "io-aware"),
 )  # fmt: skip
-OF_PODS = (
+OF_PODS: tuple[Field[Task], ...] = (
     _of_class(NUMA_POLICY, "numa-aware"),
     _of_class(COOLDOWN, "cdp"),
     _of_class(reading.REVOCABLE_ZONE, "tdm"),
@@ -89,7 +89,7 @@ OF_PODS = (
         for name in (vgpu.NUMBER, vgpu.MEMORY, vgpu.CORES, gpushare.MEMORY, gpushare.NUMBER)
     ),
 )
-OF_QUEUES = (
+OF_QUEUES: tuple[Field[Queue], ...] = (
     Field("spec.affinity", ("nodegroup",), lambda queue: bool(queue.affinity)),
     Field("spec.deserved", ("capacity",), lambda queue: any(queue.deserved.values())),
     Field(
@@ -127,10 +127,9 @@ class Unanswered:
     """The fields that the policy has no plugin for."""
 
     def __init__(self, hooks: Hooks) -> None:
-        self.of_jobs, self.of_pods, self.of_queues = (
-            [field for field in fields if not _answers(hooks, field)]
-            for fields in (OF_JOBS, OF_PODS, OF_QUEUES)
-        )
+        self.of_jobs = [field for field in OF_JOBS if not _answers(hooks, field)]
+        self.of_pods = [field for field in OF_PODS if not _answers(hooks, field)]
+        self.of_queues = [field for field in OF_QUEUES if not _answers(hooks, field)]
         names = {plugin.name for plugin in hooks.plugins}
         self.budgets = "pdb" not in names and any(
             action in hooks.policy.actions for action in EVICTING
@@ -166,7 +165,7 @@ class Unanswered:
     def _of_job(self, job: Job) -> str:
         """Most jobs ask for nothing of the kind, which is found out at little cost: thousands come
         in one cycle."""
-        found: list[Field] = []
+        found: list[Field[Job] | Field[Task]] = []
         if (job.annotations and not self.annotations.isdisjoint(job.annotations)) or any(
             field.asked(job) for field in self.others
         ):
@@ -202,7 +201,7 @@ class Unanswered:
         return _said([field for field in self.of_queues if field.asked(queue)])
 
 
-def _answers(hooks: Hooks, field: Field) -> bool:
+def _answers(hooks: Hooks, field: Field[T]) -> bool:
     if field.hook and hooks(field.hook):
         return True
     return any(
@@ -211,7 +210,7 @@ def _answers(hooks: Hooks, field: Field) -> bool:
     )
 
 
-def _said(fields: Iterable[Field]) -> str:
+def _said(fields: Iterable[Field[Job] | Field[Task] | Field[Queue]]) -> str:
     parts = list(
         dict.fromkeys(
             f"{field.name} (plugin {' or '.join(field.plugins)}{f' with {field.flag}' if field.flag else ''})"

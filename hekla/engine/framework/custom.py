@@ -14,7 +14,7 @@ import difflib
 import inspect
 import math
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -187,18 +187,22 @@ class SimplePlugin:
 
 
 SIMPLE_HOOKS = ("predicate", "score")
+_Said = bool | str | float
+"""What a user's predicate or score said of a node."""
 
 
 class _Simple(Plugin):
     """The vector hooks of a SimplePlugin.  Answers are kept within a cycle; what moved on a node
     asks again for that node."""
 
-    def __init__(self, simple: Any, arguments: Any, flags: Mapping[str, bool], name: str) -> None:
+    def __init__(
+        self, simple: Any, arguments: Arguments, flags: Mapping[str, bool], name: str
+    ) -> None:
         super().__init__(arguments, flags)
         self.simple = simple
         self.title = name
-        self.verdicts: dict[Any, _Kept] = {}
-        self.points: dict[Any, _Kept] = {}
+        self.verdicts: dict[Hashable, _Kept] = {}
+        self.points: dict[Hashable, _Kept] = {}
         self.asked: Task | None = None
 
     def open(self, session: CycleView) -> None:
@@ -262,11 +266,11 @@ class _Simple(Plugin):
 
     def _ask(
         self,
-        kept: dict[Any, _Kept],
+        kept: dict[Hashable, _Kept],
         nodes: NodeView,
         task: Task,
-        question: Callable[[Pod, Node], Any],
-    ) -> list[Any]:
+        question: Callable[[Pod, Node], _Said],
+    ) -> list[_Said]:
         table, pod = nodes.table, Pod(task)
         if nodes.rows is not None and len(nodes.rows) <= 1:
             return [question(pod, Node(table, row)) for row in nodes.rows.tolist()]
@@ -290,7 +294,7 @@ class _Simple(Plugin):
         )
 
 
-def _key(task: Task) -> tuple[Any, ...]:
+def _key(task: Task) -> Hashable:
     """What pods have in common that are asked about together."""
     return task.job.key if task.job is not None else task.key, task.role, task.pods
 
@@ -304,7 +308,7 @@ class _Kept:
 
     __slots__ = ("answers", "at")
 
-    def __init__(self, answers: list[Any]) -> None:
+    def __init__(self, answers: list[_Said]) -> None:
         self.answers = answers
         self.at = 0
 
@@ -312,19 +316,19 @@ class _Kept:
 # ---------------------------------------------------------------------------------------- the guard
 
 
-def _number(value: Any) -> bool:
+def _number(value: object) -> bool:
     return isinstance(value, int | float | np.number) and not math.isnan(value)
 
 
-def _vote(value: Any) -> bool:
+def _vote(value: object) -> bool:
     return isinstance(value, int) and value in (-1, 0, 1)
 
 
-def _yes_no(value: Any) -> bool:
+def _yes_no(value: object) -> bool:
     return isinstance(value, bool | np.bool_)
 
 
-def _anything(value: Any) -> bool:
+def _anything(value: object) -> bool:
     return True
 
 
@@ -332,7 +336,7 @@ def _anything(value: Any) -> bool:
 class _Hook:
     """What a hook may answer, and what it counts as saying when it fails."""
 
-    valid: Callable[[Any], bool]
+    valid: Callable[[object], bool]
     wanted: str
     harmless: Callable[..., Any]
 
@@ -357,15 +361,15 @@ def _nobody() -> _Hook:
     )
 
 
-def _tasks(value: Any) -> bool:
+def _tasks(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(one, Task) for one in value)
 
 
-def _scores(value: Any) -> bool:
+def _scores(value: object) -> bool:
     return isinstance(value, dict) and all(map(_number, value.values()))
 
 
-def _domains(value: Any) -> bool:
+def _domains(value: object) -> bool:
     return isinstance(value, list) and all(
         isinstance(some, list) and all(isinstance(one, str) for one in some) for some in value
     )
@@ -401,7 +405,7 @@ class Guarded(Plugin):
     user: ClassVar[type]
     source: ClassVar[str]
 
-    def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
+    def __init__(self, arguments: Arguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
         self.session: CycleView | None = None
         self.early: list[str] = []
@@ -409,14 +413,14 @@ class Guarded(Plugin):
         self.said: set[str] = set()
         self.failed: dict[str, str] = {}
         """Filter -> why it could not answer, of this cycle."""
-        self.inner: Any = self._made(arguments, flags)
+        self.inner = self._made(arguments, flags)
         if issubclass(self.user, Plugin) and isinstance(self.inner, Plugin):
             self.reads = self.inner.reads
         for hook in HOOKS:
             if callable(getattr(self.inner, hook, None)):
                 setattr(self, hook, self._guard(hook, HOOKS[hook]))
 
-    def _made(self, arguments: Any, flags: Mapping[str, bool]) -> Any:
+    def _made(self, arguments: Arguments, flags: Mapping[str, bool]) -> Plugin | None:
         try:
             if issubclass(self.user, Plugin):
                 return self.user(arguments, flags)
@@ -438,15 +442,15 @@ class Guarded(Plugin):
         self.failed.clear()
         for text in self.early:
             self._tell(text)
-        self._run("open", lambda: self.inner.open(session))
+        self._run("open", lambda inner: inner.open(session))
 
     def close(self, session: CycleView) -> None:
-        self._run("close", lambda: self.inner.close(session))
+        self._run("close", lambda inner: inner.close(session))
 
-    def _run(self, hook: str, call: Callable[[], None]) -> None:
+    def _run(self, hook: str, call: Callable[[Plugin], None]) -> None:
         try:
             if isinstance(self.inner, Plugin):
-                call()
+                call(self.inner)
         except FAULTS as error:  # as above
             self._fault(hook, error)
 
@@ -477,7 +481,7 @@ class Guarded(Plugin):
         ]
 
     def _listed(self, hook: str, kind: type) -> list[Any]:
-        inner = self.inner
+        inner: Any = self.inner
         made: list[Any] = []
         try:
             if callable(getattr(inner, hook, None)):
@@ -593,7 +597,7 @@ class _Unmade(Plugin):
     name = ""
 
     def __init__(self, fault: str) -> None:
-        super().__init__(None, {})
+        super().__init__(NoArguments(), {})
         self.fault = fault
 
     def filters(self) -> Iterable[Filter]:
@@ -603,7 +607,7 @@ class _Unmade(Plugin):
         yield Filter("unmade", self.fault, Code.UNRESOLVABLE, Depends.CLUSTER, refuse)
 
 
-def is_plugin(found: Any) -> bool:
+def is_plugin(found: object) -> bool:
     """Whether a user means this class to be a plugin: it has a name and fills a hook."""
     return (
         inspect.isclass(found)
@@ -616,7 +620,7 @@ def is_plugin(found: Any) -> bool:
     )
 
 
-def guarded(user: type[Any], source: str) -> type[Plugin]:
+def guarded(user: type[Plugin | SimplePlugin], source: str) -> type[Plugin]:
     """The user's class as one that a policy can list.  Raises CustomPluginError for what is wrong
     with it.
 

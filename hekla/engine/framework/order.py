@@ -6,9 +6,9 @@ Reference: scheduler-core 5.3, 5.4; plugins-fairness 0.3.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hekla.engine.framework.heap import AsThingsStand, Heap, LiveHeap, OrderKey
+from hekla.engine.framework.heap import AsThingsStand, Comparable, Heap, LiveHeap, OrderKey
 from hekla.engine.framework.hooks import Hooks
 from hekla.engine.framework.joborder import OwnOrders
 from hekla.engine.model.queues.queues import Queue
@@ -130,7 +130,7 @@ class _Reversed:
 
     __slots__ = ("key",)
 
-    def __init__(self, key: Any) -> None:
+    def __init__(self, key: Comparable) -> None:
         self.key = key
 
     def __lt__(self, other: _Reversed) -> bool:

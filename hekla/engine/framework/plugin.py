@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import msgspec
 
+from hekla.api.trees import Tree
 from hekla.engine.framework.heap import Comparable
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.nodes import NodeTable, NodeView
@@ -69,6 +70,13 @@ class Code(enum.IntEnum):
     """Nothing that leaves the node can help."""
 
 
+Mask = Callable[["PodClass", NodeView, "Task | None"], "Bools | None"]
+"""`[nodes]`, true where the pod may go; None where the filter does not concern this pod."""
+Raw = Callable[["PodClass", NodeView, "Task | None"], "Floats | None"]
+"""`[nodes]`, larger is better before normalisation says otherwise; None where the score does not
+concern this pod."""
+
+
 @dataclass(frozen=True, slots=True)
 class Filter:
     """One reason why a node may be out of the question."""
@@ -77,8 +85,7 @@ class Filter:
     reason: str
     code: Code
     depends_on: Depends
-    mask: Callable[[PodClass, NodeView, Task | None], Bools | None]
-    """`[nodes]`, true where the pod may go; None where it does not concern this pod."""
+    mask: Mask
     plugin: str = ""
     detail: Callable[[PodClass, int], str] | None = None
     """A reason of its own for each node (by row), where the words depend on the node."""
@@ -110,9 +117,7 @@ class Score:
     name: str
     weight: float
     depends_on: Depends
-    raw: Callable[[PodClass, NodeView, Task | None], Floats | None]
-    """`[nodes]`, larger is better before normalisation says otherwise; None where it does not
-    concern this pod."""
+    raw: Raw
     normalise: Normalise = Normalise.NONE
     batch: bool = True
     """Whether upstream computes it for all candidates at once; only the conformance runner asks."""
@@ -136,7 +141,7 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
         `binpack.resources.<name>`)."""
         return False
 
-    def extended(self, rest: Mapping[str, Any]) -> Arguments:
+    def extended(self, rest: Tree) -> Arguments:
         """These arguments with the accepted extra keys taken in.  Raises ValueError."""
         return self
 
@@ -219,12 +224,16 @@ class Plugin:
     """Whether its `victim_tasks` names those that it lets go, out of the victims of others, and
     asks for nobody itself."""
 
-    def __init_subclass__(cls, **keywords: Any) -> None:
+    def __init_subclass__(cls, **keywords: object) -> None:
         super().__init_subclass__(**keywords)
         if "reads" not in vars(cls):
             cls.reads = Reads()
 
-    def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
+    arguments: Any
+    """As the policy gives them, an `Arguments`; a plugin that declares them as its own
+    (`arguments: BinPackArguments`) has their use checked."""
+
+    def __init__(self, arguments: msgspec.Struct, flags: Mapping[str, bool]) -> None:
         self.arguments = arguments
         self.flags = flags
 

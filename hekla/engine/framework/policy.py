@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from hekla.api.trees import Tree
 from hekla.engine.framework.plugin import Arguments, Plugin
 
 Path = tuple[str | int, ...]
@@ -59,6 +60,7 @@ class Option:
     name: str
     flags: Mapping[str, bool]
     arguments: Any
+    """An instance of the plugin's own `Arguments`."""
     plugin: type[Plugin]
 
 
@@ -68,14 +70,14 @@ class Policy:
 
     actions: tuple[str, ...]
     tiers: tuple[tuple[Option, ...], ...]
-    configurations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    configurations: Mapping[str, Tree] = field(default_factory=dict)
     metrics: Mapping[str, str] = field(default_factory=dict)
     tie_seed: int = 0
     """0: ties go to the node that was there first.  Anything else: to a fixed shuffle of the nodes.
     """
 
 
-DEFAULT: Mapping[str, Any] = {
+DEFAULT: Tree = {
     "actions": "enqueue, allocate, backfill",
     "tiers": [
         {
@@ -105,7 +107,7 @@ class PolicyReader:
     def __init__(
         self,
         plugins: Mapping[str, type[Plugin]],
-        actions: Mapping[str, Mapping[str, Any]],
+        actions: Mapping[str, Tree],
         defaults: bool,
         strict: bool,
     ) -> None:
@@ -115,7 +117,7 @@ class PolicyReader:
         self.strict = strict
         self.problems: list[Problem] = []
 
-    def read(self, tree: Mapping[str, Any]) -> Policy:
+    def read(self, tree: Tree) -> Policy:
         if not isinstance(tree, Mapping):
             raise PolicyError(
                 [Problem((), "a policy is a mapping with the keys actions and tiers")]
@@ -128,7 +130,7 @@ class PolicyReader:
             self._tier(("tiers", number), tier)
             for number, tier in enumerate(_list(tree.get("tiers"), self, ("tiers",)))
         )
-        configurations: dict[str, Mapping[str, Any]] = {}
+        configurations: dict[str, Tree] = {}
         for number, one in enumerate(_list(tree.get("configurations"), self, ("configurations",))):
             configurations.setdefault(
                 str(one.get("name", "")), self._configuration(("configurations", number), one)
@@ -143,7 +145,7 @@ class PolicyReader:
             raise PolicyError(self.problems)
         return Policy(actions, tiers, configurations, metrics, seed)
 
-    def _seed(self, tree: Mapping[str, Any]) -> int:
+    def _seed(self, tree: Tree) -> int:
         self._only(("tieBreaking",), tree, ("seed",), "tieBreaking")
         seed = tree.get("seed", 0)
         if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
@@ -151,13 +153,13 @@ class PolicyReader:
             return 0
         return seed
 
-    def _mapping(self, path: Path, value: Any) -> Mapping[str, Any]:
+    def _mapping(self, path: Path, value: Any) -> Tree:
         if value is None or isinstance(value, Mapping):
             return value or {}
         self._problem(path, f"{path[-1]} = {value!r:.80}: a mapping")
         return {}
 
-    def _only(self, path: Path, tree: Mapping[str, Any], known: Iterable[str], what: str) -> None:
+    def _only(self, path: Path, tree: Tree, known: Iterable[str], what: str) -> None:
         """Keys that mean nothing here."""
         for key in tree:
             if key not in known:
@@ -187,7 +189,7 @@ class PolicyReader:
                 )
         return tuple(name for name in names if name in self.actions)
 
-    def _tier(self, path: Path, tree: Mapping[str, Any]) -> tuple[Option, ...]:
+    def _tier(self, path: Path, tree: Tree) -> tuple[Option, ...]:
         self._only(path, tree, ("plugins",), "a tier")
         options = []
         for number, one in enumerate(_list(tree.get("plugins"), self, (*path, "plugins"))):
@@ -204,7 +206,7 @@ class PolicyReader:
             self._problem(path, "proportion and drf with hierarchy enabled conflicts")
         return tuple(options)
 
-    def _option(self, path: Path, tree: Mapping[str, Any]) -> Option | None:
+    def _option(self, path: Path, tree: Tree) -> Option | None:
         name = tree.get("name", "")
         plugin = self.plugins.get(name) if isinstance(name, str) else None
         if plugin is None:
@@ -228,7 +230,7 @@ class PolicyReader:
         stated = self._mapping((*path, "arguments"), tree.get("arguments"))
         return Option(name, flags, self._arguments((*path, "arguments"), plugin, stated), plugin)
 
-    def _arguments(self, path: Path, plugin: type[Plugin], tree: Mapping[str, Any]) -> Any:
+    def _arguments(self, path: Path, plugin: type[Plugin], tree: Tree) -> Arguments:
         kind = plugin.Arguments
         known = {
             one.encode_name: one
@@ -271,7 +273,7 @@ class PolicyReader:
             return made if self.strict else self._lenient(made, rest)
 
     @staticmethod
-    def _lenient(made: Arguments, rest: Mapping[str, Any]) -> Arguments:
+    def _lenient(made: Arguments, rest: Tree) -> Arguments:
         """With those of the further keys that can be read."""
         good = {}
         for key, value in rest.items():
@@ -285,7 +287,7 @@ class PolicyReader:
         except ValueError:
             return made
 
-    def _configuration(self, path: Path, tree: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _configuration(self, path: Path, tree: Tree) -> Tree:
         name = str(tree.get("name", ""))
         if name not in self.actions:
             self._problem(
@@ -313,7 +315,7 @@ class PolicyReader:
         return arguments
 
 
-def _list(value: Any, reader: PolicyReader, path: Path) -> list[Mapping[str, Any]]:
+def _list(value: Any, reader: PolicyReader, path: Path) -> list[Tree]:
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):

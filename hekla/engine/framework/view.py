@@ -6,7 +6,7 @@ Reference: scheduler-core 5.3.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from hekla.engine.model.arrays import Bools, Rows
 from hekla.engine.model.decisions import Decisions, Event
@@ -15,6 +15,8 @@ from hekla.engine.model.queues.queues import Queue
 from hekla.engine.model.reasons import Shortage
 from hekla.engine.model.resources import Amounts, Floats
 from hekla.engine.model.tasks import Job
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from hekla.engine.framework.policy import Policy
@@ -87,8 +89,10 @@ class CycleView:
     def has_action(self, name: str) -> bool:
         return name in self.policy.actions
 
-    def argument(self, action: str, name: str, default: Any) -> Any:
-        return self.policy.configurations.get(action, {}).get(name, default)
+    def argument(self, action: str, name: str, default: T) -> T:
+        """What the policy says, whose arguments have the type of their defaults."""
+        stated: T = self.policy.configurations.get(action, {}).get(name, default)
+        return stated
 
     def preferred(self, rows: Rows) -> Rows:
         """The nodes inside this scheduler's shard, if there are any; all of them without shards."""

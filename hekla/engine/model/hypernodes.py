@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hekla.api.text.patterns import found_in
+from hekla.api.trees import Tree
 from hekla.engine.model import matching
 from hekla.engine.model.arrays import Bools, Rows
 from hekla.engine.model.nodes import NodeTable
@@ -267,7 +268,7 @@ def _circles(parents: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _members(state: State, members: Iterable[Mapping[str, Any]]) -> tuple[set[str], list[str]]:
+def _members(state: State, members: Iterable[Tree]) -> tuple[set[str], list[str]]:
     """Names of nodes and of domains below."""
     names: set[str] = set()
     below: list[str] = []
@@ -295,7 +296,7 @@ def _members(state: State, members: Iterable[Mapping[str, Any]]) -> tuple[set[st
     return names, below
 
 
-def _as_stated(state: State, stated: Mapping[str, Any]) -> HyperTree:
+def _as_stated(state: State, stated: Tree) -> HyperTree:
     """From ready-made sets: what the recorded cases bring along."""
     parents: dict[str, str] = {}
     tier_names: dict[str, int] = {}

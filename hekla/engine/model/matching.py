@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from hekla.api.trees import Tree
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.nodes import (
     ABSENT,
@@ -23,7 +23,6 @@ from hekla.engine.model.nodes import (
 )
 from hekla.engine.model.resources import Floats
 
-Tree = Mapping[str, Any]
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hekla.engine.model.arrays import Bools, Ints, Rows
+from hekla.engine.model.arrays import Bools, Ints, Rows, Scalar
 from hekla.engine.model.resources import EPSILON, Amounts, Floats, Request, ResourceSpace
 from hekla.engine.model.tasks import Status, Task
 
@@ -71,7 +71,6 @@ class NodeFacts:
     capacity: Amounts = field(default_factory=dict)
     images: dict[str, int] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
-    object: Any = None
 
 
 @dataclass(slots=True)
@@ -620,7 +619,7 @@ class NodeView:
         """How many pods of the class are imagined on every row, or on each."""
         return self._extra
 
-    def take(self, column: NDArray[Any]) -> NDArray[Any]:
+    def take(self, column: NDArray[Scalar]) -> NDArray[Scalar]:
         """The rows of this view out of a column over all nodes."""
         return column if self.rows is None else column.take(self.rows, axis=-1)
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from hekla.api.trees import Tree
 
 Cpus = frozenset[int]
 NO_CPUS: Cpus = frozenset()
@@ -182,7 +183,7 @@ def cpu_set(text: str) -> Cpus:
     return frozenset(result)
 
 
-def topology_of(tree: Mapping[str, Any]) -> CpuTopology:
+def topology_of(tree: Tree) -> CpuTopology:
     """`cpuDetail` of a Numatopology.  Raises ValueError."""
     return CpuTopology(
         {

@@ -8,22 +8,25 @@ jobs that differ in their names only are one class.  What other pods' terms sele
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from hekla.api.trees import Tree
 from hekla.engine.model import matching
-from hekla.engine.model.matching import LabelSelector, NodeTerm, Requirement, Toleration, Tree
+from hekla.engine.model.arrays import Scalar
+from hekla.engine.model.matching import LabelSelector, NodeTerm, Requirement, Toleration
 from hekla.engine.model.nodes import NodeTable
 from hekla.engine.model.resources import (
     CPU,
     MEMORY,
     PODS,
     Amounts,
+    Floats,
     Request,
     ResourceSpace,
     add,
@@ -226,7 +229,7 @@ class PodClass:
         self.plain = False
         """Nothing but room, nodes and load decides about such a pod: no inter-pod terms, volumes,
         claims or host ports."""
-        self.cache: dict[Any, tuple[int, Any]] = {}
+        self.cache: dict[Hashable, tuple[int, object]] = {}
 
     def __repr__(self) -> str:
         return f"<PodClass {self.number} {self.request.amounts}>"
@@ -244,12 +247,12 @@ class PodClass:
         """Work out `plain`, once the rest is known or has changed."""
         self.plain = not (self.has_terms or self.volumes or self.claims or self.ports)
 
-    def static(self, key: Any, nodes: NodeTable, compute: Callable[[], T]) -> T:
+    def static(self, key: Hashable, nodes: NodeTable, compute: Callable[[], T]) -> T:
         """What depends on the class and the node objects alone; computed again only when a node
         object changed."""
         found = self.cache.get(key)
         if found is not None and found[0] == nodes.static_version:
-            return found[1]  # type: ignore[no-any-return]  # what `compute` gave for this key before
+            return found[1]  # type: ignore[return-value]  # what `compute` gave for this key before
         value = compute()
         self.cache[key] = (nodes.static_version, value)
         return value
@@ -532,7 +535,7 @@ def image_name(name: str) -> str:
     return name if ":" in name.rsplit("/", 1)[-1] else f"{name}:latest"
 
 
-def _containers(trees: Sequence[Tree] | None) -> list[tuple[Any, ...]]:
+def _containers(trees: Sequence[Tree] | None) -> list[tuple[object, ...]]:
     return [
         (
             tree.get("resources"),
@@ -675,8 +678,9 @@ def _at_least_default(container: Tree, asked: Amounts) -> Amounts:
     }
 
 
-def domain_sums(codes: NDArray[np.int32], counts: NDArray[Any]) -> NDArray[Any]:
+def domain_sums(codes: NDArray[np.int32], counts: NDArray[Scalar]) -> Floats:
     """`[domains]`: the counts of nodes added up by their domain; nodes without one are left out."""
     inside = codes >= 0
     size = int(codes.max(initial=-1)) + 1
-    return np.bincount(codes[inside], weights=counts[: len(codes)][inside], minlength=size)
+    counted = np.bincount(codes[inside], weights=counts[: len(codes)][inside], minlength=size)
+    return counted.astype(np.float64, copy=False)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from sys import intern
 
+from hekla.api.trees import Tree
 from hekla.engine.model.durations import instant
 from hekla.engine.model.jobs import JobTable
 from hekla.engine.model.nodes import NodeTable
@@ -15,7 +16,6 @@ from hekla.engine.model.reading import (
     PREEMPTABLE,
     TASK_SPEC,
     TRUE,
-    Tree,
     claim_keys,
     claims_to_come,
     condition_of,

@@ -11,13 +11,12 @@ import re
 from collections.abc import Mapping
 from hashlib import blake2b
 from sys import intern
-from typing import Any
 
 import msgspec
 
 from hekla.api.names import EXPLANATION
 from hekla.api.text import quantity
-from hekla.api.trees import Json
+from hekla.api.trees import Json, Tree
 from hekla.engine.model import matching, resources
 from hekla.engine.model.durations import instant, seconds
 from hekla.engine.model.nodes import NodeFacts, Taint
@@ -25,7 +24,7 @@ from hekla.engine.model.podclass import image_name
 from hekla.engine.model.queues.queues import OPEN, Queue
 from hekla.engine.model.resources import Amounts
 from hekla.engine.model.shapes import check
-from hekla.engine.model.tasks import Job, Status, SubGroupPolicy, Topology
+from hekla.engine.model.tasks import Job, SentStatus, Status, SubGroupPolicy, Topology
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
 TASK_SPEC = "volcano.sh/task-spec"
@@ -34,7 +33,6 @@ PREEMPTABLE = "volcano.sh/preemptable"
 REVOCABLE_ZONE = "volcano.sh/revocable-zone"
 SLA_KEYS = ("volcano.sh/sla-waiting-time", "sla-waiting-time")
 TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
-Tree = Mapping[str, Any]
 _PACK = msgspec.msgpack.Encoder()
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 
@@ -139,7 +137,7 @@ def resized(spec: Tree, status: Tree) -> Tree:
 
     A resize that the node can never grant holds what is there.  Reference: scheduler-core 2.6.1.
     """
-    changed: dict[str, list[Any]] = {}
+    changed: dict[str, list[Tree]] = {}
     for field, listed in (
         ("containers", "containerStatuses"),
         ("initContainers", "initContainerStatuses"),
@@ -279,15 +277,17 @@ def title_of(metadata: Tree) -> str:
     return ""
 
 
-def sent_status(status: Tree) -> tuple[Any, ...]:
+def sent_status(status: Tree) -> SentStatus:
     """What the API holds of a PodGroup's status, in the form that is compared at the end of a
     cycle."""
     conditions = tuple(
         tuple(intern(one.get(name) or "") for name in ("type", "status", "reason", "message"))
         for one in status.get("conditions") or ()
     )
-    counts = (int(status.get(name, 0) or 0) for name in ("running", "succeeded", "failed"))
-    return (status.get("phase", ""), *counts, conditions)
+    running, succeeded, failed = (
+        int(status.get(name, 0) or 0) for name in ("running", "succeeded", "failed")
+    )
+    return status.get("phase", ""), running, succeeded, failed, conditions
 
 
 def says_as_sent(status: Tree, job: Job) -> bool:
@@ -297,7 +297,7 @@ def says_as_sent(status: Tree, job: Job) -> bool:
         sent = sent_status(status)
     except (AttributeError, TypeError, ValueError):
         return False
-    return bool(sent == job.status_sent) and bool(sent[0] == job.phase)
+    return sent == job.status_sent and sent[0] == job.phase
 
 
 _STATED = ("uid", "annotations", "labels", "ownerReferences", "creationTimestamp")

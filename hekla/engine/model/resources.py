@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hekla.api.text import quantity
+from hekla.api.trees import Tree
 
 Amounts = dict[str, float]
 Floats = NDArray[np.float64]
@@ -39,7 +39,7 @@ def is_scalar(name: str) -> bool:
     )
 
 
-def amounts(quantities: Mapping[str, Any] | None) -> Amounts:
+def amounts(quantities: Tree | None) -> Amounts:
     """A Kubernetes resource list in the engine's units.  Raises ValueError for a quantity that is
     none."""
     result: Amounts = {CPU: 0.0, MEMORY: 0.0}

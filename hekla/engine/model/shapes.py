@@ -7,15 +7,12 @@ bring it all the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import msgspec
 
 from hekla.api import nodeinfo, scheduling, shard, topology
 from hekla.api.kubernetes import claims, core, policy, priority, resource, storage
 from hekla.api.text.quantity import Quantity
-from hekla.api.trees import Json, without_nulls
+from hekla.api.trees import Json, Tree, without_nulls
 
 SHAPES: Json = {
     kind.kind: kind.type
@@ -44,7 +41,7 @@ SHAPES: Json = {
 }
 
 
-def check(kind: str, tree: Mapping[str, Any]) -> None:
+def check(kind: str, tree: Tree) -> None:
     """Raises ValueError that says where the object is not as its kind is."""
     shape = SHAPES.get(kind)
     if shape is None:
@@ -62,7 +59,7 @@ def check(kind: str, tree: Mapping[str, Any]) -> None:
             Quantity.parse(value)
 
 
-def _amounts(kind: str, tree: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, ...]:
+def _amounts(kind: str, tree: Tree) -> tuple[Tree | None, ...]:
     """Resource lists that a plugin reads name by name, also names that no pod asks for by."""
     if kind == "ResourceQuota":
         status = tree.get("status") or {}

@@ -6,11 +6,12 @@ that it uses; a node that another shard still uses is waited for.  Reference: sc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hekla.api.trees import Tree
 from hekla.engine.model.decisions import ShardStatus
 
 if TYPE_CHECKING:
@@ -69,6 +70,6 @@ class Shard:
         return np.array([name in self.nodes for name in names], dtype=np.bool_)
 
 
-def _names(shard: Mapping[str, Any], part: str, key: str) -> list[str]:
+def _names(shard: Tree, part: str, key: str) -> list[str]:
     listed = (shard.get(part) or {}).get(key) or ()
     return [str(name) for name in listed]

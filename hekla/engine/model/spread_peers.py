@@ -11,10 +11,11 @@ that nobody selects have no peers, and nothing is counted for them. Reference: p
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hekla.api.trees import Tree
 from hekla.engine.model import matching
 from hekla.engine.model.matching import LabelSelector, Requirement
 from hekla.engine.model.resources import Floats
@@ -110,7 +111,7 @@ class SpreadPeersIndex:
 
     # ---------------------------------------------------------------------------------- what is fed
 
-    def changed(self, kind: str, key: str, tree: Mapping[str, Any] | None) -> None:
+    def changed(self, kind: str, key: str, tree: Tree | None) -> None:
         """A Service or an owner of pods came, changed or (None) left.  Raises ValueError for a
         selector that cannot be read."""
         namespace, _, name = key.rpartition("/")
@@ -282,7 +283,7 @@ class SpreadPeersIndex:
         return {labels for labels in found if selector.matches(labels.labels)}
 
 
-def owner_of(meta: Mapping[str, Any]) -> str:
+def owner_of(meta: Tree) -> str:
     """Kind and name of the owner whose pods are this pod's peers; "" for any other owner."""
     for one in meta.get("ownerReferences") or ():
         if one.get("controller"):
@@ -295,7 +296,7 @@ def owner_of(meta: Mapping[str, Any]) -> str:
     return ""
 
 
-def _pairs(selector: Any) -> dict[str, str]:
+def _pairs(selector: Tree | None) -> dict[str, str]:
     """A selector that is a map.  Raises ValueError where it is none."""
     found = dict(selector or {})
     if not all(type(value) is str for value in found.values()):
@@ -303,7 +304,7 @@ def _pairs(selector: Any) -> dict[str, str]:
     return found
 
 
-def _requirements(selector: Any) -> Selected:
+def _requirements(selector: Tree | None) -> Selected:
     """A selector with expressions.  Raises ValueError where it is none."""
     _pairs((selector or {}).get("matchLabels"))
     found = matching.label_selector(selector)

@@ -8,9 +8,9 @@ it.  Reference: scheduler-core 2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
 
+from hekla.api.trees import Tree
 from hekla.engine.model import resources
 from hekla.engine.model.claims import KINDS as CLAIM_KINDS
 from hekla.engine.model.claims import DeviceAllocator
@@ -22,7 +22,6 @@ from hekla.engine.model.pods import PodTable
 from hekla.engine.model.reading import (
     PREEMPTABLE,
     TRUE,
-    Tree,
     key_of,
     node_facts,
     policy_of,
@@ -109,14 +108,14 @@ class State:
         )
         self.tasks = self.pods.by_key
         self.volumes = VolumeBinder(self)
-        self.ask_extender: Callable[[str, Mapping[str, Any], float], Any] | None = None
+        self.ask_extender: Callable[[str, Tree, float], object] | None = None
         """Posts JSON to an address within so many seconds and gives the reply's; raises OSError or
         ValueError.  For `extender`."""
         self.rejected: dict[tuple[str, str], str] = {}
         """What was left out and why: (kind, key) -> reason."""
         self.version = 0
         self.cycle = 0
-        self.hyper_nodes: Mapping[str, Any] | None = None
+        self.hyper_nodes: Tree | None = None
         """HyperNodes as ready-made sets, in place of the objects."""
         self.hyper_version = 0
         self.tree: object = None
@@ -133,7 +132,7 @@ class State:
         """Times that plugins keep beyond a change of the policy: what -> when."""
         self._compact_at = 1024
 
-    def use_extender(self, ask: Callable[[str, Mapping[str, Any], float], Any]) -> None:
+    def use_extender(self, ask: Callable[[str, Tree, float], object]) -> None:
         """Hand in what reaches extenders: the engine itself does no I/O."""
         self.ask_extender = ask
 

@@ -60,6 +60,9 @@ _READY_SET = frozenset(READY)
 _STATUSES = tuple(Status)
 _NOTHING: Amounts = {}
 NOWHERE = -1
+SentStatus = tuple[str, int, int, int, tuple[tuple[str, ...], ...]]
+"""A PodGroup's phase, how many of its pods run, succeeded and failed, and its conditions as type,
+status, reason and message."""
 QUEUE_GATE = "scheduling.volcano.sh/queue-allocation-gate"
 
 
@@ -455,7 +458,7 @@ class Job(Group):
         """How short of what it is, where `enqueue_block` speaks of amounts."""
         self.last_event = ""
         self.last_refusal = ""
-        self.status_sent: tuple[object, ...] | None = None
+        self.status_sent: SentStatus | None = None
         self.status_time = -1.0
         self.rests_until = -math.inf
         """What is to be told of the job waits until then (engine time), unless the job changes

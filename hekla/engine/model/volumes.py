@@ -9,17 +9,17 @@ holds until the claim is bound or no pod wants it any more. Reference: plugins-p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hekla.api.text import quantity
+from hekla.api.trees import Tree
 from hekla.engine.model import matching
-from hekla.engine.model.arrays import Bools
+from hekla.engine.model.arrays import Bools, Ints, Whole
 from hekla.engine.model.nodes import ABSENT, NodeTable
 from hekla.engine.model.resources import Floats
 from hekla.engine.model.tasks import Status, Task
@@ -27,7 +27,6 @@ from hekla.engine.model.tasks import Status, Task
 if TYPE_CHECKING:
     from hekla.engine.model.state import State
 
-Tree = Mapping[str, Any]
 
 CLAIM, VOLUME, CLASS = "PersistentVolumeClaim", "PersistentVolume", "StorageClass"
 KINDS = frozenset({CLAIM, VOLUME, CLASS, "CSINode", "CSIDriver", "CSIStorageCapacity"})
@@ -68,14 +67,14 @@ class Options:
     allowed: dict[str, Bools]
     offers: dict[str, list[str]]
     """Claim -> volumes, and `[nodes]` indexes into them in `choice`; -1: to be provisioned."""
-    choice: dict[str, NDArray[Any]]
+    choice: dict[str, Whole]
 
 
 class Shape:
     """A broken line from utilisation (percent) to score (0 to 10 as it is written, 0 to 100 as it
     counts)."""
 
-    def __init__(self, points: Iterable[Mapping[str, Any]]) -> None:
+    def __init__(self, points: Iterable[Tree]) -> None:
         """Raises ValueError for points that make no line."""
         read = [{str(key).lower(): value for key, value in one.items()} for one in points]
         self.points = [(one.get("utilization", 0), one.get("score", 0)) for one in read]
@@ -108,8 +107,8 @@ class VolumeBinder:
         self.version = 0
         """Goes up when an object of one of `KINDS` changes or a promise is made or given up."""
         self.promises: dict[str, AssumedVolume] = {}
-        self._masks: dict[str, tuple[Any, int, Bools]] = {}
-        self._last: tuple[Any, Options] | None = None
+        self._masks: dict[str, tuple[Tree, int, Bools]] = {}
+        self._last: tuple[Hashable, Options] | None = None
         self._attached: dict[int, tuple[int, int, dict[str, frozenset[str]]]] = {}
 
     def _get(self, kind: str, key: str) -> Tree | None:
@@ -181,7 +180,7 @@ class VolumeBinder:
                 allowed[NOT_THERE][:] = False
             else:
                 allowed[NOT_AFFINE] &= self._affinity(name, volume, nodes)
-        taken: list[NDArray[Any]] = []
+        taken: list[Whole] = []
         volumes = self._free_volumes() if unbound else []
         for key, claim in sorted(unbound, key=lambda one: _size(one[1])):
             promise = self.promises.get(key)
@@ -219,9 +218,9 @@ class VolumeBinder:
         key: str,
         claim: Tree,
         volumes: list[Tree],
-        taken: list[NDArray[Any]],
+        taken: list[Whole],
         nodes: NodeTable,
-    ) -> NDArray[Any]:
+    ) -> Whole:
         """`[nodes]`: the smallest volume that suits the claim on each node, as an index; -1 where
         there is none."""
         choice = np.full(len(nodes), -1, dtype=np.int64)
@@ -501,7 +500,7 @@ def _only(nodes: NodeTable, name: str) -> Bools:
     return mask
 
 
-def _in(values: Iterable[str], codes: NDArray[Any], wanted: set[str]) -> Bools:
+def _in(values: Iterable[str], codes: Ints, wanted: set[str]) -> Bools:
     verdicts = np.array([*(value in wanted for value in values), False], dtype=np.bool_)
     result: Bools = verdicts[codes]
     return result

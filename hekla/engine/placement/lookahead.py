@@ -5,8 +5,9 @@ Reference: decision 0061, 0198.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from hekla.engine.model.tasks import Task
     from hekla.engine.placement.placer import Placer
 
-Key = tuple["PodClass", Any]
+Key = tuple["PodClass", Hashable]
 """A class, and what else tells its tasks apart: nothing, their labels, or their spread peers."""
 
 ALONE = "alone"

@@ -9,16 +9,16 @@ device was taken or given back.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hekla.api.bounded import BoundedCache
 from hekla.api.text import quantity
-from hekla.api.trees import Json
+from hekla.api.trees import Json, Tree
 from hekla.engine.model import matching
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.claims.extended import ANNOTATION, MARK, Implied, backed_by, implied, pod_of
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from hekla.engine.model.podclass import PodClass
     from hekla.engine.model.state import State
 
-Tree = Mapping[str, Any]
 
 CLAIM, SLICE, CLASS, TAINT_RULE = "ResourceClaim", "ResourceSlice", "DeviceClass", "DeviceTaintRule"
 KINDS = frozenset({CLAIM, SLICE, CLASS, TAINT_RULE})
@@ -114,7 +113,7 @@ class DeviceAllocator:
         self._backed: dict[str, str] = {}
         """Extended resource -> class."""
         self._implied: BoundedCache[tuple[PodClass, frozenset[str]], Implied] = BoundedCache(512)
-        self._lent_of: tuple[Any, ...] = ()
+        self._lent_of: tuple[Hashable, ...] = ()
         """As of when nodes know what devices they have under the names of extended resources."""
         self.abandoned: dict[str, str] = {}
         """Claim that was made for extended resources -> the pod that was not bound with it."""

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from hekla.api.trees import Tree
 from hekla.engine.model.resources import IMPLICIT
 
 if TYPE_CHECKING:
     from hekla.engine.model.podclass import ContainerAmounts, PodClass
 
-Tree = Mapping[str, Any]
 
 MARK = " <extended-resources>"
 """The end of a claim's key that stands for what a pod asks for by extended resources; no object has

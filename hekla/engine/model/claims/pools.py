@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hekla.api.text import quantity
+from hekla.api.trees import Tree
 from hekla.engine.model import matching
 from hekla.engine.model.arrays import Bools, Rows
 from hekla.engine.model.nodes import NodeTable, Taint
 
-Tree = Mapping[str, Any]
 PoolKey = tuple[str, str]
 """Driver and name."""
 DeviceKey = tuple[str, str, str]
@@ -76,7 +75,7 @@ class Device:
         """Conditions that must come true before a pod is bound."""
         return tuple(self.tree.get("bindingConditions") or ())
 
-    def attribute(self, name: str) -> frozenset[tuple[str, Any]]:
+    def attribute(self, name: str) -> frozenset[tuple[str, int | bool | str]]:
         """The values of an attribute; empty where the device has none of that name."""
         attributes = self.tree.get("attributes") or {}
         value = attributes.get(name)
@@ -100,7 +99,7 @@ class Group:
     pool: PoolKey
     node: str
     """The one node, or empty: then `selector` says which, or all where that is None."""
-    selector: Any
+    selector: Tree | None
     devices: tuple[Device, ...]
 
     def mask(self, nodes: NodeTable) -> Bools:

@@ -6,18 +6,17 @@ of one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from hekla.api.bounded import BoundedCache
 from hekla.api.text import quantity
+from hekla.api.trees import Tree
 from hekla.engine.model import matching
 from hekla.engine.model.matching import Toleration
 
-Tree = Mapping[str, Any]
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 MOST_DEVICES = 32
@@ -42,7 +41,7 @@ class Choice:
     admin: bool
     """Access for looking after a device, whoever uses it."""
     tolerations: tuple[Toleration, ...]
-    stated_tolerations: tuple[Any, ...]
+    stated_tolerations: tuple[Tree, ...]
     capacity: tuple[tuple[str, int], ...]
     """Name of a capacity -> thousandths of it."""
 
@@ -79,7 +78,7 @@ class ClaimRequest:
 
     requests: tuple[DeviceRequest, ...]
     constraints: tuple[Constraint, ...]
-    config: tuple[Any, ...]
+    config: tuple[Tree, ...]
     """As the claim has it."""
 
 

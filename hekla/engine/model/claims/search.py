@@ -8,11 +8,12 @@ found out in few steps.  A search that takes too many steps gives up, which coun
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from hekla.api.trees import Tree
 from hekla.cel.errors import Failed
 from hekla.engine.model.claims.pools import Device, DeviceKey, NodeDevices, Pool, PoolKey
 from hekla.engine.model.claims.requests import (
@@ -27,7 +28,6 @@ from hekla.engine.model.nodes import NO_EXECUTE, NO_SCHEDULE
 if TYPE_CHECKING:
     from hekla.cel.devices import Selector
 
-Tree = Mapping[str, Any]
 CANNOT = "cannot allocate all claims"
 STEPS_A_SECOND = 100_000
 """So many steps stand for a second of the time limit: a clock would make decisions depend on the
@@ -205,7 +205,7 @@ class _Search:
             return self._request(order, at + 1)
         if len(self.picks[claim]) + count > MOST_DEVICES:
             return False
-        failed: set[Any] = set()
+        failed: set[Hashable] = set()
         for index in range(start, len(devices)):
             device = devices[index]
             likeness = self._likeness(device)
@@ -219,7 +219,7 @@ class _Search:
             failed.add(likeness)
         return False
 
-    def _likeness(self, device: Device) -> Any:
+    def _likeness(self, device: Device) -> Hashable:
         """Devices of equal likeness can stand in for each other, as long as neither is taken."""
         key = device.key
         consumed = self.usage.consumed.get(key)

@@ -3,10 +3,10 @@ DeviceTaintRules."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any
 
+from hekla.api.trees import Tree
 from hekla.engine.model.claims.pools import Device, Pool
 from hekla.engine.model.nodes import Taint
 
@@ -25,7 +25,7 @@ class TaintRule:
         )
 
 
-def read_rule(tree: Mapping[str, Any]) -> TaintRule:
+def read_rule(tree: Tree) -> TaintRule:
     """Raises ValueError, TypeError and the like for a rule that cannot be understood."""
     spec = tree["spec"]
     stated, taint = spec.get("deviceSelector"), spec["taint"]

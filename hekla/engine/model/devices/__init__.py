@@ -18,6 +18,10 @@ from hekla.engine.model.resources import Amounts
 from hekla.engine.model.tasks import Status
 
 BINPACK, SPREAD = "binpack", "spread"
+Cards = Any
+"""A node's cards as its kind of device has them: each kind reads what it made itself."""
+Assignment = Any
+"""Which of them a pod was given, in the same way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +56,8 @@ class Fit:
     refusal: str = ""
     """Why not; empty where it does."""
     score: float = 0.0
-    assignment: Any = None
-    """What `annotations` writes down; the kind's own."""
+    assignment: Assignment = None
+    """What `annotations` writes down."""
 
 
 @dataclass(slots=True)
@@ -73,16 +77,16 @@ class Device(Protocol):
     def asked(self, pods: PodClass) -> bool:
         """Whether pods of this class want any."""
 
-    def cards(self, facts: NodeFacts, holders: Iterable[Holder]) -> Any:
+    def cards(self, facts: NodeFacts, holders: Iterable[Holder]) -> Cards:
         """The node's cards with what is on them; None where the node has none of this kind."""
 
-    def fit(self, cards: Any, asker: Asker, policy: str) -> Fit:
+    def fit(self, cards: Cards, asker: Asker, policy: str) -> Fit:
         """Choose cards.  Does not change `cards`."""
 
     def sight(self, asker: Asker) -> Hashable:
         """All that this kind sees of a pod: pods of one sight get the same answers."""
 
-    def annotations(self, assignment: Any, node: str, now: float) -> dict[str, str]:
+    def annotations(self, assignment: Assignment, node: str, now: float) -> dict[str, str]:
         """What the pod has to carry to its node."""
 
 
@@ -91,4 +95,15 @@ def whole(of: Amounts, name: str) -> int:
     return int(of.get(name, 0.0) // 1000)
 
 
-__all__ = ["BINPACK", "SPREAD", "Asker", "Device", "Fit", "Holder", "Kind", "whole"]
+__all__ = [
+    "BINPACK",
+    "SPREAD",
+    "Asker",
+    "Assignment",
+    "Cards",
+    "Device",
+    "Fit",
+    "Holder",
+    "Kind",
+    "whole",
+]

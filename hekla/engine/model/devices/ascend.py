@@ -7,8 +7,8 @@ import json
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from hekla.api.trees import Tree
 from hekla.engine.model.devices import BINPACK, SPREAD, Asker, Fit, Holder, Kind, whole
 from hekla.engine.model.nodes import NodeFacts
 from hekla.engine.model.podclass import PodClass
@@ -268,7 +268,7 @@ def card_score(card: Card, policy: str) -> float:
     return 100.0 if policy == SPREAD and not card.used else 0.0
 
 
-def _card(tree: Mapping[str, Any], word: str) -> Card:
+def _card(tree: Tree, word: str) -> Card:
     info = tree.get("custominfo") or {}
     network = info.get("NetworkID", info.get("networkId"))
     return Card(
@@ -288,7 +288,7 @@ def _number(text: str) -> int:
         return 0
 
 
-def settings_of(tree: Mapping[str, Any]) -> list[Settings]:
+def settings_of(tree: Tree) -> list[Settings]:
     """The part `vnpus` of the device configuration."""
     return [
         Settings(

@@ -11,16 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hekla.engine.model.arrays import Bools, Rows
+from hekla.engine.model.arrays import Bools, Rows, Whole
 from hekla.engine.model.devices import BINPACK
 from hekla.engine.model.resources import Floats
 
 if TYPE_CHECKING:
     from hekla.engine.model.devices.vgpu import Cards, Need
 
-Whole = NDArray[np.int64]
 ALL_CORES = 100
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,7 @@ def place_of(identity: str) -> tuple[str, int] | None:
     return (group, int(position)) if position.isdigit() else None
 
 
-def geometries(tree: Any) -> list[tuple[tuple[str, ...], tuple[Group, ...]]]:
+def geometries(tree: object) -> list[tuple[tuple[str, ...], tuple[Group, ...]]]:
     """`knownMigGeometries` of the device configuration: parts of model names, and their groups."""
     result = []
     for one in tree if isinstance(tree, Sequence) else ():

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
+from hekla.api.trees import Tree
 from hekla.engine.model.arrays import Bools, Rows
 from hekla.engine.model.devices import BINPACK, SPREAD, Asker, Fit, Holder, Kind, mig, whole
 from hekla.engine.model.devices.cardtable import CardTable
@@ -407,7 +407,7 @@ def encoded(containers: list[list[Record]]) -> str:
     )
 
 
-def settings_of(tree: Mapping[str, Any]) -> Settings:
+def settings_of(tree: Tree) -> Settings:
     """The part `nvidia` of the device configuration."""
     own = tree.get("nvidia") or {}
     return Settings(

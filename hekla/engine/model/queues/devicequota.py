@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hekla.api.text import quantity
+from hekla.api.trees import Tree
 from hekla.engine.model.resources import Amounts
 from hekla.engine.model.tasks import Job, Task, is_allocated
 
@@ -54,7 +55,7 @@ def add(left: Claimed, right: Mapping[str, Devices], times: int = 1) -> None:
             )
 
 
-def quota(resources: Mapping[str, Any]) -> Claimed:
+def quota(resources: Tree) -> Claimed:
     """The device part of a queue's resource list."""
     result: Claimed = {}
     for key, value in resources.items():
@@ -94,7 +95,7 @@ def claims_of(state: State, task: Task) -> dict[str, Claimed]:
     return result
 
 
-def _wanted(claim: Mapping[str, Any]) -> Claimed:
+def _wanted(claim: Tree) -> Claimed:
     result: Claimed = {}
     for request in ((claim.get("spec") or {}).get("devices") or {}).get("requests") or ():
         exactly = request.get("exactly")
@@ -180,7 +181,7 @@ class Ledger:
 
     consumable = True
 
-    def __init__(self, resources: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, resources: Mapping[str, Tree]) -> None:
         self.capability = quota(resources.get("capability") or {})
         self.limited = any(quota(listed) for listed in resources.values())
         self.allocated: Claimed = {}

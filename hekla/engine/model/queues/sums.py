@@ -7,7 +7,8 @@ whole numbers in their units, so many times one is one by one.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from hekla.api.bounded import BoundedCache
 from hekla.engine.model.queues.queues import Contribution, Queue
@@ -27,6 +28,15 @@ class _Alike(NamedTuple):
     contribution: Contribution
 
 
+@dataclass(slots=True)
+class _Change:
+    """From what to what, of jobs that change alike, and how often; not counted yet."""
+
+    old: Contribution | None = None
+    new: Contribution | None = None
+    times: int = 0
+
+
 _Key = tuple[str, str, Request | None, bool, bool]
 """Queue, phase, and of the only pod what it asks for (None without a pod), whether it waits, and
 whether what holds a place is enough."""
@@ -40,10 +50,9 @@ class Sums:
     def __init__(self, queues: dict[str, Queue], reserved: Amounts) -> None:
         self.queues = queues
         self.reserved = reserved
-        self.changes: dict[tuple[int, int], list[Any]] = {}
-        """By identity: from what to what (a Contribution or None), and how often; not counted yet.
-        """
-        self._last: list[Any] = [None, None, 0]
+        self.changes: dict[tuple[int, int], _Change] = {}
+        """By the identity of both sides."""
+        self._last = _Change()
         """The entry of `changes` that the last change came to: the next is most often such another.
         """
         self.alike: BoundedCache[_Key, _Alike] = BoundedCache(MOST_ALIKE)
@@ -65,19 +74,20 @@ class Sums:
             return
         job.contribution = new
         last = self._last
-        if last[0] is old and last[1] is new:
-            last[2] += 1
+        if last.old is old and last.new is new:
+            last.times += 1
             return
         key = id(old), id(new)
         known = self.changes.get(key)
         if known is None:
-            known = self.changes[key] = [old, new, 0]
-        known[2] += 1
+            known = self.changes[key] = _Change(old, new)
+        known.times += 1
         self._last = known
 
     def count(self) -> None:
         """Bring what changed into the sums."""
-        for old, new, times in self.changes.values():
+        for change in self.changes.values():
+            old, new, times = change.old, change.new, change.times
             _exchange(self.reserved, (old or _NO_PART).reserved, (new or _NO_PART).reserved, times)
             if old is not None and new is not None and old.queue == new.queue:
                 self._count_in_queue(old.queue, old, new, times)
@@ -87,7 +97,7 @@ class Sums:
             if new is not None:
                 self._count_in_queue(new.queue, None, new, times)
         self.changes.clear()
-        self._last = [None, None, 0]
+        self._last = _Change()
 
     def _count_in_queue(
         self, name: str, old: Contribution | None, new: Contribution | None, times: int

@@ -4,12 +4,12 @@ Reference: plugins-fairness 6."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from hekla.engine.explain.explanation import BESIDE_GUARANTEES, shortages
-from hekla.engine.framework.heap import OrderKey
+from hekla.engine.framework.heap import Comparable, OrderKey
 from hekla.engine.framework.plugin import PERMIT, REJECT, Arguments, Plugin, Reads, Source, Victims
 from hekla.engine.framework.session import session_of
 from hekla.engine.model.decisions import Event
@@ -66,8 +66,9 @@ class Capacity(Plugin):
         victims=Source.PREEMPTOR, queue_order=Source.OWN_JOBS, between_placements=Source.JOBS
     )
     Arguments = CapacityArguments
+    arguments: CapacityArguments
 
-    def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
+    def __init__(self, arguments: CapacityArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
         self.hierarchical = flags.get("enableHierarchy", False)
         self.gauges = QueueGauges()
@@ -186,7 +187,7 @@ class Capacity(Plugin):
 
     # ---------------------------------------------------------------------------------------- order
 
-    def queue_order(self, queue: Queue) -> Any:
+    def queue_order(self, queue: Queue) -> Comparable:
         if self.trouble:
             return _NONE
         branch = self.branches.get(queue.name)

@@ -4,9 +4,10 @@ plugins-fairness 4."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hekla.engine.framework.plugin import Plugin, Reads, Source, Victims
+from hekla.engine.framework.heap import Comparable
+from hekla.engine.framework.plugin import NoArguments, Plugin, Reads, Source, Victims
 from hekla.engine.model.queues.queues import Queue
 from hekla.engine.model.resources import Amounts, add, dominant_share, empty, subtract
 from hekla.engine.model.tasks import Job, Status, Task
@@ -28,7 +29,7 @@ class Drf(Plugin):
     name = "drf"
     reads = Reads(victims=Source.PREEMPTOR, between_placements=Source.JOBS)
 
-    def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
+    def __init__(self, arguments: NoArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
         self.tree: FairTree | None = None
         self.told: dict[str, float] = {}
@@ -85,7 +86,7 @@ class Drf(Plugin):
                 chosen.append(task)
         return Victims(chosen)
 
-    def _queue_order(self, queue: Queue) -> Any:
+    def _queue_order(self, queue: Queue) -> Comparable:
         assert self.tree is not None
         return FairOrder(self.tree, queue)
 

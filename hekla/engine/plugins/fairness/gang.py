@@ -4,7 +4,7 @@ Reference: plugins-fairness 1."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -37,9 +37,10 @@ class Gang(Plugin):
 
     name = "gang"
     Arguments = GangArguments
+    arguments: GangArguments
     reads = Reads(victims=Source.PREEMPTOR, between_placements=Source.JOBS)
 
-    def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
+    def __init__(self, arguments: GangArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
         self.unready: dict[str, Job] = {}
         """Jobs that were not ready when they were last looked at: a cycle looks at those that

@@ -31,6 +31,7 @@ class Overcommit(Plugin):
 
     name = "overcommit"
     Arguments = OvercommitArguments
+    arguments: OvercommitArguments
 
     def open(self, session: CycleView) -> None:
         self.session = session

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from hekla.api.trees import Tree
 from hekla.engine.framework.plugin import Arguments, Plugin, Reads, Source, Victims
 from hekla.engine.model import matching
 from hekla.engine.model.resources import Amounts
@@ -26,6 +27,7 @@ class Pdb(Plugin):
 
     name = "pdb"
     Arguments = PdbArguments
+    arguments: PdbArguments
     reads = Reads(victims=Source.PREEMPTOR, between_placements=Source.JOBS)
     spares_victims = True
 
@@ -78,7 +80,7 @@ class Pdb(Plugin):
         return self._within(candidates)
 
 
-def _budget(tree: Any) -> tuple[str, matching.LabelSelector, int, frozenset[str]] | None:
+def _budget(tree: Tree) -> tuple[str, matching.LabelSelector, int, frozenset[str]] | None:
     try:
         status = tree.get("status") or {}
         allowed = int(status.get("disruptionsAllowed", 0) or 0)

@@ -6,12 +6,20 @@ Reference: plugins-fairness 5.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hekla.engine.explain.explanation import shortages
-from hekla.engine.framework.plugin import PERMIT, REJECT, Plugin, Reads, Source, Victims
+from hekla.engine.framework.plugin import (
+    PERMIT,
+    REJECT,
+    NoArguments,
+    Plugin,
+    Reads,
+    Source,
+    Victims,
+)
 from hekla.engine.model.explanations import not_open
 from hekla.engine.model.queues.queues import OPEN, Queue
 from hekla.engine.model.reasons import Shortage
@@ -175,7 +183,7 @@ class Proportion(Plugin):
         victims=Source.PREEMPTOR, between_placements=Source.JOBS, queue_order=Source.OWN_JOBS
     )
 
-    def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
+    def __init__(self, arguments: NoArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
         self.gauges = QueueGauges()
 
@@ -217,7 +225,7 @@ class Proportion(Plugin):
     def allocatable(self, queue: Queue, task: Task) -> bool:
         return self._admits(queue, task.request.amounts)
 
-    def preemptive(self, queue: Queue, tasks: Any) -> bool:
+    def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
         total = empty()
         for task in tasks:
             add(total, task.request.amounts)

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
+from hekla.api.trees import Tree
 from hekla.engine.framework.plugin import Arguments, Plugin, Reads
 from hekla.engine.framework.session import Session, session_of
 from hekla.engine.model.arrays import Bools
@@ -47,7 +48,7 @@ class ReschedulingArguments(Arguments, frozen=True):
     strategies: list[Strategy] = []
     """Empty: lowNodeUtilization with its defaults."""
 
-    def extended(self, rest: Mapping[str, Any]) -> ReschedulingArguments:
+    def extended(self, rest: Tree) -> ReschedulingArguments:
         seconds(self.interval)
         for one in self.strategies:
             if one.name != LOW:
@@ -66,9 +67,10 @@ class Rescheduling(Plugin):
 
     name = "rescheduling"
     Arguments = ReschedulingArguments
+    arguments: ReschedulingArguments
     reads = Reads(clock=True)
 
-    def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
+    def __init__(self, arguments: ReschedulingArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
         self.interval = _interval(arguments.interval)
         self.due = False

@@ -3,9 +3,10 @@ Reference: plugins-fairness 11."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hekla.api.text.quantity import Quantity
+from hekla.api.trees import Tree
 from hekla.engine.framework.plugin import PERMIT, REJECT, Plugin
 from hekla.engine.model.reasons import Shortage
 from hekla.engine.model.tasks import Job
@@ -96,7 +97,7 @@ def _shortage(quota: str, name: str, asked: Quantity, held: Quantity, most: Quan
     )
 
 
-def _exact(quantities: Any) -> Exact:
+def _exact(quantities: Tree | None) -> Exact:
     return {name: Quantity.parse(value) for name, value in (quantities or {}).items()}
 
 

@@ -29,6 +29,7 @@ class Sla(Plugin):
 
     name = "sla"
     Arguments = SlaArguments
+    arguments: SlaArguments
     reads = Reads(clock=True)
 
     def open(self, session: CycleView) -> None:

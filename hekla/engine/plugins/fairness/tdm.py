@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta, tzinfo
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import numpy as np
 
+from hekla.api.trees import Tree
 from hekla.engine.framework.plugin import (
     PERMIT,
     REJECT,
@@ -19,6 +20,7 @@ from hekla.engine.framework.plugin import (
     Code,
     Depends,
     Filter,
+    Mask,
     Plugin,
     Reads,
     Score,
@@ -55,7 +57,7 @@ class TdmArguments(Arguments, frozen=True):
     def accepts(cls, key: str) -> bool:
         return _FAMILY in key
 
-    def extended(self, rest: Mapping[str, Any]) -> TdmArguments:
+    def extended(self, rest: Tree) -> TdmArguments:
         for key, value in rest.items():
             if not isinstance(value, str) or window(value) is None:
                 raise ValueError(f"{key} = {value!r}: a window such as 9:00-18:30")
@@ -70,6 +72,7 @@ class Tdm(Plugin):
     name = "tdm"
     reads = Reads(victims=Source.PREEMPTOR, clock=True)
     Arguments = TdmArguments
+    arguments: TdmArguments
 
     def __init__(self, arguments: TdmArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
@@ -118,7 +121,7 @@ class Tdm(Plugin):
             else self._closed(zone)
         )
 
-    def _zone_filter(self, zone: str) -> Any:
+    def _zone_filter(self, zone: str) -> Mask:
         def mask(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
             if not self._closed(zone):
                 return None
@@ -135,7 +138,7 @@ class Tdm(Plugin):
             return self._per_zone(nodes, lambda zone: zone in self.arguments.zones)
         return self._per_zone(nodes, lambda zone: False)
 
-    def _per_zone(self, nodes: NodeView, verdict: Any) -> Bools:
+    def _per_zone(self, nodes: NodeView, verdict: Callable[[str], bool]) -> Bools:
         column = nodes.table.labels(ZONE_LABEL)
         verdicts = np.array(
             [*(not zone or verdict(zone) for zone in column.values), True], dtype=np.bool_

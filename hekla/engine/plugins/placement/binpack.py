@@ -4,11 +4,12 @@ plugins-placement 3."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import numpy as np
 
+from hekla.api.trees import Tree
 from hekla.engine.framework.plugin import (
     MAX_SCORE,
     Arguments,
@@ -40,7 +41,7 @@ class BinPackArguments(Arguments, frozen=True):
     def accepts(cls, key: str) -> bool:
         return key.startswith(_FAMILY)
 
-    def extended(self, rest: Mapping[str, Any]) -> BinPackArguments:
+    def extended(self, rest: Tree) -> BinPackArguments:
         for key, value in rest.items():
             if type(value) is not int or value < 0:
                 raise ValueError(f"{key} = {value!r}: a weight is a whole number from 0 up")
@@ -54,6 +55,7 @@ class BinPack(Plugin):
 
     name = "binpack"
     Arguments = BinPackArguments
+    arguments: BinPackArguments
     reads = Reads(nodes=Source.NODES)
 
     def __init__(self, arguments: BinPackArguments, flags: Mapping[str, bool]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -18,12 +18,14 @@ import yaml
 from numpy.typing import NDArray
 
 from hekla.api.text import yamltext
-from hekla.engine.framework.plugin import Arguments, Code, Depends, Filter, Plugin, Score
+from hekla.api.trees import Tree
+from hekla.engine.framework.plugin import Arguments, Code, Depends, Filter, Mask, Plugin, Score
 from hekla.engine.model.arrays import Bools, Rows
 from hekla.engine.model.devices import (
     BINPACK,
     SPREAD,
     Asker,
+    Cards,
     Device,
     Fit,
     Holder,
@@ -71,7 +73,7 @@ class DeviceShareArguments(Arguments, frozen=True):
         default=[], name="deviceshare.GPUExclusiveRules"
     )
 
-    def extended(self, rest: Mapping[str, Any]) -> DeviceShareArguments:
+    def extended(self, rest: Tree) -> DeviceShareArguments:
         if self.gpu_sharing and self.gpu_number:
             raise ValueError(
                 "GPUSharingEnable and GPUNumberEnable are both true: cards are shared or handed out whole"
@@ -110,7 +112,7 @@ class Known:
     """The cards of one kind on every node, and for which state of each node they were worked out."""
 
     stamps: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    there: list[Any] = field(default_factory=list)
+    there: list[Cards] = field(default_factory=list)
     table: CardTable = field(default_factory=CardTable)
 
     def grow(self, size: int) -> None:
@@ -125,8 +127,9 @@ class DeviceShare(Plugin):
 
     name = "deviceshare"
     Arguments = DeviceShareArguments
+    arguments: DeviceShareArguments
 
-    def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
+    def __init__(self, arguments: DeviceShareArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
         self.devices: list[Device] = []
         if arguments.gpu_sharing or arguments.gpu_number:
@@ -219,7 +222,7 @@ class DeviceShare(Plugin):
     def _on_node(self, reason: str, pods: PodClass, row: int) -> str:
         return f"{reason} on node {self.nodes.names[row]}"
 
-    def _mask_of(self, name: str, number: int) -> Any:
+    def _mask_of(self, name: str, number: int) -> Mask:
         """Fails where the answer is the refusal of this number."""
 
         def mask(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
@@ -330,7 +333,7 @@ class DeviceShare(Plugin):
         cards = self._cards_of(device, table, row, without)
         return None if cards is None else device.fit(cards, asker, self.arguments.policy)
 
-    def _cards_of(self, device: Device, table: NodeTable, row: int, without: str = "") -> Any:
+    def _cards_of(self, device: Device, table: NodeTable, row: int, without: str = "") -> Cards:
         facts = table.facts[row]
         if facts is None:
             return None

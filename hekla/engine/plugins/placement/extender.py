@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
-from hekla.api.trees import Json
+from hekla.api.trees import Json, Tree
 from hekla.engine.framework.plugin import (
     ABSTAIN,
     PERMIT,
@@ -23,6 +23,7 @@ from hekla.engine.framework.plugin import (
     Code,
     Depends,
     Filter,
+    Mask,
     Plugin,
     Reads,
     Score,
@@ -72,7 +73,7 @@ class ExtenderArguments(Arguments, frozen=True):
     ignorable: bool = msgspec.field(default=False, name="extender.ignorable")
     managed: list[str] = msgspec.field(default=[], name="extender.managedResources")
 
-    def extended(self, rest: Mapping[str, Any]) -> ExtenderArguments:
+    def extended(self, rest: Tree) -> ExtenderArguments:
         seconds(self.timeout)
         return self
 
@@ -86,6 +87,7 @@ class Extender(Plugin):
 
     name = "extender"
     Arguments = ExtenderArguments
+    arguments: ExtenderArguments
 
     def __init__(self, arguments: ExtenderArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
@@ -114,7 +116,7 @@ class Extender(Plugin):
         if self.arguments.closed:
             self._tell(self.arguments.closed, {})
 
-    def _ask(self, verb: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _ask(self, verb: str, body: Tree) -> Tree:
         """The reply.  Raises NoAnswer."""
         ask = self.session.state.ask_extender
         if ask is None:
@@ -127,7 +129,7 @@ class Extender(Plugin):
             raise NoAnswer(f"{verb}: the reply is no object")
         return reply
 
-    def _tell(self, verb: str, body: Mapping[str, Any]) -> bool:
+    def _tell(self, verb: str, body: Tree) -> bool:
         """Ask where the reply does not matter; whether there was one."""
         ask = self.session.state.ask_extender
         try:
@@ -166,7 +168,7 @@ class Extender(Plugin):
                     lambda pods, row: self._last.get(row, "refused by the extender"),
                 )
 
-    def _mask_of(self, code: Code) -> Any:
+    def _mask_of(self, code: Code) -> Mask:
         def mask(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
             if task is None or not self.on or not self.interested(pods):
                 return None
@@ -308,7 +310,7 @@ def _patience(text: str) -> float:
         return 1.0
 
 
-def _vote(reply: Mapping[str, Any]) -> int:
+def _vote(reply: Tree) -> int:
     status = reply.get("status")
     return status if status in (PERMIT, ABSTAIN, REJECT) else ABSTAIN
 

@@ -9,11 +9,12 @@ that its placing makes is smallest.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
+from hekla.api.trees import Tree
 from hekla.engine.framework.plugin import Arguments, Depends, Normalise, Plugin, Score
 from hekla.engine.model.annotations import TRAFFIC
 from hekla.engine.model.nodes import NodeView
@@ -31,7 +32,7 @@ Traffic = Mapping[frozenset[str], float]
 class IoAwareArguments(Arguments, frozen=True):
     weight: int = msgspec.field(default=1, name="io-aware.weight")
 
-    def extended(self, rest: Mapping[str, Any]) -> IoAwareArguments:
+    def extended(self, rest: Tree) -> IoAwareArguments:
         if self.weight < 0:
             raise ValueError(
                 f"io-aware.weight = {self.weight}: a weight is a whole number from 0 up"
@@ -44,6 +45,7 @@ class IoAware(Plugin):
 
     name = "io-aware"
     Arguments = IoAwareArguments
+    arguments: IoAwareArguments
 
     def open(self, session: CycleView) -> None:
         self.tree = session.tree

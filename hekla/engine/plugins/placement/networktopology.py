@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import numpy as np
 
+from hekla.api.trees import Tree
 from hekla.engine.framework.plugin import (
     MAX_SCORE,
     Arguments,
@@ -50,7 +51,7 @@ class NetworkTopologyArguments(Arguments, frozen=True):
     def accepts(cls, key: str) -> bool:
         return key.startswith(_FAMILY)
 
-    def extended(self, rest: Mapping[str, Any]) -> NetworkTopologyArguments:
+    def extended(self, rest: Tree) -> NetworkTopologyArguments:
         for key, value in rest.items():
             if type(value) is not int or value < 0:
                 raise ValueError(f"{key} = {value!r}: a weight is a whole number from 0 up")
@@ -64,6 +65,7 @@ class NetworkTopologyAware(Plugin):
 
     name = "network-topology-aware"
     Arguments = NetworkTopologyArguments
+    arguments: NetworkTopologyArguments
     reads = Reads(between_placements=Source.JOBS)
 
     def __init__(self, arguments: NetworkTopologyArguments, flags: Mapping[str, bool]) -> None:

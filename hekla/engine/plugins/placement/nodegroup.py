@@ -6,11 +6,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
+from hekla.api.trees import Tree
 from hekla.engine.framework.plugin import Arguments, Code, Depends, Filter, Plugin, Score
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.nodes import ABSENT, NodeView
@@ -76,6 +77,7 @@ class NodeGroup(Plugin):
 
     name = "nodegroup"
     Arguments = NodeGroupArguments
+    arguments: NodeGroupArguments
 
     def open(self, session: CycleView) -> None:
         self.session = session
@@ -218,7 +220,7 @@ class NodeGroup(Plugin):
                         self._count(other, task.row, task.request.amounts, 1.0)
 
 
-def _affinity(tree: Mapping[str, Any]) -> Affinity:
+def _affinity(tree: Tree) -> Affinity:
     required, preferred = (
         "requiredDuringSchedulingIgnoredDuringExecution",
         "preferredDuringSchedulingIgnoredDuringExecution",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -20,7 +20,7 @@ from hekla.engine.framework.plugin import (
     Source,
 )
 from hekla.engine.model import matching
-from hekla.engine.model.arrays import Bools
+from hekla.engine.model.arrays import Bools, Scalar
 from hekla.engine.model.nodes import NodeView
 from hekla.engine.model.podclass import domain_sums
 from hekla.engine.model.resources import CPU, MEMORY, Floats
@@ -53,6 +53,7 @@ class NodeOrder(Plugin):
 
     name = "nodeorder"
     Arguments = NodeOrderArguments
+    arguments: NodeOrderArguments
     reads = Reads(nodes=Source.NODES)
 
     def open(self, session: CycleView) -> None:
@@ -96,7 +97,7 @@ class NodeOrder(Plugin):
 
     @staticmethod
     def _add(
-        total: Floats | None, nodes: NodeView, key: str, column: NDArray[Any], weight: float
+        total: Floats | None, nodes: NodeView, key: str, column: NDArray[Scalar], weight: float
     ) -> Floats:
         table = nodes.table
         codes = table.label_codes(key)

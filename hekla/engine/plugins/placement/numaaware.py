@@ -6,11 +6,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hekla.api.text import quantity
+from hekla.api.trees import Tree
 from hekla.engine.framework.plugin import Arguments, Code, Depends, Filter, Normalise, Plugin, Score
 from hekla.engine.model.annotations import NUMA_POLICY
 from hekla.engine.model.arrays import Bools
@@ -35,7 +36,7 @@ class NumaAwareArguments(Arguments, frozen=True):
 class NumaNode:
     """What a Numatopology says of one node."""
 
-    source: Any
+    source: Tree
     cpu_policy: str
     topology_policy: str
     reserved: int
@@ -68,8 +69,9 @@ class NumaAware(Plugin):
 
     name = "numa-aware"
     Arguments = NumaAwareArguments
+    arguments: NumaAwareArguments
 
-    def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
+    def __init__(self, arguments: NumaAwareArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
         self._known: dict[str, NumaNode] = {}
         self._given: dict[str, Assignment] = {}
@@ -231,7 +233,7 @@ def assign(pods: PodClass, known: NumaNode, free: Cpus) -> Verdict:
     return Verdict("", given, known.topology.numa_count(given))
 
 
-def _read(tree: Mapping[str, Any]) -> NumaNode:
+def _read(tree: Tree) -> NumaNode:
     spec = tree.get("spec") or {}
     policies = spec.get("policies") or {}
     found = (spec.get("numares") or {}).get(CPU)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from hekla.api.trees import Tree
 from hekla.engine.framework.plugin import (
     Arguments,
     Code,
@@ -22,7 +23,7 @@ from hekla.engine.framework.plugin import (
     Source,
 )
 from hekla.engine.model import matching, volumes
-from hekla.engine.model.arrays import Bools
+from hekla.engine.model.arrays import Bools, Ints, Scalar
 from hekla.engine.model.claims.allocator import CANNOT, ELSEWHERE
 from hekla.engine.model.claims.search import STEPS_A_SECOND
 from hekla.engine.model.decisions import Freed
@@ -71,7 +72,7 @@ class PredicatesArguments(Arguments, frozen=True):
     )
     claims_timeout: int = msgspec.field(default=10, name="dynamicresources.filterTimeoutSeconds")
 
-    def extended(self, rest: Mapping[str, Any]) -> PredicatesArguments:
+    def extended(self, rest: Tree) -> PredicatesArguments:
         try:
             volumes.Shape(self.volume_binding_shape)
         except ValueError as error:
@@ -86,6 +87,7 @@ class Predicates(Plugin):
 
     name = "predicates"
     Arguments = PredicatesArguments
+    arguments: PredicatesArguments
     reads = Reads(nodes=Source.NODES, between_placements=Source.JOBS)
 
     def __init__(self, arguments: PredicatesArguments, flags: Mapping[str, bool]) -> None:
@@ -358,11 +360,11 @@ class Predicates(Plugin):
 
     @staticmethod
     def _count_in_domain(
-        table: NodeTable, key: str, counts: NDArray[Any], codes: NDArray[np.int32]
-    ) -> NDArray[Any]:
+        table: NodeTable, key: str, counts: NDArray[Scalar], codes: Ints
+    ) -> Floats:
         """`[rows]`: the sum over each row's domain; 0 where a row has no such label."""
         sums = np.append(domain_sums(table.label_codes(key), counts), 0.0)
-        result: NDArray[Any] = sums[codes]
+        result: Floats = sums[codes]
         return result
 
     # --------------------------------------------------------------------------------------- spread

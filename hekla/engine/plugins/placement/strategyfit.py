@@ -7,12 +7,21 @@ Reference: plugins-placement 4.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import msgspec
 import numpy as np
 
-from hekla.engine.framework.plugin import MAX_SCORE, Arguments, Code, Depends, Filter, Plugin, Score
+from hekla.engine.framework.plugin import (
+    MAX_SCORE,
+    Arguments,
+    Code,
+    Depends,
+    Filter,
+    Mask,
+    Plugin,
+    Score,
+)
 from hekla.engine.model.annotations import TYPE_ANNOTATION, WEIGHT_ANNOTATION
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.nodes import NodeView
@@ -66,6 +75,7 @@ class ResourceStrategyFit(Plugin):
 
     name = "resource-strategy-fit"
     Arguments = StrategyFitArguments
+    arguments: StrategyFitArguments
 
     def __init__(self, arguments: StrategyFitArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
@@ -173,7 +183,7 @@ class ResourceStrategyFit(Plugin):
                 self.name,
             )
 
-    def _keeps(self, name: str) -> Any:
+    def _keeps(self, name: str) -> Mask:
         proportional: Proportional = self.arguments.proportional
         listed = _listed(proportional.resources)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -172,6 +172,7 @@ class TaskTopology(Plugin):
 
     name = "task-topology"
     Arguments = TaskTopologyArguments
+    arguments: TaskTopologyArguments
 
     def open(self, session: CycleView) -> None:
         self.jobs: dict[str, Arrangement] = {}
@@ -274,7 +275,7 @@ def _kept(bucket: Bucket, task: Task, nodes: NodeView) -> tuple[Bools, Floats]:
     return alone, kept
 
 
-def _states_any(annotations: Mapping[str, Any]) -> bool:
+def _states_any(annotations: Mapping[str, str]) -> bool:
     return any(name in annotations for name in (AFFINITY, ANTI_AFFINITY, TASK_ORDER))
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -16,11 +16,12 @@ from hekla.engine.framework.plugin import (
     Code,
     Depends,
     Filter,
+    Mask,
     Plugin,
     Reads,
     Score,
 )
-from hekla.engine.model.arrays import Bools
+from hekla.engine.model.arrays import Bools, Rows
 from hekla.engine.model.durations import seconds
 from hekla.engine.model.nodes import NodeView
 from hekla.engine.model.resources import CPU, MEMORY, Amounts, Floats
@@ -63,6 +64,7 @@ class Usage(Plugin):
 
     name = "usage"
     Arguments = UsageArguments
+    arguments: UsageArguments
     reads = Reads(clock=True)
 
     def __init__(self, arguments: UsageArguments, flags: Mapping[str, bool]) -> None:
@@ -112,7 +114,7 @@ class Usage(Plugin):
         young = not task.start or self.session.now - task.start < self.window
         return task.status is Status.RUNNING and young
 
-    def _composite(self, rows: Any) -> Floats:
+    def _composite(self, rows: int | slice | Rows) -> Floats:
         """`[2, rows]`: measured load and estimates as a part of the capacity, 0 to 1."""
         capacity = self.capacity[:, rows]
         safe = np.where(capacity > 0, capacity, 1.0)
@@ -147,7 +149,7 @@ class Usage(Plugin):
             "usage memory", memory, Code.UNRESOLVABLE, Depends.CLUSTER, self._below(1), self.name
         )
 
-    def _below(self, which: int) -> Any:
+    def _below(self, which: int) -> Mask:
         def mask(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
             limit = self.limits[which]
             result: Bools = ~(nodes.take(self.fresh) & (nodes.take(self.load[which]) > limit))
