@@ -6,6 +6,7 @@ on the object alone.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from hekla.api.trees import Json
@@ -56,8 +57,8 @@ class Admission:
 
     # --- the chain --------------------------------------------------------------------------------
 
-    def mutate(self, attributes: Attributes) -> Json:
-        """Run the built-in mutating plugins.  Returns the object."""
+    def mutate(self, attributes: Attributes) -> None:
+        """Run the built-in mutating plugins on the object."""
         if attributes.operation == "CREATE":
             self.namespace_lifecycle(attributes)
         if not attributes.subresource:
@@ -66,13 +67,48 @@ class Admission:
             ):
                 plugin(attributes)
         self.restrict_node(attributes)
-        assert attributes.object is not None
-        return attributes.object
 
-    def restrict_node(self, attributes: Attributes) -> None:
-        """Restrict a node to its own objects; other users may pass."""
-        if self.nodes is not None and attributes.call.user.node is not None:
-            self.nodes(attributes)
+    def call_mutating(self, attributes: Attributes) -> Awaitable[None] | None:
+        """Let the policies and webhooks change the object, and fill in its defaults again.  None
+        where none of them wants to see the write."""
+        return self._call_mutating(attributes) if self._may_change(attributes) else None
+
+    async def _call_mutating(self, attributes: Attributes) -> None:
+        assert self.webhooks is not None
+        if self.policies.mutating.wanted(attributes):
+            self.policies.mutating.run(attributes)
+        if await self.webhooks.mutate(attributes) and self.policies.mutating.wanted(attributes):
+            before = attributes.object
+            self.policies.mutating.run(attributes, again=True)
+            if attributes.object != before:
+                await self.webhooks.mutate(attributes, again=True)
+        if (
+            attributes.object is not None
+            and attributes.subresource not in ("binding", "eviction")
+            and attributes.operation != "CONNECT"
+        ):
+            strategy = attributes.resource.kind.strategy
+            # What webhooks and policies made was read again.
+            (strategy.fill or strategy.default)(attributes.object)
+
+    def call_validating(self, attributes: Attributes) -> Awaitable[None] | None:
+        """Ask the policies and webhooks that may refuse the write.  None where none of them wants
+        to see it."""
+        return self._call_validating(attributes) if self._may_refuse(attributes) else None
+
+    async def _call_validating(self, attributes: Attributes) -> None:
+        assert self.webhooks is not None
+        if self.policies.validating.wanted(attributes):
+            self.policies.validating.run(attributes)
+        await self.webhooks.validate(attributes)
+
+    async def call_webhooks(self, attributes: Attributes) -> None:
+        """Ask all policies and webhooks about a request that is no create or update of an object:
+        first those that may change what it holds, then those that may refuse it."""
+        if (calls := self.call_mutating(attributes)) is not None:
+            await calls
+        if (calls := self.call_validating(attributes)) is not None:
+            await calls
 
     def final_check(self, attributes: Attributes) -> None:
         """Check what must hold in the step in which the write is accepted.  Raises Refusal."""
@@ -90,6 +126,13 @@ class Admission:
             self.pod_security.validate(attributes)
         if self.quotas is not None:
             self.quotas.admit(attributes)
+
+    def restrict_node(self, attributes: Attributes) -> None:
+        """Restrict a node to its own objects; other users may pass."""
+        if self.nodes is not None and attributes.call.user.node is not None:
+            self.nodes(attributes)
+
+    # --- who wants to see a write ------------------------------------------------------------------
 
     def needs_plugins(self, attributes: Attributes) -> bool:
         """Whether a built-in plugin has to see such an update."""
@@ -119,57 +162,18 @@ class Admission:
 
     def wanted(self, attributes: Attributes) -> bool:
         """Whether a webhook or policy has to see this write."""
-        return self.mutating_webhooks(attributes) or self.validating_webhooks(attributes)
+        return self._may_change(attributes) or self._may_refuse(attributes)
 
-    async def connect(self, attributes: Attributes) -> None:
-        """Call the webhooks for a connection to a pod, service or node.  Their changes have no
-        effect."""
-        if self.mutating_webhooks(attributes):
-            await self.call_mutating(attributes)
-        if self.validating_webhooks(attributes):
-            await self.call_validating(attributes)
-
-    def mutating_webhooks(self, attributes: Attributes) -> bool:
-        if self.webhooks is None:
-            return False
-        return self.webhooks.mutating.wanted(attributes) or self.policies.mutating.wanted(
-            attributes
+    def _may_change(self, attributes: Attributes) -> bool:
+        return self.webhooks is not None and (
+            self.webhooks.mutating.wanted(attributes) or self.policies.mutating.wanted(attributes)
         )
 
-    def validating_webhooks(self, attributes: Attributes) -> bool:
-        if self.webhooks is None:
-            return False
-        return self.webhooks.validating.wanted(attributes) or self.policies.validating.wanted(
-            attributes
+    def _may_refuse(self, attributes: Attributes) -> bool:
+        return self.webhooks is not None and (
+            self.webhooks.validating.wanted(attributes)
+            or self.policies.validating.wanted(attributes)
         )
-
-    async def call_mutating(self, attributes: Attributes) -> Json:
-        """Call the mutating policies and webhooks.  Returns the object with its defaults filled in
-        again; an empty one for a deletion."""
-        assert self.webhooks is not None
-        if self.policies.mutating.wanted(attributes):
-            self.policies.mutating.run(attributes)
-        if await self.webhooks.mutate(attributes) and self.policies.mutating.wanted(attributes):
-            before = attributes.object
-            self.policies.mutating.run(attributes, again=True)
-            if attributes.object != before:
-                await self.webhooks.mutate(attributes, again=True)
-        if attributes.object is None:
-            return {}
-        if (
-            attributes.subresource not in ("binding", "eviction")
-            and attributes.operation != "CONNECT"
-        ):
-            strategy = attributes.resource.kind.strategy
-            # What webhooks and policies made was read again.
-            (strategy.fill or strategy.default)(attributes.object)
-        return attributes.object
-
-    async def call_validating(self, attributes: Attributes) -> None:
-        assert self.webhooks is not None
-        if self.policies.validating.wanted(attributes):
-            self.policies.validating.run(attributes)
-        await self.webhooks.validate(attributes)
 
     # --- plugins ----------------------------------------------------------------------------------
 

@@ -26,7 +26,8 @@ from hekla.local.apiserver.request.status import Refusal
 from hekla.local.apiserver.storage.registry import Registry, Resource
 from hekla.local.apiserver.storage.store import DELETED, Event, Row, encode
 from hekla.local.apiserver.watch.watch import end_watches
-from hekla.local.apiserver.write.deletion import DeleteOptions, Deleter
+from hekla.local.apiserver.write.delete_options import DeleteOptions
+from hekla.local.apiserver.write.deletion import Deleter
 from hekla.local.apiserver.write.writing import Writer
 
 log = logging.getLogger("hekla.apiserver")

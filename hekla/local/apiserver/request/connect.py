@@ -131,7 +131,7 @@ class Connections:
             None,
             subresource=found.subresource,
         )
-        await self.admission.connect(attributes)
+        await self.admission.call_webhooks(attributes)
 
     async def carry(self, call: Call, host: str, port: int, target: str) -> Response | Upgrade:
         """Opens the same request at the node and joins the two connections."""

@@ -52,11 +52,9 @@ async def bind(backend: Backend, call: Call, name: str) -> Response:
     pods, admission, namespace = backend.registry["pods"], backend.admission, call.route.namespace
     attributes = Attributes(call, pods, "CREATE", namespace, name, tree, None, "binding")
     admission.restrict_node(attributes)
-    if admission.mutating_webhooks(attributes):
-        tree = await admission.call_mutating(attributes)
-        metadata = tree.get("metadata") or {}
-    if admission.validating_webhooks(attributes):
-        await admission.call_validating(attributes)
+    await admission.call_webhooks(attributes)
+    assert attributes.object is not None
+    metadata = attributes.object.get("metadata") or {}
     row = bindable(pods, f"{namespace}/{name}", metadata.get("uid"))
     if not call.dry_run:
         await committed(put_on_node(pods.collection, row, node, metadata).done)

@@ -13,13 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hekla.api.bounded import BoundedCache
 from hekla.api.trees import Json
-from hekla.kube.http.server import Response
 from hekla.local.apiserver.admission.attributes import (
     CACHED_CONDITIONS,
     TOKEN_VOLUME_PREFIX,
@@ -35,7 +34,7 @@ from hekla.local.apiserver.storage.store import Collection, decode, encode, spli
 from hekla.local.apiserver.write import creating
 from hekla.local.apiserver.write.creating import CREATE, FROM_BODY, NewObject
 from hekla.local.apiserver.write.field_owners import owner_of
-from hekla.local.apiserver.write.stages import Backend, NeedsFullPath, On, Step, remaining, run
+from hekla.local.apiserver.write.stages import Backend, NeedsFullPath, On, Step, remaining
 
 if TYPE_CHECKING:
     from hekla.local.apiserver.admission.hook import Hook
@@ -55,20 +54,6 @@ EVERYWHERE = ("namespaces", "mutatingwebhookconfigurations.admissionregistration
 MIRROR = b"config.mirror"
 
 Key = tuple[Any, ...]
-
-
-class Hit(NamedTuple):
-    """A body with a cached result."""
-
-    metadata: msgspec.Raw
-    cached: CachedCreate
-
-
-class Miss(NamedTuple):
-    """A body whose result is to be cached, because its key was seen before."""
-
-    key: Key
-    spec: bytes
 
 
 @dataclass(slots=True, eq=False)
@@ -94,29 +79,12 @@ class CreateCache:
         """Resource -> the collections that admission reads for a new object of it."""
         self._generation = -1
         self.hits = 0
-        """Creates with a cached result."""
+        """Creates that were carried out with a cached result."""
 
-    async def create(self, call: Call) -> Response:
-        """Create the object of a POST: all of `CREATE`, or what is left of it for a known spec."""
-        found = self.find(call)
-        if isinstance(found, Hit):
-            known = KnownObject(self.backend, call, call.resource, call.route.namespace, {})
-            known.raw_metadata, known.cached = found
-            try:
-                await run(REMAINING, known)
-            except NeedsFullPath:
-                pass
-            else:
-                self.hits += 1
-                return known.response
-        new = NewObject(self.backend, call, call.resource, call.route.namespace, {})
-        await run(
-            Observer(found, self._known).steps() if isinstance(found, Miss) else FROM_BODY, new
-        )
-        return new.response
-
-    def find(self, call: Call) -> Hit | Miss | None:
-        """The cached result for a body; None where the body is not for the cache, or new to it."""
+    def find(self, call: Call) -> KnownObject | Observer | None:
+        """What the cache has for a body: the object whose spec has a result, for `REMAINING`; or
+        what caches the result on the way, because the key was seen once before; or None, where the
+        body is not for the cache or new to it."""
         request, resource = call.request, call.resource
         body = request.body
         if (
@@ -150,9 +118,13 @@ class CreateCache:
         whole = tuple(key)
         cached = self._known.get(whole)
         if cached is not None:
-            return Hit(pieces["metadata"], cached)
+            known = KnownObject(self.backend, call, resource, call.route.namespace, {})
+            known.raw_metadata, known.cached = pieces["metadata"], cached
+            return known
         if hash(whole) in self._seen:
-            return Miss(whole, spec) if read_metadata(pieces["metadata"]) is not None else None
+            if read_metadata(pieces["metadata"]) is None:
+                return None
+            return Observer(self._known, whole, spec)
         self._seen[hash(whole)] = True
         return None
 
@@ -274,16 +246,18 @@ class Observer:
         "_audit_annotations",
         "_before",
         "_hooks",
+        "_key",
         "_known",
         "_metadata",
-        "_miss",
         "_reordered",
         "_shape",
+        "_spec",
     )
 
-    def __init__(self, miss: Miss, known: dict[Key, CachedCreate]) -> None:
-        self._miss = miss
+    def __init__(self, known: dict[Key, CachedCreate], key: Key, spec: bytes) -> None:
         self._known = known
+        self._key = key
+        self._spec = spec
         self._shape = 0
         self._metadata: Json = {}
         self._before = b""
@@ -315,7 +289,8 @@ class Observer:
 
     def webhooks_called(self, new: NewObject) -> None:
         """Note what admission has changed outside of the spec."""
-        before, after = decode(self._before), new.tree["metadata"]
+        assert new.attributes.object is not None
+        before, after = decode(self._before), new.attributes.object["metadata"]
         if after != before:
             if (
                 "annotations" in before
@@ -330,7 +305,7 @@ class Observer:
         """Cache the result."""
         result = self._result(new)
         if result is not None:
-            self._known[self._miss.key] = result
+            self._known[self._key] = result
 
     def _result(self, new: NewObject) -> CachedCreate | None:
         """The result for the spec; None where another object of this spec may get another one."""
@@ -346,7 +321,7 @@ class Observer:
             return None  # they have a time
         rest = encode({name: value for name, value in stored.items() if name != "metadata"})[1:]
         volume = token_volume(stored["spec"])
-        if volume and TOKEN_VOLUME_PREFIX.encode() in self._miss.spec:
+        if volume and TOKEN_VOLUME_PREFIX.encode() in self._spec:
             return None
         return CachedCreate(
             pieces=tuple(rest.split(volume.encode())) if volume else (rest,),

@@ -118,22 +118,18 @@ def own(new: NewObject) -> None:
 def mutate(new: NewObject) -> None:
     """Run the built-in admission plugins."""
     new.attributes = attributes_of(new)
-    new.tree = new.backend.admission.mutate(new.attributes)
+    new.backend.admission.mutate(new.attributes)
 
 
 def call_mutating_webhooks(new: NewObject) -> Awaitable[None] | None:
     """Ask the policies and webhooks that may change the object."""
-    if new.backend.admission.mutating_webhooks(new.attributes):
-        return _call_mutating_webhooks(new)
-    return None
-
-
-async def _call_mutating_webhooks(new: NewObject) -> None:
-    new.tree = await new.backend.admission.call_mutating(new.attributes)
+    return new.backend.admission.call_mutating(new.attributes)
 
 
 def identify(new: NewObject) -> None:
-    """Give the object its name, uid and time of creation."""
+    """Take the object as admission has made it, and give it its name, uid and time of creation."""
+    assert new.attributes.object is not None
+    new.tree = new.attributes.object
     kind, metadata = new.resource.kind, new.tree["metadata"]
     if not metadata.get("name"):
         prefix = metadata.get("generateName")
@@ -164,10 +160,7 @@ def validate(new: NewObject) -> None:
 
 def call_validating_webhooks(new: NewObject) -> Awaitable[None] | None:
     """Ask the policies and webhooks that may refuse the object."""
-    admission = new.backend.admission
-    if admission.validating_webhooks(new.attributes):
-        return admission.call_validating(new.attributes)
-    return None
+    return new.backend.admission.call_validating(new.attributes)
 
 
 def convert(new: NewObject) -> Awaitable[None] | None:

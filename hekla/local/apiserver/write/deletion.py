@@ -1,41 +1,40 @@
-"""delete and deletecollection: grace periods, finalizers, propagation to dependents (local-cluster
-2.4)."""
+"""delete and deletecollection, and the stages of a delete (`DELETE`): grace periods, finalizers,
+propagation to dependents (local-cluster 2.4).
+
+As with updates, the stages begin again if another write has changed the object when `store` is
+reached.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import re
 import time
-from collections.abc import Callable
-from typing import Any
-
-import msgspec
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
 from hekla.api.text.times import instant, stamp
 from hekla.api.trees import Json
 from hekla.kube.http.server import Response
 from hekla.local.apiserver.admission.admission import UNDELETABLE
 from hekla.local.apiserver.admission.attributes import Attributes
-from hekla.local.apiserver.objects.encoding.decode import reader
-from hekla.local.apiserver.objects.kind import FieldError, Kind
-from hekla.local.apiserver.request.call import Call, read_body
+from hekla.local.apiserver.objects.kind import ConvertedVersion, Kind
+from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.request.forms import wanted
 from hekla.local.apiserver.request.reading import selected
 from hekla.local.apiserver.request.selection import select
 from hekla.local.apiserver.request.status import (
     Refusal,
-    bad_request,
     conflict,
     forbidden,
-    invalid_option,
     method_not_allowed,
     not_found,
     success,
 )
 from hekla.local.apiserver.storage.registry import Resource
 from hekla.local.apiserver.storage.store import Row, encode
-from hekla.local.apiserver.write.stages import committed
-from hekla.local.apiserver.write.updating import ATTEMPTS
+from hekla.local.apiserver.write.delete_options import DeleteOptions, options_tree, read_options
+from hekla.local.apiserver.write.stages import Step
+from hekla.local.apiserver.write.updating import Outdated, Update, earlier_write, run_update
 from hekla.local.apiserver.write.writing import Writer
 
 TOGETHER = 256
@@ -45,97 +44,7 @@ JOB_WARNING = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
     "propagationPolicy=Orphan to suppress this warning"
 )
-BODY = reader("meta.k8s.io", "v1", "DeleteOptions", any_version=True)
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
-
-
-class DeleteOptions(msgspec.Struct, frozen=True):
-    """The options of a delete, from the query or the body."""
-
-    grace: int | None = None
-    propagation: str = ""
-    uid: str = ""
-    version: str = ""
-
-
-def read_options(call: Call) -> DeleteOptions:
-    """Read the options from the body if there is one, else from the query."""
-    request = call.request
-    body: Json = {}
-    if request.body:
-        body = decode_options(call)
-    grace: Any = body.get("gracePeriodSeconds")
-    if grace is None and request.option("gracePeriodSeconds"):
-        try:
-            grace = int(request.option("gracePeriodSeconds"))
-        except ValueError as error:
-            raise bad_request(
-                f'strconv.ParseInt: parsing "{request.option("gracePeriodSeconds")}": invalid syntax'
-            ) from error
-    if grace is not None and (not isinstance(grace, int) or isinstance(grace, bool)):
-        raise bad_request(
-            "json: cannot unmarshal string into Go struct field DeleteOptions.gracePeriodSeconds of type int64"
-        )
-    propagation: Any = body.get("propagationPolicy") or request.option("propagationPolicy")
-    orphan: Any = body.get("orphanDependents")
-    if orphan is None and request.option("orphanDependents"):
-        orphan = request.flag("orphanDependents")
-    errors: list[FieldError] = []
-    if orphan is not None and propagation:
-        text = f'Invalid value: "{propagation}": orphanDependents and deletionPropagation cannot be both set'
-        errors.append(FieldError("propagationPolicy", "FieldValueInvalid", text))
-    elif propagation and propagation not in ("Orphan", "Background", "Foreground"):
-        text = f'Unsupported value: "{propagation}": supported values: "Foreground", "Background", "Orphan", "nil"'
-        errors.append(FieldError("propagationPolicy", "FieldValueNotSupported", text))
-    dry_run = body.get("dryRun")
-    if dry_run:
-        if dry_run != ["All"]:
-            shown = msgspec.json.encode(dry_run).decode()
-            errors.append(
-                FieldError(
-                    "dryRun",
-                    "FieldValueNotSupported",
-                    f'Unsupported value: {shown}: supported values: "All"',
-                )
-            )
-        call.dry_run = True
-    if errors:
-        raise invalid_option("DeleteOptions", errors)
-    if orphan is not None:
-        propagation = "Orphan" if orphan else "Background"
-    wanted = body.get("preconditions") or {}
-    return DeleteOptions(
-        grace, propagation or "", wanted.get("uid") or "", wanted.get("resourceVersion") or ""
-    )
-
-
-UNRECOGNIZED = "the object provided is unrecognized (must be of type DeleteOptions): "
-
-
-def _unread(text: str) -> str:
-    """The error message for options that cannot be read.  Unlike that of an object, it does not
-    name the kind that was expected."""
-    if text.startswith(UNRECOGNIZED):
-        return text.removeprefix(UNRECOGNIZED).rpartition(" (")[0]
-    why = text.rpartition("cannot be handled as a DeleteOptions: ")[2]
-    other = re.match(r"converting \((\w+)\.(\w+)\) to ", why)
-    return (
-        f'no kind "{other[2]}" is registered for version "{other[1]}" in scheme "pkg/runtime/scheme.go:111"'
-        if other
-        else why
-    )
-
-
-def decode_options(call: Call) -> Json:
-    try:
-        tree = read_body(call, BODY)
-    except Refusal as refusal:
-        raise Refusal(refusal.code, _unread(str(refusal))) from refusal
-    if not isinstance(tree.get("preconditions") or {}, dict):
-        raise bad_request(
-            "json: cannot unmarshal array into Go struct field DeleteOptions.preconditions of type v1.Preconditions"
-        )
-    return tree
 
 
 class Deleter:
@@ -143,7 +52,6 @@ class Deleter:
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
-        self.admission = writer.admission
         self.beginnings: dict[str, Callable[[Json], None]] = {}
         """Collection -> what to do with an object at its first delete request."""
 
@@ -151,13 +59,9 @@ class Deleter:
         options = read_options(call)
         if call.resource.collection.name == "jobs.batch" and not options.propagation:
             call.warn(JOB_WARNING)
-        row, gone = await self.remove(call, call.resource, call.route.key, options)
-        kind = call.route.kind
-        if gone and not kind.strategy.returns_object_on_delete:
-            return call.respond(200, encode(success(kind, row.name, row.uid)))
-        if kind.conversion is not None:
-            await kind.conversion.ready([row])
-        return call.respond(200, wanted(call.request.headers).object(call.resource, row))
+        deletion = self._deletion(call, call.resource, call.route.key, options)
+        await run_update(deletion, DELETE)
+        return deletion.response
 
     async def delete_collection(self, call: Call) -> Response:
         if call.route.kind.namespaced and not call.route.namespace:
@@ -198,74 +102,147 @@ class Deleter:
     ) -> tuple[Row, bool]:
         """Delete an object, or mark it if it has to wait for finalizers or a grace period.  Returns
         its last state and whether it is gone."""
-        kind, collection = resource.kind, resource.collection
-        name = key.rpartition("/")[2]
-        for attempt in range(ATTEMPTS):
-            row = collection.newest(key)
-            if row is None:
-                raise not_found(kind, name)
-            check_preconditions(kind, row, options)
-            if collection.name == "namespaces" and name in UNDELETABLE:
-                raise forbidden(kind, name, "this namespace may not be deleted")
-            if name in SYSTEM_CLASSES and kind.plural == "priorityclasses":
-                raise forbidden(kind, name, "this is a system priority class and cannot be deleted")
-            old = row.tree()
-            attributes = Attributes(call, resource, "DELETE", row.namespace, row.name, None, old)
-            attributes.options = delete_options_tree(call, options)
-            if resource is call.resource and not call.route.subresource:
-                self.admission.restrict_node(attributes)
-            if self.admission.mutating_webhooks(attributes):
-                await self.admission.call_mutating(attributes)
-            if self.admission.validating_webhooks(attributes):
-                await self.admission.call_validating(attributes)
-            if collection.newest(key) is not row:
-                if attempt == ATTEMPTS - 1:
-                    raise conflict(kind, name)
-                continue
-            return await self._remove(call, resource, row, old, options)
-        raise AssertionError("the loop above ends by return or raise")
+        deletion = self._deletion(call, resource, key, options)
+        await run_update(deletion, WITHOUT_RESPONSE)
+        assert deletion.result is not None
+        return deletion.result, deletion.gone
 
-    async def _remove(
-        self, call: Call, resource: Resource, row: Row, tree: Json, options: DeleteOptions
-    ) -> tuple[Row, bool]:
-        collection, kind = resource.collection, resource.kind
-        before = encode(tree)
-        metadata = tree["metadata"]
-        if collection.name == "namespaces":
-            self._terminate_namespace(tree)
-        if (
-            "deletionTimestamp" not in metadata
-            and (begin := self.beginnings.get(collection.name)) is not None
-        ):
-            begin(tree)
-        finalizers = finalizers_after(metadata.get("finalizers") or [], options, kind)
-        if finalizers:
-            metadata["finalizers"] = finalizers
-        else:
-            metadata.pop("finalizers", None)
-        grace = grace_of(collection.name, tree, options)
-        contents = collection.name == "namespaces" and bool(
-            (tree.get("spec") or {}).get("finalizers")
-        )
-        waits = bool(finalizers) or contents or grace > 0
-        if not waits:
-            if collection.name == "pods":
-                mark(tree, 0, kind)
-            if call.dry_run:
-                return would_be(row, tree), True
-            return await committed(collection.delete(tree, row).done), True
-        mark(tree, grace, kind)
-        if encode(tree) == before:
-            pending = collection.overlay.get(row.key)
-            if pending is not None:
-                await committed(pending.done)
-            return row, False
-        if call.dry_run:
-            return would_be(row, tree), False
-        return await committed(collection.update(tree, row, bounded=False).done), False
+    def _deletion(
+        self, call: Call, resource: Resource, key: str, options: DeleteOptions
+    ) -> Deletion:
+        begin = self.beginnings.get(resource.collection.name)
+        deletion = Deletion(self.writer.backend, call, resource, key, None, retried=True)
+        deletion.options, deletion.begin = options, begin
+        return deletion
 
-    def _terminate_namespace(self, tree: Json) -> None:
-        tree.setdefault("status", {})["phase"] = "Terminating"
+
+# --- the stages -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class Deletion(Update):
+    """A stored object on its way through the stages of a delete."""
+
+    options: DeleteOptions = field(init=False)
+    begin: Callable[[Json], None] | None = field(init=False)
+    """What to do with the object at its first delete request."""
+    gone: bool = field(init=False)
+    """Whether it is deleted, and not only marked; from `decide` on."""
+
+
+def read(deletion: Deletion) -> None:
+    """Look the newest state of the object up, and check the preconditions."""
+    resource, row = deletion.resource, deletion.resource.collection.newest(deletion.key)
+    kind, name = resource.kind, deletion.key.rpartition("/")[2]
+    if row is None:
+        raise not_found(kind, name)
+    check_preconditions(kind, row, deletion.options)
+    if resource.collection.name == "namespaces" and name in UNDELETABLE:
+        raise forbidden(kind, name, "this namespace may not be deleted")
+    if name in SYSTEM_CLASSES and kind.plural == "priorityclasses":
+        raise forbidden(kind, name, "this is a system priority class and cannot be deleted")
+    deletion.row, deletion.old = row, row.tree()
+
+
+def restrict_node(deletion: Deletion) -> None:
+    """Refuse a node that is about another one's object."""
+    call, resource, row = deletion.call, deletion.resource, deletion.row
+    deletion.attributes = Attributes(
+        call, resource, "DELETE", row.namespace, row.name, None, deletion.old
+    )
+    deletion.attributes.options = options_tree(call, deletion.options)
+    if resource is call.resource and not call.route.subresource:
+        deletion.backend.admission.restrict_node(deletion.attributes)
+
+
+def call_webhooks(deletion: Deletion) -> Awaitable[None]:
+    """Ask the policies and webhooks, which may refuse the delete."""
+    return deletion.backend.admission.call_webhooks(deletion.attributes)
+
+
+def decide(deletion: Deletion) -> None:
+    """Whether the object goes at once, or waits with a mark for finalizers or a grace period."""
+    collection, kind, options = (
+        deletion.resource.collection,
+        deletion.resource.kind,
+        deletion.options,
+    )
+    new = deletion.new = deletion.row.tree()
+    metadata = new["metadata"]
+    if collection.name == "namespaces":
+        new.setdefault("status", {})["phase"] = "Terminating"
+    if "deletionTimestamp" not in metadata and deletion.begin is not None:
+        deletion.begin(new)
+    finalizers = finalizers_after(metadata.get("finalizers") or [], options, kind)
+    if finalizers:
+        metadata["finalizers"] = finalizers
+    else:
+        metadata.pop("finalizers", None)
+    grace = grace_of(collection.name, new, options)
+    contents = collection.name == "namespaces" and (new.get("spec") or {}).get("finalizers")
+    deletion.gone = not (finalizers or contents or grace > 0)
+    if not deletion.gone or collection.name == "pods":
+        mark(new, 0 if deletion.gone else grace, kind)
+
+
+def store(deletion: Deletion) -> Awaitable[Row] | None:
+    """Delete the object or accept its mark, and wait until that is on the disk."""
+    collection, row, new = deletion.resource.collection, deletion.row, deletion.new
+    if collection.newest(deletion.key) is not row:
+        raise Outdated
+    deletion.result = row
+    if new == deletion.old and not deletion.gone:
+        return earlier_write(deletion)
+    if deletion.call.dry_run:
+        deletion.result = would_be(row, new)
+        return None
+    if deletion.gone:
+        write = collection.delete(new, row)
+    else:
+        write = collection.update(new, row, bounded=False)
+    deletion.result = write.row
+    return write.done
+
+
+def answer(deletion: Deletion) -> Awaitable[None] | None:
+    """Show the client the last state of its object; of most that are gone, only that they are."""
+    call, row = deletion.call, deletion.result
+    kind = call.route.kind
+    assert row is not None
+    if deletion.gone and not kind.strategy.returns_object_on_delete:
+        deletion.response = call.respond(200, encode(success(kind, row.name, row.uid)))
+    elif kind.conversion is not None:
+        return _answer_converted(deletion, row, kind.conversion)
+    else:
+        show(deletion, row)
+    return None
+
+
+async def _answer_converted(deletion: Deletion, row: Row, conversion: ConvertedVersion) -> None:
+    await conversion.ready([row])
+    show(deletion, row)
+
+
+def show(deletion: Deletion, row: Row) -> None:
+    call = deletion.call
+    deletion.response = call.respond(200, wanted(call.request.headers).object(call.resource, row))
+
+
+DELETE: tuple[Step[Deletion], ...] = (
+    read,
+    restrict_node,
+    call_webhooks,
+    decide,
+    store,
+    answer,
+)
+"""From the newest state of the object to the response.  Nothing shortens this list, so that it does
+not say what its steps depend on."""
+WITHOUT_RESPONSE = DELETE[:-1]
+"""For evictions, collections, and objects that the server itself deletes."""
+
+
+# --- rules of single stages -----------------------------------------------------------------------
 
 
 def would_be(row: Row, tree: Json) -> Row:
@@ -281,18 +258,6 @@ def would_be(row: Row, tree: Json) -> Row:
         row.fields,
         row.held,
     )
-
-
-def delete_options_tree(call: Call, options: DeleteOptions) -> Json:
-    """The options as webhooks get them."""
-    tree: Json = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
-    if options.grace is not None:
-        tree["gracePeriodSeconds"] = options.grace
-    if options.propagation:
-        tree["propagationPolicy"] = options.propagation
-    if call.dry_run:
-        tree["dryRun"] = ["All"]
-    return tree
 
 
 def check_preconditions(kind: Kind, row: Row, options: DeleteOptions) -> None:

@@ -12,7 +12,8 @@ from hekla.local.apiserver.request.call import Call, read_body
 from hekla.local.apiserver.request.selection import selects
 from hekla.local.apiserver.request.status import CREATED, Refusal, bad_request, not_found
 from hekla.local.apiserver.storage.store import Row
-from hekla.local.apiserver.write.deletion import DeleteOptions, Deleter
+from hekla.local.apiserver.write.delete_options import options_of
+from hekla.local.apiserver.write.deletion import Deleter
 from hekla.local.apiserver.write.stages import committed
 from hekla.local.apiserver.write.writing import Writer
 
@@ -43,8 +44,8 @@ class Evictions:
         )
         admission = self.writer.admission
         admission.restrict_node(attributes)
-        if admission.validating_webhooks(attributes):
-            await admission.call_validating(attributes)
+        if (calls := admission.call_validating(attributes)) is not None:
+            await calls
         pod = row.tree()
         if (pod.get("status") or {}).get("phase") not in (
             "Pending",
@@ -128,14 +129,4 @@ def blocked(why: str, retry_after: int | None = None) -> Refusal:
         BLOCKED,
         details={"causes": [{"reason": "DisruptionBudget", "message": why}]},
         retry_after=retry_after,
-    )
-
-
-def options_of(tree: Json) -> DeleteOptions:
-    wanted = tree.get("preconditions") or {}
-    return DeleteOptions(
-        tree.get("gracePeriodSeconds"),
-        tree.get("propagationPolicy") or "",
-        wanted.get("uid") or "",
-        wanted.get("resourceVersion") or "",
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -33,6 +33,7 @@ SERVER = "server"
 """The subresource of changes that the server makes itself: they may change every field."""
 IMMUTABLE_METADATA = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 ATTEMPTS = 5
+U = TypeVar("U", bound="Update")
 Change = Callable[[Json], Json]
 """(the object) -> what it is to be.  It may change what it is given."""
 Merge = Callable[[Json, Ownership], tuple[Json, Shares]]
@@ -134,18 +135,20 @@ def mutate(update: Update) -> None:
     """Run the built-in admission plugins."""
     update.attributes = attributes_of(update)
     if update.admitted:
-        update.new = update.backend.admission.mutate(update.attributes)
+        update.backend.admission.mutate(update.attributes)
 
 
 def call_mutating_webhooks(update: Update) -> Awaitable[None] | None:
     """Ask the policies and webhooks that may change the object."""
-    if update.admitted and update.backend.admission.mutating_webhooks(update.attributes):
-        return _call_mutating_webhooks(update)
-    return None
+    admission = update.backend.admission
+    calls = admission.call_mutating(update.attributes) if update.admitted else None
+    return _mutated(update, calls) if calls is not None else None
 
 
-async def _call_mutating_webhooks(update: Update) -> None:
-    update.new = await update.backend.admission.call_mutating(update.attributes)
+async def _mutated(update: Update, calls: Awaitable[None]) -> None:
+    await calls
+    assert update.attributes.object is not None
+    update.new = update.attributes.object
     restore_identity(update, "")
 
 
@@ -179,10 +182,9 @@ def validate(update: Update) -> None:
 
 def call_validating_webhooks(update: Update) -> Awaitable[None] | None:
     """Ask the policies and webhooks that may refuse the change."""
-    admission = update.backend.admission
-    if update.admitted and admission.validating_webhooks(update.attributes):
-        return admission.call_validating(update.attributes)
-    return None
+    if not update.admitted:
+        return None
+    return update.backend.admission.call_validating(update.attributes)
 
 
 def admit(update: Update) -> None:
@@ -213,8 +215,7 @@ def store(update: Update) -> Awaitable[Row] | None:
         raise Outdated
     update.result = row
     if changes_nothing(update):
-        pending = collection.overlay.get(update.key)
-        return pending.done if pending is not None else None
+        return earlier_write(update)
     if update.call.dry_run:
         update.result = None
         update.new = with_managed_fields(update.new, update.ownership)
@@ -224,6 +225,12 @@ def store(update: Update) -> Awaitable[Row] | None:
         update.result = write.row
         return write.done
     return accept(update)
+
+
+def earlier_write(update: Update) -> Awaitable[Row] | None:
+    """The write on its way to the disk that has made the object what this one wants it to be."""
+    pending = update.resource.collection.overlay.get(update.key)
+    return pending.done if pending is not None else None
 
 
 def accept(update: Update) -> Awaitable[Row]:
@@ -279,7 +286,7 @@ WITHOUT_RESPONSE = WHOLE[:-1]
 STORE_AND_ANSWER = WHOLE[-2:]
 
 
-async def run_update(update: Update, steps: Sequence[Step[Update]] = WHOLE) -> None:
+async def run_update(update: U, steps: Sequence[Step[U]] = WHOLE) -> None:
     """Run the steps, again where another write came between.  Raises Refusal."""
     for attempt in range(ATTEMPTS):
         try:

@@ -5,7 +5,6 @@ The stages that a write goes through are in creating.py and updating.py; the cac
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Any
 
@@ -25,10 +24,10 @@ from hekla.local.apiserver.request.status import (
 from hekla.local.apiserver.storage.registry import Registry, Resource
 from hekla.local.apiserver.storage.store import Row, Store
 from hekla.local.apiserver.write import creating, partial_update
-from hekla.local.apiserver.write.create_cache import CreateCache
-from hekla.local.apiserver.write.creating import FROM_TREE, NewObject, place_in
+from hekla.local.apiserver.write.create_cache import REMAINING, CreateCache, KnownObject
+from hekla.local.apiserver.write.creating import FROM_BODY, FROM_TREE, NewObject, place_in
 from hekla.local.apiserver.write.partial_update import METADATA, STATUS, PartialUpdate
-from hekla.local.apiserver.write.stages import Backend, run
+from hekla.local.apiserver.write.stages import Backend, NeedsFullPath, run
 from hekla.local.apiserver.write.status_patch_cache import StatusPatchCache
 from hekla.local.apiserver.write.updating import (
     STORE_AND_ANSWER,
@@ -52,12 +51,23 @@ class Writer:
 
     # --- create -----------------------------------------------------------------------------------
 
-    def create(self, call: Call) -> Awaitable[Response]:
-        """POST on a collection."""
+    async def create(self, call: Call) -> Response:
+        """POST on a collection: all of `CREATE`, or what is left of it for a known spec."""
         route = call.route
         if route.kind.namespaced and not route.namespace:
             raise method_not_allowed()
-        return self.create_cache.create(call)
+        found = self.create_cache.find(call)
+        if isinstance(found, KnownObject):
+            try:
+                await run(REMAINING, found)
+            except NeedsFullPath:
+                found = None
+            else:
+                self.create_cache.hits += 1
+                return found.response
+        new = NewObject(self.backend, call, route.resource, route.namespace, {})
+        await run(FROM_BODY if found is None else found.steps(), new)
+        return new.response
 
     async def create_tree(self, call: Call, tree: Json, shares: Shares | None = None) -> Response:
         """Create an object that was decoded before.  `shares` says who owns its fields, where a
