@@ -57,8 +57,8 @@ class Admission:
 
     # --- the chain --------------------------------------------------------------------------------
 
-    def mutate(self, attributes: Attributes) -> None:
-        """Run the built-in mutating plugins on the object."""
+    def mutate(self, attributes: Attributes) -> Awaitable[None] | None:
+        """Let the built-in plugins change the object, then the policies and webhooks."""
         if attributes.operation == "CREATE":
             self.namespace_lifecycle(attributes)
         if not attributes.subresource:
@@ -67,6 +67,7 @@ class Admission:
             ):
                 plugin(attributes)
         self.restrict_node(attributes)
+        return self.call_mutating(attributes)
 
     def call_mutating(self, attributes: Attributes) -> Awaitable[None] | None:
         """Let the policies and webhooks change the object, and fill in its defaults again.  None

@@ -202,6 +202,7 @@ def take_cached_spec(new: KnownObject) -> None:
     new.attributes = creating.attributes_of(new)
     new.attributes.cached = cached
     new.backend.admission.namespace_lifecycle(new.attributes)
+    skip_mutating_webhooks(new)
 
 
 def skip_mutating_webhooks(new: KnownObject) -> None:
@@ -228,7 +229,6 @@ INSTEAD: Mapping[Any, Step[KnownObject]] = {
     creating.decode: decode_metadata,
     creating.own: own_by_shape,
     creating.mutate: take_cached_spec,
-    creating.call_mutating_webhooks: skip_mutating_webhooks,
     creating.validate: validate_metadata,
 }
 REMAINING: tuple[Step[KnownObject], ...] = remaining(CREATE, On.CONTENT | On.CLUSTER, INSTEAD)
@@ -277,17 +277,14 @@ class Observer:
         return found
 
     def owned(self, new: NewObject) -> None:
-        """Note the object as it is before admission."""
+        """Note the object as it is before admission, and which webhooks may change it."""
         _, scope = owner_of(new.backend.registry, new.call, new.resource, "")
         self._shape = new.backend.store.managed_fields.shape_of(scope, new.tree)
         self._metadata = new.tree["metadata"]
         self._before = encode(self._metadata)
+        self._hooks = cacheable_webhooks(new.backend, creating.attributes_of(new))
 
     def mutated(self, new: NewObject) -> None:
-        """Note which webhooks are about to be called."""
-        self._hooks = cacheable_webhooks(new.backend, new.attributes)
-
-    def webhooks_called(self, new: NewObject) -> None:
         """Note what admission has changed outside of the spec."""
         assert new.attributes.object is not None
         before, after = decode(self._before), new.attributes.object["metadata"]
@@ -338,7 +335,6 @@ class Observer:
 LOOKS: Mapping[Step[NewObject], Callable[[Observer, NewObject], None]] = {
     creating.own: Observer.owned,
     creating.mutate: Observer.mutated,
-    creating.call_mutating_webhooks: Observer.webhooks_called,
     creating.admit: Observer.admitted,
 }
 

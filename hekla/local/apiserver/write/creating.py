@@ -115,15 +115,10 @@ def own(new: NewObject) -> None:
     new.ownership = managed_fields.created(scope, new.tree, owner)
 
 
-def mutate(new: NewObject) -> None:
-    """Run the built-in admission plugins."""
+def mutate(new: NewObject) -> Awaitable[None] | None:
+    """Let admission change the object: built-in plugins, policies and webhooks."""
     new.attributes = attributes_of(new)
-    new.backend.admission.mutate(new.attributes)
-
-
-def call_mutating_webhooks(new: NewObject) -> Awaitable[None] | None:
-    """Ask the policies and webhooks that may change the object."""
-    return new.backend.admission.call_mutating(new.attributes)
+    return new.backend.admission.mutate(new.attributes)
 
 
 def identify(new: NewObject) -> None:
@@ -229,7 +224,6 @@ CREATE: tuple[Stage[NewObject], ...] = (
     Stage(default, On.CONTENT),
     Stage(own, OBJECT | On.REQUEST),
     Stage(mutate, OBJECT | On.CLUSTER | On.REQUEST),
-    Stage(call_mutating_webhooks, OBJECT | On.CLUSTER | On.REQUEST),
     Stage(identify, On.METADATA | On.MOMENT),
     Stage(validate, OBJECT),
     Stage(call_validating_webhooks, OBJECT | On.CLUSTER | On.REQUEST | On.MOMENT),

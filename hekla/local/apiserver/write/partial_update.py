@@ -177,9 +177,8 @@ INSTEAD: Mapping[Any, Step[PartialUpdate] | None] = {
     updating.default: default_touched,
     updating.own: own,
     updating.mutate: refuse_watched,
-    updating.call_mutating_webhooks: None,  # `refuse_watched` has seen that nobody is to be asked
     updating.validate: validate_touched,
-    updating.call_validating_webhooks: None,
+    updating.call_validating_webhooks: None,  # `refuse_watched` has seen that none is to be asked
     updating.admit: None,
     updating.convert: join_pieces,
 }

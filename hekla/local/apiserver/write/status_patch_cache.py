@@ -260,9 +260,8 @@ INSTEAD: Mapping[Any, Step[CachedStatusUpdate] | None] = {
     updating.keep_identity: keep_metadata,
     updating.own: own,
     updating.mutate: refuse_watched,
-    updating.call_mutating_webhooks: None,  # `refuse_watched` has seen that nobody is to be asked
     updating.validate: None,  # the status is valid, and metadata stays
-    updating.call_validating_webhooks: None,
+    updating.call_validating_webhooks: None,  # `refuse_watched` has seen that none is to be asked
     updating.admit: None,
     updating.convert: None,
     updating.store: accept,  # a cached result is a change

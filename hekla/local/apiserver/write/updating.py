@@ -131,17 +131,12 @@ def own(update: Update) -> None:
         update.ownership = update.row.held
 
 
-def mutate(update: Update) -> None:
-    """Run the built-in admission plugins."""
+def mutate(update: Update) -> Awaitable[None] | None:
+    """Let admission change the object: built-in plugins, policies and webhooks."""
     update.attributes = attributes_of(update)
-    if update.admitted:
-        update.backend.admission.mutate(update.attributes)
-
-
-def call_mutating_webhooks(update: Update) -> Awaitable[None] | None:
-    """Ask the policies and webhooks that may change the object."""
-    admission = update.backend.admission
-    calls = admission.call_mutating(update.attributes) if update.admitted else None
+    if not update.admitted:
+        return None
+    calls = update.backend.admission.mutate(update.attributes)
     return _mutated(update, calls) if calls is not None else None
 
 
@@ -271,7 +266,6 @@ UPDATE: tuple[Stage[Update], ...] = (
     Stage(default, On.CONTENT),
     Stage(own, OBJECT | On.OWNERS | On.REQUEST | On.MOMENT),
     Stage(mutate, OBJECT | On.CLUSTER | On.REQUEST),
-    Stage(call_mutating_webhooks, OBJECT | On.CLUSTER | On.REQUEST),
     Stage(validate, OBJECT),
     Stage(call_validating_webhooks, OBJECT | On.CLUSTER | On.REQUEST | On.MOMENT),
     Stage(admit, OBJECT | On.REQUEST | On.MOMENT),
