@@ -16,7 +16,7 @@ from typing import Any
 
 from hekla.api.kubernetes.core import POD
 from hekla.api.kubernetes.resource import RESOURCE_CLAIM
-from hekla.engine.model.claims.allocator import devices_of
+from hekla.engine.model.claims.allocation import devices_of
 from hekla.engine.model.claims.extended import ANNOTATION
 from hekla.kube.client import Client
 from hekla.kube.errors import ApiError, Conflict, NotFound

@@ -14,7 +14,8 @@ import numpy as np
 
 from hekla.engine.explain.amounts import amount, describe
 from hekla.engine.model.arrays import Bools
-from hekla.engine.model.claims.allocator import CANNOT, ELSEWHERE
+from hekla.engine.model.claims.allocator import ELSEWHERE
+from hekla.engine.model.claims.search import CANNOT
 from hekla.engine.model.explanations import NodeReason
 from hekla.engine.model.reasons import FitErrors, Reason
 from hekla.engine.model.resources import EPSILON, PODS, ordered

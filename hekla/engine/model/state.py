@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 
 from hekla.api.trees import Tree
 from hekla.engine.model import resources
-from hekla.engine.model.claims import KINDS as CLAIM_KINDS
-from hekla.engine.model.claims import DeviceAllocator
+from hekla.engine.model.claims.allocator import KINDS as CLAIM_KINDS
+from hekla.engine.model.claims.allocator import DeviceAllocator
 from hekla.engine.model.durations import instant, zone
 from hekla.engine.model.jobs import JobTable
 from hekla.engine.model.nodes import NodeTable
@@ -100,7 +100,7 @@ class State:
             self.job_table,
             self.classes,
             self.terms,
-            self.claims.imply,
+            self.claims.extended.imply,
             self.transfers,
             None if scheduler_names is None else frozenset(scheduler_names),
             frozenset(bare_pod_schedulers),
@@ -375,7 +375,7 @@ class State:
         self.job_table.refresh()
         if self.terms.peers.uncounted:
             self.terms.peers.count(self.nodes.tasks)
-        self.claims.lend(self.nodes)
+        self.claims.extended.lend(self.nodes)
         self.nodes.widen()
         self._compact()
 

@@ -8,8 +8,6 @@ device was taken or given back.
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,41 +15,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hekla.api.bounded import BoundedCache
-from hekla.api.text import quantity
 from hekla.api.trees import Json, Tree
 from hekla.engine.model import matching
 from hekla.engine.model.arrays import Bools
-from hekla.engine.model.claims.extended import ANNOTATION, MARK, Implied, backed_by, implied, pod_of
-from hekla.engine.model.claims.pools import (
-    NOTHING,
-    DeviceKey,
-    Map,
-    NodeDevices,
-    Pool,
-    PoolKey,
-    Slice,
-    pools_of,
-    read_slice,
+from hekla.engine.model.claims.allocation import (
+    Booking,
+    allocation_for,
+    allocation_of,
+    booking_of,
 )
-from hekla.engine.model.claims.requests import ClaimRequest, ClaimRequests, Unreadable
-from hekla.engine.model.claims.search import CANNOT, STEPS_A_SECOND, Found, Pick, Usage, find, meant
-from hekla.engine.model.claims.taintrules import TaintRule, put_on, read_rule
+from hekla.engine.model.claims.extended import MARK, ExtendedResources, pod_of
+from hekla.engine.model.claims.pools import NOTHING, NodeDevices
+from hekla.engine.model.claims.requests import (
+    CLAIM,
+    CLASS,
+    ClaimRequest,
+    ClaimRequests,
+    Unreadable,
+)
+from hekla.engine.model.claims.search import CANNOT, STEPS_A_SECOND, Found, Usage, find
+from hekla.engine.model.claims.slice_tracker import SliceTracker
 from hekla.engine.model.nodes import NodeTable, NodeView
 from hekla.engine.model.resources import Floats
 from hekla.engine.model.tasks import FINISHED, Status, Task
 
 if TYPE_CHECKING:
-    from hekla.engine.model.podclass import PodClass
     from hekla.engine.model.state import State
 
 
-CLAIM, SLICE, CLASS, TAINT_RULE = "ResourceClaim", "ResourceSlice", "DeviceClass", "DeviceTaintRule"
+SLICE, TAINT_RULE = "ResourceSlice", "DeviceTaintRule"
 KINDS = frozenset({CLAIM, SLICE, CLASS, TAINT_RULE})
 ELSEWHERE = "resourceclaim not available on the node"
 MOST_PODS = 256
 """So many pods may share a claim."""
-_NAMESPACE = uuid.UUID("6b1f6c0e-6f5e-4a58-9a4f-0d6a86b6a1c5")
-_Booking = list[tuple[DeviceKey, dict[str, int]]]
 
 
 @dataclass(slots=True)
@@ -59,7 +55,7 @@ class AssumedClaim:
     """What a placement gave to a claim that the API shows without an allocation."""
 
     allocation: Tree
-    booking: _Booking
+    booking: Booking
     owners: dict[str, str]
     """Pod key -> UID."""
 
@@ -85,38 +81,24 @@ class Answers:
 
 
 class DeviceAllocator:
-    """Kept with the state."""
+    """What each claim has been given or promised, and which nodes have devices for those that have
+    nothing.  Kept with the state."""
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self._slices = SliceTracker()
+        self.extended = ExtendedResources(state, self._slices)
         self.usage = Usage()
         self.promises: dict[str, AssumedClaim] = {}
         self.limit = 10 * STEPS_A_SECOND
         """Steps that a search may take on one node."""
         self._claim_requests = ClaimRequests()
-        self._slices: dict[str, Slice] = {}
-        self._pools: dict[PoolKey, Pool] = {}
-        self._pools_stale = False
-        self._rules: dict[str, TaintRule] = {}
-        self._shown: dict[str, _Booking] = {}
+        self._shown: dict[str, Booking] = {}
         """Claim -> what the API says that it has."""
-        self._map: Map | None = None
-        self._map_of: tuple[int, int] | None = None
-        self._maps = 0
-        """How many maps there have been."""
-        self._clock = 0
-        self._stamps: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._answers: BoundedCache[tuple[int, ...], tuple[tuple[ClaimRequest, ...], Answers]] = (
             BoundedCache(512)
         )
         self._last: Answers | None = None
-        self._backed: dict[str, str] = {}
-        """Extended resource -> class."""
-        self._implied: BoundedCache[tuple[PodClass, frozenset[str]], Implied] = BoundedCache(512)
-        self._lent_of: tuple[Hashable, ...] = ()
-        """As of when nodes know what devices they have under the names of extended resources."""
-        self.abandoned: dict[str, str] = {}
-        """Claim that was made for extended resources -> the pod that was not bound with it."""
 
     # ---------------------------------------------------------------------------- what the API says
 
@@ -128,17 +110,11 @@ class DeviceAllocator:
         try:
             if kind == CLASS:
                 self._answers.clear()
-                self._relate()
+                self.extended.classes_changed()
             elif kind == TAINT_RULE:
-                self._pools_stale = True
-                self._rules.pop(key, None)
-                if tree is not None:
-                    self._rules[key] = read_rule(tree)
+                self._slices.rule_changed(key, tree)
             elif kind == SLICE:
-                self._slices.pop(key, None)
-                self._pools_stale = True
-                if tree is not None:
-                    self._slices[key] = read_slice(tree)
+                self._slices.slice_changed(key, tree)
             else:
                 self._show(key, tree)
         except (AttributeError, TypeError, ValueError, KeyError) as error:
@@ -148,150 +124,33 @@ class DeviceAllocator:
         old = self._shown.pop(key, None)
         if old is not None:
             self._book(old, -1)
-        allocation = _allocation(tree)
+        allocation = allocation_of(tree)
         if allocation is not None:
             self._keep_no_promise(key)
             if tree is not None and (pod := pod_of(tree)):
                 self._keep_no_promise(pod + MARK)
-            booking = self._shown[key] = _booking(allocation)
+            booking = self._shown[key] = booking_of(allocation)
             self._book(booking, 1)
         elif tree is None:
             self._keep_no_promise(key)
 
-    def _book(self, booking: _Booking, by: int) -> None:
+    def _book(self, booking: Booking, by: int) -> None:
         for device, consumed in booking:
             self.usage.hold(device, consumed, by)
         for pool in {device[:2] for device, _ in booking}:
-            self._mark(pool)
+            self._slices.mark(pool)
 
     def _keep_no_promise(self, key: str) -> None:
         held = self.promises.pop(key, None)
         if held is not None:
             self._book(held.booking, -1)
 
-    def _mark(self, pool: PoolKey) -> None:
-        """Devices of the pool changed hands: nodes that see it have to be asked again."""
-        self._clock += 1
-        if self._map is not None and pool in self._map.reach:
-            self._stamps[self._map.reach[pool]] = self._clock
-
-    def _devices_of_nodes(self, nodes: NodeTable) -> list[NodeDevices]:
-        """What each node sees, brought up to date."""
-        if self._pools_stale:
-            self._pools, self._pools_stale, self._map = pools_of(self._slices.values()), False, None
-            put_on(self._rules.values(), self._pools.values())
-        wanted = nodes.static_version, len(nodes)
-        if self._map is None or self._map_of != wanted:
-            self._map, self._map_of = Map(self._pools, nodes), wanted
-            self._maps += 1
-            self._clock += 1
-            self._stamps = np.full(len(nodes), self._clock, dtype=np.int64)
-        return self._map.offers
-
     # ------------------------------------------------------------------------------- a pod's claims
 
     def _claim(self, key: str) -> Tree | None:
         if key.endswith(MARK):
-            return self._implied_claim(key)
+            return self.extended.claim(key)
         return self._state.others.get(CLAIM, {}).get(key)
-
-    # --------------------------------------------------------------------------- extended resources
-
-    def _relate(self) -> None:
-        """Classes changed, and so perhaps which extended resources they back."""
-        self._lent_of = ()
-        backed = backed_by(self._state.others.get(CLASS, {}))
-        if backed == self._backed:
-            return
-        self._backed = backed
-        self._implied.clear()
-        concerned = {
-            id(pods)
-            for pods in self._state.classes.by_key.values()
-            if pods.extended and self._marked(pods)
-        }
-        for task in self._state.tasks.values() if concerned else ():
-            if id(task.pods) in concerned and task.status is Status.PENDING:
-                named = tuple(key for key in task.claims if not key.endswith(MARK))
-                task.claims = (*named, task.key + MARK) if MARK in task.pods.claims else named
-                if task.job is not None:
-                    self._state.job_table.touch(task.job)
-
-    def _marked(self, pods: PodClass) -> bool:
-        """Says in a class whether it has such a claim; gives whether that is another answer than
-        before."""
-        named = tuple(name for name in pods.claims if name != MARK)
-        claims = (*named, MARK) if any(name in self._backed for name in pods.extended) else named
-        changed = claims != pods.claims
-        pods.claims = claims
-        pods.settle()
-        return changed
-
-    def imply(self, task: Task, spec: Tree, status: Tree) -> None:
-        """A pod that was read: whether its extended resources are a claim."""
-        if not task.pods.extended:
-            return
-        self._marked(task.pods)
-        if spec.get("nodeName"):
-            return
-        if MARK in task.pods.claims:
-            task.claims = (*task.claims, task.key + MARK)
-        left = (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
-        if left:
-            self.abandoned[f"{task.namespace}/{left}"] = task.key
-
-    def _implied_claim(self, key: str) -> Tree | None:
-        task = self._state.tasks.get(key.removesuffix(MARK))
-        if task is None:
-            return None
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": task.name, "uid": task.uid}
-        metadata = {
-            "name": MARK.strip(),
-            "namespace": task.namespace,
-            "uid": task.uid,
-            "ownerReferences": [owner],
-        }
-        return {"metadata": metadata, "spec": self._implied_in(task.pods, frozenset()).spec}
-
-    def _implied_in(self, pods: PodClass, own: frozenset[str]) -> Implied:
-        found = self._implied.get((pods, own))
-        if found is None:
-            found = self._implied[pods, own] = implied(pods, self._backed, own)
-        return found
-
-    def _own(self, task: Task, row: int) -> frozenset[str]:
-        """Extended resources of a pod that a node has by itself."""
-        lent = self._state.nodes.lent
-        return frozenset(
-            name for name in task.pods.extended if name in lent and row in lent[name].own
-        )
-
-    def lend(self, nodes: NodeTable) -> None:
-        """Nodes have as much of a backed resource as there are devices of its class that they see."""
-        asked = [name for name in self._backed if name in nodes.space.index]
-        if not asked and not nodes.lent:
-            return
-        offers = self._devices_of_nodes(nodes)
-        as_of = (self._maps, *asked)
-        if as_of == self._lent_of:
-            return
-        self._lent_of = as_of
-        classes = self._state.others.get(CLASS, {})
-        for name in sorted({*asked, *nodes.lent}):
-            counts: dict[int, float] = {}
-            made = classes.get(self._backed.get(name, "")) or {}
-            for devices in offers if made else ():
-                if id(devices) not in counts:
-                    counts[id(devices)] = 1000.0 * sum(
-                        meant(made, device) for device in devices.usable(self._pools)
-                    )
-            amounts = {
-                nodes.names[row]: counts[id(devices)]
-                for row, devices in enumerate(offers)
-                if counts.get(id(devices))
-            }
-            if name not in nodes.lent or nodes.lent[name].amounts != amounts:
-                nodes.lend(name, amounts)
 
     def implied_by(self, task: Task) -> Json:
         """What has to be made and reserved for a pod's extended resources; empty where its node has
@@ -299,7 +158,7 @@ class DeviceAllocator:
         promise = self.promises.get(task.key + MARK) if MARK in task.pods.claims else None
         if promise is None:
             return {}
-        made = self._implied_in(task.pods, self._own(task, task.row))
+        made = self.extended.on(task.pods, self.extended.own(task, task.row))
         return {"spec": made.spec, "allocation": promise.allocation, "mappings": made.mappings}
 
     def useless(self, task: Task, nodes: NodeTable) -> list[str]:
@@ -308,7 +167,7 @@ class DeviceAllocator:
         found = []
         for key in task.claims:
             claim = self._claim(key)
-            allocation = _allocation(claim)
+            allocation = allocation_of(claim)
             if (
                 claim is None
                 or key in self.promises
@@ -321,27 +180,6 @@ class DeviceAllocator:
                 and not self._usable(allocation, nodes).all()
             ):
                 found.append(key)
-        return found
-
-    def left_behind(self) -> list[tuple[str, str]]:
-        """Claims for extended resources, and the uids of their pods, that were made for binds that
-        never were."""
-        found, tasks = [], self._state.tasks
-        for key, pod in list(self.abandoned.items()):
-            task = tasks.get(pod)
-            claim = self._claim(key)
-            annotations = ((claim or {}).get("metadata") or {}).get("annotations") or {}
-            if (
-                task is None
-                or claim is None
-                or task.status is not Status.PENDING
-                or annotations.get(ANNOTATION) != "true"
-            ):
-                if task is None or task.status is not Status.PENDING:
-                    del self.abandoned[key]
-                continue
-            del self.abandoned[key]
-            found.append((key, task.uid))
         return found
 
     def trouble(self, task: Task) -> str:
@@ -367,7 +205,7 @@ class DeviceAllocator:
                 return f'resourceclaim "{short}" was not created for the pod'
             if claim["metadata"].get("deletionTimestamp"):
                 return f'resourceclaim "{short}" is being deleted'
-            promise, allocation = self.promises.get(key), _allocation(claim)
+            promise, allocation = self.promises.get(key), allocation_of(claim)
             users = {
                 one.get("uid", "") for one in (claim.get("status") or {}).get("reservedFor") or ()
             }
@@ -388,7 +226,7 @@ class DeviceAllocator:
     def _settled(self, key: str) -> Tree | None:
         """What a claim has been given, by the API or by a promise."""
         promise = self.promises.get(key)
-        return promise.allocation if promise is not None else _allocation(self._claim(key))
+        return promise.allocation if promise is not None else allocation_of(self._claim(key))
 
     def _open(
         self, task: Task, own: frozenset[str] = frozenset()
@@ -399,7 +237,7 @@ class DeviceAllocator:
         for key in task.claims:
             claim = self._claim(key)
             if own and claim is not None and key.endswith(MARK):
-                made = self._implied_in(task.pods, own)
+                made = self.extended.on(task.pods, own)
                 claim = {**claim, "spec": made.spec} if made.asks else None
             if claim is not None and self._settled(key) is None:
                 try:
@@ -447,7 +285,7 @@ class DeviceAllocator:
         table = view.table
         kinds: dict[frozenset[str], list[int]] = {}
         for row in range(len(table)) if view.rows is None else view.rows.tolist():
-            kinds.setdefault(self._own(task, row), []).append(row)
+            kinds.setdefault(self.extended.own(task, row), []).append(row)
         result = Answers()
         result.grow(len(table))
         for own, listed in kinds.items():
@@ -465,7 +303,7 @@ class DeviceAllocator:
 
     def _ask(self, claim_requests: tuple[ClaimRequest, ...], view: NodeView) -> Answers:
         table = view.table
-        offers = self._devices_of_nodes(table)
+        offers = self._slices.devices_of_nodes(table)
         key = tuple(id(claim_request) for claim_request in claim_requests)
         known = self._answers.get(key)
         if known is None:
@@ -477,7 +315,7 @@ class DeviceAllocator:
             known = self._answers[key] = claim_requests, Answers(ranked=ranked)
         answers = self._last = known[1]
         answers.grow(len(table))
-        stale = answers.stamps[: len(table)] != self._stamps
+        stale = answers.stamps[: len(table)] != self._slices.stamps
         rows = np.flatnonzero(stale) if view.rows is None else view.rows[stale[view.rows]]
         same: dict[int, Found] = {}
         for row in rows.tolist():
@@ -490,7 +328,7 @@ class DeviceAllocator:
             answers.reasons.pop(row, None)
             if found.reason != CANNOT:
                 answers.reasons[row] = found.reason
-        answers.stamps[rows] = self._stamps[rows]
+        answers.stamps[rows] = self._slices.stamps[rows]
         return answers
 
     def _find(self, claim_requests: tuple[ClaimRequest, ...], devices: NodeDevices) -> Found:
@@ -504,7 +342,7 @@ class DeviceAllocator:
             return find(
                 claim_requests,
                 devices,
-                self._pools,
+                self._slices.pools,
                 self._state.others.get(CLASS, {}),
                 self.usage,
                 self.limit,
@@ -523,21 +361,25 @@ class DeviceAllocator:
         they cannot."""
         nodes = self._state.nodes
         wanted = self._open(
-            task, self._own(task, task.row) if MARK in task.pods.claims else frozenset()
+            task, self.extended.own(task, task.row) if MARK in task.pods.claims else frozenset()
         )
         found = (
             self._find(
                 tuple(claim_request for _, claim_request in wanted),
-                self._devices_of_nodes(nodes)[task.row],
+                self._slices.devices_of_nodes(nodes)[task.row],
             )
             if wanted
             else Found([])
         )
         if found.picks is None:
             return False
+        classes = self._state.others.get(CLASS, {})
         for (key, claim_request), picks in zip(wanted, found.picks):
-            allocation = self._written(key, claim_request, picks, nodes.names[task.row])
-            booking = _booking(allocation)
+            owner = (self._claim(key) or {"metadata": {}})["metadata"].get("uid") or key
+            allocation = allocation_for(
+                owner, claim_request, picks, nodes.names[task.row], self._slices.pools, classes
+            )
+            booking = booking_of(allocation)
             self._book(booking, 1)
             self.promises[key] = AssumedClaim(allocation, booking, {})
         for key in task.claims:
@@ -570,139 +412,3 @@ class DeviceAllocator:
         """Claim -> what it has been given."""
         given = {key: self._settled(key) for key in task.claims if not key.endswith(MARK)}
         return {key: allocation for key, allocation in given.items() if allocation is not None}
-
-    # ---------------------------------------------------------------------------------- in API form
-
-    def _written(self, key: str, claim_request: ClaimRequest, picks: list[Pick], node: str) -> Tree:
-        """An allocation as a claim's status has it."""
-        claim = self._claim(key) or {"metadata": {}}
-        owner = claim["metadata"].get("uid") or key
-        results = [_result(pick, f"{owner}/{number}") for number, pick in enumerate(picks)]
-        devices: Json = {"results": results}
-        config = self._config(claim_request, picks)
-        if config:
-            devices["config"] = config
-        allocation: Json = {"devices": devices}
-        selector = self._selector(picks, node)
-        if selector is not None:
-            allocation["nodeSelector"] = selector
-        return allocation
-
-    def _config(self, claim_request: ClaimRequest, picks: list[Pick]) -> list[Tree]:
-        """Parameters for drivers: those of the classes first, then the claim's own, which so have
-        the last word."""
-        classes = self._state.others.get(CLASS, {})
-        result: list[Tree] = []
-        chosen = {pick.choice.name: pick.choice for pick in picks}
-        for name, choice in chosen.items():
-            made = (classes.get(choice.device_class) or {}).get("spec") or {}
-            result.extend(
-                {"source": "FromClass", "requests": [name], **one}
-                for one in made.get("config") or ()
-            )
-        for one in claim_request.config:
-            meant = one.get("requests") or ()
-            if not meant or any(
-                name in meant or name.partition("/")[0] in meant for name in chosen
-            ):
-                result.append({"source": "FromClaim", **one})
-        return result
-
-    def _selector(self, picks: list[Pick], node: str) -> Tree | None:
-        """Nodes that can use all of these devices; None for every node."""
-        expressions: list[Tree] = []
-        fields: list[Tree] = []
-        bound = False
-        for pick in picks:
-            group = next(
-                (
-                    one
-                    for one in self._pools[pick.device.key[:2]].groups
-                    if pick.device in one.devices
-                ),
-                None,
-            )
-            if group is None:
-                continue
-            if group.node or pick.device.tree.get("bindsToNode"):
-                bound = True
-            elif group.selector is not None:
-                for term in (group.selector.get("nodeSelectorTerms") or ())[:1]:
-                    expressions.extend(
-                        one for one in term.get("matchExpressions") or () if one not in expressions
-                    )
-                    fields.extend(one for one in term.get("matchFields") or () if one not in fields)
-        if bound:
-            field = {"key": "metadata.name", "operator": "In", "values": [node]}
-            return {"nodeSelectorTerms": [{"matchFields": [field]}]}
-        if not expressions and not fields:
-            return None
-        term = {
-            **({"matchExpressions": expressions} if expressions else {}),
-            **({"matchFields": fields} if fields else {}),
-        }
-        return {"nodeSelectorTerms": [term]}
-
-
-def _result(pick: Pick, share: str) -> Tree:
-    driver, pool, name = pick.device.key
-    result: Json = {
-        "request": pick.choice.name,
-        "driver": driver,
-        "pool": pool,
-        "device": name,
-    }
-    if pick.choice.admin:
-        result["adminAccess"] = True
-    if pick.choice.stated_tolerations:
-        result["tolerations"] = list(pick.choice.stated_tolerations)
-    for condition in ("bindingConditions", "bindingFailureConditions"):
-        if pick.device.tree.get(condition):
-            result[condition] = list(pick.device.tree[condition])
-    if pick.device.shared and not pick.choice.admin:
-        result["shareID"] = str(uuid.uuid5(_NAMESPACE, f"{share}/{driver}/{pool}/{name}"))
-        result["consumedCapacity"] = {
-            part: str(quantity.Quantity.of_milli(amount)) for part, amount in pick.consumed
-        }
-    return result
-
-
-def _allocation(claim: Tree | None) -> Tree | None:
-    return ((claim or {}).get("status") or {}).get("allocation")
-
-
-def _booking(allocation: Tree) -> _Booking:
-    """The devices that an allocation keeps from others."""
-    return [
-        (
-            (str(one["driver"]), str(one["pool"]), str(one["device"])),
-            {
-                name: quantity.milli(amount)
-                for name, amount in (one.get("consumedCapacity") or {}).items()
-            },
-        )
-        for one in (allocation.get("devices") or {}).get("results") or ()
-        if not one.get("adminAccess")
-    ]
-
-
-def devices_of(allocation: Tree) -> set[DeviceKey]:
-    """All devices of an allocation."""
-    return {
-        (one["driver"], one["pool"], one["device"])
-        for one in (allocation.get("devices") or {}).get("results") or ()
-    }
-
-
-__all__ = [
-    "CANNOT",
-    "CLAIM",
-    "CLASS",
-    "ELSEWHERE",
-    "KINDS",
-    "SLICE",
-    "Answers",
-    "AssumedClaim",
-    "DeviceAllocator",
-    "devices_of",
-]

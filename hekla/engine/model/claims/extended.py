@@ -8,21 +8,160 @@ class do.  Kubernetes: DRA, extended resources (KEP 5004).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hekla.api.bounded import BoundedCache
 from hekla.api.trees import Tree
+from hekla.engine.model.claims.requests import CLAIM, CLASS
+from hekla.engine.model.claims.search import meant
+from hekla.engine.model.claims.slice_tracker import SliceTracker
+from hekla.engine.model.nodes import NodeTable
 from hekla.engine.model.resources import IMPLICIT
+from hekla.engine.model.tasks import Status, Task
 
 if TYPE_CHECKING:
     from hekla.engine.model.podclass import ContainerAmounts, PodClass
+    from hekla.engine.model.state import State
 
 
 MARK = " <extended-resources>"
 """The end of a claim's key that stands for what a pod asks for by extended resources; no object has
 such a name."""
 ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
+
+
+class ExtendedResources:
+    """Which extended resources are had from device classes, and the claims that pods have by that."""
+
+    def __init__(self, state: State, slices: SliceTracker) -> None:
+        self._state = state
+        self._slices = slices
+        self._backed: dict[str, str] = {}
+        """Extended resource -> class."""
+        self._implied: BoundedCache[tuple[PodClass, frozenset[str]], Implied] = BoundedCache(512)
+        self._lent_of: tuple[Hashable, ...] = ()
+        """As of when nodes know what devices they have under the names of extended resources."""
+        self.abandoned: dict[str, str] = {}
+        """Claim that was made for extended resources -> the pod that was not bound with it."""
+
+    def classes_changed(self) -> None:
+        """Classes changed, and so perhaps which extended resources they back."""
+        self._lent_of = ()
+        backed = backed_by(self._state.others.get(CLASS, {}))
+        if backed == self._backed:
+            return
+        self._backed = backed
+        self._implied.clear()
+        concerned = {
+            id(pods)
+            for pods in self._state.classes.by_key.values()
+            if pods.extended and self._marked(pods)
+        }
+        for task in self._state.tasks.values() if concerned else ():
+            if id(task.pods) in concerned and task.status is Status.PENDING:
+                named = tuple(key for key in task.claims if not key.endswith(MARK))
+                task.claims = (*named, task.key + MARK) if MARK in task.pods.claims else named
+                if task.job is not None:
+                    self._state.job_table.touch(task.job)
+
+    def _marked(self, pods: PodClass) -> bool:
+        """Says in a class whether it has such a claim; gives whether that is another answer than
+        before."""
+        named = tuple(name for name in pods.claims if name != MARK)
+        claims = (*named, MARK) if any(name in self._backed for name in pods.extended) else named
+        changed = claims != pods.claims
+        pods.claims = claims
+        pods.settle()
+        return changed
+
+    def imply(self, task: Task, spec: Tree, status: Tree) -> None:
+        """A pod that was read: whether its extended resources are a claim."""
+        if not task.pods.extended:
+            return
+        self._marked(task.pods)
+        if spec.get("nodeName"):
+            return
+        if MARK in task.pods.claims:
+            task.claims = (*task.claims, task.key + MARK)
+        left = (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
+        if left:
+            self.abandoned[f"{task.namespace}/{left}"] = task.key
+
+    def claim(self, key: str) -> Tree | None:
+        task = self._state.tasks.get(key.removesuffix(MARK))
+        if task is None:
+            return None
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": task.name, "uid": task.uid}
+        metadata = {
+            "name": MARK.strip(),
+            "namespace": task.namespace,
+            "uid": task.uid,
+            "ownerReferences": [owner],
+        }
+        return {"metadata": metadata, "spec": self.on(task.pods, frozenset()).spec}
+
+    def on(self, pods: PodClass, own: frozenset[str]) -> Implied:
+        found = self._implied.get((pods, own))
+        if found is None:
+            found = self._implied[pods, own] = implied(pods, self._backed, own)
+        return found
+
+    def own(self, task: Task, row: int) -> frozenset[str]:
+        """Extended resources of a pod that a node has by itself."""
+        lent = self._state.nodes.lent
+        return frozenset(
+            name for name in task.pods.extended if name in lent and row in lent[name].own
+        )
+
+    def lend(self, nodes: NodeTable) -> None:
+        """Nodes have as much of a backed resource as there are devices of its class that they see."""
+        asked = [name for name in self._backed if name in nodes.space.index]
+        if not asked and not nodes.lent:
+            return
+        offers = self._slices.devices_of_nodes(nodes)
+        as_of = (self._slices.maps, *asked)
+        if as_of == self._lent_of:
+            return
+        self._lent_of = as_of
+        classes = self._state.others.get(CLASS, {})
+        for name in sorted({*asked, *nodes.lent}):
+            counts: dict[int, float] = {}
+            made = classes.get(self._backed.get(name, "")) or {}
+            for devices in offers if made else ():
+                if id(devices) not in counts:
+                    counts[id(devices)] = 1000.0 * sum(
+                        meant(made, device) for device in devices.usable(self._slices.pools)
+                    )
+            amounts = {
+                nodes.names[row]: counts[id(devices)]
+                for row, devices in enumerate(offers)
+                if counts.get(id(devices))
+            }
+            if name not in nodes.lent or nodes.lent[name].amounts != amounts:
+                nodes.lend(name, amounts)
+
+    def left_behind(self) -> list[tuple[str, str]]:
+        """Claims for extended resources, and the uids of their pods, that were made for binds that
+        never were."""
+        found, tasks = [], self._state.tasks
+        for key, pod in list(self.abandoned.items()):
+            task = tasks.get(pod)
+            claim = self._state.others.get(CLAIM, {}).get(key)
+            annotations = ((claim or {}).get("metadata") or {}).get("annotations") or {}
+            if (
+                task is None
+                or claim is None
+                or task.status is not Status.PENDING
+                or annotations.get(ANNOTATION) != "true"
+            ):
+                if task is None or task.status is not Status.PENDING:
+                    del self.abandoned[key]
+                continue
+            del self.abandoned[key]
+            found.append((key, task.uid))
+        return found
 
 
 def backed_by(classes: Mapping[str, Tree]) -> dict[str, str]:
@@ -120,4 +259,4 @@ def pod_of(claim: Tree) -> str:
     return f"{meta.get('namespace', '')}/{owner}" if owner else ""
 
 
-__all__ = ["ANNOTATION", "MARK", "Implied", "backed_by", "implied", "pod_of"]
+__all__ = ["ANNOTATION", "MARK", "ExtendedResources", "Implied", "backed_by", "implied", "pod_of"]

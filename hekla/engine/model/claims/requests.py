@@ -19,6 +19,7 @@ from hekla.engine.model.matching import Toleration
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
+CLAIM, CLASS = "ResourceClaim", "DeviceClass"
 MOST_DEVICES = 32
 """What one claim may get."""
 

@@ -24,8 +24,8 @@ from hekla.engine.framework.plugin import (
 )
 from hekla.engine.model import matching, volumes
 from hekla.engine.model.arrays import Bools, Ints, Scalar
-from hekla.engine.model.claims.allocator import CANNOT, ELSEWHERE
-from hekla.engine.model.claims.search import STEPS_A_SECOND
+from hekla.engine.model.claims.allocator import ELSEWHERE
+from hekla.engine.model.claims.search import CANNOT, STEPS_A_SECOND
 from hekla.engine.model.decisions import Freed
 from hekla.engine.model.matching import NodeTerm
 from hekla.engine.model.nodes import ABSENT, NodeTable, NodeView
@@ -107,7 +107,7 @@ class Predicates(Plugin):
         """Pods that a claim kept from some node in this cycle."""
 
     def close(self, session: CycleView) -> None:
-        freed = self.claims.left_behind() if self.claims.abandoned else []
+        freed = self.claims.extended.left_behind() if self.claims.extended.abandoned else []
         for task in self.confined.values():
             errors = task.job.fit_errors.get(task.key) if task.job is not None else None
             if (
