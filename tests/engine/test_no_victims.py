@@ -158,13 +158,13 @@ def test_a_full_cluster_is_searched_once_for_many_that_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     searched: list[str] = []
-    plain = _Preemption._plain
+    best_score = _Preemption._best_score
 
-    def counting(self: _Preemption, statement: Any, task: Any, *more: Any) -> bool:
+    def counting(self: _Preemption, task: Any, *more: Any) -> Any:
         searched.append(task.key)
-        return plain(self, statement, task, *more)
+        return best_score(self, task, *more)
 
-    monkeypatch.setattr(_Preemption, "_plain", counting)
+    monkeypatch.setattr(_Preemption, "_best_score", counting)
     reasons = []
     for kind, searches in ((Each, 40), (Heir, 40), (Alike, 1)):
         world = world_of("chart", kind)

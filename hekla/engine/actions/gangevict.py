@@ -14,6 +14,8 @@ import numpy as np
 
 from hekla.engine.actions.allocate import Worksheet, worksheet
 from hekla.engine.actions.bundles import Bundle, approved, bundles_of, in_order, needed, sufficient
+from hekla.engine.actions.evicting import commit, stands_back
+from hekla.engine.actions.victim_search import unresolvable
 from hekla.engine.explain.no_victims import Search
 from hekla.engine.framework.heap import LiveHeap
 from hekla.engine.framework.statement import Statement
@@ -64,9 +66,7 @@ class GangPreempt:
             jobs = starving[queue.name]
             while jobs:
                 job = jobs.pop()
-                if not session.state.back_off.left(
-                    job.key, session.now
-                ) and not session.order.own.held_back(job):
+                if not stands_back(session, job):
                     self._serve(session, job)
 
     def _serve(self, session: Session, job: Job) -> None:
@@ -93,9 +93,7 @@ class GangPreempt:
             made = self._make_room(session, job, sheet, need, domain, search)
             if made is not None:
                 statement, places = made
-                if statement.evicts:
-                    session.metric("eviction_transactions_total", 1.0, action=self.name)
-                statement.commit()
+                commit(session, statement, self.name)
                 for sub_job, place in places:
                     sub_job.nominated_domain = place
                 return
@@ -309,10 +307,9 @@ def _promise(
     for at, task in enumerate(tasks, 1):
         found = NOWHERE
         if session.votes.allocatable(queue, task) and not session.votes.prefilter(task):
-            errors = job.fit_errors.get(task.key)
-            within = refused.left(task, scope)
-            if errors is not None and errors.unresolvable is not None and errors.unresolvable.any():
-                within = ~errors.unresolvable if within is None else within & ~errors.unresolvable
+            within, hopeless = refused.left(task, scope), unresolvable(job, task)
+            if hopeless is not None:
+                within = ~hopeless if within is None else within & ~hopeless
             candidates = placer.filters.candidates(session, task, within)
             rows = candidates.idle if len(candidates.idle) else candidates.future
             if not len(rows):

@@ -3,25 +3,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from hekla.engine.explain.no_victims import FailedSearches, Search
+from hekla.engine.actions.evicting import conclude, stands_back, waiting_tasks
+from hekla.engine.actions.victim_search import MayGo, VictimSearch, unresolvable
 from hekla.engine.framework.statement import Evicted, Statement
 from hekla.engine.model.arrays import Bools, Rows
 from hekla.engine.model.tasks import PREEMPTABLE, Job, Task
-from hekla.engine.model.transfers import IN_VAIN, OTHERS
 from hekla.engine.placement.placer import placer_of
-from hekla.engine.placement.victims import agreed, in_order, leaving
+from hekla.engine.placement.victims import in_order
 
 if TYPE_CHECKING:
     from hekla.engine.framework.session import Session
     from hekla.engine.model.podclass import PodClass
 
 REASON = "preempt"
-Wanted = Callable[[Task], bool]
 
 
 class Preempt:
@@ -48,24 +46,15 @@ class Preempt:
         preemption = _Preemption(session)
         while queues:
             jobs = starving[queues.pop().name]
-            tasks = {job.key: _waiting(session, job) for job in jobs}
+            tasks = {job.key: waiting_tasks(session, job) for job in jobs}
             waiting = session.order.jobs_as_they_stand(jobs)
             while waiting:
                 job = waiting.pop()
-                if not _stands_back(session, job):
+                if not stands_back(session, job):
                     _between_jobs(session, preemption, job, tasks[job.key])
             for job in jobs:
-                if not _stands_back(session, job):
+                if not stands_back(session, job):
                     _within_job(session, preemption, job)
-
-
-def _stands_back(session: Session, job: Job) -> bool:
-    """Whether a job lets others pass for a while, or waits behind another one of its queue."""
-    return session.state.back_off.left(job.key, session.now) > 0 or session.order.own.held_back(job)
-
-
-def _waiting(session: Session, job: Job) -> list[Task]:
-    return session.order.sorted_tasks(task for task in job.pending() if not task.gated)
 
 
 def _between_jobs(session: Session, preemption: _Preemption, job: Job, tasks: list[Task]) -> None:
@@ -83,21 +72,17 @@ def _between_jobs(session: Session, preemption: _Preemption, job: Job, tasks: li
     why = ""
     while tasks and session.votes.job_starving(job):
         if not preemption.demand(statement, tasks.pop(0), wanted):
-            why = why or preemption.search.text(f"of queue {job.queue}")
-            session.hold_back(job, preemption.search.takers, REASON)
-    if session.votes.job_pipelined(job):
-        if statement.evicts:
-            session.metric("eviction_transactions_total", 1.0, action=REASON)
-        statement.commit()
-    else:
-        statement.discard()
+            met = preemption.search.met
+            why = why or met.text(f"of queue {job.queue}")
+            session.hold_back(job, met.takers, REASON)
+    conclude(session, job, statement, REASON)
     if why:
         session.no_victim[job.key] = why
 
 
 def _within_job(session: Session, preemption: _Preemption, job: Job) -> None:
     alone = not any(job.counts.statuses[one] for one in PREEMPTABLE)
-    for task in _waiting(session, job):
+    for task in waiting_tasks(session, job):
         statement = session.statement()
         if not (
             preemption.take_room(statement, task)
@@ -115,9 +100,12 @@ class _Preemption:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.topology_aware = session.argument(REASON, "enableTopologyAwarePreemption", False)
-        self.search = Search()
-        """What the last demand met."""
-        self.failures = FailedSearches(session, "preemptable")
+        self.search = VictimSearch(
+            session,
+            REASON,
+            "preemptable",
+            lambda plugin, task, candidates: plugin.preemptable(task, candidates),
+        )
         self.full: dict[PodClass, int] = {}
         """Class -> how much had happened to nodes when none had room for it."""
         self.remembers = session.argument(REASON, "predicateErrorCacheEnable", True)
@@ -125,46 +113,29 @@ class _Preemption:
         """Job and role -> nodes that refused one of its pods, whatever would help it: they are not
         asked again in this action."""
 
-    def demand(self, statement: Statement, task: Task, wanted: Wanted) -> bool:
+    def demand(self, statement: Statement, task: Task, wanted: MayGo) -> bool:
         """Promise the task a node, with the evictions that it takes; False where there is none."""
-        session = self.session
-        self.search = Search()
+        session, search = self.session, self.search
+        search.begin()
         if task.pods.preemption_policy == "Never":
-            self.search.whole = "its preemptionPolicy is Never"
+            search.met.whole = "its preemptionPolicy is Never"
             return False
-        if session.state.transfers.gave_up(task):
-            self.search.whole = IN_VAIN
-            self.search.takers[OTHERS] = None
+        if search.gave_up(task):
             return False
         if not self._eligible(task):
-            self.search.whole = f"node {task.nominated} is still being emptied for it"
+            search.met.whole = f"node {task.nominated} is still being emptied for it"
             return False
         if blocked := session.votes.prefilter(task):
-            self.search.whole = blocked
+            search.met.whole = blocked
             return False
-        mask = self._asked(task)
+        nodes = self._asked(task)
         session.metric("total_preemption_attempts", 1.0)
-        job = task.job
-        assert job is not None
-        errors = job.fit_errors.get(task.key)
-        if errors is not None and errors.unresolvable is not None:
-            mask &= ~errors.unresolvable
-        like = self.failures.like(task, mask)
-        failed = self.failures.known(like) if like is not None else None
-        if failed is not None:
-            self.search = failed
-            return False
-        for rows in session.shard_groups(np.flatnonzero(mask)):
-            found = (
-                self._aware(statement, task, rows, wanted)
-                if self.topology_aware
-                else self._plain(statement, task, rows, wanted)
-            )
-            if found:
-                return True
-        if like is not None:
-            self.failures.note(like, self.search)
-        return False
+        make_room = self._least_harm if self.topology_aware else self._best_score
+
+        def may_go(victim: Task) -> bool:
+            return (victim.best_effort or not task.best_effort) and wanted(victim)
+
+        return search.promise(statement, task, nodes, lambda rows: make_room(task, rows, may_go))
 
     def take_room(self, statement: Statement, task: Task) -> bool:
         """Promise the task a node that has room without anybody's eviction: what `demand` comes to
@@ -187,9 +158,9 @@ class _Preemption:
         room = placer_of(session).filters.candidates(session, task).future
         if not len(room) and not task.labels.terms and not task.pods.has_terms:
             self.full[task.pods] = changes
-        errors = job.fit_errors.get(task.key)
-        if errors is not None and errors.unresolvable is not None:
-            room = room[~errors.unresolvable[room]]
+        hopeless = unresolvable(job, task)
+        if hopeless is not None:
+            room = room[~hopeless[room]]
         if task.role and len(job.tasks) > 1:
             room = room[self._asked(task)[room]]
         for rows in session.shard_groups(room):
@@ -228,27 +199,6 @@ class _Preemption:
             for one in nodes.tasks[row].values()
         )
 
-    def _candidates(self, task: Task, row: int, wanted: Wanted) -> list[Task]:
-        found = [
-            one
-            for one in self.session.state.nodes.tasks[row].values()
-            if one.status in PREEMPTABLE
-            and one.preemptable
-            and (one.best_effort or not task.best_effort)
-            and wanted(one)
-        ]
-        assert task.job is not None
-        return self.search.without_takers(self.session, task.job, found)
-
-    def _refused(self, task: Task, candidates: list[Task], victims: list[Task]) -> None:
-        self.search.refused(
-            self.session,
-            "preemptable",
-            lambda plugin: plugin.preemptable(task, candidates),
-            candidates,
-            victims,
-        )
-
     def _fits(self, task: Task, row: int) -> bool:
         session, job = self.session, task.job
         assert job is not None
@@ -258,34 +208,23 @@ class _Preemption:
             and placer_of(session).filters.passes(session, task, row)
         )
 
-    def _plain(self, statement: Statement, task: Task, rows: Rows, wanted: Wanted) -> bool:
+    def _best_score(self, task: Task, rows: Rows, may_go: MayGo) -> Statement | None:
         """The first node, best score first, where evicting from the lowest up makes room."""
-        session = self.session
+        session, search = self.session, self.search
         for row in placer_of(session).scores.ranked(session, task, rows).tolist():
-            candidates = self._candidates(task, row, wanted)
-            victims, enough = agreed(
-                session, task, row, candidates, lambda some: session.votes.preemptable(task, some)
-            )
+            candidates = search.candidates(task, row, PREEMPTABLE, may_go)
+            victims, enough = search.victims(task, row, candidates)
             session.metric("pod_preemption_victims", float(len(victims)))
             if not enough:
-                self._refused(task, candidates, victims)
                 continue
-            queue = leaving(session, victims, task)
-            trial = session.statement()
-            evicted_something = False
-            while queue and not self._fits(task, row):
-                victim = queue.pop()
-                trial.evict(victim, REASON)
-                evicted_something = evicted_something or not victim.best_effort
-            if not self._fits(task, row):
-                trial.discard()
-                continue
-            trial.pipeline(task, row, evicted_something)
-            statement.merge(trial)
-            return True
-        return False
+            trial = search.evict_until(partial(self._fits, task, row), task, victims)
+            if trial is not None:
+                gone = [one.task for one in trial.operations if isinstance(one, Evicted)]
+                trial.pipeline(task, row, any(not victim.best_effort for victim in gone))
+                return trial
+        return None
 
-    def _aware(self, statement: Statement, task: Task, rows: Rows, wanted: Wanted) -> bool:
+    def _least_harm(self, task: Task, rows: Rows, may_go: MayGo) -> Statement | None:
         """Of the first nodes where it works, the one whose victims hurt least.
 
         As many nodes as upstream tries at once are all looked at, also where fewer candidates would
@@ -303,27 +242,25 @@ class _Preemption:
         for number, row in enumerate(rows.tolist()):
             if len(found) >= max(enough, 1) and number >= at_once:
                 break
-            victims = self._least_victims(task, row, wanted)
+            victims = self._least_victims(task, row, may_go)
             if victims:
                 found.append((row, victims))
         if not found:
-            return False
+            return None
         row, victims = min(found, key=lambda one: self._harm(one[1]))
+        trial = self.session.statement()
         for victim in victims:
-            statement.evict(victim, REASON)
-        statement.pipeline(task, row, True)
-        return True
+            trial.evict(victim, REASON)
+        trial.pipeline(task, row, True)
+        return trial
 
-    def _least_victims(self, task: Task, row: int, wanted: Wanted) -> list[Task]:
+    def _least_victims(self, task: Task, row: int, may_go: MayGo) -> list[Task]:
         """Evict until it fits, then spare whom it can, the highest first; everything is undone
         again."""
-        session = self.session
-        candidates = self._candidates(task, row, wanted)
-        victims, enough = agreed(
-            session, task, row, candidates, lambda some: session.votes.preemptable(task, some)
-        )
+        session, search = self.session, self.search
+        candidates = search.candidates(task, row, PREEMPTABLE, may_go)
+        victims, enough = search.victims(task, row, candidates)
         if not enough:
-            self._refused(task, candidates, victims)
             return []
         trial = session.statement()
         queue = in_order(session, victims, task)

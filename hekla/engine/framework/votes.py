@@ -169,17 +169,13 @@ class Votes:
         )
 
     def preemptable(self, preemptor: Task, candidates: list[Task]) -> list[Task]:
-        return self._victims(
-            "preemptable", lambda plugin: plugin.preemptable(preemptor, candidates)
-        )
+        return self.victims("preemptable", lambda plugin: plugin.preemptable(preemptor, candidates))
 
     def reclaimable(self, preemptor: Task, candidates: list[Task]) -> list[Task]:
-        return self._victims(
-            "reclaimable", lambda plugin: plugin.reclaimable(preemptor, candidates)
-        )
+        return self.victims("reclaimable", lambda plugin: plugin.reclaimable(preemptor, candidates))
 
     def evictable(self, kind: str, job: Job, candidates: list[Task]) -> list[Task]:
-        return self._victims("evictable", lambda plugin: plugin.evictable(kind, job, candidates))
+        return self.victims("evictable", lambda plugin: plugin.evictable(kind, job, candidates))
 
     def balanced(
         self, demand: Demand, victim: Task, going: Mapping[str, Amounts] = _NOTHING
@@ -211,7 +207,7 @@ class Votes:
         """Whether some plugin names victims of its own accord."""
         return any(not plugin.spares_victims for plugin in self.hooks("victim_tasks"))
 
-    def _victims(self, hook: str, ask: Callable[[Plugin], Victims]) -> list[Task]:
+    def victims(self, hook: str, ask: Callable[[Plugin], Victims]) -> list[Task]:
         """Within a tier the lists intersect; the first tier that names somebody decides.
 
         A tier whose plugins agree on nobody names nobody: upstream lets the plugin after begin

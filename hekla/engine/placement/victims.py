@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from hekla.engine.framework.heap import LiveHeap, OrderKey
 from hekla.engine.model.resources import EPSILON
-from hekla.engine.model.tasks import PREEMPTABLE, Job, Task
+from hekla.engine.model.tasks import Job, Task
 
 if TYPE_CHECKING:
     from hekla.engine.framework.session import Session
 
-__all__ = ["PREEMPTABLE", "agreed", "in_order", "leaving", "make_room"]
+__all__ = ["agreed", "in_order", "leaving", "make_room"]
 
 
 class _Order:
