@@ -13,8 +13,6 @@ from hekla.api.schema import Rule
 GROUP = "nodeinfo.volcano.sh"
 API_VERSION = f"{GROUP}/v1alpha1"
 
-CPU_MANAGER_POLICY = "CPUManagerPolicy"
-TOPOLOGY_MANAGER_POLICY = "TopologyManagerPolicy"
 
 Index = Annotated[int, Rule(minimum=0)]
 

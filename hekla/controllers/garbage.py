@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from hekla.api import batch
 from hekla.api.meta import key as key_of
@@ -40,13 +39,10 @@ class GarbageCollector(Controller):
 
     name = "gc-controller"
 
-    def __init__(
-        self, client: Client, caches: Caches, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, client: Client, caches: Caches) -> None:
         super().__init__(caches.jobs)
         self._client = client
         self._jobs = caches.jobs
-        self._clock = clock
         self.enqueue(
             caches.jobs,
             lambda job: key_of(job) if needs_cleanup(job) else None,
@@ -57,7 +53,7 @@ class GarbageCollector(Controller):
         job = self._jobs.get(key)
         if job is None or job.metadata.deletion_timestamp or not needs_cleanup(job):
             return None
-        left = seconds_left(job, self._clock())
+        left = seconds_left(job, time.time())
         if left > 0:
             return left
         namespace, name = split_key(key)
@@ -67,7 +63,7 @@ class GarbageCollector(Controller):
             job = await self._client.get(batch.JOB, name, namespace)
             if job.metadata.deletion_timestamp or not needs_cleanup(job):
                 return None
-            left = seconds_left(job, self._clock())
+            left = seconds_left(job, time.time())
             if left > 0:
                 return left
             await self._client.delete(

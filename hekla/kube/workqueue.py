@@ -81,12 +81,8 @@ class Delays:
 class WorkQueue:
     """Keyed, deduplicating, delaying and rate limited.  For one event loop; not thread safe."""
 
-    def __init__(
-        self, name: str = "", *, base: float = BASE_DELAY, longest: float = LONGEST_DELAY
-    ) -> None:
+    def __init__(self, name: str = "") -> None:
         self.name = name
-        self._base = base
-        self._longest = longest
         self._ready: deque[str] = deque()
         self._urgent: deque[str] = deque()
         """Ready too, before all of those."""
@@ -135,7 +131,7 @@ class WorkQueue:
         the delay in seconds."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        delay = min(self._longest, self._base * 2.0 ** min(failures, 60))
+        delay = min(LONGEST_DELAY, BASE_DELAY * 2.0 ** min(failures, 60))
         self.add_after(key, delay)
         return delay
 

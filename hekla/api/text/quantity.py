@@ -111,8 +111,8 @@ class Quantity:
         return _parse(_text(value))
 
     @classmethod
-    def of_milli(cls, milli: int, format: Format = Format.DECIMAL) -> Quantity:
-        return cls(milli * MICRO_PER_MILLI, format)
+    def of_milli(cls, milli: int) -> Quantity:
+        return cls(milli * MICRO_PER_MILLI, Format.DECIMAL)
 
     @classmethod
     def of_whole(cls, whole: int, format: Format = Format.DECIMAL) -> Quantity:

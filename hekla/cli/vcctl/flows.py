@@ -12,7 +12,7 @@ from hekla.api.kinds import Kind
 from hekla.cli.vcctl.ages import age
 from hekla.cli.vcctl.command import CommandError, Invocation
 from hekla.cli.vcctl.connection import Action, Api, Tree, find
-from hekla.cli.vcctl.jobs import file_error
+from hekla.cli.vcctl.jobs import open_error
 from hekla.cli.vcctl.output import clean, document, printed
 from hekla.kube.errors import ApiError
 from hekla.kube.http.client import TransportError
@@ -56,7 +56,7 @@ def _documents(file: str, sort: Sort) -> Iterator[Tree]:
         with open(file, encoding="utf-8") as stream:
             content = stream.read()
     except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(file_error("open", file, error)) from error
+        raise CommandError(open_error(file, error)) from error
     for piece in content.split("---"):
         if not piece.strip():
             continue

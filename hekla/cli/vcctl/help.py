@@ -47,10 +47,10 @@ def _commands(path: Sequence[Command]) -> str:
     )
 
 
-def flag_lines(flags: Iterable[Flag], hidden: bool = False) -> str:
+def flag_lines(flags: Iterable[Flag]) -> str:
     rows = []
     for flag in sorted(flags, key=lambda flag: flag.name):
-        if flag.hidden == hidden:
+        if not flag.hidden:
             front = f"  -{flag.short}, --{flag.name}" if flag.short else f"      --{flag.name}"
             rows.append(
                 (

@@ -55,9 +55,7 @@ def job_from_file(file: str) -> Tree:
         with open(file, encoding="utf-8") as stream:
             content = stream.read()
     except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(
-            f"failed to read file, err: {file_error('open', file, error)}"
-        ) from error
+        raise CommandError(f"failed to read file, err: {open_error(file, error)}") from error
     import yaml
 
     from hekla.api.text import yamltext
@@ -71,9 +69,9 @@ def job_from_file(file: str) -> Tree:
     return {"apiVersion": JOB.api_version, "kind": JOB.kind, **job}
 
 
-def file_error(verb: str, file: str, error: Exception) -> str:
+def open_error(file: str, error: Exception) -> str:
     reason = error.strerror.lower() if isinstance(error, OSError) and error.strerror else str(error)
-    return f"{verb} {file}: {reason}"
+    return f"open {file}: {reason}"
 
 
 def job_from_flags(

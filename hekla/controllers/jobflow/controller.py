@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -46,14 +45,12 @@ class JobFlowController(Controller):
         events: Events,
         *,
         most_retries: int = 15,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(caches.flows, caches.templates, caches.jobs)
         self.most_retries = most_retries
         self._client = client
         self._caches = caches
         self._events = events
-        self._clock = clock
         self._expectations = Expectations(flow_of)
         caches.jobs.on_change_of(concerns, [FLOW_INDEX], self._expectations.observe)
         self.enqueue(caches.flows)
@@ -95,7 +92,7 @@ class JobFlowController(Controller):
         )
         ended = phase in _STILL or phase == JobFlowPhase.SUCCEED
         again = await self._deploy(key, owner, jobs, steps) if not ended else None
-        status = status_of(owner, list(jobs.values()), self._clock())
+        status = status_of(owner, list(jobs.values()), time.time())
         if not ended:
             self._count_attempts(owner, status, jobs, steps)
         forgiven = {job_name(owner, name) for name in steps.again | steps.forgiven}

@@ -116,9 +116,9 @@ def load(
     )
 
 
-def in_cluster(environment: Mapping[str, str] = os.environ, directory: Path | None = None) -> bool:
+def in_cluster(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether this process runs in a pod with a service account."""
-    directory = directory or Path(environment.get(MOUNTED) or SERVICE_ACCOUNT)
+    directory = Path(environment.get(MOUNTED) or SERVICE_ACCOUNT)
     return bool(environment.get("KUBERNETES_SERVICE_HOST")) and (directory / "token").exists()
 
 

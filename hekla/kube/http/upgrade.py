@@ -161,9 +161,7 @@ class End(asyncio.Protocol):
             other.transport.close()
 
 
-def splice(
-    client: asyncio.Transport, rest: bytes, opening: Opening, idle: float = IDLE
-) -> asyncio.BaseProtocol:
+def splice(client: asyncio.Transport, rest: bytes, opening: Opening) -> asyncio.BaseProtocol:
     """Join a client's connection with the opened one; returns the protocol for the client's."""
     server = opening.transport
     assert server is not None
@@ -185,12 +183,12 @@ def splice(
     def look() -> None:
         if near.other is None or far.other is None:
             return
-        left = max(near.heard, far.heard) + idle - loop.time()
+        left = max(near.heard, far.heard) + IDLE - loop.time()
         if left <= 0:
             client.close()
         else:
             loop.call_later(left, look)
 
     loop.call_soon(begin)
-    loop.call_later(idle, look)
+    loop.call_later(IDLE, look)
     return near

@@ -173,12 +173,12 @@ class Session:
 
     def _data(self, stream: int, flags: int, body: bytes) -> Event | None:
         if stream not in self._reading:
-            self._control_frame(RST_STREAM, 0, _PAIR.pack(stream, INVALID_STREAM))
+            self._control_frame(RST_STREAM, _PAIR.pack(stream, INVALID_STREAM))
             return None
         if body:
             # Some clients keep flow control; they must never run out of window.
             for number in (stream, 0):
-                self._control_frame(WINDOW_UPDATE, 0, _PAIR.pack(number, len(body)))
+                self._control_frame(WINDOW_UPDATE, _PAIR.pack(number, len(body)))
         ended = bool(flags & FIN)
         if ended:
             self._reading.discard(stream)
@@ -205,7 +205,7 @@ class Session:
         if kind == PING:
             if number(body) & 1 == self._parity:
                 # A ping of the peer; answers to our own are ignored.
-                self._control_frame(PING, 0, body[:4])
+                self._control_frame(PING, body[:4])
             return None
         if kind == GOAWAY:
             return Leaving()
@@ -258,12 +258,12 @@ class Session:
         self._reading.add(stream)
         self._writing.add(stream)
         head = _PAIR.pack(stream, 0) + b"\0\0"
-        self._control_frame(SYN_STREAM, 0, head + self._block(headers))
+        self._control_frame(SYN_STREAM, head + self._block(headers))
         return stream
 
     def reply(self, stream: int) -> None:
         """Accept a stream that the peer has opened."""
-        self._control_frame(SYN_REPLY, 0, struct.pack(">I", stream) + self._block({}))
+        self._control_frame(SYN_REPLY, struct.pack(">I", stream) + self._block({}))
 
     def send(self, stream: int, data: bytes, end: bool = False) -> None:
         """Send bytes on a stream; does nothing if it is over."""
@@ -286,21 +286,21 @@ class Session:
         """End a stream in both directions."""
         if stream in self._reading or stream in self._writing:
             self._forget(stream)
-            self._control_frame(RST_STREAM, 0, _PAIR.pack(stream, status))
+            self._control_frame(RST_STREAM, _PAIR.pack(stream, status))
 
     def leave(self) -> None:
         """Announce the end of the connection."""
-        self._control_frame(GOAWAY, 0, _PAIR.pack(self._last_theirs, 0))
+        self._control_frame(GOAWAY, _PAIR.pack(self._last_theirs, 0))
 
     def ping(self, number: int) -> None:
-        self._control_frame(PING, 0, struct.pack(">I", number))
+        self._control_frame(PING, struct.pack(">I", number))
 
     def _forget(self, stream: int) -> None:
         self._reading.discard(stream)
         self._writing.discard(stream)
 
-    def _control_frame(self, kind: int, flags: int, body: bytes) -> None:
-        self._out += _FRAME.pack(0x80000000 | VERSION << 16 | kind, flags << 24 | len(body)) + body
+    def _control_frame(self, kind: int, body: bytes) -> None:
+        self._out += _FRAME.pack(0x80000000 | VERSION << 16 | kind, len(body)) + body
 
     def _block(self, headers: dict[str, str]) -> bytes:
         text = bytearray(struct.pack(">I", len(headers)))

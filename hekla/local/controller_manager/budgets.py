@@ -73,7 +73,6 @@ class BudgetController(Controller):
         scaled: list[Cache[Json]],
         plurals: Callable[[str, str], str],
         recorder: Recorder,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         """`scaled` are caches of kinds that have a scale; `plurals` gives the plural of a kind
         (apiVersion, kind), "" if unknown."""
@@ -83,7 +82,6 @@ class BudgetController(Controller):
         self.pods = pods
         self.plurals = plurals
         self.recorder = recorder
-        self.clock = clock
         self.enqueue(budgets)
         pods.on_change(self.pod_changed)
         for cache in scaled:
@@ -279,7 +277,7 @@ class BudgetController(Controller):
             pod = present.get(name)
             if pod is None or pod.deleting:
                 continue
-            left = instant(since) + PATIENCE - self.clock()
+            left = instant(since) + PATIENCE - time.time()
             if left <= 0:
                 self.recorder.event(
                     {
@@ -328,7 +326,7 @@ class BudgetController(Controller):
             )
             same = known is not None and known["status"] == one["status"]
             one["lastTransitionTime"] = (
-                known["lastTransitionTime"] if known is not None and same else stamp(self.clock())
+                known["lastTransitionTime"] if known is not None and same else stamp(time.time())
             )
         others = [c for c in before.get("conditions") or () if c["type"] != "DisruptionAllowed"]
         status["conditions"] = [*others, *status["conditions"]]

@@ -85,14 +85,12 @@ class SigningController(Controller):
         client: Client,
         requests: Cache[Json],
         authority: Authority | None,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         """Without an authority nothing is signed."""
         super().__init__(requests)
         self.client = client
         self.requests = requests
         self.authority = authority
-        self.clock = clock
         self.enqueue(requests)
 
     async def reconcile(self, key: str) -> float | None:
@@ -122,14 +120,14 @@ class SigningController(Controller):
             for condition in conditions
         ]
         last = max([request["metadata"]["creationTimestamp"], *(time for time in times if time)])
-        return instant(last) + KEPT[state(request)] - self.clock()
+        return instant(last) + KEPT[state(request)] - time.time()
 
     async def _sign(self, request: Json) -> None:
         if self.authority is None or request["spec"].get("signerName") not in RULES:
             return
         try:
             certificate = signed(
-                request["spec"], self.authority, datetime.fromtimestamp(self.clock(), UTC)
+                request["spec"], self.authority, datetime.fromtimestamp(time.time(), UTC)
             )
         except Unsignable as error:
             await self._tell(request, "Failed", "SignerValidationFailure", str(error), "status")
@@ -176,7 +174,7 @@ class SigningController(Controller):
     async def _tell(
         self, request: Json, kind: str, reason: str, message: str, subresource: str
     ) -> None:
-        now = stamp(self.clock())
+        now = stamp(time.time())
         condition = {
             "type": kind,
             "status": "True",

@@ -4,7 +4,7 @@ tolerates.  Reference: Kubernetes, dynamic resource allocation, device taints an
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -35,7 +35,6 @@ class DeviceTaintController(Controller):
         claims: Cache[Json],
         pods: Cache[Pod],
         recorder: Recorder,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(slices, claims, pods)
         self.client = client
@@ -43,7 +42,6 @@ class DeviceTaintController(Controller):
         self.claims = claims
         self.pods = pods
         self.recorder = recorder
-        self.clock = clock
         self.tainted: dict[Device, list[tuple[Taint, float]]] = {}
         """Taints that evict, and since when they do."""
         slices.on_change(self.slice_changed)
@@ -61,7 +59,7 @@ class DeviceTaintController(Controller):
         for key in concerned:
             before = dict(self.tainted.get(key, ()))
             now = [
-                (taint, before.get(taint, instant(taint.time_added) or self.clock()))
+                (taint, before.get(taint, instant(taint.time_added) or time.time()))
                 for taint in said.get(key, ())
             ]
             if now != self.tainted.get(key, []):
@@ -84,7 +82,7 @@ class DeviceTaintController(Controller):
         ends = self.ends(claim) if claim is not None else None
         if claim is None or ends is None:
             return None
-        left = ends - self.clock()
+        left = ends - time.time()
         if left > 0:
             return left
         for user in (claim.get("status") or {}).get("reservedFor") or ():
@@ -99,7 +97,7 @@ class DeviceTaintController(Controller):
                 and not pod.deleting
                 and not pod.finished
             ):
-                await evict(self.client, self.recorder, pod, "Device Taint manager", self.clock())
+                await evict(self.client, self.recorder, pod, "Device Taint manager", time.time())
         return None
 
     def ends(self, claim: Json) -> float | None:

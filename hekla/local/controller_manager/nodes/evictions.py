@@ -4,7 +4,7 @@ Reference: local-cluster 10.7."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from hekla.api.kubernetes.core import POD
 from hekla.api.text.times import instant, stamp
@@ -58,14 +58,12 @@ class TaintEvictionController(Controller):
         nodes: Cache[Node],
         pods: Cache[Pod],
         recorder: Recorder,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(nodes, pods)
         self.client = client
         self.nodes = nodes
         self.pods = pods
         self.recorder = recorder
-        self.clock = clock
         self.tainted: dict[str, float] = {}
         """Node -> since when it has taints that evict."""
         nodes.on_change(self.node_changed)
@@ -83,13 +81,13 @@ class TaintEvictionController(Controller):
             self.tainted.pop(node.name, None)
         elif node.name not in self.tainted:
             # Seen as it happens the time is exact; after a restart it is what the taint says.
-            self.tainted[node.name] = self.clock() if old is not None else self.since(now)
+            self.tainted[node.name] = time.time() if old is not None else self.since(now)
         for pod in self.pods.by("node", node.name):
             self.queue.add(pod.key)
 
     def since(self, taints: Sequence[Taint]) -> float:
         added = [instant(taint.time_added) for taint in taints if taint.time_added]
-        return min(max(added), self.clock()) if added else self.clock()
+        return min(max(added), time.time()) if added else time.time()
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if new is not None and new.spec.node_name in self.tainted:
@@ -108,14 +106,14 @@ class TaintEvictionController(Controller):
             return None
         if allowed:
             since = max(self.tainted[node.name], instant(pod.metadata.creation_timestamp))
-            left = since + allowed - self.clock()
+            left = since + allowed - time.time()
             if left > 0:
                 return left
         await self.evict(pod)
         return None
 
     async def evict(self, pod: Pod) -> None:
-        await evict(self.client, self.recorder, pod, "Taint manager", self.clock())
+        await evict(self.client, self.recorder, pod, "Taint manager", time.time())
 
 
 async def evict(client: Client, recorder: Recorder, pod: Pod, manager: str, now: float) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from hekla.api.kubernetes.core import NODE, POD
 from hekla.api.text.times import stamp
@@ -117,7 +117,6 @@ class NodeLifecycleController(Controller):
         pods: Cache[Pod],
         recorder: Recorder,
         grace: float = GRACE,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(nodes, pods)
         self.client = client
@@ -125,7 +124,6 @@ class NodeLifecycleController(Controller):
         self.pods = pods
         self.recorder = recorder
         self.grace = grace
-        self.clock = clock
         self.heard: dict[str, float] = {}
         self.renewed: dict[str, str] = {}
         self.judged_at = 0.0
@@ -155,7 +153,7 @@ class NodeLifecycleController(Controller):
         else:
             self.lost.discard(new.name)
         if old is None or (old.status.heartbeat != new.status.heartbeat and new.ready != "Unknown"):
-            self.heard[new.name] = self.clock()
+            self.heard[new.name] = time.monotonic()
         if (
             old is None
             or old.status.conditions != new.status.conditions
@@ -175,11 +173,11 @@ class NodeLifecycleController(Controller):
             except (ApiError, TransportError):
                 # Nodes cannot renew what this process cannot read: the time does not count against
                 # them.
-                lost = self.clock() - self.judged_at if self.judged_at else 0.0
-                self.judged_at = self.clock()
+                lost = time.monotonic() - self.judged_at if self.judged_at else 0.0
+                self.judged_at = time.monotonic()
                 self.heard = {name: at + lost for name, at in self.heard.items()}
             else:
-                self.judged_at = now = self.clock()
+                self.judged_at = now = time.monotonic()
                 for lease in listing.items:
                     name, renewed = lease.metadata.name, lease.spec.renew_time or ""
                     if self.renewed.get(name) != renewed and name in self.nodes:
@@ -191,7 +189,7 @@ class NodeLifecycleController(Controller):
     def queue_silent(self) -> None:
         """Queue the nodes whose grace period is over."""
         for name, at in self.heard.items():
-            silent = self.clock() - at
+            silent = time.monotonic() - at
             node = self.nodes.get(name)
             if node is not None and silent >= self.patience(node) and node.ready != "Unknown":
                 self.queue.add(name)
@@ -205,7 +203,7 @@ class NodeLifecycleController(Controller):
         self.weigh()
         if node is None:
             return None
-        silent = self.clock() - self.heard.setdefault(key, self.clock())
+        silent = time.monotonic() - self.heard.setdefault(key, time.monotonic())
         if silent >= self.patience(node) and node.ready != "Unknown":
             await self.lose(node)
             return None  # the event of that brings the taints

@@ -35,15 +35,11 @@ class PodCollector(Controller):
         client: Client,
         nodes: Cache[Node],
         pods: Cache[Pod],
-        quarantine: float = QUARANTINE,
-        most_finished: int = MOST_FINISHED,
     ) -> None:
         super().__init__(nodes, pods)
         self.client = client
         self.nodes = nodes
         self.pods = pods
-        self.quarantine = quarantine
-        self.most_finished = most_finished
         self.finished = 0
         self.missed: set[str] = set()
         """Nodes that pods name and that are not there; each waits for its quarantine to end."""
@@ -64,13 +60,13 @@ class PodCollector(Controller):
     def suspect(self, name: str) -> None:
         if name not in self.nodes and name not in self.missed:
             self.missed.add(name)
-            self.queue.add_after(f"node/{name}", self.quarantine)
+            self.queue.add_after(f"node/{name}", QUARANTINE)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Counts the finished; notes a pod that names a node that is not there, and one that waits
         to go without ever having had one."""
         self.finished += (new is not None and new.finished) - (old is not None and old.finished)
-        if self.finished > self.most_finished:
+        if self.finished > MOST_FINISHED:
             self.queue.add_after("finished", SETTLE)
         if new is None:
             return
@@ -122,7 +118,7 @@ class PodCollector(Controller):
             (pod for pod in self.pods if pod.finished and not pod.deleting),
             key=lambda pod: pod.metadata.creation_timestamp,
         )
-        for pod in done[: max(0, len(done) - self.most_finished)]:
+        for pod in done[: max(0, len(done) - MOST_FINISHED)]:
             await self.remove(pod)
 
     async def remove(self, pod: Pod, why: str = "") -> None:

@@ -4,7 +4,6 @@ next.  Reference: local-cluster 10.4."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from hekla.api.kubernetes.apps import DEPLOYMENT, REPLICA_SET
 from hekla.api.trees import Json
@@ -47,14 +46,12 @@ class DeploymentController(Controller):
         replica_sets: Cache[Json],
         pods: Cache[Pod],
         recorder: Recorder,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(deployments, replica_sets, pods)
         self.client = client
         self.deployments = deployments
         self.replica_sets = replica_sets
         self.pods = pods
-        self.clock = clock
         self.sets = ReplicaSetControl(client, replica_sets, recorder)
         self.enqueue(deployments)
         self.enqueue(replica_sets, self.keys_of_replica_set)
@@ -69,7 +66,7 @@ class DeploymentController(Controller):
             return None
         sets = await self.sets.owned(deployment)
         new = present(deployment, sets)
-        conditions = Conditions(deployment.get("status", {}).get("conditions"), self.clock())
+        conditions = Conditions(deployment.get("status", {}).get("conditions"), time.time())
         if deleting(deployment):
             return await self.write_status(deployment, new, sets, conditions, rolling=False)
         paused = bool(deployment["spec"].get("paused"))
@@ -185,7 +182,7 @@ class DeploymentController(Controller):
     ) -> float | None:
         """Write the status if it has changed.  Gives the seconds until the rollout would count as
         stuck."""
-        now, known = self.clock(), deployment.get("status", {})
+        now, known = time.time(), deployment.get("status", {})
         if (
             rolling
             and new is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from hekla.api.kinds import Kind
@@ -154,14 +154,12 @@ class ReplicasController(Controller):
         owners: Cache[Json],
         pods: Cache[Pod],
         recorder: Recorder,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self.name = name
         super().__init__(owners, pods)
         self.kind = kind
         self.client = client
         self.owners = owners
-        self.clock = clock
         self.pod_control = PodControl(
             kind, client, owners, pods, recorder, self.selector, self.queue.add
         )
@@ -190,7 +188,7 @@ class ReplicasController(Controller):
             "deletionTimestamp"
         ) is None and self.pod_control.expectations.satisfied(key):
             error = await self.scale(key, owner, [pod for pod in pods if pod.active])
-        now = self.clock()
+        now = time.time()
         failure = failure_of(owner, error, "FailedCreate", now) if error is not None else None
         status, wait = status_of(owner, pods, failure, now)
         if status != owner.get("status"):
@@ -206,7 +204,7 @@ class ReplicasController(Controller):
             return await self.pod_control.create(key, owner, [body] * made_now(replicas, active))
         if difference < 0:
             await self.pod_control.delete(
-                key, owner, order_of_removal(active, self.clock())[: min(-difference, BURST)]
+                key, owner, order_of_removal(active, time.time())[: min(-difference, BURST)]
             )
         return None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from hekla.api.kubernetes.apps import DAEMON_SET
 from hekla.api.trees import Json
@@ -77,14 +76,12 @@ class DaemonSetController(Controller):
         revisions: Cache[Json],
         nodes: Cache[Node],
         recorder: Recorder,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(sets, pods, revisions)
         self.client = client
         self.sets = sets
         self.nodes = nodes
         self.recorder = recorder
-        self.clock = clock
         self.rests = Rests()
         self.pod_control = PodControl(
             KIND,
@@ -139,7 +136,7 @@ class DaemonSetController(Controller):
         fits = {node.name: placement.on(node) for node in self.nodes.all()}
         again = None
         if not deleting(owner):
-            now = self.clock()
+            now = time.time()
             steps = plan(
                 owner, fits, pods, hashes, self.rests.of(owner["metadata"]["uid"], now), now
             )
@@ -158,7 +155,7 @@ class DaemonSetController(Controller):
         hashes: set[str],
         again: float | None,
     ) -> float | None:
-        status = status_of(owner, fits, pods, hashes, self.clock())
+        status = status_of(owner, fits, pods, hashes, time.time())
         if status != owner.get("status"):
             await self.write_status(owner, status)
         return again
@@ -174,7 +171,7 @@ class DaemonSetController(Controller):
 
     async def carry_out(self, key: str, owner: Json, steps: Plan, digest: str) -> float | None:
         """Carry out the plan.  Gives the seconds until the next reconcile."""
-        uid, now = owner["metadata"]["uid"], self.clock()
+        uid, now = owner["metadata"]["uid"], time.time()
         for pod in steps.ended:
             where = f"daemon pod {pod.key} on node {target_of(pod)}"
             if pod.status.phase == "Failed":

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 
 from hekla.api.kubernetes import core
 from hekla.api.kubernetes.batch import JOB
@@ -59,14 +58,12 @@ class JobController(Controller):
         jobs: Cache[Json],
         pods: Cache[Pod],
         recorder: Recorder,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(jobs, pods)
         self.client = client
         self.jobs = jobs
         self.pods = pods
         self.recorder = recorder
-        self.clock = clock
         self.written: dict[str, int] = {}
         """By key, the resourceVersion of a status that was written and not seen yet: by an older
         one, ended pods would be forgotten."""
@@ -104,7 +101,7 @@ class JobController(Controller):
         self.written.pop(key, None)
         pods = await self.pod_control.claim(job)
         may_scale = not deleting(job) and self.pod_control.expectations.satisfied(key)
-        steps = plan(job, pods, self.clock(), may_scale=may_scale)
+        steps = plan(job, pods, time.time(), may_scale=may_scale)
         if not await self.scale(key, job, steps):
             steps.wait = RETRY
         await self.write_status(key, job, steps)
@@ -166,7 +163,7 @@ class JobController(Controller):
         limit, end = job["spec"].get("ttlSecondsAfterFinished"), finished(job)
         if limit is None or end is None or deleting(job):
             return None
-        left = instant(end["lastTransitionTime"]) + float(limit) - self.clock()
+        left = instant(end["lastTransitionTime"]) + float(limit) - time.time()
         if left > 0:
             return left
         meta = job["metadata"]

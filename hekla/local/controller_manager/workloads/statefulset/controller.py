@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 
 from hekla.api.kubernetes import core
 from hekla.api.kubernetes.apps import STATEFUL_SET
@@ -59,13 +58,11 @@ class StatefulSetController(Controller):
         revisions: Cache[Json],
         claims: Cache[Json],
         recorder: Recorder,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(sets, pods, revisions, claims)
         self.client = client
         self.sets = sets
         self.recorder = recorder
-        self.clock = clock
         self.pod_control = PodControl(
             KIND,
             client,
@@ -110,9 +107,9 @@ class StatefulSetController(Controller):
         again = None
         if not deleting(owner):
             again = await self.carry_out(
-                key, owner, pods, plan(owner, pods, revisions, self.clock()), by_name
+                key, owner, pods, plan(owner, pods, revisions, time.time()), by_name
             )
-        status = status_of(owner, pods, revisions, self.clock())
+        status = status_of(owner, pods, revisions, time.time())
         if status != owner.get("status"):
             await self.write_status(owner, status)
         if not deleting(owner):
