@@ -63,18 +63,7 @@ PROBES, HOOKS = ("livenessProbe", "readinessProbe", "startupProbe"), ("postStart
 
 
 def app_armor(metadata: Tree, spec: Tree) -> Finding | None:
-    def wrong(thing: Tree) -> str | None:
-        profile = context_of(thing).get("appArmorProfile")
-        return (
-            None
-            if profile is None or profile.get("type") in CONFINED
-            else profile.get("type") or ""
-        )
-
-    pod, bad = (
-        wrong(spec),
-        [(name_of(one), kind) for one in containers(spec) if (kind := wrong(one)) is not None],
-    )
+    who, types = _unconfined(spec, "appArmorProfile")
     said = sorted(
         f"{key}={quoted(value)}"
         for key, value in (metadata.get("annotations") or {}).items()
@@ -82,10 +71,9 @@ def app_armor(metadata: Tree, spec: Tree) -> Finding | None:
         and value not in ("", DEFAULTS[0])
         and not value.startswith(LOCAL)
     )
-    values = sorted({kind for _, kind in bad} | ({pod} if pod is not None else set())) + said
+    values = types + said
     if not values:
         return None
-    who = setters(pod is not None, [name for name, _ in bad])
     if said:
         who = " and ".join(part for part in (who, plural("annotation", said)) if part)
     return Finding(
@@ -248,25 +236,30 @@ def seccomp_annotations(metadata: Tree, spec: Tree) -> Finding | None:
 
 
 def seccomp(metadata: Tree, spec: Tree) -> Finding | None:
+    who, types = _unconfined(spec, "seccompProfile")
+    if not types:
+        return None
+    return Finding(
+        "seccompProfile",
+        f"{who} must not set securityContext.seccompProfile.type to {in_quotes(types)}",
+    )
+
+
+def _unconfined(spec: Tree, field: str) -> tuple[str, list[str]]:
+    """Who sets a profile that does not confine, and the types that they set."""
+
     def wrong(thing: Tree) -> str | None:
-        profile = context_of(thing).get("seccompProfile")
+        profile = context_of(thing).get(field)
         return (
             None
             if profile is None or profile.get("type") in CONFINED
             else profile.get("type") or ""
         )
 
-    pod, bad = (
-        wrong(spec),
-        [(name_of(one), kind) for one in containers(spec) if (kind := wrong(one)) is not None],
-    )
-    if pod is None and not bad:
-        return None
-    values = in_quotes(sorted({kind for _, kind in bad} | ({pod} if pod is not None else set())))
-    who = setters(pod is not None, [name for name, _ in bad])
-    return Finding(
-        "seccompProfile", f"{who} must not set securityContext.seccompProfile.type to {values}"
-    )
+    pod = wrong(spec)
+    bad = [(name_of(one), kind) for one in containers(spec) if (kind := wrong(one)) is not None]
+    types = {kind for _, kind in bad} | ({pod} if pod is not None else set())
+    return setters(pod is not None, [name for name, _ in bad]), sorted(types)
 
 
 def sysctls(allowed: frozenset[str]) -> Check:

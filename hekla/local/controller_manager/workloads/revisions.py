@@ -19,6 +19,7 @@ from hekla.kube.errors import AlreadyExists, Conflict, NotFound
 from hekla.local.controller_manager.ownership import claim, deleting, manager, reference
 from hekla.local.controller_manager.pods import matches
 from hekla.local.controller_manager.workloads.rollout import template_hash
+from hekla.local.controller_manager.workloads.status import write_status
 
 HASH_LABEL = "controller-revision-hash"
 LONGEST_PREFIX = 223
@@ -85,6 +86,12 @@ class History:
                 lambda labels: matches(selector, labels),
             )
         )
+
+    async def count_collision(self, owner: Json) -> None:
+        """Have another hash drawn for the owner's next revision."""
+        status = owner.get("status", {})
+        count = status.get("collisionCount", 0) + 1
+        await write_status(self.client, self.kind, owner, {**status, "collisionCount": count})
 
     async def present(self, owner: Json, revisions: list[Json], labels: dict[str, str]) -> Json:
         """The revision of the template as it is now, made or brought to the front where needed.

@@ -9,7 +9,6 @@ from hekla.api.trees import Json
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
-from hekla.kube.errors import Conflict, NotFound
 from hekla.kube.events import Recorder
 from hekla.local.controller_manager.ownership import deleting
 from hekla.local.controller_manager.pods import Pod
@@ -29,6 +28,7 @@ from hekla.local.controller_manager.workloads.revisions import (
     queue_keys,
     template_of,
 )
+from hekla.local.controller_manager.workloads.status import write_status
 
 KIND = DAEMON_SET.untyped
 BURST = 250
@@ -123,10 +123,7 @@ class DaemonSetController(Controller):
         try:
             revision = await self.history.present(owner, known, {HASH_LABEL: "{hash}"})
         except Collision:
-            status = owner.get("status", {})
-            await self.write_status(
-                owner, {**status, "collisionCount": status.get("collisionCount", 0) + 1}
-            )
+            await self.history.count_collision(owner)
             return RETRY
         template = owner["spec"]["template"]
         hashes = {
@@ -157,7 +154,7 @@ class DaemonSetController(Controller):
     ) -> float | None:
         status = status_of(owner, fits, pods, hashes, time.time())
         if status != owner.get("status"):
-            await self.write_status(owner, status)
+            await write_status(self.client, KIND, owner, status)
         return again
 
     def hash_of(self, revision: Json) -> str:
@@ -205,9 +202,3 @@ class DaemonSetController(Controller):
         body = self.pod_control.body(owner, template, labels=labels)
         body["spec"] = pod_spec(body["spec"], node)
         return body
-
-    async def write_status(self, owner: Json, status: Json) -> None:
-        try:
-            await self.client.update_status(KIND, {**owner, "status": status})
-        except (NotFound, Conflict):
-            pass  # the watch shows what changed, which queues another reconcile

@@ -38,6 +38,7 @@ from hekla.local.controller_manager.workloads.statefulset.plan import (
     status_of,
 )
 from hekla.local.controller_manager.workloads.statefulset.volumes import PodClaims
+from hekla.local.controller_manager.workloads.status import write_status
 
 KIND = STATEFUL_SET.untyped
 RETRY = 1.0
@@ -96,10 +97,7 @@ class StatefulSetController(Controller):
                 owner, known, {"controller.kubernetes.io/hash": "{hash}"}
             )
         except Collision:
-            known_status = owner.get("status", {})
-            await self.write_status(
-                owner, {**known_status, "collisionCount": known_status.get("collisionCount", 0) + 1}
-            )
+            await self.history.count_collision(owner)
             return RETRY
         by_name = {name_of(revision): revision for revision in (*known, update)}
         said = owner.get("status", {}).get("currentRevision", "")
@@ -111,7 +109,7 @@ class StatefulSetController(Controller):
             )
         status = status_of(owner, pods, revisions, time.time())
         if status != owner.get("status"):
-            await self.write_status(owner, status)
+            await write_status(self.client, KIND, owner, status)
         if not deleting(owner):
             live = {
                 revisions.current,
@@ -209,9 +207,3 @@ class StatefulSetController(Controller):
             )
         except NotFound:
             return
-
-    async def write_status(self, owner: Json, status: Json) -> None:
-        try:
-            await self.client.update_status(KIND, {**owner, "status": status})
-        except (NotFound, Conflict):
-            pass  # the watch shows what changed, which queues another reconcile
