@@ -167,10 +167,11 @@ def decide(deletion: Deletion) -> None:
         deletion.resource.kind,
         deletion.options,
     )
-    new = deletion.new = deletion.row.tree()
-    metadata = new["metadata"]
+    # Copies of what changes: reading the whole object again would take as long as all other stages.
+    metadata = dict(deletion.old["metadata"])
+    new = deletion.new = {**deletion.old, "metadata": metadata}
     if collection.name == "namespaces":
-        new.setdefault("status", {})["phase"] = "Terminating"
+        new["status"] = {**(new.get("status") or {}), "phase": "Terminating"}
     if "deletionTimestamp" not in metadata and deletion.begin is not None:
         deletion.begin(new)
     finalizers = finalizers_after(metadata.get("finalizers") or [], options, kind)
