@@ -19,7 +19,7 @@ from hekla.api import crds
 from hekla.api.trees import Json
 from hekla.kube.http.server import Peer, Request
 from hekla.local.apiserver.admission.in_process import reviewers
-from hekla.local.apiserver.objects.expressions import of_names
+from hekla.local.apiserver.objects.expressions import reads_spec_and_annotation_names
 from hekla.local.apiserver.request.health import KUBERNETES_MINOR
 from hekla.local.apiserver.write.create_cache import CreateCache
 from tests.apiserver.test_partial_update import CHANGING, SCHEMA, InProcessServer, plain
@@ -519,7 +519,7 @@ async def test_a_body_that_says_a_thing_twice_is_read_whole(world: World) -> Non
 def test_conditions_are_remembered_that_ask_for_names_alone(
     expression: str, expected: bool
 ) -> None:
-    assert of_names(expression) is expected
+    assert reads_spec_and_annotation_names(expression) is expected
 
 
 async def test_a_condition_is_asked_again_for_other_annotations(world: World) -> None:

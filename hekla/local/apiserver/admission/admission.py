@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hekla.api.trees import Json
 from hekla.local.apiserver.admission.attributes import Attributes, Plugin, TreeCache, remembered
 from hekla.local.apiserver.objects.new_objects import random_suffix
-from hekla.local.apiserver.objects.strategies import tolerate_lost_nodes
+from hekla.local.apiserver.objects.strategies import add_default_tolerations
 from hekla.local.apiserver.request.status import Refusal, details, forbidden
 from hekla.local.apiserver.storage.registry import Registry, Resource
 
@@ -360,4 +360,4 @@ def default_tolerations(attributes: Attributes) -> None:
     spec = pod.get("spec")
     if not isinstance(spec, dict):
         return
-    tolerate_lost_nodes(spec)
+    add_default_tolerations(spec)

@@ -252,20 +252,27 @@ def decider(authorizer: Authorizer, user: User) -> Callable[[Question], tuple[bo
 class Conditions:
     """The `matchConditions` of a webhook or a policy: all must hold."""
 
-    __slots__ = ("entries", "of_names")
+    __slots__ = ("entries", "reads_spec_and_annotation_names")
 
     def __init__(self, declared: Sequence[Json], *, params: bool = False) -> None:
         """Raises Unusable."""
         self.entries: list[tuple[str, str, Program]] = []
-        self.of_names = False
+        self.reads_spec_and_annotation_names = False
         """Whether the conditions read only the object's spec and the names of its annotations."""
         if declared:
-            from hekla.local.apiserver.objects.expressions import condition, of_names
+            from hekla.local.apiserver.objects.expressions import (
+                compile_match_condition,
+                reads_spec_and_annotation_names,
+            )
 
             for entry in declared:
                 text = (entry.get("expression") or "").strip()
-                self.entries.append((entry.get("name") or "", text, condition(text, params=params)))
-            self.of_names = not params and all(of_names(text) for _, text, _ in self.entries)
+                self.entries.append(
+                    (entry.get("name") or "", text, compile_match_condition(text, params=params))
+                )
+            self.reads_spec_and_annotation_names = not params and all(
+                reads_spec_and_annotation_names(text) for _, text, _ in self.entries
+            )
 
     def hold(self, scope: Json) -> bool:
         """Whether all conditions hold.  Raises ConditionFailed if one could not be evaluated and

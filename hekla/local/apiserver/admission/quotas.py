@@ -20,7 +20,14 @@ from hekla.kube.http.server import Peer, Request
 from hekla.local.apiserver.admission.attributes import Attributes, Changer
 from hekla.local.apiserver.auth.user import ADMIN
 from hekla.local.apiserver.objects.amounts import amount
-from hekla.local.apiserver.objects.usage import Usage, counted, in_scope, left_open, terms_of, usage
+from hekla.local.apiserver.objects.usage import (
+    Usage,
+    can_use,
+    in_scope,
+    scope_terms,
+    unspecified_resources,
+    usage,
+)
 from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.request.route import Route
 from hekla.local.apiserver.request.status import Refusal, forbidden
@@ -48,7 +55,7 @@ class Ledger:
         self.hard: Usage = {
             resource: amount(text) for resource, text in (spec.get("hard") or {}).items()
         }
-        self.scopes = terms_of(spec)
+        self.scopes = scope_terms(spec)
         self.used: Usage = dict.fromkeys(self.hard, ZERO)
         self._counts: dict[str, bool] = {}
 
@@ -60,7 +67,7 @@ class Ledger:
         known = self._counts.get(collection)
         if known is None:
             known = self._counts[collection] = any(
-                counted(collection, resource) for resource in self.hard
+                can_use(collection, resource) for resource in self.hard
             )
         return known
 
@@ -176,7 +183,7 @@ class Quotas:
         }
         for collection in self.store.collections.values():
             if collection.name != QUOTAS:
-                followed = any(counted(collection.name, resource) for resource in wanted)
+                followed = any(can_use(collection.name, resource) for resource in wanted)
                 collection.account = self.on_write if followed else None
 
     def follow(self, collection: Collection) -> None:
@@ -212,7 +219,7 @@ class Quotas:
             if not ledger.counts(collection) or not ledger.wants(collection, new):
                 continue
             if collection == "pods":
-                open_ = left_open(new, ledger.hard)
+                open_ = unspecified_resources(new, ledger.hard)
                 if open_:
                     text = "; ".join(
                         f"{resource} for: {','.join(sorted(set(names)))}"

@@ -169,7 +169,11 @@ class Chain:
         if not hook.conditions.entries and not hook.unusable:
             return True
         cached = attributes.cached
-        if cached is None or matched is not attributes.resource or not hook.conditions.of_names:
+        if (
+            cached is None
+            or matched is not attributes.resource
+            or not hook.conditions.reads_spec_and_annotation_names
+        ):
             return self._evaluate(hook, matched, attributes, authorizer)
         annotations = (
             attributes.object["metadata"].get("annotations")

@@ -24,8 +24,8 @@ def swagger_form(accept: str) -> str | None:
         media = clause.partition(";")[0].strip()
         if media in (JSON, "*/*", "application/*"):
             return JSON
-        if media in (gnostic.MEDIA_TYPE, gnostic.ANSWER_TYPE):
-            return gnostic.ANSWER_TYPE
+        if media in (gnostic.MEDIA_TYPE, gnostic.RESPONSE_TYPE):
+            return gnostic.RESPONSE_TYPE
     return None
 
 

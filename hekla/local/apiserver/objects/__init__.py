@@ -1,1 +1,2 @@
-"""What the API server knows about objects: pure functions on JSON trees, with no I/O and no clock."""
+"""What the API server knows about objects: pure functions on JSON trees, without I/O and without a
+clock."""

@@ -1,7 +1,7 @@
-"""Quantities inside bodies, with the refusals of a body.
+"""Quantities in request bodies.
 
 Kubernetes rewrites every quantity when it decodes a body (`1000m` becomes `1`, `1024Mi` becomes
-`1Gi`), so that two clients who mean the same amount read the same text.
+`1Gi`), so that every client reads the same text for the same amount.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _canonical(value: Wire) -> str:
 
 
 def canonical(value: Wire) -> str:
-    """The text that is stored.  Raises BadBody."""
+    """The canonical text of a quantity, which is stored. Raises BadBody."""
     if type(value) is str:
         if len(value) > LONGEST:
             raise BadBody(
@@ -44,5 +44,5 @@ def canonical(value: Wire) -> str:
 
 @lru_cache(maxsize=16384)
 def amount(text: Wire) -> Quantity:
-    """The amount of a text that has been canonical once."""
+    """The value of a quantity in canonical form."""
     return Quantity.parse(text)

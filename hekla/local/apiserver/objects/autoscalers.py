@@ -1,9 +1,9 @@
-"""HorizontalPodAutoscalers have two versions: v1 knows a cpu target only, v2 any metric.  Stored is
-v2 (local-cluster 1.7).
+"""HorizontalPodAutoscalers have two versions: v1 knows only a target for cpu, v2 any metric. They
+are stored as v2 (local-cluster 1.7).
 
-What v1 cannot say of a stored object (other metrics, behaviour, conditions) is left out when it is
-shown, and is lost when a v1 client writes it back (Kubernetes keeps it in annotations; clients of
-v1 that write are rare enough to go without).
+What v1 cannot express (other metrics, behavior, conditions) is left out when a client reads v1, and
+is lost when a v1 client writes the object back. Kubernetes keeps it in annotations; v1 clients that
+write are too rare to do the same.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _SPEC, _STATUS = "targetCPUUtilizationPercentage", "currentCPUUtilizationPercent
 
 
 def present(stored: Json) -> Json:
-    """The stored autoscaler as autoscaling/v1 shows it."""
+    """The stored autoscaler as an object of autoscaling/v1."""
     shown = dict(stored)
     spec, status = stored.get("spec"), stored.get("status")
     if spec is not None:
@@ -37,7 +37,7 @@ def present(stored: Json) -> Json:
 
 
 def keep(shown: Json) -> Json:
-    """An autoscaler of autoscaling/v1 as it is stored."""
+    """An object of autoscaling/v1 as it is stored."""
     stored = dict(shown)
     spec, status = shown.get("spec"), shown.get("status")
     if spec is not None:
@@ -64,6 +64,6 @@ def _cpu(metrics: list[Json] | None, name: str) -> int | None:
     for metric in metrics or ():
         resource = metric.get("resource") or {}
         if metric.get("type") == "Resource" and resource.get("name") == "cpu":
-            found = (resource.get(name) or {}).get("averageUtilization")
-            return found if isinstance(found, int) else None
+            utilization = (resource.get(name) or {}).get("averageUtilization")
+            return utilization if isinstance(utilization, int) else None
     return None

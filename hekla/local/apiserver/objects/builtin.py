@@ -1,9 +1,9 @@
-"""The built-in kinds as one table: what local-cluster 1.7 serves, each with its names, verbs,
-subresources and strategy flags.
+"""The built-in kinds as one table: each with its names, verbs, subresources and flags
+(local-cluster 1.7).
 
-A row says only what differs from the plain case (namespaced, all verbs, conditional on nothing).
-Behaviour that needs code (defaults, validation, columns) is looked up by (group, kind) in the rooms
-beside this file and joined on here, once.
+A row holds only what differs from the usual (namespaced, all verbs, updates with or without a
+resourceVersion). Code of a kind (defaults, validation, columns) is looked up by (group, kind) in
+the packages beside this file, once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PROXY = ("create", "delete", "get", "patch", "update")
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One line of the table.  Flags are letters, so that a line stays a line: see `_FLAGS`."""
+    """One row of the table. Flags are letters, so that a row fits a line: see `_FLAGS`."""
 
     kind: str
     plural: str
@@ -40,7 +40,7 @@ class _Row:
     storage: tuple[str, str] = ("", "")
     name_rule: Callable[[str], names.Reasons] | None = None
     also: tuple[str, ...] = ()
-    """Further apiVersions that a body may carry."""
+    """Further apiVersions that a body may have."""
 
 
 _FLAGS = {
@@ -324,11 +324,11 @@ TABLE: dict[tuple[str, str], tuple[_Row, ...]] = {
 
 
 def kinds() -> list[Kind]:
-    """Every built-in kind, in the order that discovery shows its groups."""
-    return [_entry(group, version, row) for (group, version), rows in TABLE.items() for row in rows]
+    """All built-in kinds, in the order in which discovery lists their groups."""
+    return [_kind(group, version, row) for (group, version), rows in TABLE.items() for row in rows]
 
 
-_TWO_FACES = {
+_CONVERSIONS = {
     ("events.k8s.io", "v1", "Event"): (events.present, events.keep),
     ("autoscaling", "v1", "HorizontalPodAutoscaler"): (autoscalers.present, autoscalers.keep),
 }
@@ -344,8 +344,8 @@ _WARNINGS = {
 }
 
 
-def _entry(group: str, version: str, row: _Row) -> Kind:
-    present, keep = _TWO_FACES.get((group, version, row.kind), (None, None))
+def _kind(group: str, version: str, row: _Row) -> Kind:
+    present, keep = _CONVERSIONS.get((group, version, row.kind), (None, None))
     read, read_again = decode.readers(group, version, row.kind, row.also)
     return Kind(
         group=group,
@@ -387,7 +387,7 @@ def _strategy(group: str, row: _Row) -> Strategy:
         else None,
         generation="g" in row.flags,
         unconditional_update="v" not in row.flags,
-        warnings=warnings.OF.get(key),
+        warnings=warnings.WARNINGS.get(key),
         partial_updates=strategies.partial_updates(key),
         known_spec=strategies.known_spec(key),
         create_on_update="u" in row.flags,

@@ -1,5 +1,5 @@
-"""How this room refuses: one exception for a body that cannot be read, and everybody's makers for
-the causes of an Invalid answer."""
+"""How invalid requests are reported: an exception for a body that cannot be decoded, and the
+functions that make the causes of an Invalid status."""
 
 from __future__ import annotations
 

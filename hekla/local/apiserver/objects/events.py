@@ -1,8 +1,8 @@
-"""Events have two faces: v1 and events.k8s.io name the same fields differently, and one store holds
-both (local-cluster 5.6).
+"""Events have two versions, v1 and events.k8s.io, which name the same fields differently and share
+one store (local-cluster 5.6).
 
-Stored is the v1 form; what only the newer form knows (note, regarding, ...) maps onto a v1 field,
-so nothing is lost either way.
+They are stored as v1. Each field of the newer version (note, regarding, ...) maps to a field of v1,
+so nothing is lost.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _NEW_TO_STORED = {new: stored for stored, new in _STORED_TO_NEW.items()}
 
 
 def present(stored: Json) -> Json:
-    """The stored event as events.k8s.io/v1 shows it."""
+    """The stored event as an object of events.k8s.io/v1."""
     return {_STORED_TO_NEW.get(key, key): value for key, value in stored.items()}
 
 
 def keep(shown: Json) -> Json:
-    """An event of events.k8s.io/v1 as it is stored."""
+    """An object of events.k8s.io/v1 as it is stored."""
     return {_NEW_TO_STORED.get(key, key): value for key, value in shown.items()}

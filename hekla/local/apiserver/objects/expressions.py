@@ -1,8 +1,8 @@
-"""What expressions of admission see: the variables of policies and of match conditions, with their
-types (local-cluster 6.5).
+"""The environment of admission expressions: variables and types of policies and match conditions
+(local-cluster 6.5).
 
-Both the check at creation and the evaluation later compile through here, so that what is accepted
-is what runs.  CEL is imported with the first expression.
+Validation of a policy and its later evaluation both compile here, so what was accepted also runs.
+CEL is imported with the first expression.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class Unusable(Exception):
-    """An expression that cannot be used; the text is the detail of a field error."""
+    """An expression that cannot be compiled; its text is the detail of a field error."""
 
 
-def compiled(
+def compile_admission_expression(
     text: str,
     wanted: Sequence[Type] = (),
     *,
@@ -33,7 +33,8 @@ def compiled(
     params_type: Type | None = None,
     mutation: bool = False,
 ) -> Program:
-    """Raises Unusable."""
+    """Compile an expression of a policy or webhook with the variables that it may use. `wanted`
+    lists the result types that are allowed, any if it is empty. Raises Unusable."""
     from hekla.cel.environment import STRUCTS, WrongType, compile_expression
     from hekla.cel.errors import Refused
     from hekla.cel.types import AUTHORIZER, DYN, RESOURCE_CHECK
@@ -54,7 +55,7 @@ def compiled(
     if variables is not None:
         known["variables"] = CelType(
             "kubernetes.variables",
-            fields={name: (name, found) for name, found in variables.items()},
+            fields={name: (name, kind_of_variable) for name, kind_of_variable in variables.items()},
         )
     try:
         return compile_expression(text, known, wanted, STRUCTS if mutation else None)
@@ -64,54 +65,58 @@ def compiled(
         raise Unusable(str(error)) from error
 
 
-def condition(text: str, *, params: bool = False) -> Program:
-    """A match condition.  Raises Unusable."""
+def compile_match_condition(text: str, *, params: bool = False) -> Program:
+    """Compile a match condition. Raises Unusable."""
     from hekla.cel.types import BOOL
 
-    return compiled(text, (BOOL,), params=params)
+    return compile_admission_expression(text, (BOOL,), params=params)
 
 
-ANNOTATIONS = ["metadata", "annotations"]
+ANNOTATIONS_PATH = ["metadata", "annotations"]
 
 
-def of_names(text: str) -> bool:
-    """Whether an expression asks for nothing but an object's spec and the names of its annotations."""
+def reads_spec_and_annotation_names(text: str) -> bool:
+    """Whether an expression reads nothing but the object's spec and the names of its annotations."""
     from hekla.cel.nodes import Call, Constant, ListOf, Name, Node, Select
     from hekla.cel.parser import parse
 
     def path(node: Node) -> list[str] | None:
-        """Of a field of the object."""
+        """The path of a field of `object`; None for any other expression."""
         fields: list[str] = []
         while isinstance(node, Select) and not node.optional:
             fields.insert(0, node.field)
             node = node.operand
         return fields if isinstance(node, Name) and node.name == "object" else None
 
-    def fine(node: Node) -> bool:
+    def only_allowed(node: Node) -> bool:
         if isinstance(node, Constant):
             return True
         if isinstance(node, ListOf):
-            return all(map(fine, node.items))
+            return all(map(only_allowed, node.items))
         if isinstance(node, Select):
             fields = path(node)
             return fields is not None and (
-                fields[0] == "spec" or (fields == ANNOTATIONS and node.test)
+                fields[0] == "spec" or (fields == ANNOTATIONS_PATH and node.test)
             )
         if not isinstance(node, Call):
             return False
         if (
             node.function == "@in"
-            and path(node.arguments[1]) == ANNOTATIONS
+            and path(node.arguments[1]) == ANNOTATIONS_PATH
             and isinstance(node.arguments[0], Constant)
         ):
             return True
-        return all(map(fine, node.arguments)) and (node.target is None or fine(node.target))
+        return all(map(only_allowed, node.arguments)) and (
+            node.target is None or only_allowed(node.target)
+        )
 
-    return fine(parse(text))
+    return only_allowed(parse(text))
 
 
 @cache
 def request_type() -> Type:
+    """The type of the variable `request`: the part of an AdmissionRequest that expressions may
+    read."""
     from hekla.cel.types import BOOL, DYN, STRING, list_of, map_of
     from hekla.cel.types import Type as CelType
 
@@ -201,7 +206,7 @@ def namespace_type() -> Type:
 
 
 def built_in_type(group: str, version: str, kind: str) -> Type | None:
-    """The type of a built-in kind's objects, from the field tables; None where no table has it."""
+    """The type of a built-in kind's objects, from the field tables; None if no table has the kind."""
     message = fields.root(group, version, kind)
     return None if message is None else _message_type(message, root=True)
 
@@ -217,10 +222,10 @@ def _message_type(message: fields.Message, *, root: bool = False) -> Type:
         if shown is not None:
             names[shown] = (field, owner)
 
-    def make(name: str, found: Any) -> tuple[str, Type] | None:
-        if found is None:
+    def make(name: str, field_and_owner: Any) -> tuple[str, Type] | None:
+        if field_and_owner is None:
             return name, STRING
-        field, owner = found
+        field, owner = field_and_owner
         return field.name, _field_type(field, owner)
 
     if root:

@@ -1,5 +1,4 @@
-"""Values of a JSON tree as sets and dictionaries know them, so that looking for one among many is
-one step and not one for each."""
+"""Values of a JSON tree in a hashable form, so that sets and dictionaries can hold them."""
 
 from __future__ import annotations
 
@@ -13,17 +12,18 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def hashable(value: Any) -> Hashable:
-    """The same for what is equal."""
+    """A hashable that is equal for equal values."""
     return value if type(value) not in _NESTED else (_encode(value),)
 
 
 def hashables(values: Iterable[Any]) -> set[Hashable]:
+    """The set of `hashable` of all values."""
     return set(map(hashable, values))
 
 
-def first_places(values: Iterable[Any]) -> dict[Hashable, int]:
-    """Where each value stands first."""
-    places: dict[Hashable, int] = {}
+def first_positions(values: Iterable[Any]) -> dict[Hashable, int]:
+    """The first position of each value, by its `hashable`."""
+    positions: dict[Hashable, int] = {}
     for position, value in enumerate(values):
-        places.setdefault(hashable(value), position)
-    return places
+        positions.setdefault(hashable(value), position)
+    return positions

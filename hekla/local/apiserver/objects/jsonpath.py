@@ -1,5 +1,5 @@
 """The part of JSONPath that printer columns and scale paths use: fields, positions, `*`, and
-`[?(@.type=="Ready")]`."""
+filters such as `[?(@.type=="Ready")]`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ Finder = Callable[[Any], list[Any]]
 _Step = Callable[[Any], list[Any]]
 
 
-def compiled(path: str) -> Finder:
-    """What a path finds in a tree, in order.  Raises ValueError for what this is not."""
+def compile_path(path: str) -> Finder:
+    """A function that returns what the path finds in a tree, in order. Raises ValueError for a path
+    that is not supported."""
     text = path.strip().removeprefix("{").removesuffix("}").removeprefix("$")
     if text and text[0] not in ".[":
         text = "." + text
@@ -38,12 +39,12 @@ def compiled(path: str) -> Finder:
         at = match.end()
 
     def find(tree: Any) -> list[Any]:
-        found = [tree]
+        nodes = [tree]
         for step in steps:
-            found = [value for node in found for value in step(node)]
-            if not found:
+            nodes = [value for node in nodes for value in step(node)]
+            if not nodes:
                 break
-        return found
+        return nodes
 
     return find
 

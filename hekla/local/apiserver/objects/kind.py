@@ -1,9 +1,9 @@
-"""The table entry of a kind: everything the request path knows of it.
+"""The table entry of a kind: everything that requests need to know about it.
 
-Built-in kinds (`objects/builtin.py`) and CustomResourceDefinitions (`objects/custom.py`) both make
-these entries, the second at run time, and the request path walks them without ever asking which
-kind it serves.  All functions here are pure: JSON trees in, JSON trees or errors out, no clock and
-no I/O (what needs a cluster's state is admission, not strategy).
+Built-in kinds (`objects/builtin.py`) and CustomResourceDefinitions (`objects/custom.py`, at run
+time) both make these entries, so requests never ask which sort of kind they serve. All functions
+here are pure: JSON trees in, JSON trees or errors out, without a clock and without I/O (what needs
+the state of the cluster is admission).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "up
 
 
 class Stored(Protocol):
-    """A stored object, as far as a conversion looks at it."""
+    """A stored object as conversions need it."""
 
     @property
     def uid(self) -> str: ...
@@ -30,30 +30,29 @@ class Stored(Protocol):
 
 
 class ConvertedVersion(Protocol):
-    """A version of a custom kind whose objects a webhook converts."""
+    """A version of a custom kind whose objects a conversion webhook converts."""
 
     async def ready(self, rows: Sequence[Stored]) -> None:
-        """Converts what of these is stored in another version, so that `Kind.present` can show it.
-        Raises Refusal."""
+        """Convert those of the rows that are stored in another version, so that `Kind.present`
+        finds the result. Raises Refusal."""
 
     async def kept(self, tree: Json) -> Json:
-        """An object of this version as it is stored."""
+        """Convert an object of this version to the stored version."""
 
     async def across(self, tree: Json, wanted: str) -> Json:
-        """An object of this version in another one."""
+        """Convert an object of this version to another one."""
 
 
 class Decoded(NamedTuple):
-    """A request body as a JSON tree, with the warnings (or, under Strict, the errors) that decoding
-    found."""
+    """A request body as a JSON tree, with the warnings (under Strict: errors) of decoding."""
 
     tree: Json
     warnings: Sequence[str] = ()
 
 
 class Column(NamedTuple):
-    """A printer column.  `cell(tree, now)` gives the value that a Table shows; `now` is in seconds
-    since the epoch."""
+    """A printer column. `cell(tree, now)` gives the value in a Table; `now` is in seconds since the
+    epoch."""
 
     name: str
     type: str
@@ -63,12 +62,12 @@ class Column(NamedTuple):
     cell: Callable[[Json, float], Any]
 
 
-def nothing(*_: Any) -> None:
-    """The hook of a kind that has nothing to do there."""
+def do_nothing(*_: Any) -> None:
+    """The hook of a kind that needs none."""
 
 
 def no_errors(*_: Any) -> list[FieldError]:
-    """The check of a kind that accepts everything."""
+    """The validation of a kind that accepts everything."""
     return []
 
 
@@ -90,8 +89,8 @@ class PartialUpdates:
     counts: Callable[[Json, Json], bool] = lambda new, old: False
     """(new, old): whether the update may change what a quota counts."""
     texts: Callable[[], re.Pattern[bytes] | None] = lambda: None
-    """The pattern of those texts in a status that have no influence on the result (objects.texts);
-    None where that is not known."""
+    """The pattern of the texts in a status that have no influence on the result of an update
+    (objects.texts); None if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +105,16 @@ class KnownSpec:
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """What a kind does of its own on create, update and delete.  Functions change `new` in place."""
+    """How a kind behaves on create, update and delete. The functions change `new` in place."""
 
-    default: Callable[[Json], None] = nothing
-    prepare_create: Callable[[Json], None] = nothing
-    """Drops what a client may not set (status), sets the first status."""
+    default: Callable[[Json], None] = do_nothing
+    prepare_create: Callable[[Json], None] = do_nothing
+    """Drops what a client may not set (status), and sets the initial status."""
     validate_create: Callable[[Json], list[FieldError]] = no_errors
-    prepare_update: Callable[[Json, Json], None] = nothing
+    prepare_update: Callable[[Json, Json], None] = do_nothing
     """(new, old): restores what the main endpoint may not change (status)."""
     validate_update: Callable[[Json, Json], list[FieldError]] = no_errors
-    prepare_status: Callable[[Json, Json], None] = nothing
+    prepare_status: Callable[[Json, Json], None] = do_nothing
     """(new, old): restores all that the status endpoint may not change."""
     validate_status: Callable[[Json, Json], list[FieldError]] = no_errors
     prepare_decision: Callable[[Json, Json, str], None] | None = None
@@ -130,16 +129,17 @@ class Strategy:
     returns_object_on_delete: bool = False
     default_propagation: str = "Background"
     warnings: Callable[[Json, Json | None], list[str]] | None = None
-    """(new, old or None): what the writer of a valid object should hear."""
+    """(new, old or None): the warnings for the writer of a valid object."""
     partial_updates: PartialUpdates | None = None
-    """None: every update reads the whole object."""
+    """None: every update needs the whole object."""
     known_spec: KnownSpec | None = None
     """None: objects of this kind do not use the create cache."""
     fill: Callable[[Json], None] | None = None
-    """`default` for what was read a moment ago, and so holds no field that the kind does not know;
-    None where that is the same."""
+    """`default` for a tree that was just decoded, and so has no unknown fields; None if that makes
+    no difference."""
     name_rule: Callable[[str], str | None] | None = None
-    """Why a name is refused, None when it is good; None here means a DNS subdomain."""
+    """Why a name is invalid, None if it is valid. None instead of a function means that names are
+    DNS subdomains."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,24 +158,24 @@ class Kind:
     subresources: Mapping[str, Subresource] = field(default_factory=dict)
     columns: tuple[Column, ...] = ()
     selectable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Field selector name -> path in the STORED tree; metadata.name and metadata.namespace are
-    always there."""
+    """Field selector name -> path in the STORED tree. metadata.name and metadata.namespace can
+    always be used."""
     strategy: Strategy = Strategy()
     decode: Callable[[bytes, str, str], Decoded] | None = None
     """(body, media type, field validation "Strict"|"Warn"|"Ignore") -> tree, pruned and
     type-checked; raises objects.errors.BadBody."""
     conversion: ConvertedVersion | None = None
-    """Where a webhook converts between the versions: what `present` shows it makes ready, and it
-    says how objects are kept."""
+    """Set if a webhook converts between versions: it prepares rows for `present`, and converts
+    objects to the stored version."""
     read_again: Callable[[Json, str], Decoded] | None = None
-    """(patched tree with its kind, field validation) -> as `decode` would read it.  It may change
-    what it is given."""
+    """(patched tree with its kind, field validation) -> the same as `decode` for a body. It may
+    change its argument."""
     merge_keys: Any = None
-    """What the strategic merge of this kind needs (objects.strategic); None: strategic merge is
-    refused (415)."""
+    """What a strategic merge patch of this kind needs (objects.strategic); None: it is refused
+    (415)."""
     storage: tuple[str, str] = ("", "")
     """(group, plural) under which objects are stored: v1 and events.k8s.io events share one; empty
-    means own."""
+    means the kind's own."""
     stored_version: str = ""
     """The version that a custom kind is stored in."""
     custom: bool = False
@@ -188,10 +188,10 @@ class Kind:
     schema: Json | None = None
     """The OpenAPI schema of a custom kind's version, as OpenAPI documents show it."""
     present: Callable[[Json], Json] | None = None
-    """Stored tree -> tree of this kind, where two kinds share a store but not their fields
-    (events)."""
+    """Stored tree -> tree of this kind, if two kinds share a store but not their fields (events).
+    """
     keep: Callable[[Json], Json] | None = None
-    """The way back: tree of this kind -> tree as it is stored."""
+    """The inverse: tree of this kind -> tree as it is stored."""
 
     @property
     def api_version(self) -> str:
@@ -204,8 +204,8 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """A subresource as discovery shows it; `group`, `version`, `kind` name its body where it is not
-    the parent's."""
+    """A subresource as discovery shows it; `group`, `version`, `kind` are those of its body if they
+    differ from the parent's."""
 
     verbs: tuple[str, ...] = ("get", "patch", "update")
     group: str = ""

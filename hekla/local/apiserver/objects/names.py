@@ -1,7 +1,7 @@
-"""What a name may look like, and the sentence that says so when it does not (local-cluster 2.1).
+"""Rules for names, and the messages if a name breaks them (local-cluster 2.1).
 
-Every rule is a function from the text to the reasons why it is refused; an empty tuple means that
-it is good.  Most are everybody's.
+A rule is a function from a text to the reasons why it is invalid, an empty tuple if it is valid.
+Most come from `hekla.api`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a kind keeps the three numbers that its scale subresource shows."""
+"""The paths of the fields that a kind's scale subresource shows."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ Path = tuple[str, ...]
 
 
 class Scale(NamedTuple):
-    """Paths in the tree; `selector` leads to a LabelSelector, a map of labels, or (custom kinds) to
-    selector text."""
+    """Paths in the tree. `selector` leads to a LabelSelector, to a map of labels, or, in custom
+    kinds, to the text of a selector."""
 
     spec_replicas: Path
     status_replicas: Path

@@ -1,9 +1,9 @@
-"""How built-in kinds behave on create, update and delete: defaults and validation joined with what
-becomes of status.
+"""How built-in kinds behave on create, update and delete: defaults and validation, and what happens
+to the status.
 
-The plain case: a kind with a status subresource starts with an empty status, its main endpoint
-leaves status alone and its status endpoint leaves everything else alone.  What differs stands in
-the tables below (local-cluster 2.3, 5).
+Usually a kind with a status subresource starts with an empty status, its main endpoint leaves
+status alone, and its status endpoint leaves everything else alone. The tables below hold what
+differs (local-cluster 2.3, 5).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.defaults import DEFAULTS
 from hekla.local.apiserver.objects.defaults.pod import first_status
-from hekla.local.apiserver.objects.kind import FieldError, KnownSpec, PartialUpdates, nothing
+from hekla.local.apiserver.objects.kind import FieldError, KnownSpec, PartialUpdates, do_nothing
 from hekla.local.apiserver.objects.new_objects import now
 from hekla.local.apiserver.objects.texts import OF_POD
 from hekla.local.apiserver.objects.validation import (
@@ -86,10 +86,12 @@ STATUS: dict[tuple[str, str], CheckUpdate] = {
 
 
 def validate_create(key: tuple[str, str]) -> Check:
+    """The validation of new objects; metadata alone if a kind has no rules of its own."""
     return CREATE.get(key, metadata)
 
 
 def validate_update(key: tuple[str, str]) -> CheckUpdate:
+    """The validation of updates; that of new objects if a kind has no rules of its own for updates."""
     if key in UPDATE:
         return UPDATE[key]
     check = CREATE.get(key, metadata)
@@ -97,12 +99,13 @@ def validate_update(key: tuple[str, str]) -> CheckUpdate:
 
 
 def validate_status(key: tuple[str, str]) -> CheckUpdate:
+    """The validation of status updates; metadata alone if a kind has no rules of its own."""
     return STATUS.get(key, lambda new, old: metadata(new))
 
 
 # --- first statuses -------------------------------------------------------------------------------
 
-_COUNTS: dict[tuple[str, str], Json] = {
+_STATUS_ZEROS: dict[tuple[str, str], Json] = {
     ("apps", "ReplicaSet"): {"replicas": 0},
     ("", "ReplicationController"): {"replicas": 0},
     ("apps", "StatefulSet"): {"replicas": 0, "availableReplicas": 0},
@@ -119,11 +122,13 @@ _COUNTS: dict[tuple[str, str], Json] = {
     ("", "PersistentVolumeClaim"): {"phase": "Pending"},
     ("", "Service"): {"loadBalancer": {}},
 }  # fmt: skip
-"""What the status of a kind always shows, also where its writer leaves it out."""
-_KEEP_STATUS = {("", "Node"), ("apiregistration.k8s.io", "APIService")}
+"""Fields that the status of a kind always shows, also if its writer leaves them out."""
+_STATUS_FROM_CLIENT = {("", "Node"), ("apiregistration.k8s.io", "APIService")}
 
 
 def prepare_create(key: tuple[str, str], has_status: bool) -> Callable[[Json], None]:
+    """What a create does before validation: set the initial status, and the zero values that
+    Kubernetes shows."""
     prepare, show = _prepare_create(key, has_status), ZEROS.get(key)
     if show is None:
         return prepare
@@ -139,19 +144,20 @@ def _prepare_create(key: tuple[str, str], has_status: bool) -> Callable[[Json], 
     special = _PREPARE_CREATE.get(key)
     if special is not None:
         return special
-    if not has_status or key in _KEEP_STATUS:
-        return nothing
+    if not has_status or key in _STATUS_FROM_CLIENT:
+        return do_nothing
 
     def begin(tree: Json) -> None:
-        tree["status"] = first_counts(key)
+        tree["status"] = initial_status(key)
 
     return begin
 
 
-def first_counts(key: tuple[str, str]) -> Json:
+def initial_status(key: tuple[str, str]) -> Json:
+    """The fields that the status of a new object shows."""
     return {
         name: dict(value) if isinstance(value, dict) else value
-        for name, value in _COUNTS.get(key, {}).items()
+        for name, value in _STATUS_ZEROS.get(key, {}).items()
     }
 
 
@@ -173,7 +179,7 @@ _JOB_NAMES = ("batch.kubernetes.io/job-name", "job-name")
 
 
 def _job(tree: Json) -> None:
-    """Gives a job a selector of its own and its pods the labels that it selects."""
+    """Generate the selector of a job, and the labels that it selects for its pods."""
     spec = tree.setdefault("spec", {})
     meta = tree["metadata"]
     tree["status"] = {}
@@ -191,7 +197,7 @@ def _job(tree: Json) -> None:
 
 
 def _daemon_set(tree: Json) -> None:
-    tree["status"] = first_counts(("apps", "DaemonSet"))
+    tree["status"] = initial_status(("apps", "DaemonSet"))
     tree["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = "1"
 
 
@@ -231,7 +237,7 @@ _PREPARE_CREATE: dict[tuple[str, str], Callable[[Json], None]] = {
 
 
 def keep_status(new: Json, old: Json) -> None:
-    """The main endpoint does not touch status."""
+    """The main endpoint does not change status."""
     if "status" in old:
         new["status"] = old["status"]
     else:
@@ -239,7 +245,7 @@ def keep_status(new: Json, old: Json) -> None:
 
 
 def only_status(new: Json, old: Json) -> None:
-    """The status endpoint touches status, labels and annotations."""
+    """The status endpoint changes status, labels and annotations alone."""
     for key in [key for key in new if key not in ("metadata", "status")]:
         del new[key]
     for key, value in old.items():
@@ -264,9 +270,9 @@ def _update_namespace(new: Json, old: Json) -> None:
 _ADDRESSES = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
 
 
-def _give_back(spec: Json, before: Json) -> None:
-    """Another type of service has no use for what the old one was given, unless its writer names
-    something else."""
+def _drop_type_dependent_fields(spec: Json, before: Json) -> None:
+    """A service that changes its type loses the fields that only its old type needs, unless the
+    client changes them."""
     kind, previous = spec.get("type"), before.get("type")
     given = []
     if kind == "ExternalName" and previous != kind:
@@ -294,7 +300,7 @@ def _give_back(spec: Json, before: Json) -> None:
 
 
 def _update_service(new: Json, old: Json) -> None:
-    """An update that leaves out what the server allocated keeps it."""
+    """An update that omits what the server allocated keeps it."""
     keep_status(new, old)
     spec, before = new.setdefault("spec", {}), old.get("spec") or {}
     if spec.get("type") != "ExternalName" and before.get("type") != "ExternalName":
@@ -306,7 +312,7 @@ def _update_service(new: Json, old: Json) -> None:
     ):
         # A single address given is the address of the Service.
         spec["clusterIPs"] = [spec["clusterIP"]] if spec.get("clusterIP") else []
-    _give_back(spec, before)
+    _drop_type_dependent_fields(spec, before)
     if spec.get("type") in ("NodePort", "LoadBalancer"):
         known = {
             (port.get("protocol"), port.get("port")): port.get("nodePort")
@@ -322,15 +328,16 @@ def _update_job(new: Json, old: Json) -> None:
     _labels_of_template(new)
 
 
-TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+DEFAULT_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
-def tolerate_lost_nodes(spec: Json) -> None:
-    """A pod stands a lost node for five minutes, unless it says otherwise."""
+def add_default_tolerations(spec: Json) -> None:
+    """Tolerate not-ready and unreachable nodes for five minutes, unless the pod has such
+    tolerations (the admission plugin DefaultTolerationSeconds)."""
     tolerations = spec.get("tolerations") or []
     missing = [
         key
-        for key in TOLERATED
+        for key in DEFAULT_TOLERATIONS
         if not any(
             t.get("key") in (key, None, "") and t.get("effect") in ("NoExecute", None, "")
             for t in tolerations
@@ -352,11 +359,11 @@ def _update_pod(new: Json, old: Json) -> None:
         and before is not None
         and spec.get("tolerations") != before.get("tolerations")
     ):
-        tolerate_lost_nodes(spec)
+        add_default_tolerations(spec)
 
 
 def _labels_of_template(job: Json) -> None:
-    """A job without labels has those of its pods."""
+    """A job without labels gets those of its pod template."""
     labels = ((job.get("spec") or {}).get("template") or {}).get("metadata", {}).get("labels")
     if labels and not job["metadata"].get("labels"):
         job["metadata"]["labels"] = dict(labels)
@@ -368,7 +375,7 @@ def _update_deployment(new: Json, old: Json) -> None:
 
 
 def _update_driver(new: Json, old: Json) -> None:
-    """A driver's changes are counted, but not its making."""
+    """The generation of a CSIDriver starts at 0 and counts updates."""
     if new.get("spec") != old.get("spec"):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
@@ -378,19 +385,19 @@ def _update_slice(new: Json, old: Json) -> None:
 
 
 def _count_metadata(new: Json, old: Json, name: str) -> None:
-    """Of these kinds a part of the metadata counts as a change too."""
+    """Kinds for which a change of labels or annotations increases the generation."""
     if (new["metadata"].get(name) or {}) != (old["metadata"].get(name) or {}):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
 def _update_daemon_set(new: Json, old: Json) -> None:
-    """An annotation of former times counts the changes of the template."""
+    """A deprecated annotation counts the changes of the template."""
     keep_status(new, old)
     template, before = ((tree.get("spec") or {}).get("template") for tree in (new, old))
-    said = str((old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION) or "1")
-    count = (int(said) if said.isascii() and said.isdigit() and len(said) < 20 else 1) + (
-        template != before
-    )
+    previous = str((old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION) or "1")
+    count = (
+        int(previous) if previous.isascii() and previous.isdigit() and len(previous) < 20 else 1
+    ) + (template != before)
     new["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = str(count)
 
 
@@ -408,23 +415,24 @@ _PREPARE_UPDATE: dict[tuple[str, str], Callable[[Json, Json], None]] = {
 
 # --- updates of a status --------------------------------------------------------------------------
 
-_METADATA_STAYS = frozenset({
+_STATUS_KEEPS_METADATA = frozenset({
     ("resource.k8s.io", "ResourceClaim"), ("storage.k8s.io", "VolumeAttachment"),
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"), ("flowcontrol.apiserver.k8s.io", "FlowSchema"),
     ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"), ("networking.k8s.io", "ServiceCIDR"),
 })  # fmt: skip
-"""Kinds whose status endpoint changes nothing of the metadata."""
+"""Kinds whose status endpoint does not change metadata."""
 
 
 def prepare_status(key: tuple[str, str]) -> Callable[[Json, Json], None]:
-    return _showing(key, _prepare_status(key))
+    """What a status update does before validation: restore all that it may not change."""
+    return _with_zeros(key, _prepare_status(key))
 
 
 def _prepare_status(key: tuple[str, str]) -> Callable[[Json, Json], None]:
     special = _PREPARE_STATUS.get(key)
     if special is not None:
         return special
-    counts, stays = _COUNTS.get(key, {}), key in _METADATA_STAYS
+    counts, stays = _STATUS_ZEROS.get(key, {}), key in _STATUS_KEEPS_METADATA
     if not counts and not stays:
         return only_status
 
@@ -469,7 +477,7 @@ def _daemon_set_status(new: Json, old: Json) -> None:
     count = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION)
     if count is not None:
         new["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = count
-    new["status"] = {**_COUNTS["apps", "DaemonSet"], **new["status"]}
+    new["status"] = {**_STATUS_ZEROS["apps", "DaemonSet"], **new["status"]}
 
 
 def _persistent_volume_status(new: Json, old: Json) -> None:
@@ -492,12 +500,12 @@ _PREPARE_STATUS: dict[tuple[str, str], Callable[[Json, Json], None]] = {
 }
 
 
-DECISIONS = ("Approved", "Denied")
+APPROVAL_CONDITIONS = ("Approved", "Denied")
 
 
 def certificate_decision(new: Json, old: Json, subresource: str) -> None:
-    """Conditions are the approver's, the certificate is the signer's; neither touches what is the
-    other's."""
+    """The approval endpoint changes only the approval conditions, the status endpoint only
+    everything else in the status."""
     status, before = new.setdefault("status", {}), old.get("status") or {}
     if subresource == "approval":
         if "certificate" in before:
@@ -508,12 +516,12 @@ def certificate_decision(new: Json, old: Json, subresource: str) -> None:
     kept = [
         condition
         for condition in before.get("conditions") or ()
-        if condition.get("type") in DECISIONS
+        if condition.get("type") in APPROVAL_CONDITIONS
     ]
     given = status.get("conditions") or []
-    if [condition for condition in given if condition.get("type") in DECISIONS] == kept:
+    if [condition for condition in given if condition.get("type") in APPROVAL_CONDITIONS] == kept:
         return
-    others = [condition for condition in given if condition.get("type") not in DECISIONS]
+    others = [condition for condition in given if condition.get("type") not in APPROVAL_CONDITIONS]
     if kept or others:
         status["conditions"] = kept + others
     else:
@@ -521,10 +529,11 @@ def certificate_decision(new: Json, old: Json, subresource: str) -> None:
 
 
 def prepare_update(key: tuple[str, str], has_status: bool) -> Callable[[Json, Json], None]:
-    return _showing(key, _PREPARE_UPDATE.get(key, keep_status if has_status else nothing))
+    """What an update does before validation: restore the status."""
+    return _with_zeros(key, _PREPARE_UPDATE.get(key, keep_status if has_status else do_nothing))
 
 
-def _showing(
+def _with_zeros(
     key: tuple[str, str], prepare: Callable[[Json, Json], None]
 ) -> Callable[[Json, Json], None]:
     show = ZEROS.get(key)
@@ -541,8 +550,8 @@ def _showing(
 # --- writes of a part -----------------------------------------------------------------------------
 
 
-ENDED = ("Succeeded", "Failed")
-_WITHOUT_SPEC: dict[tuple[str, str], tuple[str, ...]] = {
+TERMINAL_PHASES = ("Succeeded", "Failed")
+_ENDPOINTS_WITHOUT_SPEC: dict[tuple[str, str], tuple[str, ...]] = {
     ("", "Pod"): ("", "status"),
     **dict.fromkeys(
         (
@@ -554,13 +563,13 @@ _WITHOUT_SPEC: dict[tuple[str, str], tuple[str, ...]] = {
         ("status",),
     ),
 }
-"""Kind -> endpoints whose writes may leave the spec alone: defaults fill in nothing outside of it,
-and rules there need it not."""
+"""Kind -> endpoints that can update an object without its spec: defaults change only the spec, and
+no rule needs it."""
 
 
 def partial_updates(key: tuple[str, str]) -> PartialUpdates | None:
-    """Of kinds that are written often."""
-    endpoints = _WITHOUT_SPEC.get(key)
+    """How often written kinds are updated without their spec; None for other kinds."""
+    endpoints = _ENDPOINTS_WITHOUT_SPEC.get(key)
     if endpoints is None:
         return None
     update, status = validate_update(key), validate_status(key)
@@ -574,29 +583,30 @@ def partial_updates(key: tuple[str, str]) -> PartialUpdates | None:
         return not (status if subresource else update)(new, old)
 
     if key != ("", "Pod"):
-        return PartialUpdates(may_stay, nothing, fits)
-    return PartialUpdates(may_stay, nothing, fits, _ends, lambda: OF_POD)
+        return PartialUpdates(may_stay, do_nothing, fits)
+    return PartialUpdates(may_stay, do_nothing, fits, _usage_changes, lambda: OF_POD)
 
 
-def _ends(new: Json, old: Json) -> bool:
-    """Whether a pod ends (or begins) with this; one that has ended asks for nothing more."""
-    phases = [(tree.get("status") or {}).get("phase") in ENDED for tree in (new, old)]
+def _usage_changes(new: Json, old: Json) -> bool:
+    """Whether the pod enters or leaves a terminal phase; a pod in one does not use any quota."""
+    phases = [(tree.get("status") or {}).get("phase") in TERMINAL_PHASES for tree in (new, old)]
     return phases[0] != phases[1]
 
 
 def known_spec(key: tuple[str, str]) -> KnownSpec | None:
-    """For pods only: defaults, first status and most rules of a pod's spec read nothing else."""
+    """For pods only: their defaults, initial status and nearly all rules read nothing but the spec."""
     return KnownSpec(lambda: True, pod.new_pod_metadata) if key == ("", "Pod") else None
 
 
 def default(key: tuple[str, str]) -> Callable[[Json], None]:
+    """The defaulting of a kind."""
     if key == ("", "Secret"):
         return _secret
-    return DEFAULTS.get(key, nothing)
+    return DEFAULTS.get(key, do_nothing)
 
 
 def _secret(tree: Json) -> None:
-    """stringData is a way to write data, and is never read back."""
+    """stringData is merged into data, and never returned."""
     plain = tree.pop("stringData", None)
     if plain:
         data = tree.setdefault("data", {})

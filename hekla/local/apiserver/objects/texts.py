@@ -1,9 +1,9 @@
-"""Texts of statuses that decide about nothing: one in the place of another makes no other rule
-speak and no other owner own.
+"""Texts in a status that have no influence on how an update is processed, such as messages and
+times: if one replaces another, no other rule fails and no other manager owns a field.
 
-A pattern of such has two groups, the field's name with what stands around it, and the text.  It
-finds no text that is empty or in an unusual form, or that JSON writes with escapes: what becomes of
-these is another matter.
+A pattern has two groups: the field's name with its punctuation, and the text. It matches no empty
+text, no text in an unusual form, and none with JSON escapes, because those may be processed
+differently.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ DAY = rb"(?:(?:0[13-9]|1[0-2])-(?:0[1-9]|[12]\d|30)|(?:0[13578]|1[02])-31|02-(?:
 TIME = rb"20\d\d-" + DAY + rb"T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\dZ"
 OCTET = rb"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 ADDRESS = rb"(?:" + OCTET + rb"\.){3}" + OCTET
-WORDS = rb"[ !#-\[\]-~]+"
+MESSAGE_TEXT = rb"[ !#-\[\]-~]+"
 
 TIMES = ("lastTransitionTime", "startTime", "startedAt", "finishedAt")
 MESSAGES = ("message", "transitionID")
 
 
 def pattern(*forms: tuple[tuple[str, ...], bytes]) -> re.Pattern[bytes]:
-    """Of fields by the form of their texts.  A quote behind a backslash begins no field."""
+    """The pattern for fields by the form of their texts. A quote after a backslash does not begin a
+    field name."""
     names = b"|".join(
         b'(?:%b)":"(?=%b")' % ("|".join(fields).encode(), form) for fields, form in forms
     )
@@ -32,15 +33,15 @@ def pattern(*forms: tuple[tuple[str, ...], bytes]) -> re.Pattern[bytes]:
 
 
 OF_POD = pattern(
-    (TIMES, TIME), (("podIP", "hostIP", "ip"), ADDRESS), (("message", "containerID"), WORDS)
+    (TIMES, TIME), (("podIP", "hostIP", "ip"), ADDRESS), (("message", "containerID"), MESSAGE_TEXT)
 )
-OF_SCHEMA = pattern((("lastTransitionTime",), TIME), (MESSAGES, WORDS))
-PLAIN = {"type", "description", "nullable"}
+OF_SCHEMA = pattern((("lastTransitionTime",), TIME), (MESSAGES, MESSAGE_TEXT))
+PLAIN_STRING_KEYWORDS = {"type", "description", "nullable"}
 
 
 def of_schema(schema: Json | None) -> re.Pattern[bytes] | None:
-    """Of a status that a schema describes; None where the schema says of such a field more than
-    that it is a text."""
+    """The pattern for a status with a schema; None if the schema restricts such a field by more
+    than its type."""
     return OF_SCHEMA if schema and _plain(schema) else None
 
 
@@ -55,10 +56,12 @@ def _plain(schema: Any) -> bool:
         return False
     properties = schema.get("properties")
     for name, below in properties.items() if isinstance(properties, dict) else ():
-        if name in MESSAGES and not (below.get("type") == "string" and below.keys() <= PLAIN):
+        if name in MESSAGES and not (
+            below.get("type") == "string" and below.keys() <= PLAIN_STRING_KEYWORDS
+        ):
             return False
         if name == "lastTransitionTime" and not (
-            below.get("type") == "string" and below.keys() <= PLAIN | {"format"}
+            below.get("type") == "string" and below.keys() <= PLAIN_STRING_KEYWORDS | {"format"}
         ):
             return False
     return all(_plain(below) for below in schema.values())

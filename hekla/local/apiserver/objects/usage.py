@@ -1,9 +1,8 @@
-"""What an object counts for in a quota (local-cluster 5.4): pods by what they ask for, services by
-type, claims by size and class.
+"""What an object uses of a quota (local-cluster 5.4): pods by their resources, services by type,
+claims by size and class.
 
-Every namespaced object counts for `count/<resource>.<group>`; what it counts for beside that is a
-table by stored collection. Pure functions: what has been used already, and by whom, is the business
-of `apiserver.quotas`.
+Every namespaced object uses 1 of `count/<resource>.<group>`; the other resources are in a table by
+stored collection. These are pure functions: `apiserver.quotas` keeps the sums.
 """
 
 from __future__ import annotations
@@ -23,54 +22,57 @@ Usage = dict[str, Quantity]
 
 ONE = Quantity.of_whole(1)
 _PLAIN = frozenset({"cpu", "memory", "ephemeral-storage"})
-MUST_BE_GIVEN = frozenset(
+COMPUTE_RESOURCES_TO_SPECIFY = frozenset(
     {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
 )
-"""A quota on one of these refuses a pod with a container that leaves it open."""
-SHORT_COUNTS = frozenset({"configmaps", "secrets", "replicationcontrollers", "resourcequotas"})
+"""A quota that limits one of these rejects a pod with a container that does not specify it."""
+OBJECT_COUNT_ALIASES = frozenset(
+    {"configmaps", "secrets", "replicationcontrollers", "resourcequotas"}
+)
 """Collections that are also counted under their bare name."""
-ALL_DEVICES = Quantity.of_whole(32)
-"""A request for all devices of a class counts for as many as one claim can be given."""
+DEVICES_OF_ALLOCATION_MODE_ALL = Quantity.of_whole(32)
+"""A request for all devices counts as the largest number that one claim can get."""
 
 
 def usage(collection: str, tree: Json) -> Usage:
-    """What a stored object counts for."""
-    found: Usage = {f"count/{collection}": ONE}
-    more = _OF.get(collection)
+    """What a stored object uses."""
+    used: Usage = {f"count/{collection}": ONE}
+    more = _USAGE_OF.get(collection)
     if more is not None:
-        more(tree, found)
-    elif collection in SHORT_COUNTS:
-        found[collection] = ONE
-    return found
+        more(tree, used)
+    elif collection in OBJECT_COUNT_ALIASES:
+        used[collection] = ONE
+    return used
 
 
 # --- pods -----------------------------------------------------------------------------------------
 
 
-def _pod(tree: Json, found: Usage) -> None:
+def _pod(tree: Json, used: Usage) -> None:
     if (tree.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
-        return  # what has ended asks for nothing more, but the object is still there
-    found["pods"] = ONE
+        return  # a finished pod uses no resources, but still counts as an object
+    used["pods"] = ONE
     spec = tree.get("spec") or {}
     asked = resources_text(spec)
-    known = _asked.get(asked)
+    known = _usage_by_resources.get(asked)
     if known is None:
         known = {}
         for field, prefix in (("requests", "requests."), ("limits", "limits.")):
             for name, value in pod_resources(spec, field).items():
-                _charge(known, name, value, prefix)
-        _asked[asked] = known
-    found.update(known)
+                _add_compute_resource(known, name, value, prefix)
+        _usage_by_resources[asked] = known
+    used.update(known)
 
 
-KNOWN_POD_RESOURCES = 1024
+MAX_CACHED_PODS = 1024
 _encode = msgspec.json.Encoder().encode
-_asked: BoundedCache[bytes, Usage] = BoundedCache(KNOWN_POD_RESOURCES)
-"""What pods count for beside being pods, by all that says how much they ask for."""
+_usage_by_resources: BoundedCache[bytes, Usage] = BoundedCache(MAX_CACHED_PODS)
+"""What pods use besides `pods`, by the bytes of `resources_text`."""
 
 
 def resources_text(spec: Json) -> bytes:
-    """All of a pod's spec that says how much it asks for, the same for the pods of a template."""
+    """All fields of a pod's spec that determine its resources; the same bytes for all pods of a
+    template."""
     containers = [container.get("resources") for container in spec.get("containers") or ()]
     first = [
         (container.get("resources"), container.get("restartPolicy"))
@@ -79,34 +81,36 @@ def resources_text(spec: Json) -> bytes:
     return _encode((containers, first, spec.get("resources"), spec.get("overhead")))
 
 
-def _charge(found: Usage, name: str, value: Quantity, prefix: str) -> None:
+def _add_compute_resource(used: Usage, name: str, value: Quantity, prefix: str) -> None:
     huge = name.startswith("hugepages-")
     if name in _PLAIN or huge:
-        found[f"{prefix}{name}"] = value
+        used[f"{prefix}{name}"] = value
         if prefix == "requests.":
-            found[name] = value
+            used[name] = value
     elif prefix == "requests." and "/" in name:
-        found[f"requests.{name}"] = value
+        used[f"requests.{name}"] = value
 
 
 def pod_resources(spec: Json, field: str) -> Usage:
-    """The requests or limits of a whole pod: its containers together, or what one init container
-    needs while it runs, and overhead."""
+    """The requests or limits of a whole pod: the sum over its containers, or more if an init
+    container needs more while it runs, plus overhead. `field` is `requests` or `limits`."""
     together: Usage = {}
     for container in spec.get("containers") or ():
         _add(together, _resources(container, field))
     beside: Usage = {}
-    """Sidecars started so far run beside all that follows."""
+    """The sidecars that were started so far; they keep running."""
     largest: Usage = {}
     for container in spec.get("initContainers") or ():
         own = _resources(container, field)
         if container.get("restartPolicy") == "Always":
             _add(beside, own)
             _add(together, own)
-            _raise(largest, beside)
+            _raise_to(largest, beside)
         else:
-            _raise(largest, {name: value + beside.get(name, ZERO) for name, value in own.items()})
-    _raise(together, largest)
+            _raise_to(
+                largest, {name: value + beside.get(name, ZERO) for name, value in own.items()}
+            )
+    _raise_to(together, largest)
     whole = (spec.get("resources") or {}).get(field)
     for name, text in (whole or {}).items():
         together[name] = amount(text)
@@ -128,49 +132,51 @@ def _add(into: Usage, more: Usage) -> None:
         into[name] = into[name] + value if name in into else value
 
 
-def _raise(into: Usage, other: Usage) -> None:
+def _raise_to(into: Usage, other: Usage) -> None:
+    """The maximum of both, for each resource."""
     for name, value in other.items():
         if name not in into or into[name] < value:
             into[name] = value
 
 
-def left_open(tree: Json, limited: Iterable[str]) -> dict[str, list[str]]:
-    """Resources that are limited and that some container does not name, with those containers."""
-    wanted = [name for name in limited if name in MUST_BE_GIVEN]
-    if not wanted:
+def unspecified_resources(tree: Json, limited: Iterable[str]) -> dict[str, list[str]]:
+    """Limited compute resources that some containers of a pod do not specify -> names of these
+    containers."""
+    to_specify = [name for name in limited if name in COMPUTE_RESOURCES_TO_SPECIFY]
+    if not to_specify:
         return {}
-    found: dict[str, list[str]] = {}
+    missing: dict[str, list[str]] = {}
     spec = tree.get("spec") or {}
     whole = spec.get("resources") or {}
     for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
         resources = container.get("resources") or {}
-        for name in wanted:
+        for name in to_specify:
             field, _, resource = name.partition(".") if "." in name else ("requests", "", name)
             if resource not in (resources.get(field) or {}) and resource not in (
                 whole.get(field) or {}
             ):
-                found.setdefault(name, []).append(container.get("name") or "")
-    return found
+                missing.setdefault(name, []).append(container.get("name") or "")
+    return missing
 
 
 # --- services, claims -----------------------------------------------------------------------------
 
 
-def _service(tree: Json, found: Usage) -> None:
-    found["services"] = ONE
+def _service(tree: Json, used: Usage) -> None:
+    used["services"] = ONE
     spec = tree.get("spec") or {}
     ports = spec.get("ports") or ()
     if spec.get("type") == "NodePort":
-        found["services.nodeports"] = Quantity.of_whole(len(ports))
+        used["services.nodeports"] = Quantity.of_whole(len(ports))
     elif spec.get("type") == "LoadBalancer":
-        found["services.loadbalancers"] = ONE
+        used["services.loadbalancers"] = ONE
         if spec.get("allocateLoadBalancerNodePorts") is False:
             ports = [port for port in ports if port.get("nodePort")]
-        found["services.nodeports"] = Quantity.of_whole(len(ports))
+        used["services.nodeports"] = Quantity.of_whole(len(ports))
 
 
-def _volume_claim(tree: Json, found: Usage) -> None:
-    found["persistentvolumeclaims"] = ONE
+def _volume_claim(tree: Json, used: Usage) -> None:
+    used["persistentvolumeclaims"] = ONE
     spec = tree.get("spec") or {}
     text = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
     size = amount(text) if text is not None else None
@@ -178,15 +184,15 @@ def _volume_claim(tree: Json, found: Usage) -> None:
     if size is not None and given is not None:
         size = max(size, amount(given))
     if size is not None:
-        found["requests.storage"] = size
+        used["requests.storage"] = size
     kind = spec.get("storageClassName")
     if kind:
-        found[f"{kind}.storageclass.storage.k8s.io/persistentvolumeclaims"] = ONE
+        used[f"{kind}.storageclass.storage.k8s.io/persistentvolumeclaims"] = ONE
         if size is not None:
-            found[f"{kind}.storageclass.storage.k8s.io/requests.storage"] = size
+            used[f"{kind}.storageclass.storage.k8s.io/requests.storage"] = size
 
 
-def _device_claim(tree: Json, found: Usage) -> None:
+def _device_claim(tree: Json, used: Usage) -> None:
     devices = (tree.get("spec") or {}).get("devices") or {}
     for request in devices.get("requests") or ():
         worst: Usage = {}
@@ -194,15 +200,19 @@ def _device_claim(tree: Json, found: Usage) -> None:
             [request["exactly"]] if request.get("exactly") else request.get("firstAvailable") or ()
         ):
             every = asked.get("allocationMode") == "All"
-            count = ALL_DEVICES if every else Quantity.of_whole(asked.get("count") or 1)
-            _raise(
+            count = (
+                DEVICES_OF_ALLOCATION_MODE_ALL
+                if every
+                else Quantity.of_whole(asked.get("count") or 1)
+            )
+            _raise_to(
                 worst,
                 {f"{asked.get('deviceClassName')}.deviceclass.resource.k8s.io/devices": count},
             )
-        _add(found, worst)
+        _add(used, worst)
 
 
-_OF: dict[str, Callable[[Json, Usage], None]] = {
+_USAGE_OF: dict[str, Callable[[Json, Usage], None]] = {
     "pods": _pod,
     "services": _service,
     "persistentvolumeclaims": _volume_claim,
@@ -211,8 +221,8 @@ _OF: dict[str, Callable[[Json, Usage], None]] = {
 
 
 @lru_cache(maxsize=4096)
-def counted(collection: str, resource: str) -> bool:
-    """Whether objects of a collection can count for this name in a quota."""
+def can_use(collection: str, resource: str) -> bool:
+    """Whether objects of a collection can use this resource of a quota."""
     if resource == f"count/{collection}":
         return True
     if collection == "pods":
@@ -231,20 +241,20 @@ def counted(collection: str, resource: str) -> bool:
         )
     if collection == "resourceclaims.resource.k8s.io":
         return resource.endswith(".deviceclass.resource.k8s.io/devices")
-    return collection in SHORT_COUNTS and resource == collection
+    return collection in OBJECT_COUNT_ALIASES and resource == collection
 
 
 # --- scopes ---------------------------------------------------------------------------------------
 
 
 def in_scope(collection: str, tree: Json, scopes: list[Json]) -> bool:
-    """Whether an object is one of those that a quota is about; `scopes` are scope selector terms."""
+    """Whether a quota applies to an object. `scopes` are scope selector terms."""
     if collection != "pods":
-        return not scopes  # every scope there is speaks of pods
-    return all(_fits(tree, term) for term in scopes)
+        return not scopes  # all scopes are about pods
+    return all(_matches_scope(tree, term) for term in scopes)
 
 
-def _fits(pod: Json, term: Json) -> bool:
+def _matches_scope(pod: Json, term: Json) -> bool:
     spec = pod.get("spec") or {}
     match term.get("scopeName"):
         case "Terminating":
@@ -256,13 +266,13 @@ def _fits(pod: Json, term: Json) -> bool:
         case "NotBestEffort":
             return qos_class(spec) != "BestEffort"
         case "PriorityClass":
-            return _class_fits(spec.get("priorityClassName") or "", term)
+            return _matches_priority_class(spec.get("priorityClassName") or "", term)
         case "CrossNamespacePodAffinity":
-            return _looks_across(spec.get("affinity") or {})
+            return _uses_cross_namespace_affinity(spec.get("affinity") or {})
     return False
 
 
-def _class_fits(name: str, term: Json) -> bool:
+def _matches_priority_class(name: str, term: Json) -> bool:
     values = term.get("values") or ()
     match term.get("operator"):
         case "In":
@@ -274,7 +284,7 @@ def _class_fits(name: str, term: Json) -> bool:
     return bool(name)
 
 
-def _looks_across(affinity: Json) -> bool:
+def _uses_cross_namespace_affinity(affinity: Json) -> bool:
     for kind in ("podAffinity", "podAntiAffinity"):
         terms = affinity.get(kind) or {}
         required = terms.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
@@ -290,8 +300,8 @@ def _looks_across(affinity: Json) -> bool:
     return False
 
 
-def terms_of(spec: Json) -> list[Json]:
-    """The scopes of a quota in their one general form."""
+def scope_terms(spec: Json) -> list[Json]:
+    """Both forms of a quota's scopes (`scopes`, `scopeSelector`) as scope selector terms."""
     plain: list[Json] = [
         {"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()
     ]

@@ -1,8 +1,8 @@
-"""What an object is accepted with and its writer should hear all the same: fields that do nothing,
-or not what they seem to.
+"""Warnings for the writer of an object that is accepted: fields without effect, deprecated fields,
+likely mistakes.
 
-The texts are those of Kubernetes.  Pods come by the thousand and mostly deserve no word, so each
-check begins with a look that costs next to nothing.
+The messages are those of Kubernetes. Pods come by the thousand and rarely deserve a warning, so a
+quick check comes first.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from hekla.local.apiserver.objects.errors import shown
 Warnings = Callable[[Json, Json | None], list[str]]
 """(new, old or None) -> texts"""
 
-OLD_LABELS = {
+DEPRECATED_LABELS = {
     "beta.kubernetes.io/arch": ("v1.14", "kubernetes.io/arch"),
     "beta.kubernetes.io/os": ("v1.14", "kubernetes.io/os"),
     "failure-domain.beta.kubernetes.io/region": ("v1.17", "topology.kubernetes.io/region"),
     "failure-domain.beta.kubernetes.io/zone": ("v1.17", "topology.kubernetes.io/zone"),
     "beta.kubernetes.io/instance-type": ("v1.17", "node.kubernetes.io/instance-type"),
 }
-OLD_ANNOTATIONS = {
+DEPRECATED_ANNOTATIONS = {
     "scheduler.alpha.kubernetes.io/critical-pod": 'non-functional in v1.16+; use the "priorityClassName" field instead',
     "security.alpha.kubernetes.io/sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
     "security.alpha.kubernetes.io/unsafe-sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
 }
-OLD_VOLUMES = {
+DEPRECATED_VOLUMES = {
     "photonPersistentDisk": "deprecated in v1.11, non-functional in v1.16+",
     "gitRepo": "deprecated in v1.11, and disabled by default in v1.33+",
     "scaleIO": "deprecated in v1.16, non-functional in v1.22+",
@@ -43,7 +43,7 @@ OLD_VOLUMES = {
     "cephfs": "deprecated in v1.28, non-functional in v1.31+",
     "rbd": "deprecated in v1.28, non-functional in v1.31+",
 }
-SUSPECT = frozenset(
+FIELDS_TO_CHECK = frozenset(
     (
         "affinity",
         "topologySpreadConstraints",
@@ -54,53 +54,53 @@ SUSPECT = frozenset(
         "ephemeralContainers",
     )
 )
-"""Fields of a pod's spec that must be looked into."""
-PARTS = ("m", "u", "n")
+"""If a pod's spec has one of these fields, the quick check is not enough."""
+FRACTIONAL_SUFFIXES = ("m", "u", "n")
 NO_SELECTOR = "a null labelSelector results in matching no pod"
 
 
 def pod(tree: Json, old: Json | None) -> list[str]:
-    """Of a new pod; changes of pods are made by programs."""
+    """Warnings for a new pod; updates of pods come from programs and get none."""
     if old is not None:
         return []
-    named = list(of_name(tree, "the Pod's hostname"))
-    if _harmless(tree.get("spec") or {}, tree["metadata"]):
+    named = list(name_warnings(tree, "the Pod's hostname"))
+    if _has_no_warnings(tree.get("spec") or {}, tree["metadata"]):
         return named
-    return [*named, *of_pod(tree.get("spec") or {}, tree["metadata"], "")]
+    return [*named, *pod_warnings(tree.get("spec") or {}, tree["metadata"], "")]
 
 
-def of_name(tree: Json, what: str) -> Iterator[str]:
-    """A name that is good and makes no good hostname."""
+def name_warnings(tree: Json, what: str) -> Iterator[str]:
+    """A valid name that is not a good hostname. `what` says what the name is used in."""
     name = tree["metadata"].get("name") or ""
     if "." in name or len(name) > 63:
         why = f"this is used in {what}, which can result in surprising behavior; a DNS label is recommended"
         yield f"metadata.name: {why}: [{' '.join(names.dns_label(name))}]"
 
 
-def _harmless(spec: Json, metadata: Json) -> bool:
-    """Whether a pod plainly deserves no word, as nearly all do."""
+def _has_no_warnings(spec: Json, metadata: Json) -> bool:
+    """A quick check that finds nearly all pods without warnings."""
     containers, annotations, selector = (
         spec.get("containers") or [],
         metadata.get("annotations"),
         spec.get("nodeSelector"),
     )
-    if selector and not OLD_LABELS.keys().isdisjoint(selector):
+    if selector and not DEPRECATED_LABELS.keys().isdisjoint(selector):
         return False
-    if not SUSPECT.isdisjoint(spec) or len(containers) != 1:
+    if not FIELDS_TO_CHECK.isdisjoint(spec) or len(containers) != 1:
         return False
-    if annotations and not OLD_ANNOTATIONS.keys().isdisjoint(annotations):
+    if annotations and not DEPRECATED_ANNOTATIONS.keys().isdisjoint(annotations):
         return False
     for volume in spec.get("volumes") or ():
-        if not OLD_VOLUMES.keys().isdisjoint(volume):
+        if not DEPRECATED_VOLUMES.keys().isdisjoint(volume):
             return False
     container: Json = containers[0]
     env, resources = container.get("env"), container.get("resources")
-    if (env and len(env) > 1 and len({one.get("name") for one in env}) < len(env)) or len(
+    if (env and len(env) > 1 and len({variable.get("name") for variable in env}) < len(env)) or len(
         container.get("ports") or ()
     ) > 1:
         return False
     for amounts in resources.values() if resources else ():
-        if type(amounts) is dict and str(amounts.get("memory", ""))[-1:] in PARTS:
+        if type(amounts) is dict and str(amounts.get("memory", ""))[-1:] in FRACTIONAL_SUFFIXES:
             return False
         if type(amounts) is dict and "ephemeral-storage" in amounts:
             return False
@@ -108,8 +108,8 @@ def _harmless(spec: Json, metadata: Json) -> bool:
 
 
 def template_at(*path: str, named: bool = False) -> Warnings:
-    """Of the pods that an object will make, whenever what it makes has changed; `named` are those
-    after it."""
+    """The warnings for the pod template at a path, on create and whenever the generation changes;
+    `named`: pods are named after the object."""
     prefix = ".".join(path) + "."
 
     def warnings(tree: Json, old: Json | None) -> list[str]:
@@ -117,40 +117,43 @@ def template_at(*path: str, named: bool = False) -> Warnings:
             "generation", 0
         ):
             return []
-        found: Any = tree
+        template: Any = tree
         for step in path:
-            found = found.get(step) or {}
-        own = of_name(tree, "Pod names and hostnames") if named and old is None else ()
+            template = template.get(step) or {}
+        own = name_warnings(tree, "Pod names and hostnames") if named and old is None else ()
         return [
             *own,
-            *islice(of_pod(found.get("spec") or {}, found.get("metadata") or {}, prefix), MOST),
+            *islice(
+                pod_warnings(template.get("spec") or {}, template.get("metadata") or {}, prefix),
+                MAX_WARNINGS,
+            ),
         ]
 
     return warnings
 
 
-def of_pod(spec: Json, metadata: Json, at: str) -> Iterator[str]:
-    """`at` is where the pod's spec and metadata are, with a dot at the end."""
-    for key in OLD_LABELS.keys() & (spec.get("nodeSelector") or {}).keys():
-        yield f"{at}spec.nodeSelector[{key}]: {_old_label(key)}"
+def pod_warnings(spec: Json, metadata: Json, at: str) -> Iterator[str]:
+    """Warnings for the spec and metadata of a pod. `at` is the path to both, with a dot at the end."""
+    for key in DEPRECATED_LABELS.keys() & (spec.get("nodeSelector") or {}).keys():
+        yield f"{at}spec.nodeSelector[{key}]: {_deprecated_label(key)}"
     if "affinity" in spec:
         yield from _affinity(spec["affinity"] or {}, f"{at}spec.affinity")
-    for position, one in enumerate(spec.get("topologySpreadConstraints") or ()):
+    for position, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
         path = f"{at}spec.topologySpreadConstraints[{position}]"
-        if (key := one.get("topologyKey")) in OLD_LABELS:
-            yield f"{path}.topologyKey: {key} is {_old_label(key)}"
-        if one.get("labelSelector") is None:
+        if (key := constraint.get("topologyKey")) in DEPRECATED_LABELS:
+            yield f"{path}.topologyKey: {key} is {_deprecated_label(key)}"
+        if constraint.get("labelSelector") is None:
             yield f"{path}.labelSelector: {NO_SELECTOR}"
-    for key in OLD_ANNOTATIONS.keys() & (metadata.get("annotations") or {}).keys():
-        yield f"{at}metadata.annotations[{key}]: {OLD_ANNOTATIONS[key]}"
+    for key in DEPRECATED_ANNOTATIONS.keys() & (metadata.get("annotations") or {}).keys():
+        yield f"{at}metadata.annotations[{key}]: {DEPRECATED_ANNOTATIONS[key]}"
     for position, volume in enumerate(spec.get("volumes") or ()):
-        for kind in OLD_VOLUMES.keys() & volume.keys():
-            yield f"{at}spec.volumes[{position}].{kind}: {OLD_VOLUMES[kind]}"
+        for kind in DEPRECATED_VOLUMES.keys() & volume.keys():
+            yield f"{at}spec.volumes[{position}].{kind}: {DEPRECATED_VOLUMES[kind]}"
     if "hostAliases" in spec:
-        yield from _twice(spec["hostAliases"] or (), "ip", f"{at}spec.hostAliases")
+        yield from _duplicates(spec["hostAliases"] or (), "ip", f"{at}spec.hostAliases")
     if "imagePullSecrets" in spec:
         path = f"{at}spec.imagePullSecrets"
-        yield from _twice(spec["imagePullSecrets"] or (), "name", path)
+        yield from _duplicates(spec["imagePullSecrets"] or (), "name", path)
         for position, secret in enumerate(spec["imagePullSecrets"] or ()):
             if not secret.get("name"):
                 yield f'{path}[{position}].name: invalid empty name ""'
@@ -169,25 +172,25 @@ def _containers(spec: Json, at: str) -> Iterator[str]:
                         resources.get(part) or {}, f"{at}.{name}[{position}].resources.{part}"
                     )
             env = container.get("env")
-            if env and len(env) > 1 and len({one.get("name") for one in env}) < len(env):
-                yield from _hidden(env, f"{at}.{name}[{position}].env")
+            if env and len(env) > 1 and len({variable.get("name") for variable in env}) < len(env):
+                yield from _hidden_variables(env, f"{at}.{name}[{position}].env")
             for index, port in enumerate(container.get("ports") or ()):
                 ports.append((f"{at}.{name}[{position}].ports[{index}]", port))
     if len(ports) > 1:
         yield from _ports(ports)
 
 
-MOST, MOST_ALIKE = 1000, 100
-"""Warnings of one pod, and ports of one number that each other of that number is compared with."""
+MAX_WARNINGS, MAX_COMPARED_PORTS = 1000, 100
+"""The most warnings for one pod, and how many ports of the same number a port is compared with."""
 
 
 def _ports(ports: list[tuple[str, Json]]) -> Iterator[str]:
     numbers: dict[tuple[Any, Any], list[tuple[str, Json]]] = {}
     names: dict[str, str] = {}
-    said: list[str] = []
+    duplicate_names: list[str] = []
     for path, port in ports:
         same = numbers.setdefault((port.get("containerPort"), port.get("protocol")), [])
-        for other_path, other in same[:MOST_ALIKE]:
+        for other_path, other in same[:MAX_COMPARED_PORTS]:
             mine, theirs = port.get("hostPort") or 0, other.get("hostPort") or 0
             here, there = port.get("hostIP") or "", other.get("hostIP") or ""
             if (here, mine) == (there, theirs):
@@ -201,21 +204,23 @@ def _ports(ports: list[tuple[str, Json]]) -> Iterator[str]:
             first = names.setdefault(name, path)
             if first is not path:
                 why = f"services and probes that select ports by name will use {first}"
-                said.append(f"{path}: duplicate port name {shown(name)} with {first}, {why}")
-    yield from said
+                duplicate_names.append(
+                    f"{path}: duplicate port name {shown(name)} with {first}, {why}"
+                )
+    yield from duplicate_names
 
 
-def _hidden(env: list[Json], at: str) -> Iterator[str]:
+def _hidden_variables(env: list[Json], at: str) -> Iterator[str]:
     seen: set[str] = set()
-    for position, one in enumerate(env):
-        name, value = one.get("name") or "", one.get("value") or ""
+    for position, variable in enumerate(env):
+        name, value = variable.get("name") or "", variable.get("value") or ""
         itself = f"$({name})"
-        if name in seen and ("valueFrom" in one or value == itself or itself not in value):
+        if name in seen and ("valueFrom" in variable or value == itself or itself not in value):
             yield f"{at}[{position}]: hides previous definition of {shown(name)}, which may be dropped when using apply"
         seen.add(name)
 
 
-def _twice(items: Sequence[Json], key: str, at: str) -> Iterator[str]:
+def _duplicates(items: Sequence[Json], key: str, at: str) -> Iterator[str]:
     seen: set[Any] = set()
     for position, item in enumerate(items):
         value = item.get(key) or ""
@@ -225,10 +230,14 @@ def _twice(items: Sequence[Json], key: str, at: str) -> Iterator[str]:
 
 
 def _fractions(amounts: Json, at: str) -> Iterator[str]:
-    """Parts of bytes."""
+    """Quantities that are not a whole number of bytes."""
     for name in ("memory", "ephemeral-storage"):
         text = amounts.get(name)
-        if isinstance(text, str) and text.endswith(PARTS) and amount(text).nanos % 10**9:
+        if (
+            isinstance(text, str)
+            and text.endswith(FRACTIONAL_SUFFIXES)
+            and amount(text).nanos % 10**9
+        ):
             yield f"{at}[{name}]: fractional byte value {shown(text)} is invalid, must be an integer"
 
 
@@ -243,25 +252,25 @@ def _affinity(affinity: Json, at: str) -> Iterator[str]:
         for position, term in enumerate((node.get(required) or {}).get("nodeSelectorTerms") or ())
     ]
     terms += [
-        (f"{at}.nodeAffinity.{preferred}[{position}].preference", one.get("preference") or {})
-        for position, one in enumerate(node.get(preferred) or ())
+        (f"{at}.nodeAffinity.{preferred}[{position}].preference", term.get("preference") or {})
+        for position, term in enumerate(node.get(preferred) or ())
     ]
     for path, term in terms:
         for position, wanted in enumerate(term.get("matchExpressions") or ()):
-            if (key := wanted.get("key")) in OLD_LABELS:
-                yield f"{path}.matchExpressions[{position}].key: {key} is {_old_label(key)}"
+            if (key := wanted.get("key")) in DEPRECATED_LABELS:
+                yield f"{path}.matchExpressions[{position}].key: {key} is {_deprecated_label(key)}"
     for name in ("podAffinity", "podAntiAffinity"):
         both = affinity.get(name) or {}
         for position, term in enumerate(both.get(required) or ()):
             if term.get("labelSelector") is None:
                 yield f"{at}.{name}.{required}[{position}].labelSelector: {NO_SELECTOR}"
-        for position, one in enumerate(both.get(preferred) or ()):
-            if (one.get("podAffinityTerm") or {}).get("labelSelector") is None:
+        for position, term in enumerate(both.get(preferred) or ()):
+            if (term.get("podAffinityTerm") or {}).get("labelSelector") is None:
                 yield f"{at}.{name}.{preferred}[{position}].podAffinityTerm.labelSelector: {NO_SELECTOR}"
 
 
-def _old_label(key: str) -> str:
-    since, instead = OLD_LABELS[key]
+def _deprecated_label(key: str) -> str:
+    since, instead = DEPRECATED_LABELS[key]
     return f'deprecated since {since}; use "{instead}" instead'
 
 
@@ -269,38 +278,40 @@ def _old_label(key: str) -> str:
 
 
 def service(tree: Json, old: Json | None) -> list[str]:
-    spec, found = tree.get("spec") or {}, []
+    spec, warnings = tree.get("spec") or {}, []
     kind, addresses = spec.get("type"), spec.get("externalIPs")
     if "service.kubernetes.io/topology-aware-hints" in (tree["metadata"].get("annotations") or {}):
-        found.append(
+        warnings.append(
             "annotation service.kubernetes.io/topology-aware-hints is deprecated, please use service.kubernetes.io/topology-mode instead"
         )
     headless = kind == "ClusterIP" and spec.get("clusterIP") == "None"
     if headless:
         if spec.get("loadBalancerIP"):
-            found.append("spec.loadBalancerIP is ignored for headless services")
+            warnings.append("spec.loadBalancerIP is ignored for headless services")
         if addresses:
-            found.append("spec.externalIPs is ignored for headless services")
+            warnings.append("spec.externalIPs is ignored for headless services")
         if spec.get("sessionAffinity") != "None":
-            found.append("spec.SessionAffinity is ignored for headless services")
+            warnings.append("spec.SessionAffinity is ignored for headless services")
     elif addresses and kind != "ExternalName":
-        found.append(
+        warnings.append(
             "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
         )
     if kind == "ExternalName" and addresses:
-        found.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
+        warnings.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
     if kind != "ExternalName" and spec.get("externalName"):
-        found.append('spec.externalName is ignored when spec.type is not "ExternalName"')
+        warnings.append('spec.externalName is ignored when spec.type is not "ExternalName"')
     if spec.get("trafficDistribution") == "PreferClose":
-        found.append('spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"')
-    return found
+        warnings.append(
+            'spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"'
+        )
+    return warnings
 
 
 def ingress(tree: Json, old: Json | None) -> list[str]:
-    said = (tree["metadata"].get("annotations") or {}).keys()
+    annotations = (tree["metadata"].get("annotations") or {}).keys()
     if (
         old is None
-        and "kubernetes.io/ingress.class" in said
+        and "kubernetes.io/ingress.class" in annotations
         and not (tree.get("spec") or {}).get("ingressClassName")
     ):
         return [
@@ -318,6 +329,7 @@ def endpoint_slice(tree: Json, old: Json | None) -> list[str]:
 
 
 def definition(tree: Json, old: Json | None) -> list[str]:
+    """Warnings for formats in schemas that the server does not know."""
     known = _formats(old) if old is not None else []
     return [f"unrecognized format {shown(form)}" for form in _formats(tree) if form not in known]
 
@@ -331,11 +343,14 @@ def _formats(tree: Json) -> list[str]:
     ]
 
 
-TEMPLATE, NAMED = template_at("spec", "template"), template_at("spec", "template", named=True)
+TEMPLATE, NAMED_TEMPLATE = (
+    template_at("spec", "template"),
+    template_at("spec", "template", named=True),
+)
 
 
 def driver(tree: Json, old: Json | None) -> list[str]:
-    """Of a driver that asks for tokens from now on."""
+    """Warnings for a CSIDriver that did not ask for service account tokens before."""
     spec = tree.get("spec") or {}
     if (
         ((old or {}).get("spec") or {}).get("tokenRequests")
@@ -347,14 +362,14 @@ def driver(tree: Json, old: Json | None) -> list[str]:
     return [f"spec.serviceAccountTokenInSecrets {why}"]
 
 
-OF: dict[tuple[str, str], Warnings] = {
+WARNINGS: dict[tuple[str, str], Warnings] = {
     ("", "Pod"): pod,
-    ("", "ReplicationController"): NAMED,
+    ("", "ReplicationController"): NAMED_TEMPLATE,
     ("", "PodTemplate"): template_at("template"),
     ("", "Service"): service,
-    **{("apps", kind): NAMED for kind in ("Deployment", "ReplicaSet")},
+    **{("apps", kind): NAMED_TEMPLATE for kind in ("Deployment", "ReplicaSet")},
     **{("apps", kind): TEMPLATE for kind in ("StatefulSet", "DaemonSet")},
-    ("batch", "Job"): NAMED,
+    ("batch", "Job"): NAMED_TEMPLATE,
     ("batch", "CronJob"): template_at("spec", "jobTemplate", "spec", "template", named=True),
     ("networking.k8s.io", "Ingress"): ingress,
     ("storage.k8s.io", "CSIDriver"): driver,

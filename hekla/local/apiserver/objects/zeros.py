@@ -1,8 +1,8 @@
-"""What Kubernetes shows of an object although nothing is in it: Go's structures write out some
-fields that are empty.
+"""Empty fields that Kubernetes shows nevertheless, because Go writes out fields without
+`omitempty`.
 
-Nobody owns them, so they are put in when it is settled who owns what.  Only rare kinds are here: of
-pods and events a cluster holds too many to write down what says nothing.
+No manager owns them, so they are added after field ownership is computed. Only rare kinds are
+listed: a cluster stores too many pods and events to write empty fields into each.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _revision(tree: Json) -> None:
 
 
 def _service_name(tree: Json) -> None:
-    if "spec" in tree:  # which a write of the status leaves alone
+    if "spec" in tree:  # a status update has no spec
         tree["spec"].setdefault("serviceName", "")
 
 

@@ -27,7 +27,7 @@ from hekla.api.bounded import BoundedCache
 from hekla.api.text.times import stamp
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.merging import fieldsets, merging, ownership
-from hekla.local.apiserver.objects.merging.merging import Marks
+from hekla.local.apiserver.objects.merging.merging import KeyPlaceholders
 from hekla.local.apiserver.objects.merging.ownership import Owner, Scope, Share, Shares
 from hekla.local.apiserver.objects.merging.topology import ANY, LEAF, MAP, SET, Node
 
@@ -193,7 +193,7 @@ class ManagedFields:
 
     def created(self, scope: Scope, tree: Json, owner: Owner) -> Ownership:
         """The ownership of a new object."""
-        marks = Marks([])
+        marks = KeyPlaceholders([])
         shape: list[Any] = []
         known_spec = self.shape_of(scope, tree)
         if known_spec:
@@ -228,7 +228,7 @@ class ManagedFields:
     ) -> Ownership | None:
         """The ownership of a new object whose spec has a known shape; None if no object of this
         shape was created before."""
-        marks = Marks([])
+        marks = KeyPlaceholders([])
         shape: list[Any] = [spec]
         signature(scope.node, {"metadata": metadata}, shape, marks, scope.without)
         known = self._created.get(
@@ -264,14 +264,16 @@ class ManagedFields:
         number = self._specs.get(key)
         if number is None:
             found: list[Any] = []
-            marks = Marks([])
+            marks = KeyPlaceholders([])
             signature(child, spec, found, marks)
             self._numbers += 1
             number = 0 if marks.values else self._shapes.setdefault(tuple(found), self._numbers)
             self._specs[key] = number
         return number
 
-    def _create(self, scope: Scope, tree: Json, owner: Owner, marks: Marks) -> Owners | None:
+    def _create(
+        self, scope: Scope, tree: Json, owner: Owner, marks: KeyPlaceholders
+    ) -> Owners | None:
         difference = merging.compare(scope.node, {}, tree, marks, scope.without)
         fields = fieldsets.difference(
             fieldsets.from_paths((*difference.added, *difference.modified)), ownership.SERVER_SET
@@ -298,7 +300,7 @@ class ManagedFields:
             return held  # nobody is tracked until the first apply
         values = owners.values(stamps)
         known_values = len(values)
-        difference = merging.compare(scope.node, old, new, Marks(values), scope.without)
+        difference = merging.compare(scope.node, old, new, KeyPlaceholders(values), scope.without)
         if not (difference.added or difference.modified or difference.removed):
             return held
         now = self.now() if timed else 0
@@ -415,7 +417,11 @@ def renumbered(text: bytes, wanted: dict[int, int]) -> bytes:
 
 
 def signature(
-    node: Node, tree: Json, found: list[Any], marks: Marks, without: frozenset[str] = frozenset()
+    node: Node,
+    tree: Json,
+    found: list[Any],
+    marks: KeyPlaceholders,
+    without: frozenset[str] = frozenset(),
 ) -> None:
     """Collect everything that an object's field set depends on: names of fields, and keys of list
     elements.
@@ -454,7 +460,7 @@ def signature(
             found.append(None)
 
 
-def _list_signature(node: Node, items: list[Any], found: list[Any], marks: Marks) -> None:
+def _list_signature(node: Node, items: list[Any], found: list[Any], marks: KeyPlaceholders) -> None:
     if node.kind is SET:
         found.append(tuple([repr(item) for item in items]))
         return

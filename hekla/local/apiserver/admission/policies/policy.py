@@ -8,7 +8,7 @@ from typing import Any
 from hekla.api.trees import Json
 from hekla.local.apiserver.admission.attributes import Attributes, TreeCache, remembered
 from hekla.local.apiserver.admission.matching import Conditions, Key, selected, through
-from hekla.local.apiserver.objects.expressions import Unusable, compiled
+from hekla.local.apiserver.objects.expressions import Unusable, compile_admission_expression
 from hekla.local.apiserver.request.selection import selects
 from hekla.local.apiserver.storage.registry import Registry, Resource
 
@@ -45,7 +45,7 @@ class Policy:
         try:
             self.conditions = Conditions(spec.get("matchConditions") or (), params=self.has_params)
             for variable in spec.get("variables") or ():
-                program = compiled(
+                program = compile_admission_expression(
                     variable["expression"], params=self.has_params, variables=self.types
                 )
                 self.variables[variable["name"]] = program

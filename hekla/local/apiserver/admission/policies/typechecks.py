@@ -15,7 +15,11 @@ from hekla.api.trees import Json
 from hekla.kube.http.server import Peer, Request
 from hekla.local.apiserver.admission.attributes import Changer
 from hekla.local.apiserver.auth.user import MASTERS, User
-from hekla.local.apiserver.objects.expressions import Unusable, built_in_type, compiled
+from hekla.local.apiserver.objects.expressions import (
+    Unusable,
+    built_in_type,
+    compile_admission_expression,
+)
 from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.request.route import Route
 from hekla.local.apiserver.request.status import Refusal
@@ -156,7 +160,7 @@ def _wrong(text: str, spec: Json, resource: Resource, kind: Any, param_type: Any
     types: Json = {}
     for variable in spec.get("variables") or ():
         try:
-            program = compiled(
+            program = compile_admission_expression(
                 variable["expression"],
                 params=params,
                 variables=types,
@@ -169,7 +173,9 @@ def _wrong(text: str, spec: Json, resource: Resource, kind: Any, param_type: Any
 
             types[variable["name"]] = DYN
     try:
-        compiled(text, params=params, variables=types, object_type=kind, params_type=param_type)
+        compile_admission_expression(
+            text, params=params, variables=types, object_type=kind, params_type=param_type
+        )
     except Unusable as error:
         shown = f"{resource.kind.api_version}, Kind={resource.kind.kind}"
         return f"{shown if resource.kind.group else '/' + shown}: {error}\n"

@@ -12,7 +12,7 @@ from hekla.local.apiserver.admission.matching import ConditionFailed, key_of, sc
 from hekla.local.apiserver.admission.policies.catalog import Catalog
 from hekla.local.apiserver.admission.policies.policy import Binding, Misconfigured, Policy
 from hekla.local.apiserver.auth.authorization import Authorizer
-from hekla.local.apiserver.objects.expressions import Unusable, compiled
+from hekla.local.apiserver.objects.expressions import Unusable, compile_admission_expression
 from hekla.local.apiserver.request.status import forbidden
 from hekla.local.apiserver.storage.registry import Registry
 
@@ -35,13 +35,13 @@ class ValidatingPolicy(Policy):
                 self.validations.append(
                     (
                         validation,
-                        compiled(
+                        compile_admission_expression(
                             validation["expression"],
                             (BOOL,),
                             params=self.has_params,
                             variables=self.types or None,
                         ),
-                        compiled(
+                        compile_admission_expression(
                             said,
                             (STRING,),
                             params=self.has_params,
@@ -54,7 +54,7 @@ class ValidatingPolicy(Policy):
                 )
             for annotation in spec.get("auditAnnotations") or ():
                 text = annotation["valueExpression"]
-                program = compiled(
+                program = compile_admission_expression(
                     text, (STRING, NULL), params=self.has_params, variables=self.types or None
                 )
                 self.annotations.append((annotation, program))

@@ -34,7 +34,7 @@ def custom_column(declared: Json) -> Column:
         or f"Custom resource definition column (in JSONPath format): {path}"
     )
     try:
-        find = jsonpath.compiled(path)
+        find = jsonpath.compile_path(path)
     except ValueError:
         find = _nothing
 

@@ -35,7 +35,7 @@ from hekla.local.apiserver.objects.kind import (
     PartialUpdates,
     Strategy,
     Subresource,
-    nothing,
+    do_nothing,
 )
 from hekla.local.apiserver.objects.scale import Scale
 from hekla.local.apiserver.objects.strategies import keep_status
@@ -87,9 +87,9 @@ def _kind(spec: Json, version: Json, stored: str) -> Kind:
         strategy=Strategy(
             default=behaviour.default,
             fill=behaviour.fill,
-            prepare_create=_drop_status if has_status else nothing,
+            prepare_create=_drop_status if has_status else do_nothing,
             validate_create=behaviour.validate_create,
-            prepare_update=keep_status if has_status else nothing,
+            prepare_update=keep_status if has_status else do_nothing,
             validate_update=behaviour.validate_update,
             prepare_status=_only_status,
             validate_status=behaviour.validate_status,

@@ -1,1 +1,1 @@
-"""Patches, merges, and who owns which fields."""
+"""Patches, server-side apply, and the ownership of fields."""

@@ -1,9 +1,9 @@
-"""Sets of fields, in the form in which managedFields shows them: a tree of path elements (`f:name`,
-`k:{...}`, `v:...`).
+"""Sets of fields in the form of managedFields: a tree of path elements (`f:name`, `k:{...}`,
+`v:...`).
 
-A tree is a plain dictionary.  An element without children is a member; one with children is a
-member when they include `.`. All functions leave their arguments as they are and may share parts of
-them with the result.  Reference: local-cluster 2.7.
+A tree is a plain dictionary. An element without children is a member of the set; one with children
+is a member if they include `.`. No function changes its arguments, except `insert`; results may
+share parts with them. Reference: local-cluster 2.7.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def text(tree: Tree) -> bytes:
-    """The set as JSON, the same bytes for the same set."""
+    """The set as canonical JSON: equal sets give equal bytes."""
     return _encode(tree)
 
 
 def from_paths(paths: Iterable[Path]) -> Tree:
+    """The set of these paths."""
     tree: Tree = {}
     for path in paths:
         insert(tree, path)
@@ -36,7 +37,7 @@ def from_paths(paths: Iterable[Path]) -> Tree:
 
 
 def insert(tree: Tree, path: Path) -> None:
-    """Makes a path a member, in place."""
+    """Make a path a member, in place."""
     if not path:
         return
     for element in path[:-1]:
@@ -44,7 +45,7 @@ def insert(tree: Tree, path: Path) -> None:
         if inner is None:
             inner = tree[element] = {}
         elif not inner:
-            inner[SELF] = {}  # a member that gets children stays one
+            inner[SELF] = {}  # an element that was a member stays one
         tree = inner
     known = tree.setdefault(path[-1], {})
     if known:
@@ -52,11 +53,12 @@ def insert(tree: Tree, path: Path) -> None:
 
 
 def is_member(node: Tree) -> bool:
+    """Whether the element that has these children is itself a member."""
     return not node or SELF in node
 
 
 def below(node: Tree) -> Tree:
-    """The children alone."""
+    """The children of an element, without the mark that it is a member."""
     return {key: child for key, child in node.items() if key != SELF} if SELF in node else node
 
 
@@ -66,9 +68,10 @@ def _made(member: bool, children: Tree) -> Tree | None:
     return {} if member else None
 
 
-def union(one: Tree, other: Tree) -> Tree:
-    result = dict(one)
-    for key, node in other.items():
+def union(first: Tree, second: Tree) -> Tree:
+    """The members of either set."""
+    result = dict(first)
+    for key, node in second.items():
         known = result.get(key)
         result[key] = (
             node
@@ -78,11 +81,11 @@ def union(one: Tree, other: Tree) -> Tree:
     return result
 
 
-def difference(one: Tree, other: Tree) -> Tree:
-    """The members of one that are not members of the other."""
+def difference(first: Tree, second: Tree) -> Tree:
+    """The members of the first set that are not members of the second."""
     result: Tree = {}
-    for key, node in one.items():
-        taken = other.get(key)
+    for key, node in first.items():
+        taken = second.get(key)
         left = (
             node
             if taken is None
@@ -95,11 +98,11 @@ def difference(one: Tree, other: Tree) -> Tree:
     return result
 
 
-def recursive_difference(one: Tree, other: Tree) -> Tree:
-    """One without the members of the other and all that is below them."""
+def recursive_difference(first: Tree, second: Tree) -> Tree:
+    """The first set without the members of the second and all fields below them."""
     result: Tree = {}
-    for key, node in one.items():
-        taken = other.get(key)
+    for key, node in first.items():
+        taken = second.get(key)
         if taken is None:
             result[key] = node
         elif not is_member(taken):
@@ -109,10 +112,11 @@ def recursive_difference(one: Tree, other: Tree) -> Tree:
     return result
 
 
-def intersection(one: Tree, other: Tree) -> Tree:
+def intersection(first: Tree, second: Tree) -> Tree:
+    """The members of both sets."""
     result: Tree = {}
-    for key, node in one.items():
-        shared = other.get(key)
+    for key, node in first.items():
+        shared = second.get(key)
         if shared is None:
             continue
         both = _made(
@@ -124,16 +128,18 @@ def intersection(one: Tree, other: Tree) -> Tree:
 
 
 def has(tree: Tree, path: Path) -> bool:
+    """Whether a path is a member."""
     for element in path:
-        found = tree.get(element)
-        if found is None:
+        child = tree.get(element)
+        if child is None:
             return False
-        tree = found
+        tree = child
     return is_member(tree)
 
 
 def paths(tree: Tree, prefix: Path = ()) -> Iterator[Path]:
-    """Every member: those of a level before those below it, as conflicts are listed."""
+    """All members; those of a level come before those below it, which is the order of conflicts in
+    messages."""
     elements = sorted((key for key in tree if key != SELF), key=_rank)
     for key in elements:
         if is_member(tree[key]):
@@ -148,7 +154,7 @@ def _rank(element: str) -> tuple[int, str]:
 
 
 def with_named(tree: Tree, node: Node | None) -> Tree:
-    """The set with every declared field on the way to a member made a member too."""
+    """The set, with every declared field on the path to a member made a member too."""
     result: Tree = {}
     for key, child in tree.items():
         if key == SELF:
@@ -177,7 +183,7 @@ def _step(node: Node | None, element: str) -> Node | None:
 
 
 def shown(path: Path) -> str:
-    """A path as messages print it: `.spec.containers[name="c"].image`."""
+    """A path as messages show it: `.spec.containers[name="c"].image`."""
     pieces = []
     for element in path:
         kind, rest = element[0], element[2:]
@@ -200,11 +206,11 @@ def _scalar(value: Any) -> str:
 
 
 class BadFields(ValueError):
-    """A fieldsV1 that is none."""
+    """An invalid fieldsV1."""
 
 
 def parse(tree: Any) -> Tree:
-    """The set that a client wrote, in its one right form.  Raises BadFields."""
+    """The set that a client sent, in canonical form. Raises BadFields."""
     if not isinstance(tree, dict):
         raise BadFields("fieldsV1 is not an object")
     result: Tree = {}

@@ -1,9 +1,9 @@
-"""Walks over two objects at once: what differs, what both make together, and what is left without
-some fields.
+"""Functions that walk two objects in parallel: their difference, their merge, and an object without
+a set of fields.
 
-`compare` is on the way of every update, so it goes down only where the two differ; all else here is
-for server-side apply. What a field is for merging is said by topology.py, what a set of fields is
-by fieldsets.py.  Reference: local-cluster 2.7.
+`compare` is part of every update, so it descends only where the two objects differ; everything else
+is for server-side apply. topology.py says how each field is merged, fieldsets.py what a set of
+fields is. Reference: local-cluster 2.7.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from hekla.local.apiserver.objects.merging.topology import (
 )
 
 ABSENT: Any = object()
-MARK = "\x01"
-"""Brackets the number that stands for a key in field sets; see `Marks`."""
+PLACEHOLDER_QUOTE = "\x01"
+"""Encloses the number of a placeholder in field sets; see `KeyPlaceholders`."""
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class Unmergeable(ValueError):
-    """A tree that does not fit its kind, in the words of the message that a client gets."""
+    """A tree that does not fit its kind; the text is the message for the client."""
 
 
-class Marks:
-    """Keys of list elements that are another in every object (addresses, uids of owners) and that
-    field sets name.
+class KeyPlaceholders:
+    """Numbers that stand in field sets for list keys that differ in every object (addresses, uids
+    of owners).
 
-    A set that names them by number is the same set for thousands of objects.
+    With numbers instead of keys, thousands of objects have the same field set.
     """
 
     __slots__ = ("numbers", "values")
@@ -56,24 +56,26 @@ class Marks:
             self.numbers.setdefault(value, number)
 
     def mark(self, value: Any) -> str:
+        """The placeholder of a key, as JSON. A new key gets the next number."""
         if type(value) is not str:
             return _encode(value).decode()
         number = self.numbers.setdefault(value, len(self.values))
         if number == len(self.values):
             self.values.append(value)
-        return f'"{MARK}{number}{MARK}"'
+        return f'"{PLACEHOLDER_QUOTE}{number}{PLACEHOLDER_QUOTE}"'
 
 
 class Difference(NamedTuple):
-    """Paths by what happened to them; hashable, as equal changes are looked up."""
+    """The paths that were added, modified and removed. It is hashable, so that equal changes can
+    share work."""
 
     added: tuple[Path, ...]
     modified: tuple[Path, ...]
     removed: tuple[Path, ...]
 
 
-def element_of(node: Node, item: Any, marks: Marks | None = None) -> str:
-    """The path element of a list's item.  Raises Unmergeable."""
+def element_of(node: Node, item: Any, marks: KeyPlaceholders | None = None) -> str:
+    """The path element of a list item. Raises Unmergeable."""
     if node.kind is SET:
         if isinstance(item, dict):
             raise Unmergeable("associative list without keys has an element that's a map type")
@@ -90,7 +92,7 @@ def element_of(node: Node, item: Any, marks: Marks | None = None) -> str:
         raise Unmergeable("associative list with keys may not have non-map elements")
     if marks is not None and node.mark and node.keys[0] in item:
         return f'k:{{"{node.keys[0]}":{marks.mark(item[node.keys[0]])}}}'
-    found: Json = {}
+    values: Json = {}
     for key in node.keys:
         value = item.get(key, ABSENT)
         if value is ABSENT:
@@ -99,14 +101,14 @@ def element_of(node: Node, item: Any, marks: Marks | None = None) -> str:
             if inner is None or inner.default is None:
                 continue
             value = inner.default
-        found[key] = value
-    if not found:
+        values[key] = value
+    if not values:
         keys = " ".join(f'"{key}"' for key in node.keys)
         raise Unmergeable(
             f"associative list with keys has an element that omits all key fields [{keys}] "
             "(and doesn't have default values for any key fields)"
         )
-    return f"k:{_encode(found).decode()}"
+    return f"k:{_encode(values).decode()}"
 
 
 # --- what differs ---------------------------------------------------------------------------------
@@ -115,13 +117,14 @@ def element_of(node: Node, item: Any, marks: Marks | None = None) -> str:
 class _Comparison:
     __slots__ = ("added", "marks", "modified", "removed")
 
-    def __init__(self, marks: Marks | None) -> None:
+    def __init__(self, marks: KeyPlaceholders | None) -> None:
         self.added: list[Path] = []
         self.modified: list[Path] = []
         self.removed: list[Path] = []
         self.marks = marks
 
     def maps(self, node: Node, old: Json, new: Json, path: Path) -> None:
+        """Compare two objects."""
         fields = node.open()
         if node.always:
             old, new = with_always(node, old), with_always(node, new)
@@ -139,6 +142,7 @@ class _Comparison:
                     self.values(child, before, ABSENT, (*path, f"f:{name}"))
 
     def values(self, node: Node, old: Any, new: Any, path: Path) -> None:
+        """Compare two values, either of which may be ABSENT."""
         if old is ABSENT:
             self.whole(node, new, path, self.added)
         elif new is ABSENT:
@@ -162,40 +166,41 @@ class _Comparison:
                 self.lists(shape, _list(old), _list(new), path)
 
     def lists(self, node: Node, old: list[Any], new: list[Any], path: Path) -> None:
+        """Compare two lists by the keys of their items."""
         before, after = self._index(node, old), self._index(node, new)
         element = node.element or GUESSED
         for key in before | after:
             was, now = before.get(key, []), after.get(key, [])
-            place = (*path, key)
+            element_path = (*path, key)
             if len(was) < 2 and len(now) < 2:
                 if was != now:
                     self.values(
-                        element, was[0] if was else ABSENT, now[0] if now else ABSENT, place
+                        element, was[0] if was else ABSENT, now[0] if now else ABSENT, element_path
                     )
             elif len(was) > 1 and len(now) > 1:
                 if was != now:
-                    self.modified.append(place)
+                    self.modified.append(element_path)
             elif len(was) > 1:
-                # The element stood there twice, which is owned as one; now it is one again.
+                # A repeated element is owned as one; now it occurs once.
                 if now:
-                    self.whole(element, now[0], place, self.added)
-                self.removed.append(place)
+                    self.whole(element, now[0], element_path, self.added)
+                self.removed.append(element_path)
             else:
                 if was:
-                    self.whole(element, was[0], place, self.removed)
-                self.added.append(place)
+                    self.whole(element, was[0], element_path, self.removed)
+                self.added.append(element_path)
 
     def _index(self, node: Node, items: list[Any]) -> dict[str, list[Any]]:
-        found: dict[str, list[Any]] = {}
+        by_element: dict[str, list[Any]] = {}
         for item in items:
             try:
-                found.setdefault(element_of(node, item, self.marks), []).append(item)
+                by_element.setdefault(element_of(node, item, self.marks), []).append(item)
             except Unmergeable:
                 continue
-        return found
+        return by_element
 
-    def whole(self, node: Node, value: Any, path: Path, found: list[Path]) -> None:
-        """A value that is on one side only: it and all that is in it."""
+    def whole(self, node: Node, value: Any, path: Path, result: list[Path]) -> None:
+        """Add a value that only one side has, and all fields in it, to the result."""
         shape = children_of(node, value)
         if shape.kind is MAP and isinstance(value, dict):
             fields = shape.open()
@@ -205,17 +210,17 @@ class _Comparison:
                 child = fields.get(name, shape.element)
                 if child is not None:
                     if child.kind is LEAF:
-                        found.append((*path, f"f:{name}"))
+                        result.append((*path, f"f:{name}"))
                     else:
-                        self.whole(child, item, (*path, f"f:{name}"), found)
+                        self.whole(child, item, (*path, f"f:{name}"), result)
         elif shape.kind in (KEYED, SET) and isinstance(value, list):
             element = shape.element or GUESSED
             for key, items in self._index(shape, value).items():
                 if len(items) == 1:
-                    self.whole(element, items[0], (*path, key), found)
+                    self.whole(element, items[0], (*path, key), result)
                 else:
-                    found.append((*path, key))
-        found.append(path)
+                    result.append((*path, key))
+        result.append(path)
 
 
 def with_always(node: Node, value: Json) -> Json:
@@ -236,22 +241,25 @@ def compare(
     node: Node,
     old: Json,
     new: Json,
-    marks: Marks | None = None,
+    marks: KeyPlaceholders | None = None,
     without: frozenset[str] = frozenset(),
 ) -> Difference:
-    """What makes the new object of the old one; `without` are fields at the top that do not count."""
+    """The difference between two states of an object; `without` names top-level fields to ignore."""
     if without:
         old = {name: value for name, value in old.items() if name not in without}
         new = {name: value for name, value in new.items() if name not in without}
-    found = _Comparison(marks)
-    found.maps(node, old, new, ())
+    comparison = _Comparison(marks)
+    comparison.maps(node, old, new, ())
     return Difference(
-        *(counting(paths, without) for paths in (found.added, found.modified, found.removed))
+        *(
+            counting(paths, without)
+            for paths in (comparison.added, comparison.modified, comparison.removed)
+        )
     )
 
 
 def counting(paths: list[Path], without: frozenset[str]) -> tuple[Path, ...]:
-    """Paths of fields that count, the object itself left out."""
+    """The paths without the empty path and without ignored top-level fields."""
     return tuple([path for path in paths if path and path[0][2:] not in without])
 
 
@@ -259,7 +267,7 @@ def counting(paths: list[Path], without: frozenset[str]) -> tuple[Path, ...]:
 
 
 def field_set(node: Node, value: Json) -> Tree:
-    """The fields of a configuration: its leaves, its list elements and the keys of its maps."""
+    """The fields of an applied configuration: its leaves, list elements and map keys."""
     tree: Tree = {}
     _fields(node, value, (), tree)
     return tree
@@ -275,10 +283,10 @@ def _fields(node: Node, value: Any, path: Path, tree: Tree) -> None:
             child = declared.get(name, shape.element)
             if child is None:
                 continue
-            place = (*path, f"f:{name}")
-            _fields(child, item, place, tree)
+            child_path = (*path, f"f:{name}")
+            _fields(child, item, child_path, tree)
             if item is None or item == {} or name not in declared:
-                fieldsets.insert(tree, place)
+                fieldsets.insert(tree, child_path)
     else:
         seen: dict[str, list[Any]] = {}
         for item in _list(value):
@@ -290,15 +298,15 @@ def _fields(node: Node, value: Any, path: Path, tree: Tree) -> None:
 
 
 def check(node: Node, value: Any) -> list[str]:
-    """Why a configuration cannot be applied: `<path>: <what is wrong>` each."""
-    found: list[str] = []
-    _check(node, value, "", found)
-    return found
+    """Why a configuration cannot be applied, each as `<path>: <message>`."""
+    errors: list[str] = []
+    _check(node, value, "", errors)
+    return errors
 
 
-def _check(node: Node, value: Any, where: str, found: list[str]) -> None:
+def _check(node: Node, value: Any, where: str, errors: list[str]) -> None:
     def say(text: str) -> None:
-        found.append(f"{where}: {text}" if where else text)
+        errors.append(f"{where}: {text}" if where else text)
 
     shape = children_of(node, value)
     if value is None or (shape.kind is LEAF and shape.scalar in ("", "any")):
@@ -309,28 +317,28 @@ def _check(node: Node, value: Any, where: str, found: list[str]) -> None:
         if not isinstance(value, dict):
             say(f"expected map, got &{{{printed(value)}}}")
         elif shape.inside is not None:
-            _check(shape.inside, value, where, found)
+            _check(shape.inside, value, where, errors)
         elif shape.kind is MAP:
             for name, item in value.items():
                 child = shape.child(name)
                 if child is None:
-                    found.append(f"{where}.{name}: field not declared in schema")
+                    errors.append(f"{where}.{name}: field not declared in schema")
                     return
-                _check(child, item, f"{where}.{name}", found)
+                _check(child, item, f"{where}.{name}", errors)
     elif shape.scalar == "list":
         if not isinstance(value, list):
             say(f"expected list, got &{{{printed(value)}}}")
         elif shape.kind is not LEAF:
-            _check_items(shape, value, where, found)
+            _check_items(shape, value, where, errors)
         elif shape.inside is not None:
             for position, item in enumerate(value):
-                _check(shape.inside, item, f"{where}[{position}]", found)
+                _check(shape.inside, item, f"{where}[{position}]", errors)
     else:
         say_wrong_scalar(shape.scalar, value, say)
 
 
 def say_wrong_scalar(scalar: str, value: Any, say: Callable[[str], None]) -> None:
-    """Each kind of scalar has a message of its own making."""
+    """Kubernetes has a different message for each type of scalar."""
     if scalar == "string" and not isinstance(value, str):
         say(f"expected string, got &value.valueUnstructured{{Value:{written(value)}}}")
     elif scalar == "bool" and not isinstance(value, bool):
@@ -345,28 +353,28 @@ def say_wrong_scalar(scalar: str, value: Any, say: Callable[[str], None]) -> Non
         say(f"expected numeric (int or float), got {names.get(type(value), 'nil')}")
 
 
-def _check_items(node: Node, items: list[Any], where: str, found: list[str]) -> None:
+def _check_items(node: Node, items: list[Any], where: str, errors: list[str]) -> None:
     seen: set[str] = set()
     for position, item in enumerate(items):
         try:
             key = element_of(node, item)
         except Unmergeable as error:
-            found.append(
+            errors.append(
                 f"{where}: element {position}: {error}" if where else f"element {position}: {error}"
             )
             return
         if key in seen:
-            found.append(f"{where}: duplicate entries for key {fieldsets.shown((key,))}")
+            errors.append(f"{where}: duplicate entries for key {fieldsets.shown((key,))}")
         seen.add(key)
-        _check(node.element or GUESSED, item, where + fieldsets.shown((key,)), found)
+        _check(node.element or GUESSED, item, where + fieldsets.shown((key,)), errors)
 
 
 # --- both together --------------------------------------------------------------------------------
 
 
 def merge(node: Node, old: Any, new: Any) -> Any:
-    """The old value with what the new one says; list elements keep the order of both as far as that
-    goes."""
+    """The old value with the fields of the new one. List elements keep the order of both lists as
+    far as possible."""
     if new is ABSENT:
         return old
     if old is ABSENT:
@@ -395,9 +403,9 @@ def _merge_lists(node: Node, old: list[Any], new: list[Any]) -> list[Any]:
         order.append(key)
     ours = {element_of(node, item): item for item in new}
 
-    def together(key: str) -> Any:
+    def merged_element(key: str) -> Any:
         was = theirs.get(key, [])
-        # What stood there twice cannot be merged with one.
+        # Repeated elements cannot be merged with one.
         return merge(element, was[0] if len(was) == 1 else ABSENT, ours[key])
 
     result: list[Any] = []
@@ -411,7 +419,7 @@ def _merge_lists(node: Node, old: list[Any], new: list[Any]) -> list[Any]:
             key = order[left]
             if key == wanted[right]:
                 merged.add(key)
-                result.append(together(key))
+                result.append(merged_element(key))
                 left, right = left + 1, right + 1
                 if shared:
                     shared.popleft()
@@ -431,7 +439,7 @@ def _merge_lists(node: Node, old: list[Any], new: list[Any]) -> list[Any]:
         if right < len(wanted):
             key = wanted[right]
             merged.add(key)
-            result.append(together(key))
+            result.append(merged_element(key))
             right += 1
             if shared and shared[0] == key:
                 shared.popleft()

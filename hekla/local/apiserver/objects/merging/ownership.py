@@ -1,9 +1,8 @@
-"""Who owns which fields of an object: what an update takes over, and what an apply takes, keeps,
-gives up or fights about.
+"""The ownership of fields: what an update takes over, and what an apply takes, keeps, gives up, or
+conflicts on.
 
-Pure: objects and sets in, objects and sets out.  How ownership is kept beside an object is the
-business of `apiserver/storage/managed_fields.py`.
-Reference: local-cluster 2.7.
+The functions are pure: objects and field sets in, objects and field sets out.
+`apiserver/storage/managed_fields.py` stores the owners of an object. Reference: local-cluster 2.7.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from hekla.local.apiserver.objects.merging.topology import Node
 
 APPLY, UPDATE = "Apply", "Update"
 MOST_UPDATERS = 10
-ANCIENT = "ancient-changes"
+ANCIENT_CHANGES = "ancient-changes"
 BEFORE_FIRST_APPLY = "before-first-apply"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 KUBECTL = "kubectl"
@@ -42,12 +41,12 @@ SERVER_SET: Tree = {
         },
     },
 }  # fmt: skip
-"""What nobody owns: the type and what the server sets itself."""
+"""Fields without an owner: the type, and what the server itself sets."""
 
 
 class Owner(NamedTuple):
-    """An owner's name.  All that an applier applied is one entry whatever the version; an updater
-    has one a version."""
+    """The identity of an entry in managedFields. An applier has one entry for all versions, an
+    updater one for each."""
 
     manager: str
     operation: str
@@ -57,49 +56,52 @@ class Owner(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What an owner owns, in the field names of a version, and when that changed last."""
+    """The fields that an owner has, in the field names of a version, and when they last changed."""
 
     version: str
     fields: Tree
     time: int
-    """Seconds since the epoch; 0 where a client wrote none."""
+    """Seconds since the epoch; 0 if a client gave none."""
 
 
 Shares = dict[Owner, Share]
 
 
 class Conflict(NamedTuple):
+    """A field that an apply would change, and its owner."""
+
     owner: Owner
     path: fieldsets.Path
 
 
 class Conflicts(Exception):
-    """An apply would change what others own."""
+    """An apply would change fields that have other owners."""
 
-    def __init__(self, found: list[Conflict]) -> None:
-        super().__init__(f"{len(found)} conflicts")
-        self.found = found
+    def __init__(self, conflicts: list[Conflict]) -> None:
+        super().__init__(f"{len(conflicts)} conflicts")
+        self.found = conflicts
 
 
 Converter = Callable[[str, Json], tuple[Node, Json] | None]
-"""(apiVersion, object in the request's version) -> that version's node and the object in it; None
-for a version that is gone."""
+"""(apiVersion, object in the version of the request) -> the node of that apiVersion and the object
+converted to it; None if the version no longer exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where a write comes in: the kind's shape, its version, and what that endpoint does not
-    change."""
+    """The endpoint of a write: the kind's topology, its version, and the fields that this endpoint
+    does not change."""
 
     node: Node
     version: str
     without: frozenset[str] = frozenset()
-    """Fields at the top that this endpoint resets."""
+    """Top-level fields that this endpoint resets."""
     convert: Converter = lambda version, tree: None
     metadata: tuple[str, ...] = ()
-    """The same within metadata."""
+    """Fields of metadata that this endpoint resets."""
 
     def at(self, version: str, tree: Json) -> tuple[Node, Json] | None:
+        """The node of a version and the object in it; None if the version no longer exists."""
         return (self.node, tree) if version == self.version else self.convert(version, tree)
 
 
@@ -107,15 +109,15 @@ class Scope:
 
 
 def order_of(owner: Owner, share: Share) -> tuple[str, int, str, str, str]:
-    """Appliers first, then by time."""
+    """The order of managedFields: appliers first, then by time."""
     return owner.operation, share.time, owner.manager, share.version, owner.subresource
 
 
 def from_wire(entries: Any) -> Shares | None:
-    """What managedFields say; None for what cannot be read."""
+    """The content of managedFields; None if it is invalid."""
     if not isinstance(entries, list):
         return None
-    found: Shares = {}
+    shares: Shares = {}
     for entry in entries:
         if not isinstance(entry, dict):
             return None
@@ -129,20 +131,21 @@ def from_wire(entries: Any) -> Shares | None:
             "" if operation == APPLY else version,
         )
         try:
-            found[owner] = Share(
+            shares[owner] = Share(
                 version, fieldsets.parse(entry.get("fieldsV1") or {}), seconds(entry.get("time"))
             )
         except fieldsets.BadFields:
             return None
-    return found
+    return shares
 
 
 def is_reset(entries: Any) -> bool:
-    """Whether a client asks to forget all owners: an empty list, or one empty entry."""
+    """Whether a client asks to clear managedFields: an empty list, or one empty entry."""
     return entries in ([], [{}])
 
 
 def seconds(text: Any) -> int:
+    """A timestamp in seconds since the epoch; 0 if it is invalid."""
     try:
         return max(int(instant(text)), 0)
     except (TypeError, ValueError):
@@ -153,7 +156,8 @@ def seconds(text: Any) -> int:
 
 
 def updated(scope: Scope, old: Json, new: Json, shares: Shares, owner: Owner, now: int) -> Shares:
-    """The shares after an update: its owner has what it changed, nobody else has."""
+    """The shares after an update: the owner has the fields that it changed, and nobody else has
+    them."""
     difference = merging.compare(scope.node, old, new, without=scope.without)
     return updated_by(scope, old, new, shares, owner, now, difference)
 
@@ -167,6 +171,7 @@ def updated_by(
     now: int,
     difference: merging.Difference,
 ) -> Shares:
+    """`updated` with a difference that is known already."""
     changed = fieldsets.from_paths((*difference.added, *difference.modified))
     left, _ = _taken(scope, old, new, shares, None, difference)
     own = fieldsets.difference(changed, SERVER_SET)
@@ -186,22 +191,24 @@ def _taken(
     taker: Owner | None,
     difference: merging.Difference | None = None,
 ) -> tuple[Shares, list[Conflict]]:
-    """The shares without what a change takes from others than the taker, and what it took that is
-    there still."""
+    """The shares of the others without the fields that a change takes from them, and the conflicts:
+    taken fields that still exist."""
     versions: dict[str, tuple[Tree, Tree] | None] = {}
 
     def changes(version: str) -> tuple[Tree, Tree] | None:
         if version not in versions:
-            found = difference
-            if found is None or version != scope.version:
+            version_difference = difference
+            if version_difference is None or version != scope.version:
                 before, after = scope.at(version, old), scope.at(version, new)
                 if before is None or after is None:
                     versions[version] = None
                     return None
-                found = merging.compare(before[0], before[1], after[1], without=scope.without)
+                version_difference = merging.compare(
+                    before[0], before[1], after[1], without=scope.without
+                )
             versions[version] = (
-                fieldsets.from_paths((*found.added, *found.modified)),
-                fieldsets.from_paths(found.removed),
+                fieldsets.from_paths((*version_difference.added, *version_difference.modified)),
+                fieldsets.from_paths(version_difference.removed),
             )
         return versions[version]
 
@@ -228,7 +235,7 @@ def _taken(
 
 
 def capped(shares: Shares) -> Shares:
-    """At most ten updaters: the oldest become one entry a version."""
+    """At most ten updaters: the oldest are combined into one entry for each version."""
     updaters = sorted(
         (owner for owner in shares if owner.operation == UPDATE),
         key=lambda owner: (shares[owner].time, _identifier(owner)),
@@ -242,7 +249,7 @@ def capped(shares: Shares) -> Shares:
         if count <= MOST_UPDATERS:
             break
         share = shares[owner]
-        bucket = Owner(ANCIENT, UPDATE, "", share.version)
+        bucket = Owner(ANCIENT_CHANGES, UPDATE, "", share.version)
         if share.version not in first:
             first[share.version] = owner
             continue
@@ -276,10 +283,10 @@ def applied(
     *,
     force: bool,
 ) -> tuple[Json, Shares]:
-    """The object and the shares after an apply.  Raises Conflicts, and merging.Unmergeable for what
-    does not fit."""
+    """The object and the shares after an apply. Raises Conflicts, and merging.Unmergeable if the
+    configuration does not fit the kind."""
     if not shares and live["metadata"].get("uid"):
-        # Nobody is known to own anything: what is there belongs to those before.
+        # Without managedFields all existing fields belong to `before-first-apply`.
         shares = updated(
             scope,
             {},
@@ -294,13 +301,13 @@ def applied(
         if owner.manager != KUBECTL:
             raise
         allowed = _allowed_by_last_applied(scope, live)
-        found = [
+        remaining = [
             conflict
             for conflict in conflicts.found
             if allowed is None or not fieldsets.has(allowed, conflict.path)
         ]
-        if found:
-            raise Conflicts(found) from None
+        if remaining:
+            raise Conflicts(remaining) from None
         result = _applied(scope, live, configuration, shares, owner, now, True)
     new, after = result
     if owner.manager == KUBECTL and ((new.get("metadata") or {}).get("annotations") or {}).get(
@@ -335,7 +342,7 @@ def _applied(
         raise Conflicts(conflicts)
     own = fieldsets.difference(fields, SERVER_SET)
     if own:
-        # An apply that changes nothing has no time of its own.
+        # An apply that changes nothing keeps its time.
         left[owner] = Share(
             scope.version, own, now if new != live else before.time if before is not None else 0
         )
@@ -345,7 +352,7 @@ def _applied(
 
 
 def _pruned(scope: Scope, merged: Json, shares: Shares, before: Share) -> Json:
-    """Without what the owner applied last time and nobody owns now."""
+    """The merged object without fields that the owner applied before and that nobody owns now."""
     at = scope.at(before.version, merged)
     if at is None or before.version != scope.version:
         return merged
@@ -370,10 +377,10 @@ def _pruned(scope: Scope, merged: Json, shares: Shares, before: Share) -> Json:
 
 
 def _kept_in(scope: Scope, version: str, merged: Json, pruned: Json, managed: Tree) -> Json:
-    """What owners in another version hold stays: said of the top fields, as two versions rarely
-    name deeper ones alike."""
-    found = scope.at(version, merged)
-    if found is None:
+    """Fields that owners in another version have are kept. Only top-level fields are compared,
+    because deeper ones rarely have the same name in two versions."""
+    node_and_tree = scope.at(version, merged)
+    if node_and_tree is None:
         return pruned
     held = {key[2:] for key in managed}
     return {
@@ -383,7 +390,8 @@ def _kept_in(scope: Scope, version: str, merged: Json, pruned: Json, managed: Tr
 
 
 def _allowed_by_last_applied(scope: Scope, live: Json) -> Tree | None:
-    """What client-side apply owned: the fields of its annotation that still are as it left them."""
+    """The fields that client-side apply owned: those of its annotation that still have the same
+    value."""
     text = (live["metadata"].get("annotations") or {}).get(LAST_APPLIED)
     if not text:
         return None
@@ -426,7 +434,7 @@ def _last_applied(configuration: Json) -> str:
 
 
 def named(owner: Owner) -> str:
-    """An owner as conflict messages name it."""
+    """An owner as conflict messages show it."""
     text = json.dumps(owner.manager, ensure_ascii=False)
     if owner.subresource:
         text += f' with subresource "{owner.subresource}"'
@@ -434,13 +442,16 @@ def named(owner: Owner) -> str:
 
 
 def conflict_message(conflicts: Iterable[Conflict]) -> str:
-    found = list(conflicts)
-    if len(found) == 1:
-        return f"Apply failed with 1 conflict: conflict with {named(found[0].owner)}: {fieldsets.shown(found[0].path)}"
+    """The message of a 409 for conflicts, grouped by owner."""
+    all_conflicts = list(conflicts)
+    if len(all_conflicts) == 1:
+        return f"Apply failed with 1 conflict: conflict with {named(all_conflicts[0].owner)}: {fieldsets.shown(all_conflicts[0].path)}"
     lines = []
-    for owner in sorted({conflict.owner for conflict in found}, key=_identifier):
+    for owner in sorted({conflict.owner for conflict in all_conflicts}, key=_identifier):
         lines.append(f"conflicts with {named(owner)}:")
         lines += [
-            f"- {fieldsets.shown(conflict.path)}" for conflict in found if conflict.owner == owner
+            f"- {fieldsets.shown(conflict.path)}"
+            for conflict in all_conflicts
+            if conflict.owner == owner
         ]
-    return f"Apply failed with {len(found)} conflicts: " + "\n".join(lines)
+    return f"Apply failed with {len(all_conflicts)} conflicts: " + "\n".join(lines)

@@ -1,7 +1,7 @@
-"""JSON patch (RFC 6902, with the habits of Kubernetes' library) and merge patch (RFC 7386).
+"""JSON patch (RFC 6902, with the peculiarities of Kubernetes' library) and merge patch (RFC 7386).
 
-All functions leave the patch as it is and return a tree that shares nothing with it, because a
-patch is applied again when another write came between.  Reference: local-cluster 2.5.
+The functions do not change the patch, and JSON patch returns a tree that shares nothing with it,
+because a patch is applied again after a conflicting write. Reference: local-cluster 2.5.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from hekla.local.apiserver.objects.merging.strategic import apply_strategic
 
 __all__ = ["apply_json", "apply_merge", "apply_strategic"]
 
-WHOLE = ("replace", "test")
-"""Operations that can be about the whole tree."""
-LARGEST_COPY = 3 * 1024 * 1024
-"""Bytes that all `copy` operations of one patch may add; without a bound a short patch doubles a
-tree without end."""
+WHOLE_DOCUMENT_OPERATIONS = ("replace", "test")
+"""Operations that may have an empty path."""
+MAX_COPIED_BYTES = 3 * 1024 * 1024
+"""How many bytes all `copy` operations of a patch may add; without a limit, a short patch can
+double a tree again and again."""
 
 
 class _DoesNotApply(Exception):
-    """An operation that finds no place; the client hears one sentence for all of them."""
+    """An operation whose path does not exist; clients get the same message for all of them."""
 
 
 def apply_json(tree: Json, operations: Any) -> Any:
-    """The patched tree.  Raises BadBody: 422 when an operation does not apply, 400 when it is none."""
+    """The patched tree. Raises BadBody: 422 if an operation cannot be applied, 400 if the patch is
+    invalid."""
     if not isinstance(operations, list):
         raise BadBody(
             "error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch"
@@ -48,9 +49,9 @@ def apply_json(tree: Json, operations: Any) -> Any:
                 code=422,
                 reason="Invalid",
             ) from None
-        if copied > LARGEST_COPY:
+        if copied > MAX_COPIED_BYTES:
             raise BadBody(
-                f"Unable to complete the copy, the accumulated size increase of copy is {copied}, exceeding the limit {LARGEST_COPY}",
+                f"Unable to complete the copy, the accumulated size increase of copy is {copied}, exceeding the limit {MAX_COPIED_BYTES}",
                 code=413,
                 reason="RequestEntityTooLarge",
             )
@@ -58,9 +59,9 @@ def apply_json(tree: Json, operations: Any) -> Any:
 
 
 def _operate(document: Json, operation: Json) -> int:
-    """Applies one operation in place; returns how many bytes it copied."""
+    """Apply one operation in place; returns how many bytes it copied."""
     name = operation.get("op")
-    if name in WHOLE and operation.get("path") == "":
+    if name in WHOLE_DOCUMENT_OPERATIONS and operation.get("path") == "":
         path = [""]
     else:
         path = _tokens(operation.get("path"))
@@ -83,20 +84,20 @@ def _operate(document: Json, operation: Json) -> int:
     elif name == "copy":
         source = _tokens(operation.get("from"))
         parent = _find(document, source[:-1])
-        # What an object does not have is copied as null.
-        found = _copy(
+        # A missing field is copied as null.
+        copied = _copy(
             parent.get(source[-1]) if isinstance(parent, dict) else _step(parent, source[-1])
         )
-        _add(document, path, found)
-        return len(msgspec.json.encode(found))
+        _add(document, path, copied)
+        return len(msgspec.json.encode(copied))
     else:
         raise _DoesNotApply
     return 0
 
 
 def _tokens(path: Any) -> list[str]:
-    """A JSON pointer's parts under the document's holder; what stands before the first slash says
-    nothing."""
+    """The tokens of a JSON pointer, below the object that holds the document. Text before the first
+    slash is ignored."""
     if not isinstance(path, str) or "/" not in path:
         raise _DoesNotApply
     return ["", *(part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:])]
@@ -112,7 +113,7 @@ def _step(parent: Any, token: str) -> Any:
 
 
 def _index(token: str, length: int) -> int:
-    """A position in a list; negative ones count from the end, as Kubernetes' library has it."""
+    """A position in a list; a negative one counts from the end, as in Kubernetes' library."""
     digits = token.removeprefix("-")
     if not digits.isascii() or not digits.isdigit() or len(digits) > 9:
         raise _DoesNotApply
@@ -163,27 +164,27 @@ def _remove(document: Json, path: list[str]) -> None:
 
 def _test(document: Json, path: list[str], value: Any) -> None:
     parent = _find(document, path[:-1])
-    found = parent.get(path[-1]) if isinstance(parent, dict) else _step(parent, path[-1])
-    if not same(found, value):
+    actual = parent.get(path[-1]) if isinstance(parent, dict) else _step(parent, path[-1])
+    if not same(actual, value):
         raise _DoesNotApply
 
 
-def same(one: Any, other: Any) -> bool:
-    """Equality of JSON: true is not 1."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(
-            same(value, other[key]) for key, value in one.items()
+def same(first: Any, second: Any) -> bool:
+    """Equality of JSON values: true is not 1."""
+    if isinstance(first, bool) or isinstance(second, bool):
+        return first is second
+    if isinstance(first, dict) and isinstance(second, dict):
+        return first.keys() == second.keys() and all(
+            same(value, second[key]) for key, value in first.items()
         )
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    return bool(one == other)
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(map(same, first, second))
+    return bool(first == second)
 
 
 def apply_merge(tree: Any, patch: Any) -> Any:
-    """RFC 7386: members replace, nulls remove, lists replace whole.  The result shares with both
-    what it takes over whole."""
+    """RFC 7386: members replace, nulls remove, lists are replaced as a whole. The result shares
+    unchanged and replaced values with tree and patch."""
     try:
         return _merge(tree, patch)
     except RecursionError:

@@ -1,7 +1,7 @@
-"""What Kubernetes says of a strategic merge whose outcome is no object of its kind.
+"""The error message for a strategic merge patch whose result is not an object of its kind.
 
-The outcome is put into Go's structures field by field there, not read as JSON, and that has words
-of its own.  Runs only for what was refused already.
+Kubernetes converts the result into its Go struct field by field, not by its JSON decoder, and that
+has messages of its own. This runs only for patches that are refused already.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NUMBERS = {"int32": "int32", "int64": "int64", "double": "float64"}
 
 
 def misfit(tree: Json, group: str, version: str, kind: str) -> str | None:
-    """The first thing that finds no place in an object of the kind."""
+    """The message for the first value that does not fit the kind; None if there is none."""
     described = fields.root(group, version, kind)
     return None if described is None else _object(tree, described)
 
@@ -63,36 +63,36 @@ def _field(value: Any, field: fields.Field, owner: fields.Message) -> str | None
 
 
 def _single(value: Any, field: fields.Field, owner: fields.Message) -> str | None:
-    kind, given = field.type, kind_of(value)
+    kind, value_type = field.type, kind_of(value)
     if kind == "string":
         wanted = typecheck.go_text_type(owner, field.name)
         return (
             None
-            if given == "string"
+            if value_type == "string"
             else f"cannot convert int64 to {wanted}"
-            if given == "int64"
+            if value_type == "int64"
             else "unrecognized type: string"
         )
     if kind == "bool":
-        return None if given == "bool" else "unrecognized type: bool"
+        return None if value_type == "bool" else "unrecognized type: bool"
     if kind in NUMBERS:
-        if given == "int64":
+        if value_type == "int64":
             return None
-        if given == "float64":
+        if value_type == "float64":
             return (
                 None
                 if kind == "double" or value.is_integer()
                 else f"cannot convert float64 to {kind}"
             )
         return f"unrecognized type: {NUMBERS[kind]}"
-    if kind == "bytes" and given != "string":
-        if given == "slice":
+    if kind == "bytes" and value_type != "string":
+        if value_type == "slice":
             return (
                 "unrecognized type: uint8"
                 if any(not isinstance(item, int) for item in value)
                 else None
             )
-        return f"cannot restore slice from {given}"
+        return f"cannot restore slice from {value_type}"
     inner = fields.message(owner.section, kind) if kind not in typecheck.SPECIAL else None
     if inner is not None:
         return _object(value, inner)

@@ -1,7 +1,7 @@
-"""Strategic merge patch: a merge that knows which lists are really maps.
+"""Strategic merge patch: a merge that treats some lists as maps.
 
-What is special about a list is said in `tables/merging.txt`, which topology.py reads; everything
-else about a kind's shape comes from the field tables.  Reference: local-cluster 2.6.
+The merge keys come from `tables/merging.txt`, which topology.py reads; everything else about a kind
+from the field tables. Reference: local-cluster 2.6.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import Any, NamedTuple
 from hekla.api.trees import NESTED, Json
 from hekla.local.apiserver.objects.encoding import fields
 from hekla.local.apiserver.objects.errors import BadBody, shown
-from hekla.local.apiserver.objects.hashable import first_places, hashable, hashables
+from hekla.local.apiserver.objects.hashable import first_positions, hashable, hashables
 from hekla.local.apiserver.objects.merging.topology import PLAIN, UNION, WHOLE, rules
 
 DIRECTIVE = "$patch"
-RETAIN = "$retainKeys"
-ORDER = "$setElementOrder/"
+RETAIN_KEYS = "$retainKeys"
+SET_ELEMENT_ORDER = "$setElementOrder/"
 DELETE_SCALARS = "$deleteFromPrimitiveList/"
 
 
 class _Child(NamedTuple):
     key: str
-    """Merge key, UNION, WHOLE for an object that is replaced, or empty: a list that is, an object
-    that is merged."""
+    """The merge key of a list, UNION for a list of scalars that is merged, WHOLE for an object that
+    is replaced; empty for a list that is replaced, or an object that is merged."""
     message: fields.Message | None
-    """The fields below; None for scalars, maps of scalars and free-form trees."""
+    """The message of the objects below; None for scalars, maps of scalars and free-form trees."""
     is_map: bool
 
 
@@ -51,7 +51,7 @@ def _children(section: str, name: str) -> dict[str, _Child]:
 
 
 def apply_strategic(tree: Json, patch: Any, described: fields.Message) -> Json:
-    """The patched tree, sharing nothing with the patch.  `described` is what Kind.merge_keys holds.
+    """The patched tree, which shares nothing with the patch. `described` is `Kind.merge_keys`.
     Raises BadBody."""
     if not isinstance(patch, dict):
         raise BadBody("error decoding patch: a strategic merge patch is a JSON object")
@@ -76,30 +76,37 @@ def _object(tree: Json, patch: Json, described: fields.Message | None) -> Json:
     children = _children(described.section, described.name) if described is not None else {}
     result = dict(tree)
     _retain(result, patch)
-    said = [key for key in patch if key[:1] == "$"]
-    for key in said:
+    directives = [key for key in patch if key[:1] == "$"]
+    for key in directives:
         if key.startswith(DELETE_SCALARS):
             _delete_scalars(result, key[len(DELETE_SCALARS) :], patch[key])
     for key, value in patch.items():
         if (
-            said
+            directives
             and key[:1] == "$"
-            and (key in (DIRECTIVE, RETAIN) or key.startswith((ORDER, DELETE_SCALARS)))
+            and (
+                key in (DIRECTIVE, RETAIN_KEYS)
+                or key.startswith((SET_ELEMENT_ORDER, DELETE_SCALARS))
+            )
         ):
             continue
         if value is None:
             result.pop(key, None)
         else:
             _set(result, key, value, children.get(key))
-    for key in said:
-        if key.startswith(ORDER):
-            _check_order(patch.get(key[len(ORDER) :]), patch[key], children.get(key[len(ORDER) :]))
-            _order(result, key[len(ORDER) :], patch[key], tree, children)
+    for key in directives:
+        if key.startswith(SET_ELEMENT_ORDER):
+            _check_order(
+                patch.get(key[len(SET_ELEMENT_ORDER) :]),
+                patch[key],
+                children.get(key[len(SET_ELEMENT_ORDER) :]),
+            )
+            _order(result, key[len(SET_ELEMENT_ORDER) :], patch[key], tree, children)
     return result
 
 
 def _check_order(items: Any, order: Any, child: _Child | None) -> None:
-    """What a patch says of a list's items must come in the order that it says the list has."""
+    """The items of a list in a patch must come in the order of its `$setElementOrder`."""
     if not isinstance(items, list) or not isinstance(order, list):
         return
     key = child.key if child is not None and child.key not in ("", UNION) else ""
@@ -117,17 +124,17 @@ def _check_order(items: Any, order: Any, child: _Child | None) -> None:
     place = 0
     for name in names([item for item in items if not _is_directive(item)]):
         positions = wanted.get(hashable(name), [])
-        found = bisect_left(positions, place)
-        if found == len(positions):
+        next_index = bisect_left(positions, place)
+        if next_index == len(positions):
             raise BadBody(
                 f"The order in patch list:\n{shown(items)}\n doesn't match $setElementOrder list:\n{shown(order)}\n"
             )
-        place = positions[found]
+        place = positions[next_index]
 
 
 def _set(result: Json, key: str, value: Any, child: _Child | None) -> None:
-    """A patch's value in its place: merged with one of its sort that is there, else taken as it
-    stands."""
+    """Put a value of the patch into the result: merged with an existing value of the same type,
+    else as it is."""
     if type(value) not in NESTED:
         result[key] = value
     elif type(result.get(key)) is type(value):
@@ -141,13 +148,15 @@ def _set(result: Json, key: str, value: Any, child: _Child | None) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """What a patch brings anew, without what it says about merging and without nulls."""
+    """A value that only the patch has, without directives and without nulls."""
     if isinstance(value, dict):
         return {
             key: _plain(item) if type(item) in NESTED else item
             for key, item in value.items()
             if item is not None
-            and not (key[:1] == "$" and key.startswith((RETAIN, ORDER, DELETE_SCALARS)))
+            and not (
+                key[:1] == "$" and key.startswith((RETAIN_KEYS, SET_ELEMENT_ORDER, DELETE_SCALARS))
+            )
             and not _is_directive(item)
         }
     if isinstance(value, list):
@@ -209,19 +218,19 @@ def _union(old: list[Any], new: list[Any]) -> list[Any]:
 
 
 def _in_patch_order(
-    merged: list[Any], order: list[Any], server: list[Any], known_by: Callable[[Any], Any]
+    merged: list[Any], order: list[Any], server: list[Any], key_of: Callable[[Any], Any]
 ) -> list[Any]:
-    """What the patch names, in its order; the others keep their place by those that the server
-    knows too, else come after."""
-    places = first_places(map(known_by, order))
-    named = [(hashable(known_by(item)), item) for item in merged]
+    """Elements that the patch names, in its order; the others keep their position relative to
+    elements that the stored list has too, else they come last."""
+    places = first_positions(map(key_of, order))
+    named = [(hashable(key_of(item)), item) for item in merged]
     ours = sorted((pair for pair in named if pair[0] in places), key=lambda pair: places[pair[0]])
     theirs = [pair for pair in named if pair[0] not in places]
-    return _interleave(ours, theirs, first_places(map(known_by, server)))
+    return _interleave(ours, theirs, first_positions(map(key_of, server)))
 
 
 def _list(old: list[Any], patch: list[Any], child: _Child) -> list[Any]:
-    """Merges a list whose elements are known by a key."""
+    """Merge a list whose elements are identified by a key."""
     key = child.key
     if any(isinstance(item, dict) and item.get(DIRECTIVE) == "replace" for item in patch):
         kept = [item for item in patch if not _is_directive(item) or len(item) > 1]
@@ -265,7 +274,7 @@ def _element(old: Json, patch: Json, child: _Child) -> Json:
 
 
 def _retain(result: Json, patch: Json) -> None:
-    kept = patch.get(RETAIN)
+    kept = patch.get(RETAIN_KEYS)
     if kept is None:
         return
     if not isinstance(kept, list):
@@ -289,20 +298,20 @@ def _delete_scalars(result: Json, name: str, values: Any) -> None:
 
 
 def _order(result: Json, name: str, wanted: Any, before: Json, children: dict[str, _Child]) -> None:
-    """Puts a merged list in the patch's order; elements that the patch does not know keep their
-    place among the others."""
+    """Put a merged list into the order of the patch; elements that the patch does not name keep
+    their relative position."""
     merged = result.get(name)
     if not isinstance(wanted, list):
-        raise BadBody(f"error decoding patch: {ORDER}{name} is a list")
+        raise BadBody(f"error decoding patch: {SET_ELEMENT_ORDER}{name} is a list")
     if not isinstance(merged, list):
         return
     child = children.get(name)
     key = child.key if child is not None and child.key != UNION else ""
 
-    def known_by(item: Any) -> Any:
+    def key_of(item: Any) -> Any:
         return item.get(key) if key and isinstance(item, dict) else item
 
-    result[name] = _in_patch_order(merged, wanted, before.get(name) or [], known_by)
+    result[name] = _in_patch_order(merged, wanted, before.get(name) or [], key_of)
 
 
 def _interleave(
@@ -310,12 +319,17 @@ def _interleave(
     theirs: list[tuple[Hashable, Any]],
     server: dict[Hashable, int],
 ) -> list[Any]:
-    """Both in their own order; where the server knows two of them, as they stand there."""
+    """Both lists in their own order; an element of each that the stored list has are ordered as
+    they are there."""
     result: list[Any] = []
     left, right = 0, 0
     while left < len(ours) and right < len(theirs):
-        one, other = server.get(ours[left][0]), server.get(theirs[right][0])
-        if one is not None and other is not None and other < one:
+        our_position, their_position = server.get(ours[left][0]), server.get(theirs[right][0])
+        if (
+            our_position is not None
+            and their_position is not None
+            and their_position < our_position
+        ):
             result.append(theirs[right][1])
             right += 1
         else:

@@ -1,9 +1,9 @@
-"""What the lists and maps of a kind are for merging: which are owned whole, and by which keys the
-others' elements are known.
+"""How the lists and maps of a kind are merged: which are owned as a whole, and which keys identify
+the elements of the others.
 
 Built-in kinds take this from the field tables and `tables/merging.txt`, custom kinds from their
-schema; both become the same nodes, opened only where an object goes.  Strategic merge patches read
-their keys from the same file. Reference: local-cluster 2.6, 2.7.
+schema. Both give the same nodes, which are opened only when an object needs them. Strategic merge
+patches read their keys from the same file. Reference: local-cluster 2.6, 2.7.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ _SECTION = re.compile(r"^\[(\S+)\]\n", re.M)
 
 
 class Rule(NamedTuple):
-    """What `tables/merging.txt` says of one field."""
+    """What `tables/merging.txt` says about a field."""
 
     keys: tuple[str, ...] = ()
     is_set: bool = False
     atomic: bool = False
     always: bool = False
+    """Kubernetes writes the field even if it is empty."""
     patch: str = ""
-    """The strategic merge key, UNION for lists of scalars, empty where a patch replaces."""
+    """The key of a strategic merge, UNION for lists of scalars, empty if a patch replaces the list.
+    """
     default: Any = None
 
 
 PLAIN = Rule()
 WHOLE = "*"
-"""Stands for the message itself among its fields."""
+"""Stands for the message itself in the place of a field name."""
 
 
 @cache
@@ -57,14 +59,14 @@ def _section(section: str) -> dict[str, str]:
 
 @cache
 def rules(section: str, name: str) -> dict[str, Rule]:
-    """Field -> rule of a message, for the fields that have one."""
-    found: dict[str, Rule] = {}
+    """The rules of a message: field -> rule, for the fields that have one."""
+    rules_by_field: dict[str, Rule] = {}
     for piece in _section(section).get(name, "").split("; "):
         field, *words = piece.split() or [""]
         if not field:
             continue
         pairs = dict(zip(words, [*words[1:], ""], strict=True))
-        found[field] = Rule(
+        rules_by_field[field] = Rule(
             keys=tuple(sorted(pairs["by"].split(","))) if "by" in pairs else (),
             is_set="set" in pairs,
             atomic="atomic" in pairs,
@@ -72,11 +74,11 @@ def rules(section: str, name: str) -> dict[str, Rule]:
             patch=pairs.get("patch", ""),
             default=pairs.get("else"),
         )
-    return found
+    return rules_by_field
 
 
 class Node:
-    """One place in a kind's objects.  `fields` and `always` are known after `open`."""
+    """A position in the objects of a kind. `fields` and `always` are known after `open`."""
 
     __slots__ = (
         "_open",
@@ -105,40 +107,37 @@ class Node:
     ) -> None:
         self.kind = kind
         self.keys = keys
-        """Of a KEYED list, sorted."""
+        """The sorted keys of a KEYED list."""
         self.element = element
-        """Of lists, and of maps for keys that are not declared; None where none may be."""
+        """The items of a list, or the undeclared fields of a map; None if a map has none."""
         self.scalar = scalar
-        """string, number, bool or any for leaves that are scalars; list or map for leaves that are
-        those."""
+        """The type of a leaf: string, number, bool or any for scalars, list or map for the others."""
         self.default = default
-        """The value that counts where the field is absent and is a key."""
+        """The value of a key field that is absent."""
         self.inside = inside
-        """Of leaves that are lists or maps what their items, or they themselves, have to be like.
-        """
+        """For a leaf that is a list, the node of its items; for one that is a map, its own node."""
         self.deep: dict[str, Node] = {}
-        """Of `fields` those that are no leaves."""
+        """Those of `fields` that are not leaves."""
         self.fields: dict[str, Node] | None = None
-        """Of a MAP, after `open`; those that a schema declares."""
+        """The declared fields of a MAP; known after `open`."""
         self.always: tuple[tuple[str, Any], ...] = ()
+        """Fields that Kubernetes always writes, with the value of an absent one."""
         self.empty: tuple[str, ...] = ()
-        """Of `always` those that are owned whole and whose value may be none, which nobody owns."""
-        """Fields that are never absent, with the value that they have when they are not written."""
+        """Those of `always` that are leaves and may be empty; nobody owns an empty one."""
         self.mark = kind == KEYED and keys in (("ip",), ("uid",))
-        """Its elements' keys differ from object to object, so field sets keep a mark in their
-        place."""
+        """The keys of its elements differ from object to object, so field sets hold placeholders."""
         self._open: Callable[[], dict[str, Node]] | None = None
 
     def open(self) -> dict[str, Node]:
         """The declared fields of a MAP."""
-        found = self.fields
-        if found is None:
-            found = self.fields = self._open() if self._open is not None else {}
-            self.deep = {name: child for name, child in found.items() if child.kind is not LEAF}
-        return found
+        fields = self.fields
+        if fields is None:
+            fields = self.fields = self._open() if self._open is not None else {}
+            self.deep = {name: child for name, child in fields.items() if child.kind is not LEAF}
+        return fields
 
     def child(self, name: str) -> Node | None:
-        """The node of a map's key; None where none is declared."""
+        """The node of a field of a map; None if it is not declared."""
         return self.open().get(name, self.element)
 
 
@@ -147,9 +146,9 @@ STRING, NUMBER, BOOL, SCALAR = (
 )
 LIST = Node(LEAF, scalar="list")
 FREE = Node(LEAF)
-"""Anything, owned whole."""
+"""Any value; it is owned as a whole."""
 GUESSED = Node(ANY)
-"""Anything: objects are merged by field, lists and scalars are owned whole."""
+"""Any value: objects are merged by field, lists and scalars are owned as a whole."""
 GUESSED.element = GUESSED
 
 _LEAVES = {
@@ -179,37 +178,34 @@ def of_message(section: str, name: str) -> Node:
     described = fields.message(section, name)
     if described is None or name in _ATOMIC_MESSAGES:
         return FREE
-    ruled = rules(described.section, described.name)
+    field_rules = rules(described.section, described.name)
     node = Node(MAP, scalar="map")
 
     def open_message() -> dict[str, Node]:
-        found = {
-            field.name: _field_node(field, owner, ruled.get(field.name, PLAIN))
+        fields_by_name = {
+            field.name: _field_node(field, owner, field_rules.get(field.name, PLAIN))
             for field, owner in fields.flat(described)
         }
         node.always = tuple(
             (field.name, _zero(field, owner))
             for field, owner in fields.flat(described)
-            if ruled.get(field.name, PLAIN).always
+            if field_rules.get(field.name, PLAIN).always
         )
-        # Of the others there are too many to look so closely.
-        rare = described.section not in (
-            "core.v1",
-            "meta.v1",
-        )
+        # Objects of core.v1 are too many for this check.
+        rare = described.section not in ("core.v1", "meta.v1")
         node.empty = tuple(
             name
             for name, zero in node.always
-            if found[name].kind is LEAF and (zero == {} or (rare and zero is not None))
+            if fields_by_name[name].kind is LEAF and (zero == {} or (rare and zero is not None))
         )
-        return found
+        return fields_by_name
 
     node._open = open_message
-    return Node(LEAF, scalar="map", inside=node) if WHOLE in ruled else node
+    return Node(LEAF, scalar="map", inside=node) if WHOLE in field_rules else node
 
 
 def of_kind(section: str, name: str) -> Node:
-    """The node of a built-in kind, whose objects have apiVersion and kind too."""
+    """The node of a built-in kind, whose objects also have apiVersion and kind."""
     node = of_message(section, name)
     node.open().setdefault("apiVersion", STRING)
     node.open().setdefault("kind", STRING)
@@ -217,20 +213,20 @@ def of_kind(section: str, name: str) -> Node:
 
 
 def _field_node(field: fields.Field, owner: fields.Message, rule: Rule) -> Node:
-    one = _LEAVES.get(field.type) or of_message(owner.section, field.type)
+    child = _LEAVES.get(field.type) or of_message(owner.section, field.type)
     if field.many == "list":
         if rule.keys:
-            return Node(KEYED, keys=rule.keys, element=one, scalar="list")
+            return Node(KEYED, keys=rule.keys, element=child, scalar="list")
         return (
-            Node(SET, element=one, scalar="list")
+            Node(SET, element=child, scalar="list")
             if rule.is_set
-            else Node(LEAF, scalar="list", inside=one)
+            else Node(LEAF, scalar="list", inside=child)
         )
     if field.many == "map":
-        whole = Node(MAP, element=one, scalar="map")
+        whole = Node(MAP, element=child, scalar="map")
         return Node(LEAF, scalar="map", inside=whole) if rule.atomic else whole
     if rule.atomic:
-        return Node(LEAF, scalar="map", inside=one)
+        return Node(LEAF, scalar="map", inside=child)
     default = (
         rule.default
         if rule.default is not None
@@ -239,14 +235,14 @@ def _field_node(field: fields.Field, owner: fields.Message, rule: Rule) -> Node:
         else None
     )
     return (
-        Node(LEAF, scalar=one.scalar, default=default)
-        if default is not None and one.kind == LEAF
-        else one
+        Node(LEAF, scalar=child.scalar, default=default)
+        if default is not None and child.kind == LEAF
+        else child
     )
 
 
 def _zero(field: fields.Field, owner: fields.Message) -> Any:
-    """What Kubernetes writes for a field of no value."""
+    """The value that Kubernetes writes for an empty field."""
     if not field.many:
         if field.type in _ZEROS:
             return _ZEROS[field.type]
@@ -313,23 +309,23 @@ def _map_node(schema: Json, root: bool) -> Node:
     node = Node(MAP, element=element, scalar="map")
 
     def open_schema() -> dict[str, Node]:
-        found = {name: of_schema(inner) for name, inner in properties.items()}
+        fields = {name: of_schema(inner) for name, inner in properties.items()}
         if root or embedded:
-            found |= {
+            fields |= {
                 "apiVersion": STRING,
                 "kind": STRING,
                 "metadata": of_message("meta.v1", "ObjectMeta"),
             }
         if root:
             node.always = (("metadata", {}),)
-        return found
+        return fields
 
     node._open = open_schema
     return node
 
 
 def children_of(node: Node, value: Any) -> Node:
-    """What a node is for a value: an ANY takes the value's own form."""
+    """The node of a value: for ANY it depends on the value."""
     if node.kind is not ANY:
         return node
     return _GUESSED_MAP if isinstance(value, dict) else FREE
@@ -339,12 +335,12 @@ _GUESSED_MAP = Node(MAP, element=GUESSED, scalar="map")
 
 
 def empty_object(node: Node) -> dict[str, Any]:
-    """What is written of an object that says nothing: the fields that are always there."""
+    """How Kubernetes writes an empty object: with the fields that are always written."""
     node.open()
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, zero in node.always:
         child = node.child(name)
-        found[name] = (
+        values[name] = (
             empty_object(child) if zero == {} and child is not None and child.kind is MAP else zero
         )
-    return found
+    return values

@@ -1,1 +1,1 @@
-"""OpenAPI documents, made from the tables of kinds."""
+"""OpenAPI documents, made from the table of kinds."""

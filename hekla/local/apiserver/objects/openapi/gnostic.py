@@ -1,9 +1,9 @@
-"""OpenAPI v2 in the protobuf that older clients of the discovery ask for (kubectl up to 1.26, helm,
+"""OpenAPI v2 in protobuf, which older clients of discovery request (kubectl up to 1.26, helm,
 client-go's OpenAPISchema).
 
-The document is walked beside a table of the messages of gnostic's OpenAPIv2.proto, of which only
-what our documents hold is here. What has no message of its own there (defaults, values of enums,
-extensions) goes as YAML, and JSON is YAML.
+The document is encoded along a table of the messages of gnostic's OpenAPIv2.proto; it holds only
+the messages that our documents need. What has no message of its own there (defaults, enum values,
+extensions) is encoded as YAML, of which JSON is a subset.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from hekla.api.trees import Json
 from hekla.local.apiserver.objects.encoding.protobuf import chunk, varint
 
 MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-ANSWER_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-"""As the answer says it: an `@` may not stand in a media type."""
+RESPONSE_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+"""The content type of a response: a media type may not contain `@`."""
 
 TEXT, BOOL, INT, DOUBLE, ANY, NAMED = "text", "bool", "int", "double", "any", "named"
 
 
 class Part(NamedTuple):
-    """A field of a message; `form` is one of the words above or the message that it holds."""
+    """A field of a message; `form` is one of the constants above, or the name of the message that
+    it holds."""
 
     number: int
     form: str
@@ -32,13 +33,15 @@ class Part(NamedTuple):
 
 
 class Message(NamedTuple):
+    """A message of the proto file: document key -> field."""
+
     parts: Mapping[str, Part]
     extensions: int = 0
     """The field for keys that begin with x-."""
     rest: Part | None = None
     """The field for all other keys, each with its name."""
-    inside: tuple[int, ...] = ()
-    """Numbers of messages that stand around this one, the outermost first."""
+    wrappers: tuple[int, ...] = ()
+    """Numbers of the messages that enclose this one, outermost first."""
 
 
 _SCALAR = {
@@ -58,13 +61,12 @@ MESSAGES: Mapping[str, Message] = {
         "operationId": Part(5, TEXT), "consumes": Part(7, TEXT, True), "parameters": Part(8, "Parameter", True),
         "responses": Part(9, "Responses"),
     }, 13),
-    # A query parameter lies within three choices: of an item, of a parameter, of one that is no
-    # body.
+    # A query parameter is wrapped three times: as an item, a parameter, a non-body parameter.
     "Parameter": Message({
         "required": Part(1, BOOL), "in": Part(2, TEXT), "name": Part(4, TEXT), "type": Part(6, TEXT), "uniqueItems": Part(20, BOOL),
-    }, inside=(1, 2, 3)),
+    }, wrappers=(1, 2, 3)),
     "Responses": Message({}, 2, Part(1, "Response")),
-    "Response": Message({"description": Part(1, TEXT)}, inside=(1,)),
+    "Response": Message({"description": Part(1, TEXT)}, wrappers=(1,)),
     "Definitions": Message({}, rest=Part(1, "Schema")),
     "Properties": Message({}, rest=Part(1, "Schema")),
     "Schema": Message({
@@ -80,7 +82,7 @@ MESSAGES: Mapping[str, Message] = {
 
 
 def encoded(document: Json) -> bytes:
-    """A Swagger document."""
+    """A Swagger document in protobuf."""
     return _message(document, "Document")
 
 
@@ -98,7 +100,7 @@ def _message(tree: Json, name: str) -> bytes:
                 chunk(message.rest.number, _named(key, _message(value, message.rest.form)))
             )
     body = b"".join(pieces)
-    for number in reversed(message.inside):
+    for number in reversed(message.wrappers):
         body = chunk(number, body)
     return body
 

@@ -1,9 +1,9 @@
-"""OpenAPI v3 documents, one a group and version: what kubectl needs to apply, create and explain
-(local-cluster 1.9).
+"""OpenAPI v3 documents, one for each group and version: kubectl needs them to apply, create and
+explain (local-cluster 1.9).
 
 Schemas of built-in kinds come from the field tables, those of custom kinds from their definitions.
-Patches of the strategic kind are not offered here: kubectl would compute them from merge keys in
-the schemas, and without them gets them right by itself.
+Strategic merge patches are not offered here: kubectl would compute them from merge keys in the
+schemas; without them it falls back to its own types, which is right.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SCALARS: dict[str, Json] = {
     "Time": {"type": "string", "format": "date-time"},
     "MicroTime": {"type": "string", "format": "date-time"},
 }
-STRATEGIES = {
+PATCH_STRATEGIES = {
     **dict.fromkeys(
         (
             ("PodSpec", "volumes"),
@@ -56,8 +56,7 @@ STRATEGIES = {
     ("DeploymentSpec", "strategy"): "retainKeys",
     ("PodDisruptionBudgetSpec", "selector"): "replace",
 }
-"""Fields that a patch does not just merge; of those that hold one of several choices it names the
-keys that stay."""
+"""The patch strategy of fields that are not simply merged; for unions also `retainKeys`."""
 _SCHEMA_FORMS = ("JSONSchemaPropsOrBool", "JSONSchemaPropsOrArray", "JSONSchemaPropsOrStringArray")
 
 
@@ -166,7 +165,7 @@ def _name(described: fields.Message) -> str:
 
 
 def _add(schemas: Json, described: fields.Message) -> str:
-    """Adds a message and all that it holds; returns its name."""
+    """Add a message and all messages that it refers to; returns its name."""
     name = _name(described)
     if name in schemas:
         return name
@@ -188,7 +187,7 @@ def _property(schemas: Json, field: fields.Field, owner: fields.Message) -> Json
     description = _described(
         owner.name.replace("EphemeralContainerCommon", "Container"), field.name
     )
-    one = _one(schemas, field.type, owner)
+    one = _schema_of(schemas, field.type, owner)
     patched = _patched(field, owner)
     if field.many == "list":
         return {"description": description, "type": "array", "items": one, **patched}
@@ -200,21 +199,20 @@ def _property(schemas: Json, field: fields.Field, owner: fields.Message) -> Json
 
 
 def _patched(field: fields.Field, owner: fields.Message) -> Json:
-    """What a strategic merge patch of a field goes by: clients that are old compute their patches
-    from it."""
+    """The patch strategy and merge key of a field: old clients compute their patches from them."""
     rule = rules(owner.section, owner.name).get(field.name)
-    strategy = STRATEGIES.get(
+    strategy = PATCH_STRATEGIES.get(
         (owner.name, field.name), "merge" if rule is not None and rule.patch else ""
     )
     if not strategy:
         return {}
-    found: Json = {"x-kubernetes-patch-strategy": strategy}
+    extensions: Json = {"x-kubernetes-patch-strategy": strategy}
     if rule is not None and rule.patch and rule.patch != UNION:
-        found["x-kubernetes-patch-merge-key"] = rule.patch
-    return found
+        extensions["x-kubernetes-patch-merge-key"] = rule.patch
+    return extensions
 
 
-def _one(schemas: Json, kind: str, owner: fields.Message) -> Json:
+def _schema_of(schemas: Json, kind: str, owner: fields.Message) -> Json:
     if kind in _SCALARS:
         return dict(_SCALARS[kind])
     if kind == "Quantity":
@@ -265,7 +263,7 @@ def _descriptions() -> dict[str, str]:
 
 
 def _described(message: str, field: str = "") -> str:
-    """A short sentence of our own, or nothing."""
+    """A short description of our own, or none."""
     known: dict[str, Any] = _descriptions()
     if not field:
         return str(known.get(message, ""))

@@ -1,8 +1,8 @@
-"""OpenAPI v2, made of the v3 documents when somebody asks for it: the same schemas, cut down to
-what version 2 can say.
+"""OpenAPI v2, converted on request from the v3 documents: the same schemas, reduced to what version
+2 can express.
 
-Of the operations only patches are here: who still reads version 2 reads the definitions, and looks
-whether a kind can be patched without doing it (kubectl's server-side dry run).
+Patches are the only operations: clients of version 2 read definitions, and check whether a kind can
+be patched (kubectl's server-side dry run), without using the operations.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from hekla.api.trees import Json
 
-KEPT = frozenset(
+KEYWORDS = frozenset(
     (
         "$ref",
         "description",
@@ -37,23 +37,22 @@ KEPT = frozenset(
         "enum",
     )
 )
-"""Keywords that both versions have; `nullable` and the combinations of schemas are of version 3
-alone."""
+"""Keywords of both versions. `nullable` and the combinations of schemas exist in version 3 only."""
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 KIND = "x-kubernetes-group-version-kind"
 
 
 def document(documents: Iterable[Json]) -> Json:
-    """One document of the schemas of all v3 documents."""
+    """One document with the schemas of all v3 documents."""
     definitions: Json = {}
     paths: Json = {}
-    for found in documents:
-        for path, operations in (found.get("paths") or {}).items():
+    for v3_document in documents:
+        for path, operations in (v3_document.get("paths") or {}).items():
             if "patch" in operations:
                 paths[path] = {"patch": _patch(operations["patch"])}
-        for name, schema in found["components"]["schemas"].items():
+        for name, schema in v3_document["components"]["schemas"].items():
             if name not in definitions:
-                definitions[name] = _whole(schema)
+                definitions[name] = _definition(schema)
     return {
         "swagger": "2.0",
         "info": {"title": "Kubernetes", "version": "v1.36.0"},
@@ -76,53 +75,57 @@ def _patch(operation: Json) -> Json:
     }
 
 
-def _whole(schema: Json) -> Json:
-    """A definition; of a custom kind that takes anything there is nothing to say."""
+def _definition(schema: Json) -> Json:
+    """A definition. A custom kind that accepts anything gets no further details."""
     if schema.get(PRESERVE) and KIND in schema:
         return {"type": "object", KIND: schema[KIND]}
-    cut = _cut(schema)
-    assert isinstance(cut, dict)
-    return cut
+    converted = _converted(schema)
+    assert isinstance(converted, dict)
+    return converted
 
 
-def _cut(schema: Any) -> Any:
+def _converted(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
-    cut: Json = {
+    converted: Json = {
         key: value
         for key, value in schema.items()
-        if key in KEPT or (key.startswith("x-") and key != "x-kubernetes-validations")
+        if key in KEYWORDS or (key.startswith("x-") and key != "x-kubernetes-validations")
     }
-    if "$ref" in cut:
-        cut["$ref"] = _moved(cut["$ref"])
+    if "$ref" in converted:
+        converted["$ref"] = _moved(converted["$ref"])
     alone = schema.get("allOf")
     if "type" not in schema and isinstance(alone, list) and len(alone) == 1 and "$ref" in alone[0]:
         # Version 3 needs the detour to say more beside a reference, version 2 does not.
-        cut["$ref"] = _moved(alone[0]["$ref"])
+        converted["$ref"] = _moved(alone[0]["$ref"])
     if schema.get("nullable"):
-        cut.pop("type", None)  # what may be null is of no type here
-        return cut
+        converted.pop("type", None)  # a nullable value has no type in version 2
+        return converted
     if schema.get(PRESERVE):
-        if cut.get("type") in ("object", "array"):
+        if converted.get("type") in ("object", "array"):
             # Readers of version 2 refuse what an object of known properties does not name.
-            del cut["type"]
-        return cut
+            del converted["type"]
+        return converted
     properties = schema.get("properties")
     if isinstance(properties, dict):
-        cut["properties"] = {name: _cut(inner) for name, inner in properties.items()}
+        converted["properties"] = {name: _converted(inner) for name, inner in properties.items()}
         if (
-            "required" in cut
-            and (kept := [name for name in cut["required"] if not _nullable(properties.get(name))])
-            != cut["required"]
+            "required" in converted
+            and (
+                kept := [
+                    name for name in converted["required"] if not _nullable(properties.get(name))
+                ]
+            )
+            != converted["required"]
         ):
-            cut["required"] = kept
+            converted["required"] = kept
     if isinstance(schema.get("items"), dict):
-        cut["items"] = _cut(schema["items"])
-    elif cut.get("type") == "array":
-        del cut["type"]
+        converted["items"] = _converted(schema["items"])
+    elif converted.get("type") == "array":
+        del converted["type"]
     if "additionalProperties" in schema:
-        cut["additionalProperties"] = _cut(schema["additionalProperties"])
-    return cut
+        converted["additionalProperties"] = _converted(schema["additionalProperties"])
+    return converted
 
 
 def _nullable(schema: Any) -> bool:

@@ -19,7 +19,11 @@ from hekla.local.apiserver.objects.errors import (
     required,
     too_many,
 )
-from hekla.local.apiserver.objects.expressions import Unusable, compiled, condition
+from hekla.local.apiserver.objects.expressions import (
+    Unusable,
+    compile_admission_expression,
+    compile_match_condition,
+)
 from hekla.local.apiserver.objects.validation.metadata import metadata
 
 OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
@@ -41,7 +45,12 @@ def conditions(found_in: Json, path: str, errors: Errors, *, params: bool = Fals
         if not text:
             errors.append(required(f"{where}.expression"))
         else:
-            usable(partial(condition, text, params=params), text, f"{where}.expression", errors)
+            usable(
+                partial(compile_match_condition, text, params=params),
+                text,
+                f"{where}.expression",
+                errors,
+            )
         if not name:
             errors.append(required(f"{where}.name"))
         else:
@@ -123,7 +132,7 @@ def _policy(spec: Json, errors: Errors) -> Json | None:
             errors.append(required(f"{where}.expression", "expression is not specified"))
             continue
         program = usable(
-            partial(compiled, text, params=kind is not None, variables=types),
+            partial(compile_admission_expression, text, params=kind is not None, variables=types),
             text,
             f"{where}.expression",
             errors,
@@ -185,22 +194,28 @@ def _validation(
     from hekla.cel.types import BOOL, STRING
 
     text, message = validation.get("expression") or "", validation.get("message") or ""
-    said = validation.get("messageExpression") or ""
+    message_expression = validation.get("messageExpression") or ""
     if not text.strip():
         errors.append(required(f"{where}.expression", "expression is not specified"))
     else:
         usable(
-            lambda: compiled(text, (BOOL,), params=params, variables=variables),
+            lambda: compile_admission_expression(text, (BOOL,), params=params, variables=variables),
             text,
             f"{where}.expression",
             errors,
         )
-    if said and not said.strip():
-        errors.append(invalid(f"{where}.messageExpression", said, "must be non-empty if specified"))
-    elif said:
+    if message_expression and not message_expression.strip():
+        errors.append(
+            invalid(
+                f"{where}.messageExpression", message_expression, "must be non-empty if specified"
+            )
+        )
+    elif message_expression:
         usable(
-            lambda: compiled(said, (STRING,), params=params, authorizer=False, variables=variables),
-            said,
+            lambda: compile_admission_expression(
+                message_expression, (STRING,), params=params, authorizer=False, variables=variables
+            ),
+            message_expression,
             f"{where}.messageExpression",
             errors,
         )
@@ -232,7 +247,9 @@ def _annotation(
         )
     else:
         usable(
-            lambda: compiled(text, (STRING, NULL), params=params, variables=variables),
+            lambda: compile_admission_expression(
+                text, (STRING, NULL), params=params, variables=variables
+            ),
             text,
             f"{where}.valueExpression",
             errors,
@@ -294,7 +311,9 @@ def mutation_program(kind: str, text: str, params: bool, variables: Json | None)
     from hekla.cel.types import list_of
 
     wanted = STRUCTS["Object"] if kind == "ApplyConfiguration" else list_of(STRUCTS["JSONPatch"])
-    return compiled(text, (wanted,), params=params, variables=variables, mutation=True)
+    return compile_admission_expression(
+        text, (wanted,), params=params, variables=variables, mutation=True
+    )
 
 
 def binding(tree: Json) -> Errors:
