@@ -99,9 +99,9 @@ class Disk:
             rows = self.history.transaction()
             assert self.writer.write(msgspec.msgpack.encode(rows), self.history.version) == ""
 
-    def settle(self) -> None:
-        self.writer.put_aside()
-        self.writer.settle()
+    def merge(self) -> None:
+        self.writer.switch_log()
+        self.writer.merge()
         assert not self.writer.old
 
     def close(self) -> None:
@@ -129,34 +129,34 @@ class State:
         return sorted(path.name for path in self.directory.iterdir())
 
 
-def settled(disk: Disk) -> None:
-    disk.settle()
+def merged(disk: Disk) -> None:
+    disk.merge()
 
 
 def young(disk: Disk) -> None:
     disk.write(40)
 
 
-def unsettled(disk: Disk) -> None:
-    disk.settle()
+def unmerged(disk: Disk) -> None:
+    disk.merge()
     disk.write(30)
 
 
 def two_logs(disk: Disk) -> None:
-    disk.settle()
+    disk.merge()
     disk.write(25)
-    disk.writer.put_aside()
+    disk.writer.switch_log()
     disk.write(25)
 
 
 def three_logs(disk: Disk) -> None:
     two_logs(disk)
-    disk.writer.put_aside()
+    disk.writer.switch_log()
 
 
 def begun(disk: Disk) -> None:
     """Killed between the beginning of a log and the end of the one before."""
-    disk.settle()
+    disk.merge()
     disk.write(30)
     writer = disk.writer
     log, _ = logfile.begin(
@@ -165,27 +165,27 @@ def begun(disk: Disk) -> None:
     os.close(log)
 
 
-def half_settled(disk: Disk) -> None:
-    """Killed before the log that was settled has gone."""
-    disk.settle()
+def half_merged(disk: Disk) -> None:
+    """Killed before the log that was merged has gone."""
+    disk.merge()
     disk.write(30)
     path = logfile.path_of(disk.directory, disk.writer.number)
-    disk.writer.put_aside()
+    disk.writer.switch_log()
     content = path.read_bytes()
-    disk.writer.settle()
+    disk.writer.merge()
     path.write_bytes(content)
     disk.write(10)
 
 
 def committed(disk: Disk) -> None:
-    """Killed when what was settled lies in the write-ahead file."""
-    disk.settle()
+    """Killed when what was merged lies in the write-ahead file."""
+    disk.merge()
     disk.write(30)
-    disk.writer.put_aside()
+    disk.writer.switch_log()
     disk.write(10)
     with closing(database.writable(disk.directory / DATABASE)) as connection:
         digest = database.digest_of(connection, disk.directory / DATABASE)
-        database._bring_in(connection, disk.writer.old[0], digest)
+        database._merge(connection, disk.writer.old[0], digest)
         kept = {
             path: path.read_bytes()
             for path in disk.directory.iterdir()
@@ -196,18 +196,18 @@ def committed(disk: Disk) -> None:
 
 
 def power_cut(disk: Disk) -> None:
-    unsettled(disk)
+    unmerged(disk)
     (disk.directory / COMMITTED).unlink()
 
 
 STATES = (
-    settled,
+    merged,
     young,
-    unsettled,
+    unmerged,
     two_logs,
     three_logs,
     begun,
-    half_settled,
+    half_merged,
     committed,
     power_cut,
 )
@@ -224,7 +224,7 @@ def states(directory: Path, seed: int) -> list[State]:
         disk.write(30)
         older = {path.name: path.read_bytes() for path in place.iterdir()}
         if leave is not young:
-            disk.settle()
+            disk.merge()
             older |= {path.name: path.read_bytes() for path in place.iterdir()}
             disk.write(30)
         leave(disk)
@@ -393,13 +393,13 @@ def start(directory: Path) -> tuple[dict[int, Record], int]:
 
 
 def go_on(directory: Path, rows: dict[int, Record], version: int) -> str:
-    """Writes, settles and starts again; says what is wrong then."""
+    """Writes, merges and starts again; says what is wrong then."""
     history = History(version)
     history.rows, history.version = dict(rows), version
     disk = Disk(directory, history)
     try:
         disk.write(3)
-        disk.settle()
+        disk.merge()
         disk.write(1)
     finally:
         disk.close()

@@ -21,11 +21,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hekla.local.apiserver.storage import database, logfile, recovery
-from hekla.local.apiserver.storage.database import DATABASE, digest_of, settle, writable
+from hekla.local.apiserver.storage.database import DATABASE, digest_of, merge, writable
 from hekla.local.apiserver.storage.journal import Journal, StorageError
 from hekla.local.apiserver.storage.logfile import (
-    BEGINNING,
     COUNTER,
+    EMPTY_SIZE,
     LOG,
     Heading,
     LogReader,
@@ -82,21 +82,21 @@ def test_logs_that_are_left_are_read_in_their_order(tmp_path: Path) -> None:
     found, version = start(tmp_path)
     assert version == 6
     assert found == {1: row(1, 4, "new"), 2: Record(2, None, None, 5, None), 3: row(3, 6)}
-    assert len(logs(tmp_path)) == 2, "the log writer settles them"
+    assert len(logs(tmp_path)) == 2, "the log writer merges them"
 
 
-def test_a_log_that_was_settled_before_changes_nothing(tmp_path: Path) -> None:
+def test_a_log_that_was_merged_before_changes_nothing(tmp_path: Path) -> None:
     disk = Disk(tmp_path, History(1))
     disk.write(3)
     old = path_of(tmp_path, 1)
     kept = old.read_bytes()
-    disk.settle()
+    disk.merge()
     disk.write(3)
     disk.close()
     old.write_bytes(kept)  # its removal did not last
     assert start(tmp_path) == (disk.history.rows, disk.history.version)
     with closing(writable(tmp_path / DATABASE)) as connection:
-        settle(connection, old)
+        merge(connection, old)
     assert logs(tmp_path) == [path_of(tmp_path, 2)]
     assert start(tmp_path) == (disk.history.rows, disk.history.version)
 
@@ -118,7 +118,7 @@ def test_what_is_torn_at_the_end_of_the_newest_is_left_out(cut: int, zeros: bool
             list(LogReader(log, newest=True, committed=end))
 
 
-@pytest.mark.parametrize("byte", range(BEGINNING, BEGINNING + 40, 3))
+@pytest.mark.parametrize("byte", range(EMPTY_SIZE, EMPTY_SIZE + 40, 3))
 def test_a_changed_byte_of_the_only_write_is_damage(tmp_path: Path, byte: int) -> None:
     """Its length, too, which then may point past the end; also where nobody knows what was
     answered."""
@@ -145,16 +145,16 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     """With a database and two logs, the first of which is ended."""
     disk = Disk(tmp_path, History(3))
     disk.write(5)
-    disk.settle()
+    disk.merge()
     disk.write(5)
-    disk.writer.put_aside()
+    disk.writer.switch_log()
     disk.write(5)
     yield disk
     disk.close()
 
 
 @pytest.mark.parametrize("name", ["state.db", "state.log.2", "state.log.3"])
-@pytest.mark.parametrize("left", [None, 0, 1, BEGINNING])
+@pytest.mark.parametrize("left", [None, 0, 1, EMPTY_SIZE])
 def test_a_file_that_is_missing_or_empty_is_missed(disk: Disk, name: str, left: int | None) -> None:
     path = disk.directory / name
     if left is None:
@@ -165,10 +165,10 @@ def test_a_file_that_is_missing_or_empty_is_missed(disk: Disk, name: str, left: 
         Journal(disk.directory)
 
 
-def test_a_database_that_has_gone_is_missed_when_all_was_settled(tmp_path: Path) -> None:
+def test_a_database_that_has_gone_is_missed_when_all_was_merged(tmp_path: Path) -> None:
     disk = Disk(tmp_path, History(3))
     disk.write(5)
-    disk.settle()
+    disk.merge()
     disk.close()
     (tmp_path / DATABASE).unlink()
     with pytest.raises(StorageError, match=f"{tmp_path / DATABASE} is missing.*restore"):
@@ -177,7 +177,7 @@ def test_a_database_that_has_gone_is_missed_when_all_was_settled(tmp_path: Path)
 
 
 def test_a_log_goes_when_its_rows_are_in_the_file_itself(disk: Disk) -> None:
-    disk.settle()
+    disk.merge()
     ahead = disk.directory / "state.db-wal"
     assert not ahead.exists() or ahead.stat().st_size == 0
     assert len(logs(disk.directory)) == 1
@@ -187,11 +187,11 @@ def test_a_log_goes_when_its_rows_are_in_the_file_itself(disk: Disk) -> None:
         other.execute("BEGIN")
         other.execute("SELECT COUNT(*) FROM objects").fetchone()
         disk.write(2)
-        disk.writer.put_aside()
+        disk.writer.switch_log()
         with closing(writable(disk.directory / DATABASE)) as connection:
             connection.execute("PRAGMA busy_timeout=1")
             with pytest.raises(sqlite3.OperationalError, match="another program reads"):
-                settle(connection, disk.writer.old[0])
+                merge(connection, disk.writer.old[0])
         assert disk.writer.old[0].exists()
         other.execute("COMMIT")
         ahead.write_bytes(b"")  # what only lay there is still in the log
@@ -199,7 +199,7 @@ def test_a_log_goes_when_its_rows_are_in_the_file_itself(disk: Disk) -> None:
 
 
 def test_a_row_that_was_changed_or_lost_is_not_served(disk: Disk) -> None:
-    disk.settle()
+    disk.merge()
     path = disk.directory / DATABASE
     good = path.read_bytes()
     for statement in (
@@ -229,7 +229,7 @@ def test_damage_whose_words_are_no_text_is_damage(tmp_path: Path) -> None:
         Journal(tmp_path)
 
 
-def test_a_log_that_cannot_be_settled_is_kept(disk: Disk) -> None:
+def test_a_log_that_cannot_be_merged_is_kept(disk: Disk) -> None:
     with (
         closing(writable(disk.directory / DATABASE)) as connection,
         closing(writable(disk.directory / DATABASE)) as other,
@@ -238,10 +238,10 @@ def test_a_log_that_cannot_be_settled_is_kept(disk: Disk) -> None:
         connection.execute("PRAGMA busy_timeout=1")
         log = disk.writer.old[0]
         with pytest.raises(sqlite3.OperationalError, match="locked"):
-            settle(connection, log)
+            merge(connection, log)
         assert log.exists()
         other.execute("ROLLBACK")
-        settle(connection, log)
+        merge(connection, log)
         assert not log.exists()
         assert digest_of(connection, disk.directory / DATABASE).log == 2
 
@@ -249,13 +249,13 @@ def test_a_log_that_cannot_be_settled_is_kept(disk: Disk) -> None:
 # the previous format
 
 
-def previous(directory: Path, *settled: Record) -> None:
+def previous(directory: Path, *merged: Record) -> None:
     with closing(sqlite3.connect(directory / DATABASE, isolation_level=None)) as old:
         old.execute("PRAGMA journal_mode=WAL")
         old.execute(
             "CREATE TABLE objects (id INTEGER PRIMARY KEY, collection TEXT, key TEXT, version INTEGER NOT NULL, data BLOB)"
         )
-        old.executemany("INSERT INTO objects VALUES (?, ?, ?, ?, ?)", settled)
+        old.executemany("INSERT INTO objects VALUES (?, ?, ?, ?, ?)", merged)
 
 
 def previous_log(directory: Path, number: int, *transactions: list[Record]) -> Path:
@@ -277,7 +277,7 @@ def test_state_of_the_previous_format_is_stored_anew(
         row(2, 7),
         Record(3, None, None, 5, None),
     )
-    previous_log(tmp_path, 4, [row(2, 7)])  # settled, and its removal did not last
+    previous_log(tmp_path, 4, [row(2, 7)])  # merged, and its removal did not last
     previous_log(tmp_path, 5, [row(1, 9, "new")], [row(4, 10)])
     with previous_log(tmp_path, 6, [row(5, 12)]).open("ab") as file:
         file.write(b"\0\0\0\x30torn")
@@ -292,7 +292,7 @@ def test_state_of_the_previous_format_is_stored_anew(
     assert f"{tmp_path / 'state.log.6'}: its last 8 bytes are dropped" in caplog.text
     assert start(tmp_path) == (wanted, 12)
     disk = Disk(tmp_path, History(1))
-    disk.writer.settle()
+    disk.writer.merge()
     disk.close()
     assert [log.name for log in logs(tmp_path)] == ["state.log.7"]
     assert start(tmp_path) == (wanted, 12)
@@ -335,39 +335,39 @@ def test_a_start_on_a_full_disk_says_so(
     assert start(tmp_path) == ({}, 1)
 
 
-def test_settling_on_a_full_disk_says_so_and_is_tried_again(
+def test_merging_on_a_full_disk_says_so_and_is_tried_again(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     writer, version = disk.writer, disk.history.version
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", full)
-        writer.put_aside()
+        writer.switch_log()
         assert writer.write(b"\x90", version + 1) == "the disk is full"
     assert "cannot be settled in the database: the disk is full" in capfd.readouterr().err
     assert len(logs(disk.directory)) == 2
     disk.write(2)
     with monkeypatch.context() as patch:
         patch.setattr(logfile, "seal", full)
-        writer.put_aside()
+        writer.switch_log()
     assert len(logs(disk.directory)) == 2
     disk.write(2)
     assert start(disk.directory) == (disk.history.rows, disk.history.version)
-    disk.settle()
+    disk.merge()
     assert start(disk.directory) == (disk.history.rows, disk.history.version)
 
 
-async def test_the_end_settles(tmp_path: Path) -> None:
+async def test_the_end_merges(tmp_path: Path) -> None:
     store = Store(Journal(tmp_path))
     store.start()
     await store.collection("things", {}).create({"metadata": {"name": "a", "uid": "a"}}).done
     assert len(logs(tmp_path)) == 1
     await store.close()
     assert [log.name for log in logs(tmp_path)] == [f"{LOG}2"]
-    assert logs(tmp_path)[0].stat().st_size == BEGINNING
+    assert logs(tmp_path)[0].stat().st_size == EMPTY_SIZE
     assert [record.key for record in start(tmp_path)[0].values()] == ["a"]
 
 
-async def test_a_quiet_log_is_settled_while_the_server_goes_on(tmp_path: Path) -> None:
+async def test_a_quiet_log_is_merged_while_the_server_goes_on(tmp_path: Path) -> None:
     store = Store(Journal(tmp_path))
     store.start()
     things = store.collection("things", {})
@@ -375,7 +375,7 @@ async def test_a_quiet_log_is_settled_while_the_server_goes_on(tmp_path: Path) -
     while [log.name for log in logs(tmp_path)] != [f"{LOG}2"]:
         await store.reached(store.version + 1, 0.05)
     await things.create({"metadata": {"name": "b", "uid": "b"}}).done
-    assert logs(tmp_path)[0].stat().st_size > BEGINNING
+    assert logs(tmp_path)[0].stat().st_size > EMPTY_SIZE
     await store.close()
 
 

@@ -60,7 +60,7 @@ def pod(name: str, *, secrets: list[str], later: list[str]) -> Json:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_followed_it_is_what_it_would_be_anew(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodegraph, "MOST_NOTED", 8)
+    monkeypatch.setattr(nodegraph, "MAX_PENDING_CHANGES", 8)
     chance, registry = random.Random(seed), Registry()
     graph = NodeGraph(registry)
     known: dict[str, tuple[str, str, list[str]]] = {}

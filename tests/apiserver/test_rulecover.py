@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hekla.local.apiserver.auth import rulecover
-from hekla.local.apiserver.auth.rulecover import MOST_SHOWN, TooManyCombinations, lacking
+from hekla.local.apiserver.auth.rulecover import MAX_REPORTED, TooManyCombinations, lacking
 
 Rule = dict[str, Any]
 
@@ -124,9 +124,10 @@ HUGE: Rule = {
 def test_a_rule_of_ten_to_the_seventeenth_things_is_answered() -> None:
     assert lacking([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}], [HUGE]) == []
     assert lacking([HUGE], [HUGE]) == []
-    assert len(single(lacking([{**HUGE, "verbs": ["v0"]}], [HUGE]))) == MOST_SHOWN
+    assert len(single(lacking([{**HUGE, "verbs": ["v0"]}], [HUGE]))) == MAX_REPORTED
     assert (
-        len(single(lacking([], [{"verbs": many("v"), "nonResourceURLs": many("/")}]))) == MOST_SHOWN
+        len(single(lacking([], [{"verbs": many("v"), "nonResourceURLs": many("/")}])))
+        == MAX_REPORTED
     )
 
 
@@ -134,7 +135,7 @@ def test_a_rule_of_ten_to_the_seventeenth_things_is_answered() -> None:
 def test_rules_that_overlap_in_endless_ways_are_not_confirmed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rulecover, "MOST_STEPS", 1000)
+    monkeypatch.setattr(rulecover, "MAX_STEPS", 1000)
     values = [str(number) for number in range(60)]
     held = [
         {

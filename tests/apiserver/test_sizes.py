@@ -12,7 +12,7 @@ import pytest
 
 from hekla.kube.http.server import MOST_HELD, MOST_LINGERING, TLS_ROOM
 from hekla.local.apiserver.request.call import LONGEST_CUT, LONGEST_WARNINGS, shortened
-from hekla.local.apiserver.storage.store import LARGEST_OBJECT
+from hekla.local.apiserver.storage.store import MAX_OBJECT_BYTES
 from tests.apiserver.http import (
     CONFIG_MAPS,
     JSON_PATCH,
@@ -125,7 +125,7 @@ def test_custom_objects_and_their_status_are_bounded_too(http: Http) -> None:
     assert too_large(http.patch(f"{heaps}/h/status", {"status": {"a": PIECE, "b": PIECE}}, MERGE))
     assert too_large(http.patch(f"{heaps}/h", {"spec": {"c": PIECE * 2}}, MERGE))
     assert too_large(
-        http.post(heaps, {**body, "metadata": {"name": "i"}, "spec": {"a": "x" * LARGEST_OBJECT}})
+        http.post(heaps, {**body, "metadata": {"name": "i"}, "spec": {"a": "x" * MAX_OBJECT_BYTES}})
     )
 
 

@@ -147,12 +147,12 @@ async def run(daemon: plumbing.Daemon) -> None:
     except (StorageError, TlsError, TokenKeyError, ClusterError) as error:
         raise plumbing.DaemonError(str(error)) from None
     except Refusal as refusal:  # of what it stores for itself before it serves
-        full = f": {fulldisk.WORDS}" if fulldisk.TEXT in str(refusal) else ""
+        full = f": {fulldisk.FULL_DISK_ADVICE}" if fulldisk.FULL_DISK in str(refusal) else ""
         raise plumbing.DaemonError(f"{directory}{full or f': {refusal}'}") from None
     except OSError as error:
         named = f"{error.filename}: " if error.filename else ""
         if fulldisk.is_full(error, directory):
-            raise plumbing.DaemonError(f"{named}{fulldisk.WORDS}") from None
+            raise plumbing.DaemonError(f"{named}{fulldisk.FULL_DISK_ADVICE}") from None
         raise plumbing.DaemonError(f"{named}{error.strerror or error}") from None
 
 

@@ -1,4 +1,4 @@
-"""What somebody asks to do."""
+"""The attributes of a request that authorization decides on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Access(NamedTuple):
-    """What is asked for."""
+    """What a user wants to do."""
 
     verb: str
     group: str = ""
@@ -15,10 +15,11 @@ class Access(NamedTuple):
     namespace: str = ""
     name: str = ""
     path: str = ""
-    """Of a request that is not about a resource."""
+    """The path of a request that is not about a resource."""
     node: str = ""
-    """The one node whose objects a field selector leaves."""
+    """The only node whose objects a field selector matches."""
 
     @property
     def what(self) -> str:
+        """The resource, with its subresource, as messages and rules name it."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource

@@ -1,5 +1,4 @@
-"""Who a request comes from: a client certificate, a token, or a process of the same user behind the
-Unix socket."""
+"""Authentication: a client certificate, a token, or a process of the same user on the Unix socket."""
 
 from __future__ import annotations
 
@@ -17,13 +16,15 @@ from hekla.local.apiserver.auth.tokens import ISSUER, Tokens, Verified
 from hekla.local.apiserver.auth.user import ADMIN, AUTHENTICATED, NOBODY, User
 from hekla.local.apiserver.request.status import Refusal
 
-CREDENTIAL = "authentication.kubernetes.io/credential-id"
-REMEMBER_SECONDS = 10.0
-"""How long a verified signature is believed; that what the token was made for is still there, is
-looked at each time."""
+CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
+SIGNATURE_CACHE_SECONDS = 10.0
+"""How long a verified signature is cached. Whether the objects of the token still exist is checked
+each time."""
 
 
 class Authenticator:
+    """Finds the user of a request."""
+
     def __init__(self, tokens: Tokens, token_file: Path | None = None) -> None:
         self.tokens = tokens
         self.static = read_tokens(token_file) if token_file is not None else {}
@@ -31,11 +32,11 @@ class Authenticator:
         self._peers: BoundedCache[Peer, User] = BoundedCache(1000)
 
     def user(self, request: Request) -> User:
-        """The user, perhaps nobody; raises 401 for a credential that is wrong."""
+        """The user, which may be anonymous. Raises a 401 for an invalid credential."""
         credential = request.headers.get("authorization")
         if not credential and "sec-websocket-protocol" in request.headers:
             credential = websocket_credential(request.headers)
-        # A certificate is believed before a token is looked at.
+        # A certificate takes precedence over a token.
         if credential and not request.peer.common_name:
             return self._bearer(credential)
         peer = request.peer
@@ -47,7 +48,7 @@ class Authenticator:
 
     def _of_peer(self, peer: Peer) -> User:
         if peer.common_name:
-            extra = {CREDENTIAL: (f"X509SHA256={peer.certificate}",)} if peer.certificate else {}
+            extra = {CREDENTIAL_ID: (f"X509SHA256={peer.certificate}",)} if peer.certificate else {}
             return User(peer.common_name, (*peer.organizations, AUTHENTICATED), extra=extra)
         if peer.user_id is not None and peer.user_id in (os.getuid(), 0):
             return ADMIN
@@ -64,11 +65,11 @@ class Authenticator:
         return user
 
     def audiences(self, token: str) -> list[str]:
-        """Whom a token that was verified is for."""
+        """The audiences of a token that was verified."""
         return [ISSUER] if token in self.static else self.tokens.audiences(token)
 
     def verify(self, token: str, audiences: tuple[str, ...] = ()) -> User | None:
-        """The user of a bearer token; of one for this server, where no audiences are named."""
+        """The user of a bearer token. Without audiences the token must be for this server."""
         static = self.static.get(token)
         if static is not None:
             return static if not audiences or ISSUER in audiences else None
@@ -83,13 +84,13 @@ class Authenticator:
         if verified is None:
             self._known.pop(token, None)
             return None
-        self._known[token] = (verified, min(verified.expires, now + REMEMBER_SECONDS))
+        self._known[token] = (verified, min(verified.expires, now + SIGNATURE_CACHE_SECONDS))
         return verified.user
 
 
 def websocket_credential(headers: Mapping[str, str]) -> str:
-    """The token that a browser hides among the subprotocols of a WebSocket, as the header that it
-    cannot send."""
+    """The token that a browser sends as a subprotocol of a WebSocket, as the Authorization header
+    that it cannot send."""
     for name in websocket.offered(headers) if websocket.is_upgrade(headers) else ():
         if name.startswith(websocket.TOKEN_PROTOCOL):
             text = name.removeprefix(websocket.TOKEN_PROTOCOL)
@@ -101,12 +102,13 @@ def websocket_credential(headers: Mapping[str, str]) -> str:
 
 
 def unauthorized() -> Refusal:
+    """The 401 error."""
     return Refusal(401, "Unauthorized")
 
 
 def read_tokens(path: Path) -> dict[str, User]:
-    """A file of static tokens, one a line: token,user,uid,"group1,group2"."""
-    found: dict[str, User] = {}
+    """Read a file of static tokens. Each line has the form token,user,uid,"group1,group2"."""
+    users: dict[str, User] = {}
     with path.open(newline="") as file:
         for number, line in enumerate(csv.reader(file), 1):
             line = [part.strip() for part in line]
@@ -119,5 +121,5 @@ def read_tokens(path: Path) -> dict[str, User]:
                 if len(line) > 3 and line[3]
                 else ()
             )
-            found[line[0]] = User(line[1], (*groups, AUTHENTICATED), line[2])
-    return found
+            users[line[0]] = User(line[1], (*groups, AUTHENTICATED), line[2])
+    return users

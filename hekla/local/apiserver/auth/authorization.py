@@ -1,4 +1,4 @@
-"""Whether a user may: RBAC, evaluated over the stored roles and bindings (local-cluster 7.2)."""
+"""RBAC: whether the stored roles and bindings allow a request (local-cluster 7.2)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPEN_PATHS = ("/healthz", "/livez", "/readyz", "/version")
 
 
 class Grant(NamedTuple):
-    """A binding with its rules at hand."""
+    """A binding with the rules of its role."""
 
     kind: str
     name: str
@@ -31,7 +31,7 @@ class Grant(NamedTuple):
 
 
 class Authorizer:
-    """Answers from the committed roles and bindings; grants are gathered again when one of them
+    """Decides by the committed roles and bindings. Grants are computed again when one of these
     changes."""
 
     def __init__(self, registry: Registry) -> None:
@@ -54,16 +54,18 @@ class Authorizer:
                 yield remembered(self._trees, f"{plural} {row.key}", row)
 
     def cluster_roles(self) -> dict[str, Json]:
+        """ClusterRoles by name."""
         return {tree["metadata"]["name"]: tree for tree in self._all("clusterroles")}
 
     def grants(self) -> list[Grant]:
+        """All bindings whose role exists."""
         if self._grants is None:
             cluster_roles = self.cluster_roles()
             roles = {
                 (tree["metadata"]["namespace"], tree["metadata"]["name"]): tree
                 for tree in self._all("roles")
             }
-            found: list[Grant] = []
+            grants: list[Grant] = []
             for plural, kind in (
                 ("clusterrolebindings", "ClusterRoleBinding"),
                 ("rolebindings", "RoleBinding"),
@@ -80,7 +82,7 @@ class Authorizer:
                     if role is None:
                         continue
                     rules = aggregated_rules(role, cluster_roles)
-                    found.append(
+                    grants.append(
                         Grant(
                             kind,
                             tree["metadata"]["name"],
@@ -91,16 +93,16 @@ class Authorizer:
                             rules,
                         )
                     )
-            self._grants = found
+            self._grants = grants
         return self._grants
 
     def allows(self, user: User, access: Access) -> tuple[bool, str]:
-        """Whether, and by which binding, or what is said against it."""
+        """Whether a user may, with the binding that allows it, or the reason of the denial."""
         if MASTERS in user.groups:
             return True, ""
-        said = ""
+        denial = ""
         if user.node is not None:
-            allowed, said = self.nodes.allows(user, access)
+            allowed, denial = self.nodes.allows(user, access)
             if allowed:
                 return True, ""
         if access.path and (
@@ -116,10 +118,10 @@ class Authorizer:
             )
             if subject is not None and any(rule_allows(rule, access) for rule in grant.rules):
                 return True, reason(grant, subject)
-        return False, said
+        return False, denial
 
     def check(self, user: User, access: Access) -> None:
-        """Raises 403 as Kubernetes words it."""
+        """Raises a 403 with Kubernetes' message."""
         allowed, why = self.allows(user, access)
         if allowed:
             return
@@ -154,7 +156,7 @@ class Authorizer:
         )
 
     def rules_of(self, user: User, namespace: str) -> list[Json]:
-        """All rules that hold for a user in a namespace."""
+        """All rules that a user has in a namespace."""
         if MASTERS in user.groups:
             return [
                 {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
@@ -170,7 +172,8 @@ class Authorizer:
 
 
 def aggregated_rules(role: Json, cluster_roles: dict[str, Json]) -> list[Json]:
-    """The rules of a role; of an aggregating one those of the roles that its selectors find."""
+    """The rules of a role; for an aggregated ClusterRole, those of the roles that its selectors
+    match."""
     selectors = (role.get("aggregationRule") or {}).get("clusterRoleSelectors")
     if not selectors:
         return role.get("rules") or []
@@ -190,6 +193,7 @@ def aggregated_rules(role: Json, cluster_roles: dict[str, Json]) -> list[Json]:
 
 
 def is_subject(user: User, subject: Json, namespace: str) -> bool:
+    """Whether a subject of a binding means the user. `namespace` is that of the binding."""
     match subject.get("kind"):
         case "User":
             return bool(subject.get("name") == user.name)
@@ -202,6 +206,7 @@ def is_subject(user: User, subject: Json, namespace: str) -> bool:
 
 
 def rule_allows(rule: Json, access: Access) -> bool:
+    """Whether a rule covers the access."""
     verbs = rule.get("verbs") or []
     if access.verb not in verbs and "*" not in verbs:
         return False
@@ -225,6 +230,7 @@ def rule_allows(rule: Json, access: Access) -> bool:
 
 
 def reason(grant: Grant, subject: Json) -> str:
+    """Which binding allowed a request, as Kubernetes writes it into its answer."""
     binding = f"{grant.name}/{grant.namespace}" if grant.namespace else grant.name
     who = f'{subject.get("kind")} "{subject.get("name")}"'
     if subject.get("kind") == "ServiceAccount":

@@ -1,4 +1,4 @@
-"""What a cluster has before anybody makes anything: namespaces, priority classes, the roles that
+"""The objects of a new cluster: namespaces, priority classes, flow schemas, and the roles that
 clients expect."""
 
 from __future__ import annotations
@@ -79,37 +79,37 @@ OBJECTS: list[tuple[tuple[str, str], str, Json]] = [
 
 
 class Bootstrap:
-    """Creates what is missing, through the same way as any other write."""
+    """Creates missing objects in the same way as any other write."""
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
 
     async def run(self) -> None:
-        # All at once: the disk is asked a few times instead of once an object.
+        """Create all missing objects."""
+        # Concurrently, so that the writes share a few disk commits.
         for first in (True, False):
             made = (self._make(*entry) for entry in OBJECTS if (entry[1] == "namespaces") is first)
             await asyncio.gather(*made)
         await self._ready_addresses()
         await self._unbind_nodes()
 
-    async def _make(self, place: tuple[str, str], plural: str, tree: Json) -> None:
-        resource = self.writer.registry.get(*place, plural)
+    async def _make(self, group_version: tuple[str, str], plural: str, tree: Json) -> None:
+        resource = self.writer.registry.get(*group_version, plural)
         namespace = tree["metadata"].get("namespace", "")
         key = f"{namespace}/{tree['metadata']['name']}" if namespace else tree["metadata"]["name"]
         if resource is None or resource.collection.newest(key) is not None:
             return
         request = Request("POST", "/bootstrap", "", {"user-agent": "kube-apiserver"}, b"", Peer())
         call = Call(request, Route(resource, namespace, "", ""), ADMIN, "create")
-        # What the server makes itself may have names and values that are refused to others (system-
-        # classes).
+        # The server's own objects may have names and values that are reserved (system- classes).
         await self.writer.add(call, resource, namespace, tree_copy(tree))
 
     async def advertise(self, address: str, port: int) -> None:
-        """Says where the Service `kubernetes` leads, in both forms.  The port may be another one at
-        each start."""
+        """Write the endpoints of the Service `kubernetes`, as Endpoints and as EndpointSlice. The
+        port may change with each start."""
         ports = [{"name": "https", "port": port, "protocol": "TCP"}]
         labels = {"kubernetes.io/service-name": "kubernetes"}
-        for place, plural, body in (
+        for group_version, plural, body in (
             (
                 ("", "v1"),
                 "endpoints",
@@ -131,14 +131,14 @@ class Bootstrap:
                 else {"endpointslice.kubernetes.io/skip-mirror": "true"}
             )
             await self._make(
-                place,
+                group_version,
                 plural,
                 {
                     "metadata": {"name": "kubernetes", "namespace": "default", "labels": marks},
                     **body,
                 },
             )
-            resource = self.writer.registry.get(*place, plural)
+            resource = self.writer.registry.get(*group_version, plural)
             row = resource.collection.newest("default/kubernetes") if resource is not None else None
             if (
                 resource is None
@@ -155,14 +155,16 @@ class Bootstrap:
             )
 
     async def _unbind_nodes(self) -> None:
-        """Takes back what earlier versions gave to all nodes together; a binding that is not
-        updated by the server stays."""
+        """Remove the binding of all nodes that earlier versions created, unless somebody switched
+        off its automatic update."""
         resource = self.writer.registry.get(*RBAC, "clusterrolebindings")
         row = resource.collection.newest("system:node") if resource is not None else None
         if resource is None or row is None:
             return
         tree = row.tree()
-        updated = (tree["metadata"].get("annotations") or {}).items() >= roles.UPDATED.items()
+        updated = (
+            tree["metadata"].get("annotations") or {}
+        ).items() >= roles.AUTOUPDATE_ANNOTATIONS.items()
         if not updated or tree.get("subjects") != [roles.subject("group system:nodes")]:
             return
         call = Call(
@@ -176,7 +178,7 @@ class Bootstrap:
         )
 
     async def _ready_addresses(self) -> None:
-        """Says that the range of service addresses can be used."""
+        """Mark the ServiceCIDR as ready."""
         resource = self.writer.registry.get("networking.k8s.io", "v1", "servicecidrs")
         if resource is None:
             return
@@ -205,5 +207,5 @@ class Bootstrap:
 
 
 def replacing(body: Json) -> Callable[[Json], Json]:
-    """The change that puts these fields in the place of what is there."""
+    """A change that replaces these fields of an object."""
     return lambda tree: {**tree, **body}

@@ -1,8 +1,6 @@
-"""Nobody may grant what he does not have: the check behind writes of roles and bindings
-(local-cluster 7.2).
+"""Privilege escalation: a user may only grant rights that he has (local-cluster 7.2).
 
-Who has the verb `escalate` on a role may write any rules into it, who has `bind` on a role may bind
-it.
+With the verb `escalate` on a role, a user may write any rules into it; with `bind`, he may bind it.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from hekla.local.apiserver.admission.admission import Admission
 from hekla.local.apiserver.admission.attributes import Attributes
 from hekla.local.apiserver.auth.access import Access
 from hekla.local.apiserver.auth.authorization import RBAC, Authorizer, aggregated_rules
-from hekla.local.apiserver.auth.rulecover import MOST_SHOWN, TooManyCombinations, lacking, shown
+from hekla.local.apiserver.auth.rulecover import MAX_REPORTED, TooManyCombinations, lacking, shown
 from hekla.local.apiserver.auth.user import User
 from hekla.local.apiserver.request.status import forbidden, not_found
 
@@ -25,12 +23,15 @@ EVERYTHING: list[Json] = [
 
 
 class Escalation:
+    """The checks of writes to roles and bindings."""
+
     def __init__(self, authorizer: Authorizer) -> None:
         self.authorizer = authorizer
 
     def join(self, admission: Admission) -> None:
-        # Twice: of what is wrong and not allowed, that it is not allowed is said; and what webhooks
-        # made of it is confirmed too.
+        """Register the checks with admission."""
+        # Twice: before validation, so that a forbidden write is reported as such even if it is
+        # invalid; and after the webhooks, which may have changed it.
         for plural, check in (
             ("roles", self.check_role),
             ("clusterroles", self.check_role),
@@ -43,7 +44,7 @@ class Escalation:
         admission.creation = self.check_creation
 
     def check_creation(self, attributes: Attributes) -> None:
-        """Who makes an object by a PUT or an apply needs the right to create it as well."""
+        """Creating an object by PUT or apply needs the right to create it too."""
         kind, name = attributes.resource.kind, attributes.name
         access = Access(
             "create", kind.group, kind.plural, attributes.subresource, attributes.namespace, name
@@ -52,12 +53,12 @@ class Escalation:
             raise forbidden(kind, name, "")
 
     def check_role(self, attributes: Attributes) -> None:
+        """A user needs all rights of a role that he writes."""
         user, new, old = attributes.call.user, attributes.object or {}, attributes.old
         if user.master or (old is not None and only_for_collector(new, old)):
             return
         plural = attributes.resource.kind.plural
-        # Of a new role the path does not say the name, so rights that name their roles do not cover
-        # it.
+        # The path of a create does not name the role, so rights with resourceNames do not cover it.
         name = attributes.name if old is not None else ""
         if self.authorizer.allows(
             user, Access("escalate", RBAC, plural, "", attributes.namespace, name)
@@ -75,6 +76,7 @@ class Escalation:
             )
 
     def check_binding(self, attributes: Attributes) -> None:
+        """A user needs all rights of a role that he binds."""
         user, new, old = attributes.call.user, attributes.object or {}, attributes.old
         if user.master or (old is not None and only_for_collector(new, old)):
             return
@@ -88,8 +90,7 @@ class Escalation:
         self._refuse(attributes, user, self._rules(plural, attributes.namespace, name))
 
     def _rules(self, plural: str, namespace: str, name: str) -> list[Json]:
-        """What a role allows.  Raises 404 where there is none: who may not bind it learns nothing
-        but what it says."""
+        """The rules of a role. Raises a 404 if it does not exist."""
         resource = self.authorizer.registry.resources[RBAC, "v1", plural]
         row = resource.collection.newest(f"{namespace}/{name}" if plural == "roles" else name)
         if row is None:
@@ -109,27 +110,26 @@ class Escalation:
             groups = " ".join(json.dumps(group) for group in user.groups)
             why = f'user "{user.name}" (groups=[{groups}]) is attempting to grant RBAC permissions not currently held:\n'
             lines = sorted(map(shown, missing))
-            lines += ["and more"] * (sum(len(rule["verbs"]) for rule in missing) >= MOST_SHOWN)
+            lines += ["and more"] * (sum(len(rule["verbs"]) for rule in missing) >= MAX_REPORTED)
             raise forbidden(attributes.resource.kind, attributes.name, why + "\n".join(lines))
 
 
 def only_for_collector(new: Json, old: Json) -> bool:
-    """Whether a write changes no more than the garbage collector does to let an object go: owners
-    and finalizers.
+    """Whether a write changes only what the garbage collector changes: owners and finalizers.
 
-    Any other write of a role or a binding, be it of a label, is one for which its rules are
-    confirmed again: labels decide into which roles the rules of a role go.
+    After any other write to a role or binding the rights are checked again, even if only a label
+    changed: labels decide into which aggregated roles the rules go.
     """
     return _without(new, old, "metadata") and _without(
-        new.get("metadata") or {}, old.get("metadata") or {}, *COLLECTORS
+        new.get("metadata") or {}, old.get("metadata") or {}, *COLLECTOR_FIELDS
     )
 
 
-COLLECTORS = ("ownerReferences", "finalizers", "managedFields", "selfLink", "generation")
+COLLECTOR_FIELDS = ("ownerReferences", "finalizers", "managedFields", "selfLink", "generation")
 
 
 def _without(new: Json, old: Json, *names: str) -> bool:
-    """Whether two trees say the same, these fields apart; what is empty is not there."""
+    """Whether two trees are equal apart from these fields; an empty field counts as absent."""
     return all(
         (new.get(name) or None) == (old.get(name) or None)
         for name in {*new, *old}

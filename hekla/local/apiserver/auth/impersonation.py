@@ -1,4 +1,4 @@
-"""Acting in another user's name: the Impersonate- headers, each of which the caller must be allowed
+"""Impersonation: the Impersonate- headers, each of which the caller must have the right to use
 (local-cluster 7.1)."""
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ EXTRA = "impersonate-extra-"
 UNAUTHENTICATED = "system:unauthenticated"
 
 
-def _asked(headers: Mapping[str, str]) -> str:
-    """What was asked for, as Kubernetes prints it."""
+def _requested(headers: Mapping[str, str]) -> str:
+    """The impersonated user as Kubernetes prints it."""
     groups = [
         text.strip() for text in headers.get("impersonate-group", "").split(",") if text.strip()
     ]
@@ -47,7 +47,7 @@ def _texts(values: list[str]) -> str:
 
 
 def impersonates(headers: Mapping[str, str]) -> bool:
-    """Whether a request is made in another user's name."""
+    """Whether a request has impersonation headers."""
     return (
         "impersonate-user" in headers
         or "impersonate-group" in headers
@@ -56,14 +56,14 @@ def impersonates(headers: Mapping[str, str]) -> bool:
 
 
 def impersonated(authorizer: Authorizer, request: Request, user: User) -> User:
-    """The user that the headers name, or the caller where they name none.  Raises 403 for one he
-    may not be."""
+    """The user that the headers name, or the caller if there are none. Raises a 403 if the caller
+    may not impersonate that user."""
     headers = request.headers
     name = headers.get("impersonate-user")
     if not name:
         if any(key.startswith("impersonate-") for key in headers):
             raise unsniffed(
-                bad_request(f"requested {_asked(headers)} without impersonating a user name")
+                bad_request(f"requested {_requested(headers)} without impersonating a user name")
             )
         return user
     namespace, account = account_of(name)
@@ -103,7 +103,7 @@ def impersonated(authorizer: Authorizer, request: Request, user: User) -> User:
 
 
 def account_of(name: str) -> tuple[str, str]:
-    """(namespace, name) of the service account that a user is; of any other user both are empty."""
+    """(namespace, name) of the service account that a user is; both are empty for any other user."""
     parts = (
         name.removeprefix(SERVICE_ACCOUNT).split(":") if name.startswith(SERVICE_ACCOUNT) else []
     )

@@ -1,9 +1,9 @@
-"""Which objects belong to which node: the pods that are bound to it, what these name, and what that
-leads to.
+"""Which objects belong to a node: the pods that are bound to it, the objects that these name, and
+what those lead to.
 
-Nothing is followed before the first question of a node.  From then on each change of a pod is noted
-by the pod's key alone, and looked at with the next question: what a change costs is a set's entry,
-what a question costs is what changed since the last one.
+Pods are followed from the first question about any node on. Each change of a pod then adds its key
+to a set, which the next question works off: a change costs one entry of the set, a question costs
+what changed since the last one.
 """
 
 from __future__ import annotations
@@ -20,19 +20,23 @@ Reference = tuple[str, str, str]
 """(plural, namespace, name)"""
 MIRROR = "kubernetes.io/config.mirror"
 CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
-GROWING = (b'"ephemeralContainers"', b'"resourceClaimStatuses"', b'"extendedResourceClaimStatus"')
-"""What may come to a pod after it was bound and names other objects."""
-MOST_NOTED = 20_000
-"""Changes that nobody asks about, after which nothing is followed any more until somebody does."""
+FIELDS_AFTER_BINDING = (
+    b'"ephemeralContainers"',
+    b'"resourceClaimStatuses"',
+    b'"extendedResourceClaimStatus"',
+)
+"""Fields with references that a pod may get after it was bound."""
+MAX_PENDING_CHANGES = 20_000
+"""After so many changes without a question, pods are no longer followed until the next question."""
 DRIVER_SECRETS = ("cephfs", "cinder", "flexVolume", "rbd", "scaleIO", "iscsi", "storageos")
-"""Kinds of volumes with a `secretRef`."""
-VISIBLE = ("nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef")
-"""Secrets of a CSI volume that its node uses; the others are the controllers'."""
+"""Volume types with a `secretRef`."""
+NODE_SECRET_REFS = ("nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef")
+"""The secrets of a CSI volume that its node uses; the others are for controllers."""
 
 
 @dataclass
 class Bound:
-    """A pod on its node, with what it names, once somebody asked for that node."""
+    """A pod on its node, with its references once they were needed."""
 
     uid: str
     node: str
@@ -47,28 +51,29 @@ class NodeGraph:
         self.pods = registry["pods"].collection
         self._node = self.pods.positions["spec.nodeName"]
         self._followed = False
-        self._noted: set[str] = set()
+        self._pending: set[str] = set()
         self._bound: dict[str, Bound] = {}
         self._by_node: dict[str, dict[str, Bound]] = {}
-        self._unread: dict[str, set[str]] = {}
-        """Node -> keys of its pods whose references nobody has read."""
+        self._unresolved: dict[str, set[str]] = {}
+        """Node -> keys of its pods whose references were not read yet."""
         self._named: dict[str, Counter[Reference]] = {}
 
     # --- questions --------------------------------------------------------------------------------
 
     def names(self, node: str, plural: str, namespace: str, name: str) -> bool:
-        """Whether a pod of the node names an object."""
-        return self._names_of(node)[plural, namespace, name] > 0
+        """Whether a pod of the node refers to an object."""
+        return self._references_of(node)[plural, namespace, name] > 0
 
     def has_pod(self, node: str, namespace: str, name: str) -> bool:
+        """Whether a pod is bound to the node."""
         row = self.pods.rows.get(f"{namespace}/{name}")
         return row is not None and row.fields[self._node] == node
 
     def has_secret(self, node: str, namespace: str, name: str) -> bool:
-        """A secret that a pod of the node names, or a volume that such a pod claims."""
+        """Whether a pod of the node refers to a secret, directly or by a volume that it claims."""
         if self.names(node, "secrets", namespace, name):
             return True
-        claims = [key for key in self._names_of(node) if key[0] == "persistentvolumeclaims"]
+        claims = [key for key in self._references_of(node) if key[0] == "persistentvolumeclaims"]
         return any(
             (namespace, name) in volume_secrets(volume)
             for claim in claims
@@ -76,7 +81,7 @@ class NodeGraph:
         )
 
     def has_volume(self, node: str, name: str) -> bool:
-        """A volume whose claim a pod of the node names."""
+        """Whether a pod of the node refers to the claim of a volume."""
         volume = self.object("", "persistentvolumes", name)
         claim = ((volume or {}).get("spec") or {}).get("claimRef") or {}
         return bool(claim) and self.names(
@@ -84,18 +89,19 @@ class NodeGraph:
         )
 
     def stands_for(self, node: str, group: str, plural: str, name: str) -> bool:
-        """Whether an object without a namespace says in its spec that it is about the node."""
-        found = self.object(group, plural, name)
-        return found is not None and (found.get("spec") or {}).get("nodeName") == node
+        """Whether the spec of a cluster-scoped object names the node."""
+        tree = self.object(group, plural, name)
+        return tree is not None and (tree.get("spec") or {}).get("nodeName") == node
 
     def object(self, group: str, plural: str, key: str) -> Json | None:
+        """The committed object with a key (`namespace/name`), None if there is none."""
         resource = self.registry.get(group, "v1", plural)
         row = resource.collection.rows.get(key) if resource is not None else None
         return None if row is None else row.tree()
 
     def _volume_of(self, namespace: str, name: str) -> Iterator[Json]:
-        """The volume of a claim, where both say so: whom a claim asks for is the claim's author's
-        word alone."""
+        """The volume of a claim, if both refer to each other: `volumeName` alone is only what the
+        author of the claim wrote."""
         claim = self.object("", "persistentvolumeclaims", f"{namespace}/{name}")
         wanted = ((claim or {}).get("spec") or {}).get("volumeName")
         volume = self.object("", "persistentvolumes", wanted) if wanted else None
@@ -108,31 +114,31 @@ class NodeGraph:
 
     # --- following --------------------------------------------------------------------------------
 
-    def _names_of(self, node: str) -> Counter[Reference]:
-        """What the pods of a node name, and how many of them do."""
-        self._look()
+    def _references_of(self, node: str) -> Counter[Reference]:
+        """What the pods of a node refer to, and how many of them do."""
+        self._work_off()
         counts = self._named.setdefault(node, Counter())
-        for key in self._unread.pop(node, ()):
+        for key in self._unresolved.pop(node, ()):
             bound, row = self._bound[key], self.pods.rows[key]
             bound.references = references(row.tree())
             counts.update(bound.references)
         return counts
 
-    def _look(self) -> None:
+    def _work_off(self) -> None:
         if not self._followed:
             self._followed = True
-            self.pods.listeners.add(self._note)
-            self._noted = set(self.pods.rows)
-        for key in self._noted:
+            self.pods.listeners.add(self._on_events)
+            self._pending = set(self.pods.rows)
+        for key in self._pending:
             self._place(key, self.pods.rows.get(key))
-        self._noted.clear()
+        self._pending.clear()
 
-    def _note(self, events: list[Event]) -> None:
-        self._noted.update(event.row.key for event in events)
-        if len(self._noted) > MOST_NOTED:
-            self.pods.listeners.discard(self._note)
+    def _on_events(self, events: list[Event]) -> None:
+        self._pending.update(event.row.key for event in events)
+        if len(self._pending) > MAX_PENDING_CHANGES:
+            self.pods.listeners.discard(self._on_events)
             self._followed = False
-            for kept in (self._noted, self._bound, self._by_node, self._unread, self._named):
+            for kept in (self._pending, self._bound, self._by_node, self._unresolved, self._named):
                 kept.clear()
 
     def _place(self, key: str, row: Row | None) -> None:
@@ -140,19 +146,23 @@ class NodeGraph:
         known = self._bound.get(key)
         if known is not None:
             same = row is not None and known.uid == row.uid and known.node == node
-            if same and row is not None and not any(field in row.data for field in GROWING):
+            if (
+                same
+                and row is not None
+                and not any(field in row.data for field in FIELDS_AFTER_BINDING)
+            ):
                 return
-            self._take_away(key, known)
+            self._remove(key, known)
         if row is not None and node:
             self._bound[key] = bound = Bound(row.uid, node)
             self._by_node.setdefault(node, {})[key] = bound
-            self._unread.setdefault(node, set()).add(key)
+            self._unresolved.setdefault(node, set()).add(key)
 
-    def _take_away(self, key: str, known: Bound) -> None:
+    def _remove(self, key: str, known: Bound) -> None:
         del self._bound[key]
         pods = self._by_node[known.node]
         del pods[key]
-        unread = self._unread.get(known.node)
+        unread = self._unresolved.get(known.node)
         if unread is not None:
             unread.discard(key)
         if known.references is not None:
@@ -163,7 +173,7 @@ class NodeGraph:
                     del counts[reference]
         if not pods:
             del self._by_node[known.node]
-            self._unread.pop(known.node, None)
+            self._unresolved.pop(known.node, None)
             self._named.pop(known.node, None)
 
 
@@ -171,18 +181,18 @@ class NodeGraph:
 
 
 def references(pod: Json) -> frozenset[Reference]:
-    """What a pod names.  One that mirrors a node's own file names nothing: a node must not give
-    itself rights by making a pod."""
+    """What a pod refers to. A mirror pod refers to nothing, because a node must not get rights by
+    creating pods."""
     metadata, spec = pod["metadata"], pod.get("spec") or {}
     if MIRROR in (metadata.get("annotations") or {}):
         return frozenset()
     namespace = metadata["namespace"]
-    found: set[tuple[str, str]] = {("serviceaccounts", spec.get("serviceAccountName") or "")}
-    found.update(("secrets", name) for name in secrets_of(spec))
-    found.update(("configmaps", name) for name in config_maps_of(spec))
-    found.update(("persistentvolumeclaims", name) for name in claims_of(metadata["name"], spec))
-    found.update(("resourceclaims", name) for name in device_claims_of(pod))
-    return frozenset((plural, namespace, name) for plural, name in found if name)
+    names: set[tuple[str, str]] = {("serviceaccounts", spec.get("serviceAccountName") or "")}
+    names.update(("secrets", name) for name in secrets_of(spec))
+    names.update(("configmaps", name) for name in config_maps_of(spec))
+    names.update(("persistentvolumeclaims", name) for name in claims_of(metadata["name"], spec))
+    names.update(("resourceclaims", name) for name in device_claims_of(pod))
+    return frozenset((plural, namespace, name) for plural, name in names if name)
 
 
 def _containers(spec: Json) -> Iterator[Json]:
@@ -191,12 +201,12 @@ def _containers(spec: Json) -> Iterator[Json]:
 
 
 def _named(holders: Iterable[Json | None], *path: str) -> Iterator[str]:
-    """The text at a path below each of these, where there is one."""
+    """The texts at a path below each of the holders, where there are any."""
     for holder in holders:
-        found: Json | None = holder
+        node: Json | None = holder
         for step in path[:-1]:
-            found = (found or {}).get(step)
-        name = (found or {}).get(path[-1])
+            node = (node or {}).get(step)
+        name = (node or {}).get(path[-1])
         if name:
             yield str(name)
 
@@ -210,6 +220,7 @@ def _sources(spec: Json) -> list[Json]:
 
 
 def secrets_of(spec: Json) -> Iterator[str]:
+    """The secrets of a pod's spec."""
     volumes = spec.get("volumes") or ()
     yield from _named(spec.get("imagePullSecrets") or (), "name")
     for container in _containers(spec):
@@ -224,6 +235,7 @@ def secrets_of(spec: Json) -> Iterator[str]:
 
 
 def config_maps_of(spec: Json) -> Iterator[str]:
+    """The config maps of a pod's spec."""
     for container in _containers(spec):
         yield from _named(container.get("envFrom") or (), "configMapRef", "name")
         yield from _named(container.get("env") or (), "valueFrom", "configMapKeyRef", "name")
@@ -232,7 +244,8 @@ def config_maps_of(spec: Json) -> Iterator[str]:
 
 
 def claims_of(pod: str, spec: Json) -> Iterator[str]:
-    """Claims of storage; one that is made for the pod has the pod's name and the volume's."""
+    """The volume claims of a pod's spec; a claim of an ephemeral volume has the name of pod and
+    volume."""
     for volume in spec.get("volumes") or ():
         if (volume.get("persistentVolumeClaim") or {}).get("claimName"):
             yield str(volume["persistentVolumeClaim"]["claimName"])
@@ -241,6 +254,7 @@ def claims_of(pod: str, spec: Json) -> Iterator[str]:
 
 
 def device_claims_of(pod: Json) -> Iterator[str]:
+    """The resource claims of a pod, including those that were created for it."""
     status = pod.get("status") or {}
     made = {
         entry.get("name"): entry.get("resourceClaimName")
@@ -254,15 +268,15 @@ def device_claims_of(pod: Json) -> Iterator[str]:
 
 
 def volume_secrets(volume: Json) -> set[tuple[str, str]]:
-    """(namespace, name) of the secrets of a volume that the nodes of its claim's pods use."""
+    """(namespace, name) of the secrets of a volume that nodes use to mount it."""
     spec = volume.get("spec") or {}
     namespace = (spec.get("claimRef") or {}).get("namespace") or ""
-    found: set[tuple[str, str]] = set()
+    secrets: set[tuple[str, str]] = set()
     azure, csi = spec.get("azureFile") or {}, spec.get("csi") or {}
     if azure.get("secretName"):
-        found.add((azure.get("secretNamespace") or namespace, azure["secretName"]))
+        secrets.add((azure.get("secretNamespace") or namespace, azure["secretName"]))
     holders = [(spec.get(kind) or {}).get("secretRef") for kind in DRIVER_SECRETS]
-    for reference in (*holders, *(csi.get(field) for field in VISIBLE)):
+    for reference in (*holders, *(csi.get(field) for field in NODE_SECRET_REFS)):
         if reference and reference.get("name"):
-            found.add((reference.get("namespace") or namespace, reference["name"]))
-    return found
+            secrets.add((reference.get("namespace") or namespace, reference["name"]))
+    return secrets

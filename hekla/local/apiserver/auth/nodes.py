@@ -1,8 +1,9 @@
-"""What a node may do: the authorizer that asks to which node an object belongs (local-cluster 7.2).
+"""The node authorizer: what a node may do depends on which objects belong to it (local-cluster
+7.2).
 
-A node is a user `system:node:<name>` of the group `system:nodes`.  Its rights come from no role: it
-reads what its own pods name, and writes about itself and its pods, of which the second is
-NodeRestriction's to see (`noderestriction.py`).
+A node is the user `system:node:<name>` of the group `system:nodes`. Its rights do not come from a
+role: it may read what its pods refer to, and write itself and its pods. Admission
+(`noderestriction.py`) checks the content of these writes.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ if TYPE_CHECKING:
     from hekla.local.apiserver.auth.access import Access
 
 LEASES = "kube-node-lease"
-READ = ("get", "list", "watch")
-OWN = ("get", "create", "update", "patch", "delete")
+READ_VERBS = ("get", "list", "watch")
+OWN_VERBS = ("get", "create", "update", "patch", "delete")
 """What a node may do with its lease and its CSINode."""
 Verdict = tuple[bool, str]
 ALLOWED: Verdict = (True, "")
 
 
 class NodeAuthorizer:
-    """Says of a node's request whether it may, and else why not; it never stands in the way of what
-    a role allows."""
+    """Whether a node may make a request, else why not. A role may allow it nevertheless."""
 
     def __init__(self, registry: Registry) -> None:
         self.graph = NodeGraph(registry)
 
     def allows(self, user: User, access: Access) -> Verdict:
+        """(whether it is allowed, the reason if it is not)"""
         node = user.node
         if node is None:
             return False, ""
@@ -57,7 +58,7 @@ class NodeAuthorizer:
             case "", "serviceaccounts":
                 return self._account(node, access)
             case "coordination.k8s.io", "leases":
-                if access.verb in OWN and access.namespace != LEASES:
+                if access.verb in OWN_VERBS and access.namespace != LEASES:
                     return False, f'can only access leases in the "{LEASES}" system namespace'
                 return self._own(node, access, "a node lease", "node lease")
             case "storage.k8s.io", "csinodes":
@@ -78,23 +79,23 @@ class NodeAuthorizer:
         graph, namespace, name = self.graph, access.namespace, access.name
         match access.resource:
             case "secrets":
-                found = graph.has_secret(node, namespace, name)
+                related = graph.has_secret(node, namespace, name)
             case "pods":
-                found = graph.has_pod(node, namespace, name)
+                related = graph.has_pod(node, namespace, name)
             case "persistentvolumes":
-                found = graph.has_volume(node, name)
+                related = graph.has_volume(node, name)
             case "volumeattachments" | "resourceslices":
-                found = graph.stands_for(node, access.group, access.resource, name)
+                related = graph.stands_for(node, access.group, access.resource, name)
             case _:
-                found = graph.names(node, access.resource, namespace, name)
+                related = graph.names(node, access.resource, namespace, name)
         return (
             ALLOWED
-            if found
+            if related
             else (False, f"no relationship found between node '{node}' and this object")
         )
 
     def _read(self, node: str, access: Access) -> Verdict:
-        if access.verb not in READ:
+        if access.verb not in READ_VERBS:
             return False, "can only read resources of this type"
         if access.subresource:
             return False, "cannot read subresource"
@@ -119,9 +120,9 @@ class NodeAuthorizer:
         return self._related(node, access)
 
     def _own(self, node: str, access: Access, what: str, short: str) -> Verdict:
-        if access.verb not in OWN:
+        if access.verb not in OWN_VERBS:
             return False, f"can only get, create, update, patch, or delete {what}"
-        if access.verb != "create" and access.name != node:  # what is to be created has no name yet
+        if access.verb != "create" and access.name != node:  # a create has no name in its path
             return False, f"can only access {short} with the same name as the requesting node"
         return ALLOWED
 

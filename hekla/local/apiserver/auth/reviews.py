@@ -1,4 +1,5 @@
-"""Reviews: objects that are answered and never stored (who am I, may he, is this token good)."""
+"""Reviews: requests in the form of objects that are answered and not stored (SelfSubjectReview,
+TokenReview, SubjectAccessReview and its relatives)."""
 
 from __future__ import annotations
 
@@ -23,6 +24,8 @@ Handler = Callable[[Call], Awaitable[Response]]
 
 
 class Reviews:
+    """The handlers of all kinds of reviews."""
+
     def __init__(
         self, registry: Registry, authenticator: Authenticator, authorizer: Authorizer
     ) -> None:
@@ -41,17 +44,19 @@ class Reviews:
     def _answer(self, call: Call, tree: Json, status: Json) -> Response:
         clauses = call.request.headers.get("accept", "").split(",")
         if all(";as=" in clause for clause in clauses):
-            raise not_acceptable()  # a review has neither a row nor metadata to show
+            raise not_acceptable()  # a review has no row and no metadata
         tree["status"] = status
         tree.setdefault("metadata", {})
         return call.respond(201, encode(call.resource.typed(tree)))
 
     async def self_subject(self, call: Call) -> Response:
+        """SelfSubjectReview: who the caller is."""
         tree = read_body(call)
         tree.setdefault("metadata", {})["creationTimestamp"] = now()
         return self._answer(call, tree, {"userInfo": call.user.tree()})
 
     async def token(self, call: Call) -> Response:
+        """TokenReview: whose token this is."""
         tree = read_body(call)
         token = (tree.get("spec") or {}).get("token") or ""
         if not token:
@@ -67,6 +72,7 @@ class Reviews:
         )
 
     async def subject_access(self, call: Call) -> Response:
+        """SubjectAccessReview and LocalSubjectAccessReview: whether a user may."""
         tree = read_body(call)
         spec = tree.get("spec") or {}
         if not spec.get("user") and not spec.get("groups"):
@@ -90,6 +96,7 @@ class Reviews:
         return self._answer(call, tree, self._verdict(user, spec, call.route.namespace))
 
     async def self_subject_access(self, call: Call) -> Response:
+        """SelfSubjectAccessReview: whether the caller may."""
         tree = read_body(call)
         return self._answer(call, tree, self._verdict(call.user, tree.get("spec") or {}, ""))
 
@@ -116,6 +123,7 @@ class Reviews:
         return {"allowed": allowed, "reason": reason} if reason else {"allowed": allowed}
 
     async def self_subject_rules(self, call: Call) -> Response:
+        """SelfSubjectRulesReview: all rules of the caller in a namespace."""
         tree = read_body(call)
         namespace = (tree.get("spec") or {}).get("namespace") or ""
         if not namespace:
@@ -128,18 +136,18 @@ class Reviews:
             if rule.get("nonResourceURLs")
         ]
         tree["spec"] = {}
-        found: Json = {
+        status: Json = {
             "resourceRules": resources,
             "nonResourceRules": paths,
             "incomplete": call.user.node is not None,
         }
         if call.user.node is not None:
-            found["evaluationError"] = "node authorizer does not support user rule resolution"
-        return self._answer(call, tree, found)
+            status["evaluationError"] = "node authorizer does not support user rule resolution"
+        return self._answer(call, tree, status)
 
 
 def selected_node(selector: Json) -> str:
-    """The one node whose objects a field selector of a review leaves."""
+    """The only node whose objects the field selector of a review matches."""
     for term in selector.get("requirements") or ():
         if (term.get("key"), term.get("operator")) == ("spec.nodeName", "In") and len(
             term.get("values") or ()
@@ -153,7 +161,7 @@ def selected_node(selector: Json) -> str:
 
 
 def invalid_review(field: str, text: str) -> Refusal:
-    """Reviews are refused without their kind's name."""
+    """The error for an invalid review, whose message does not name the kind."""
     cause = {"reason": "FieldValueInvalid", "message": text, "field": field}
     details = {"group": AUTHORIZATION, "causes": [cause]}
     return Refusal(422, f'.{AUTHORIZATION} "" is invalid: {field}: {text}', details=details)

@@ -1,8 +1,7 @@
-"""The roles and bindings that a cluster has before anybody makes any: the names that charts,
-clients and administrators count on.
+"""The default roles and bindings, whose names charts, clients and administrators rely on.
 
-`admin`, `edit` and `view` gather the roles that are labelled for them, so a chart that ships an
-aggregated role changes all three. Reference: local-cluster 7.2.
+`admin`, `edit` and `view` aggregate the roles with their labels, so a chart that ships an
+aggregated role extends all three. Reference: local-cluster 7.2.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ from hekla.api.trees import Json
 RBAC = "rbac.authorization.k8s.io"
 READ = ["get", "list", "watch"]
 CHANGE = ["create", "delete", "deletecollection", "patch", "update"]
-BOOTSTRAPPED = {"kubernetes.io/bootstrapping": "rbac-defaults"}
-UPDATED = {"rbac.authorization.kubernetes.io/autoupdate": "true"}
+BOOTSTRAP_LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+AUTOUPDATE_ANNOTATIONS = {"rbac.authorization.kubernetes.io/autoupdate": "true"}
 
 
 def rule(groups: str, resources: str, verbs: list[str]) -> Json:
-    """A rule written as words; the group `core` is the one without a name."""
+    """A rule from lists of words; the group `core` is the one with the empty name."""
     return {
         "apiGroups": ["" if group == "core" else group for group in groups.split()],
         "resources": resources.split(),
@@ -26,11 +25,13 @@ def rule(groups: str, resources: str, verbs: list[str]) -> Json:
 
 
 def role(name: str, rules: list[Json], *, gathers: str = "", into: str = "") -> Json:
-    labels = dict(BOOTSTRAPPED)
+    """A ClusterRole. `gathers` makes it aggregate the roles with that label value, `into` labels it
+    to be aggregated."""
+    labels = dict(BOOTSTRAP_LABELS)
     if into:
         labels[f"{RBAC}/aggregate-to-{into}"] = "true"
     tree: Json = {
-        "metadata": {"name": name, "labels": labels, "annotations": dict(UPDATED)},
+        "metadata": {"name": name, "labels": labels, "annotations": dict(AUTOUPDATE_ANNOTATIONS)},
         "rules": rules or None,
     }
     if gathers:
@@ -41,7 +42,7 @@ def role(name: str, rules: list[Json], *, gathers: str = "", into: str = "") -> 
 
 
 def subject(text: str) -> Json:
-    """`group system:nodes`, `user system:kube-scheduler`, `account kube-system/name`."""
+    """`group system:nodes`, `user system:kube-scheduler` or `account kube-system/name`."""
     kind, _, name = text.partition(" ")
     if kind == "account":
         namespace, _, name = name.partition("/")
@@ -50,8 +51,13 @@ def subject(text: str) -> Json:
 
 
 def binding(name: str, role: str, *subjects: str) -> Json:
+    """A ClusterRoleBinding."""
     return {
-        "metadata": {"name": name, "labels": dict(BOOTSTRAPPED), "annotations": dict(UPDATED)},
+        "metadata": {
+            "name": name,
+            "labels": dict(BOOTSTRAP_LABELS),
+            "annotations": dict(AUTOUPDATE_ANNOTATIONS),
+        },
         "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
         **({"subjects": [subject(text) for text in subjects]} if subjects else {}),
     }
@@ -73,7 +79,7 @@ WORKLOADS = [
     ("resource.k8s.io", "resourceclaims resourceclaimtemplates"),
 ]
 STATUSES = [
-    # to be read alone: who writes them chooses where other people's connections go
+    # read only: who writes them can redirect the connections of others
     ("core", "endpoints"),
     ("core", "pods pods/log pods/status replicationcontrollers/status services/status persistentvolumeclaims/status resourcequotas "
              "resourcequotas/status limitranges bindings namespaces namespaces/status"),
@@ -151,7 +157,8 @@ NODE = [
     rule("resource.k8s.io", "resourceslices", ["deletecollection"]),
     rule("core", "serviceaccounts", ["get"]),
 ]
-"""Bound to nobody: nodes get of this what belongs to them (`nodes.py`)."""
+"""Bound to nobody: the node authorizer grants nodes the part of it that belongs to them
+(`nodes.py`)."""
 SCHEDULER = [
     rule("core events.k8s.io", "events", ["create", "patch", "update"]),
     rule("coordination.k8s.io", "leases", ["create", "get", "list", "update", "watch"]),
@@ -173,8 +180,8 @@ CONTROLLERS = [
     rule("authentication.k8s.io", "tokenreviews", ["create"]), rule("authorization.k8s.io", "subjectaccessreviews", ["create"]),
     rule("*", "*", ["list", "watch"]),
 ]  # fmt: skip
-"""Of Kubernetes' own controllers, which take an account for each: ours are the administrator's,
-behind the Unix socket."""
+"""For Kubernetes' own controllers, which use an account for each; ours use the Unix socket with the
+administrator's rights."""
 EVERYTHING = [rule("*", "*", ["*"]), {"nonResourceURLs": ["*"], "verbs": ["*"]}]
 
 CLUSTER_ROLES: list[Json] = [

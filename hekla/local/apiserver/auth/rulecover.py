@@ -1,8 +1,9 @@
-"""Which of the rules that somebody wants to grant are not covered by those that he holds.
+"""Which of the rules that a user wants to grant are not covered by the rules that he has.
 
-A rule stands for every combination of its verbs, groups, resources and names.  Writing all of them
-out would let one role of a megabyte ask about a thousand million.  So the values of each field are
-gathered by the held rules that have them, and what one held rule covers whole is not looked into.
+A rule stands for every combination of its verbs, groups, resources and names. One role of a
+megabyte may have a thousand million of them, so they are not enumerated: the values of each field
+are grouped by the held rules that contain them, and a combination of groups that one held rule
+covers is not divided any further.
 """
 
 from __future__ import annotations
@@ -14,22 +15,21 @@ from typing import NamedTuple
 
 from hekla.api.trees import Json
 
-MOST_SHOWN = 5000
-"""Single things that are missing, a verb each, that are worked out; who reads the answer needs no
-more of them."""
-MOST_STEPS = 1_000_000
-"""Groups of combinations that are looked into for one answer."""
+MAX_REPORTED = 5000
+"""How many missing rights are reported, each with one verb; nobody reads more."""
+MAX_STEPS = 1_000_000
+"""How many groups of combinations are checked for one answer."""
 
 Rules = int
-"""A set of held rules: bit i stands for the i-th."""
+"""A set of held rules: bit i stands for the i-th rule."""
 
 
 class TooManyCombinations(Exception):
-    """The rules overlap in more ways than can be looked into."""
+    """The rules overlap in more ways than can be checked."""
 
 
 class Fields(NamedTuple):
-    """For each value of each field the held rules that have it."""
+    """For each value of each field, the held rules that contain it."""
 
     verbs: dict[str, Rules]
     groups: dict[str, Rules]
@@ -37,41 +37,40 @@ class Fields(NamedTuple):
     names: dict[str, Rules]
     urls: dict[str, Rules]
     prefixes: dict[str, Rules]
-    """What the URLs that end with a star begin with."""
+    """URLs that end with a star, without it."""
     unnamed: Rules
-    """Rules for objects of any name."""
+    """Rules without resourceNames, which cover every name."""
 
 
 class Bundle(NamedTuple):
-    """Values of one field that the same held rules have."""
+    """Values of one field that are in the same held rules."""
 
     rules: Rules
     values: list[str]
 
 
 def lacking(held: Iterable[Json], wanted: Iterable[Json]) -> list[Json]:
-    """What the held rules do not cover of the wanted ones, as rules; verbs of the same thing
-    together.
+    """The part of the wanted rules that the held rules do not cover, as rules; verbs on the same
+    object are in one rule. Reports at most `MAX_REPORTED` verbs in total.
 
-    Gives `MOST_SHOWN` verbs at most, in all of them together.
-
-    Raises TooManyCombinations where that cannot be found out in a reasonable time.
+    Raises TooManyCombinations if the answer would take too long.
     """
     known = fields_of(held)
-    found: dict[tuple[str, ...], tuple[Json, dict[str, None]]] = {}
-    steps = iter(range(MOST_STEPS))
-    left = MOST_SHOWN
-    for key, missing in chain.from_iterable(_lacking_of(known, rule, steps) for rule in wanted):
-        _, verbs = found.setdefault(key, (missing, {}))
+    missing_by_object: dict[tuple[str, ...], tuple[Json, dict[str, None]]] = {}
+    steps = iter(range(MAX_STEPS))
+    left = MAX_REPORTED
+    for key, missing in chain.from_iterable(_missing_of(known, rule, steps) for rule in wanted):
+        _, verbs = missing_by_object.setdefault(key, (missing, {}))
         before = len(verbs)
         verbs.update(dict.fromkeys(missing["verbs"][:left]))
         left -= len(verbs) - before
         if left <= 0:
             break
-    return [{**missing, "verbs": list(verbs)} for missing, verbs in found.values()]
+    return [{**missing, "verbs": list(verbs)} for missing, verbs in missing_by_object.values()]
 
 
 def fields_of(held: Iterable[Json]) -> Fields:
+    """The fields of the held rules."""
     known = Fields({}, {}, {}, {}, {}, {}, 0)
     unnamed = 0
     for number, rule in enumerate(held):
@@ -97,23 +96,23 @@ def _note(table: dict[str, Rules], values: list[str] | None, bit: Rules) -> None
         table[value] = table.get(value, 0) | bit
 
 
-def _lacking_of(
+def _missing_of(
     known: Fields, rule: Json, steps: Iterator[int]
 ) -> Iterator[tuple[tuple[str, ...], Json]]:
-    """The rules of one wanted rule that nothing covers, each with what it is about."""
-    verbs = _gathered(rule.get("verbs"), lambda verb: _any_of(known.verbs, verb))
+    """The uncovered parts of one wanted rule, each with a key of what it is about."""
+    verbs = _bundles(rule.get("verbs"), lambda verb: _any_of(known.verbs, verb))
     every_verb = _in_all(verbs)
-    urls = _gathered(rule.get("nonResourceURLs"), lambda url: _of_url(known, url))
+    urls = _bundles(rule.get("nonResourceURLs"), lambda url: _of_url(known, url))
     for combination, missing in _uncovered([urls], verbs, every_verb, steps):
         for (url,) in product(*combination):
             for verb in missing:
                 yield ("url", url, verb), {"nonResourceURLs": [url], "verbs": [verb]}
-    groups = _gathered(rule.get("apiGroups"), lambda group: _any_of(known.groups, group))
-    resources = _gathered(rule.get("resources"), lambda resource: _of_resource(known, resource))
-    names = _gathered(
+    groups = _bundles(rule.get("apiGroups"), lambda group: _any_of(known.groups, group))
+    resources = _bundles(rule.get("resources"), lambda resource: _of_resource(known, resource))
+    names = _bundles(
         rule.get("resourceNames"), lambda name: known.unnamed | known.names.get(name, 0)
     )
-    # Without a name it is all of them, which only a rule without names covers.
+    # A rule without names is about all names, so only a rule without names covers it.
     for combination, missing in _uncovered(
         [groups, resources, names or [Bundle(known.unnamed, [""])]], verbs, every_verb, steps
     ):
@@ -131,13 +130,13 @@ def _lacking_of(
 def _uncovered(
     fields: list[list[Bundle]], verbs: list[Bundle], every_verb: Rules, steps: Iterator[int]
 ) -> Iterator[tuple[tuple[list[str], ...], list[str]]]:
-    """Combinations of bundles, one a field, with the verbs that no held rule gives on them."""
-    everywhere = [_in_all(field) for field in fields]  # rules that have all values of a field
-    behind = every_verb  # and those that have all of the fields behind it, and all verbs
+    """Combinations of bundles, one for each field, with the verbs that no held rule gives on them."""
+    everywhere = [_in_all(field) for field in fields]  # rules that contain all values of a field
+    behind = every_verb  # rules that contain all values of the later fields, and all verbs
     rests = []
-    for one in reversed(everywhere):
+    for covering in reversed(everywhere):
         rests.append(behind)
-        behind &= one
+        behind &= covering
     rests.reverse()
     if behind or not verbs:
         return
@@ -159,7 +158,7 @@ def _uncovered(
                 waiting.append((depth + 1, both, (*values, bundle.values)))
 
 
-def _gathered(values: Iterable[str] | None, rules_of: Callable[[str], Rules]) -> list[Bundle]:
+def _bundles(values: Iterable[str] | None, rules_of: Callable[[str], Rules]) -> list[Bundle]:
     bundles: dict[Rules, list[str]] = {}
     for value in dict.fromkeys(values or ()):
         bundles.setdefault(rules_of(value), []).append(value)

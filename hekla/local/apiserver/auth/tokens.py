@@ -1,4 +1,4 @@
-"""Service account tokens: signed, short-lived, and dead with the account they speak for."""
+"""Service account tokens: signed, short-lived, and invalid once their account is deleted."""
 
 from __future__ import annotations
 
@@ -32,35 +32,36 @@ from hekla.local.apiserver.storage.store import encode
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 ACCOUNT_TOKEN = "kubernetes.io/service-account-token"
-"""The type of the Secrets that hold a token without an end."""
+"""The type of Secrets with a token that does not expire."""
 ACCOUNT_NAME, ACCOUNT_UID = (
     "kubernetes.io/service-account.name",
     "kubernetes.io/service-account.uid",
 )
 INVALID_SINCE = "kubernetes.io/legacy-token-invalid-since"
-GOING = b'"deletionTimestamp":'
+DELETION_MARK = b'"deletionTimestamp":'
 LEEWAY = 60.0
-"""Seconds for which a token outlives the moment at which what it was made for should have been
-gone."""
+"""Seconds for which a token stays valid after its object should have been deleted."""
 LEGACY_ISSUER, LEGACY_CLAIM = "kubernetes/serviceaccount", "kubernetes.io/serviceaccount/"
-SHORTEST, LONGEST = 600, 1 << 32
+MIN_SECONDS, MAX_SECONDS = 600, 1 << 32
 POD_NAME, POD_UID = "authentication.kubernetes.io/pod-name", "authentication.kubernetes.io/pod-uid"
-"""What is told of the pod that a token was made for."""
-BOUND = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
+"""Extra user information about the pod that a token is bound to."""
+BOUND_OBJECTS = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 BODY = reader("authentication.k8s.io", "v1", "TokenRequest")
 TOKEN_REQUEST = Kind("authentication.k8s.io", "v1", "TokenRequest", "tokenrequests", True)
 
 
 def pack(data: bytes) -> str:
+    """Base64url without padding."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def unpack(text: str) -> bytes:
+    """Decode base64url without padding. Raises ValueError."""
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
 class Verified(NamedTuple):
-    """What a token says that was verified."""
+    """The content of a token whose signature and claims were verified."""
 
     user: User
     expires: float
@@ -68,11 +69,11 @@ class Verified(NamedTuple):
 
 
 class TokenKeyError(Exception):
-    """The key that signs tokens cannot be used; the text names its file."""
+    """The signing key cannot be used; the text names its file."""
 
 
 class Tokens:
-    """Signs tokens with the cluster's key and knows its own again."""
+    """Signs tokens with the cluster's key, and verifies them."""
 
     def __init__(self, key_file: Path, registry: Registry) -> None:
         try:
@@ -89,7 +90,7 @@ class Tokens:
         self.public = key.public_key()
         self.registry = registry
         self.restrict_node: Plugin = lambda attributes: None
-        """What holds a node to the accounts of its pods."""
+        """Restricts a node to tokens for the accounts of its pods."""
         der = self.public.public_bytes(
             serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
         )
@@ -98,14 +99,15 @@ class Tokens:
         self.key_id = pack(digest.finalize())
 
     def sign(self, claims: Json) -> str:
+        """A signed JSON web token with these claims."""
         head = pack(json.dumps({"alg": "ES256", "kid": self.key_id}).encode())
         text = f"{head}.{pack(json.dumps(claims).encode())}"
         r, s = decode_dss_signature(self.key.sign(text.encode(), ec.ECDSA(hashes.SHA256())))
         return f"{text}.{pack(r.to_bytes(32, 'big') + s.to_bytes(32, 'big'))}"
 
     def verify(self, token: str, audiences: tuple[str, ...] = (ISSUER,)) -> Verified | None:
-        """What a token says; None for one that is not ours, not valid now, or whose account is
-        gone."""
+        """The content of a token; None if it is not one of ours, not valid now, or its account was
+        deleted."""
         parts = token.split(".")
         if len(parts) != 3:
             return None
@@ -139,7 +141,8 @@ class Tokens:
             return None
 
     def lives(self, token: str, verified: Verified) -> bool:
-        """Whether all that a token was made for is there as it was, its signature apart."""
+        """Whether all objects that a verified token is bound to still exist unchanged. Does not
+        check the signature again."""
         try:
             if verified.claims["iss"] == LEGACY_ISSUER:
                 self._legacy_user(verified.claims, token)
@@ -174,7 +177,7 @@ class Tokens:
         return User(f"{SERVICE_ACCOUNT}{namespace}:{name}", groups, uid, extra)
 
     def _legacy_user(self, claims: Json, token: str) -> User:
-        """Of a token without an end, which lives as long as its Secret holds it."""
+        """The user of a token without expiry, which is valid as long as a Secret holds it."""
         namespace, name, uid = (
             claims[LEGACY_CLAIM + part]
             for part in ("namespace", "service-account.name", "service-account.uid")
@@ -185,7 +188,7 @@ class Tokens:
         row = self.registry["secrets"].collection.rows.get(
             f"{namespace}/{claims[LEGACY_CLAIM + 'secret.name']}"
         )
-        secret: Json = row.tree() if row is not None and GOING not in row.data else {}
+        secret: Json = row.tree() if row is not None and DELETION_MARK not in row.data else {}
         kept = (secret.get("data") or {}).get("token") or ""
         if secret.get("type") != ACCOUNT_TOKEN or not hmac.compare_digest(
             base64.b64decode(kept), token.encode()
@@ -200,7 +203,7 @@ class Tokens:
         return User(f"{SERVICE_ACCOUNT}{namespace}:{name}", groups, uid)
 
     def audiences(self, token: str) -> list[str]:
-        """Whom a token of ours was made for."""
+        """The audiences of one of our tokens."""
         try:
             claims = json.loads(unpack(token.split(".")[1]))
         except (ValueError, IndexError):
@@ -208,7 +211,7 @@ class Tokens:
         return list(claims.get("aud") or [ISSUER])
 
     def fill_secret(self, attributes: Attributes) -> None:
-        """Gives a secret of type service-account-token what it promises."""
+        """Add token, CA certificate and namespace to a new Secret of type service-account-token."""
         secret = attributes.object
         assert secret is not None
         if secret.get("type") != ACCOUNT_TOKEN:
@@ -243,7 +246,7 @@ class Tokens:
         )
         if row is None or row.uid != uid:
             raise LookupError(f"{plural} {namespace}/{name} is gone")
-        if GOING in row.data:
+        if DELETION_MARK in row.data:
             going = row.tree()["metadata"].get("deletionTimestamp")
             if going is not None and instant(going) < time.time() - leeway:
                 raise LookupError(f"{plural} {namespace}/{name} should be gone")
@@ -271,10 +274,10 @@ class Tokens:
         spec: Json = tree.get("spec") or {}
         seconds = spec.get("expirationSeconds") or 3600
         errors: list[FieldError] = []
-        if seconds < SHORTEST:
+        if seconds < MIN_SECONDS:
             text = f"Invalid value: {seconds}: may not specify a duration less than 10 minutes"
             errors.append(FieldError("spec.expirationSeconds", "FieldValueInvalid", text))
-        elif seconds > LONGEST:
+        elif seconds > MAX_SECONDS:
             text = f"Invalid value: {seconds}: may not specify a duration larger than 2^32 seconds"
             errors.append(FieldError("spec.expirationSeconds", "FieldValueInvalid", text))
         if errors:
@@ -316,28 +319,28 @@ class Tokens:
         )
 
     def _bound(self, call: Call, reference: Json, account: str) -> Json:
-        """The claims about the object that a token is to die with."""
+        """The claims about the object that a token is bound to."""
         kind, name = reference.get("kind"), str(reference.get("name") or "")
         group, _, version = str(reference.get("apiVersion") or "").rpartition("/")
-        if kind not in BOUND or group:
+        if kind not in BOUND_OBJECTS or group:
             raise bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
-        resource = self.registry[BOUND[kind]]
-        found = resource.collection.newest(
+        resource = self.registry[BOUND_OBJECTS[kind]]
+        row = resource.collection.newest(
             f"{call.route.namespace}/{name}" if resource.kind.namespaced else name
         )
-        if found is None:
+        if row is None:
             raise not_found(resource.kind, name)
         uid = reference.get("uid")
-        if uid and uid != found.uid:
+        if uid and uid != row.uid:
             why = (
                 f"the UID in the bound object reference ({uid}) does not match the UID in record. "
             )
             raise conflict(
                 resource.kind, name, why + "The object might have been deleted and then recreated"
             )
-        bound: Json = {kind.lower(): {"name": found.name, "uid": found.uid}}
+        bound: Json = {kind.lower(): {"name": row.name, "uid": row.uid}}
         if kind == "Pod":
-            spec = found.tree().get("spec") or {}
+            spec = row.tree().get("spec") or {}
             if spec.get("serviceAccountName", "") != account:
                 why = f'cannot bind token for serviceaccount "{account}" to pod running with different serviceaccount name.'
                 raise bad_request(why)
@@ -365,8 +368,7 @@ class Tokens:
 
 
 def check_named(call: Call, metadata: Json, uid: str) -> None:
-    """Raises 422 or 409 for a request that says of itself that it is about another account than
-    that of its path."""
+    """Raises a 422 or 409 if the metadata in the request names another account than the path."""
     for field, wanted in (("name", call.route.name), ("namespace", call.route.namespace)):
         if metadata.get(field) and metadata[field] != wanted:
             text = f'Invalid value: "{metadata[field]}": must match the service account {field} if specified'

@@ -1,1 +1,1 @@
-"""What is served: discovery, OpenAPI, definitions of custom kinds."""
+"""Discovery, OpenAPI documents, and CustomResourceDefinitions."""

@@ -1,8 +1,7 @@
-"""APIService objects: one `Local` entry for each group and version that is served, so that those
-who list them see what there is.
+"""APIService objects: one `Local` entry for each served group and version.
 
-They follow the registry: a definition's first version adds one, its last one takes it away
-(local-cluster 1.7, 5.9).
+They follow the registry: the first version of a definition adds an entry, deleting the last one
+removes it (local-cluster 1.7, 5.9).
 """
 
 from __future__ import annotations
@@ -24,10 +23,12 @@ from hekla.local.apiserver.write.deletion import Deleter
 
 log = logging.getLogger("hekla.apiserver")
 
-MANAGED = "kube-aggregator.kubernetes.io/automanaged"
+AUTOMANAGED = "kube-aggregator.kubernetes.io/automanaged"
 
 
 class ApiServices:
+    """Keeps the APIService objects in step with the registry."""
+
     def __init__(self, registry: Registry, definitions: Definitions, deleter: Deleter) -> None:
         self.registry = registry
         self.definitions = definitions
@@ -37,16 +38,18 @@ class ApiServices:
         self._seen = -1
 
     async def start(self) -> None:
-        """Makes the entries of what is served now, and follows the definitions."""
+        """Create the entries of what is served now, and follow the definitions."""
         self.definitions.resource.collection.listeners.add(self.on_definitions)
         await self._follow()
 
     def stop(self) -> None:
+        """Stop following."""
         self.definitions.resource.collection.listeners.discard(self.on_definitions)
         if self._task is not None:
             self._task.cancel()
 
     def on_definitions(self, events: list[Event]) -> None:
+        """A definition has changed, and perhaps the registry with it."""
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._follow())
 
@@ -54,11 +57,11 @@ class ApiServices:
         while self._seen != self.registry.generation:
             self._seen = self.registry.generation
             try:
-                await self._true_up()
+                await self._reconcile()
             except Refusal as refusal:
                 log.warning("the list of API services: %s", refusal)
 
-    async def _true_up(self) -> None:
+    async def _reconcile(self) -> None:
         resource = self._resource
         if resource is None:
             return
@@ -67,7 +70,7 @@ class ApiServices:
             for position, (group, versions) in enumerate(self.registry.versions().items())
             for version in versions
         }
-        there = {row.name for row in resource.collection.accepted() if MANAGED in row.labels}
+        there = {row.name for row in resource.collection.accepted() if AUTOMANAGED in row.labels}
         for name in sorted(wanted.keys() - there):
             group, version, position = wanted[name]
             if resource.collection.newest(name) is None:
@@ -96,8 +99,9 @@ class ApiServices:
 
 
 def entry(name: str, group: str, version: str, built_in: bool, position: int) -> Json:
+    """The APIService of a group and version. `position` orders the built-in groups."""
     return {
-        "metadata": {"name": name, "labels": {MANAGED: "onstart" if built_in else "true"}},
+        "metadata": {"name": name, "labels": {AUTOMANAGED: "onstart" if built_in else "true"}},
         "spec": {
             **({"group": group} if group else {}),
             "version": version,

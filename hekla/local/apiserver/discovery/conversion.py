@@ -1,9 +1,9 @@
-"""Objects of definitions whose versions a webhook converts (local-cluster 4.5, strategy Webhook).
+"""Conversion of custom objects by webhooks (local-cluster 4.5, strategy Webhook).
 
-Objects lie in the version that was the storage version when they were written, which their bytes
-name; a write stores them in the one of now.  Whoever reads them in another version has them
-converted: all rows of an answer in one exchange, before the answer is put together, and remembered
-by resourceVersion.  So the forms and the writer stay as they are for kinds that need none of this.
+An object is stored in the version that was the storage version when it was written; its bytes name
+that version. Writes use the current storage version. When objects are read in another version they
+are converted: all rows of a response in one request to the webhook, before the response is encoded;
+results are cached by resourceVersion. The rest of the server need not know about conversion.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from hekla.local.apiserver.objects.kind import Kind, Stored
 from hekla.local.apiserver.request.status import Refusal
 from hekla.local.apiserver.storage.store import decode, encode
 
-SECONDS = 30.0
-REMEMBERED = 2000
-"""Converted objects, at least; as many as the longest answer had where that is more."""
-OURS = (
+TIMEOUT = 30.0
+"""Seconds for one request to a webhook."""
+MIN_CACHED = 2000
+"""How many converted objects are cached; more if a response needed more."""
+SERVER_METADATA = (
     "name",
     "namespace",
     "uid",
@@ -45,12 +46,14 @@ OURS = (
 
 
 class Result(msgspec.Struct):
+    """The outcome of a conversion, a metav1.Status."""
+
     status: str = ""
     message: str = ""
 
 
 class Answer(msgspec.Struct):
-    """The part of a ConversionReview that a webhook answers with."""
+    """The response of a ConversionReview."""
 
     uid: str = ""
     result: Result = msgspec.field(default_factory=Result)
@@ -58,11 +61,13 @@ class Answer(msgspec.Struct):
 
 
 class Review(msgspec.Struct):
+    """A ConversionReview as a webhook returns it."""
+
     response: Answer | None = None
 
 
 class Conversion:
-    """What is known of one definition's versions, and the exchange with its webhook."""
+    """The versions of one definition, and the requests to its webhook."""
 
     def __init__(self, definition: Json, clients: HookClients) -> None:
         spec = definition["spec"]
@@ -71,7 +76,7 @@ class Conversion:
         self.clients = clients
         webhook = (spec.get("conversion") or {}).get("webhook") or {}
         self.hook = Hook(
-            "", {"clientConfig": webhook.get("clientConfig"), "timeoutSeconds": SECONDS}
+            "", {"clientConfig": webhook.get("clientConfig"), "timeoutSeconds": TIMEOUT}
         )
         self.review = next(
             (
@@ -85,22 +90,22 @@ class Conversion:
         self.storage = f"{self.group}/{stored}"
         past = (definition.get("status") or {}).get("storedVersions") or [stored]
         self.unmarked = f"{self.group}/{past[0]}"
-        """The version of objects that were stored before a webhook converted."""
+        """The version of objects that were stored before there was a webhook."""
         self.known: OrderedDict[tuple[str, str, str], bytes] = OrderedDict()
-        self.most = REMEMBERED
+        self.most = MIN_CACHED
 
     async def convert(self, trees: Sequence[Json], wanted: str) -> list[Json]:
-        """Whole objects (kind and apiVersion in them) in another version.  Raises Refusal."""
+        """Convert whole objects (with kind and apiVersion) to another version. Raises Refusal."""
         first = trees[0]["apiVersion"]
         await in_task()
         try:
-            return await self._exchange(trees, wanted)
+            return await self._request(trees, wanted)
         except Unreachable as error:
             group, _, version = first.partition("/")
             why = f"conversion webhook for {group}/{version}, Kind={self.kind} {error}"
             raise Refusal(500, why, reason="", details={}) from error
 
-    async def _exchange(self, trees: Sequence[Json], wanted: str) -> list[Json]:
+    async def _request(self, trees: Sequence[Json], wanted: str) -> list[Json]:
         uid = str(uuid.uuid4())
         try:
             client, path, url = self.clients.of(self.hook)
@@ -114,7 +119,7 @@ class Conversion:
             )
             try:
                 answer = await client.request(
-                    "POST", path, self.clients.HEADERS, body, timeout=SECONDS
+                    "POST", path, self.clients.HEADERS, body, timeout=TIMEOUT
                 )
             except TimedOut as error:
                 raise Unreachable(f'Post "{url}": context deadline exceeded') from error
@@ -127,44 +132,47 @@ class Conversion:
                     'an error on the server ("unknown") has prevented the request from succeeding'
                 )
             try:
-                found = msgspec.json.decode(answer.body, type=Review).response
+                response = msgspec.json.decode(answer.body, type=Review).response
             except msgspec.DecodeError as error:
                 raise Unreachable(f"received invalid webhook response: {error}") from error
-            if found is None:
+            if response is None:
                 raise Unreachable("no response provided")
-            if found.uid != uid:
-                raise Unreachable(f'expected response.uid="{uid}", got "{found.uid}"')
-            if found.result.status != "Success":
+            if response.uid != uid:
+                raise Unreachable(f'expected response.uid="{uid}", got "{response.uid}"')
+            if response.result.status != "Success":
                 raise Unreachable(
-                    found.result.message
-                    or f"response.result.status was '{found.result.status}', not 'Success'"
+                    response.result.message
+                    or f"response.result.status was '{response.result.status}', not 'Success'"
                 )
         except Unreachable as error:
             raise Unreachable(
                 f"failed: {str(error).removeprefix('failed to call webhook: ')}"
             ) from error
-        if len(found.convertedObjects) != len(trees):
+        if len(response.convertedObjects) != len(trees):
             raise Unreachable(
-                f"returned {len(found.convertedObjects)} objects, expected {len(trees)}"
+                f"returned {len(response.convertedObjects)} objects, expected {len(trees)}"
             )
-        for position, (before, after) in enumerate(zip(trees, found.convertedObjects, strict=True)):
-            why = unlike(before, after, wanted)
+        for position, (before, after) in enumerate(
+            zip(trees, response.convertedObjects, strict=True)
+        ):
+            why = difference(before, after, wanted)
             if why:
                 raise Unreachable(f"returned invalid converted object at index {position}: {why}")
             metadata, own = after["metadata"], before.get("metadata") or {}
-            after["metadata"] = {name: own[name] for name in OURS if name in own} | {
+            after["metadata"] = {name: own[name] for name in SERVER_METADATA if name in own} | {
                 name: metadata[name] for name in ("labels", "annotations") if metadata.get(name)
             }
-        return found.convertedObjects
+        return response.convertedObjects
 
     def remember(self, key: tuple[str, str, str], tree: Json) -> None:
+        """Cache a converted object."""
         self.known[key] = encode(tree)
         while len(self.known) > self.most:
             self.known.popitem(last=False)
 
 
-def unlike(before: Json, after: Any, wanted: str) -> str:
-    """Why what came back is not the same object in the wanted version."""
+def difference(before: Json, after: Any, wanted: str) -> str:
+    """Why the webhook's result is not the same object in the wanted version; empty if it is."""
     if not isinstance(after, dict):
         return "it is not an object"
     if after.get("apiVersion") != wanted:
@@ -181,16 +189,17 @@ def unlike(before: Json, after: Any, wanted: str) -> str:
 
 
 class Version:
-    """One served version of such a definition, as its Kind holds it."""
+    """One served version of a definition with a webhook; its Kind refers to it."""
 
     def __init__(self, owner: Conversion, name: str, coerce: Callable[[str, Json], None]) -> None:
         self.owner = owner
         self.api_version = f"{owner.group}/{name}"
         self.coerce = coerce
-        """(apiVersion, tree): prunes and defaults as the schema of a version says."""
+        """(apiVersion, tree): prunes and defaults by the schema of that version."""
 
     def present(self, tree: Json) -> Json:
-        """A stored object in this version; of another version only what `ready` has converted."""
+        """A stored object in this version; one that is stored in another version must have been
+        converted by `ready`."""
         owner = self.owner
         stored = tree.pop("apiVersion", None) or owner.unmarked
         if stored == self.api_version:
@@ -212,8 +221,8 @@ class Version:
         return converted
 
     async def ready(self, rows: Sequence[Stored]) -> None:
-        """Converts what of these rows is stored in another version and not known yet, in one
-        exchange.  Raises Refusal."""
+        """Convert rows that are stored in another version and not cached, in one request. Raises
+        Refusal."""
         owner = self.owner
         owner.most = max(owner.most, 2 * len(rows))
         missing: dict[str, list[Json]] = {}
@@ -239,7 +248,7 @@ class Version:
                 )
 
     def _own(self, whole: Json) -> Json:
-        """A converted object as its schema has it, without kind and apiVersion."""
+        """A converted object after pruning and defaulting, without kind and apiVersion."""
         api_version = whole.pop("apiVersion")
         whole.pop("kind", None)
         tree = {"metadata": whole.pop("metadata"), **whole}
@@ -255,7 +264,7 @@ class Version:
         return {"metadata": stored["metadata"], "apiVersion": owner.storage, **stored}
 
     async def across(self, tree: Json, wanted: str) -> Json:
-        """An object of this version in another one."""
+        """An object of this version converted to another one."""
         if wanted == self.api_version:
             return tree
         [converted] = await self.owner.convert(
@@ -265,7 +274,7 @@ class Version:
 
 
 def converting(kinds: Sequence[Kind], owner: Conversion) -> list[Kind]:
-    """The served kinds of a definition with its webhook between them."""
+    """The served kinds of a definition, with their conversion by its webhook."""
     defaults = {kind.api_version: kind.strategy.default for kind in kinds}
 
     def coerce(api_version: str, tree: Json) -> None:

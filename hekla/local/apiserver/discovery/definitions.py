@@ -1,9 +1,9 @@
-"""CustomResourceDefinitions at work: a stored definition becomes served kinds, and a deleted one
-takes its objects along.
+"""CustomResourceDefinitions: a stored definition becomes served kinds, and when it is deleted its
+objects are deleted too.
 
-The kinds of a definition are served in the very step in which it is committed, before its author
-has the answer, so a client that creates a definition and then an object of it never meets a 404.
-Conditions follow a moment later, as clients expect them to (local-cluster 4.1).
+The kinds are served in the same step in which the definition is committed, before its creator has
+the response, so a client that creates a definition and then an object never gets a 404. Conditions
+follow a moment later, as clients expect (local-cluster 4.1).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SERVER = User("system:apiserver", ("system:masters", "system:authenticated"))
 
 
 class Definitions:
-    """Keeps the registry true to the stored definitions."""
+    """Keeps the registry in step with the stored definitions."""
 
     def __init__(self, registry: Registry, writer: Writer, deleter: Deleter) -> None:
         self.registry = registry
@@ -52,34 +52,36 @@ class Definitions:
         self.clients = HookClients(registry)
         self.served: dict[str, list[Kind]] = {}
         self._states: dict[str, tuple[str, int]] = {}
-        """uid and generation of what is served, by name."""
+        """Name -> uid and generation of the served definition."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
 
     def start(self) -> None:
-        """Serves what is stored, and follows what comes."""
+        """Serve the stored definitions, and follow changes."""
         self.resource.collection.listeners.add(self.on_events)
         for key in self.resource.collection.ordered():
             self._serve(self.resource.collection.rows[key])
-            self._settle_soon(key)
+            self._update_status_soon(key)
 
     def stop(self) -> None:
+        """Stop following."""
         self.resource.collection.listeners.discard(self.on_events)
         for task in self._tasks.values():
             task.cancel()
 
     def on_events(self, events: list[Event]) -> None:
+        """Serve new and changed definitions, and withdraw deleted ones."""
         for event in events:
             name = event.row.name
             if event.type is DELETED:
                 self._withdraw(name)
                 for other in self.resource.collection.ordered():
-                    if other not in self.served:  # its names may have become free
+                    if other not in self.served:  # names may have become free for other definitions
                         self._serve(self.resource.collection.rows[other])
-                        self._settle_soon(other)
+                        self._update_status_soon(other)
             else:
                 self._serve(event.row)
-                self._settle_soon(name)
+                self._update_status_soon(name)
 
     # --- serving ----------------------------------------------------------------------------------
 
@@ -87,12 +89,12 @@ class Definitions:
         tree = row.tree()
         state = (row.uid, tree["metadata"].get("generation", 0))
         if self._states.get(row.name) == state or self.conflict_of(tree):
-            return  # a change of its status or metadata only, or names that are taken
+            return  # only status or metadata changed, or its names are taken
         try:
             kinds = custom.kinds_of(self.resource.typed(tree))
         except (
             Exception
-        ) as error:  # kept by an older version perhaps: the server must start without it
+        ) as error:  # perhaps stored by an older version; the server must start nevertheless
             log.error("the definition %s cannot be served: %s", row.name, error)
             return
         if (tree["spec"].get("conversion") or {}).get("strategy") == "Webhook":
@@ -106,12 +108,12 @@ class Definitions:
         if kinds and kinds[0].conversion is None:
             self._fill_defaults(kinds, tree["spec"]["versions"])
             if len(tree["spec"]["versions"]) > 1:
-                self._take_as_it_is(kinds[0])
+                self._drop_stored_version(kinds[0])
         self.served[row.name] = kinds
         self._states[row.name] = state
 
     def _fill_defaults(self, kinds: list[Kind], versions: list[Json]) -> None:
-        """Shows the defaults of a new schema in objects that were stored under an older one; the
+        """Show the defaults of a new schema in objects that were stored under an older one. The
         next write stores them."""
         storage = next((version for version in versions if version.get("storage")), None)
         kind = next(
@@ -127,13 +129,14 @@ class Definitions:
             kind.strategy.default(filled)
             row.data = encode(filled)
 
-    def _take_as_it_is(self, kind: Kind) -> None:
-        """Without a webhook all versions are alike, so what a webhook's objects say of theirs goes."""
+    def _drop_stored_version(self, kind: Kind) -> None:
+        """Without a webhook all versions have the same form, so the version that a webhook's
+        objects name is dropped."""
         resource = self.registry.get(kind.group, kind.version, kind.plural)
         assert resource is not None
-        said = f'"apiVersion":"{kind.group}/'.encode()
+        stored_version = f'"apiVersion":"{kind.group}/'.encode()
         for row in resource.collection.accepted():
-            if said in row.data and "apiVersion" in (tree := row.tree()):
+            if stored_version in row.data and "apiVersion" in (tree := row.tree()):
                 del tree["apiVersion"]
                 row.data = encode(tree)
 
@@ -144,15 +147,15 @@ class Definitions:
             self.registry.remove(kind.group, kind.version, kind.plural)
             if resource is not None:
                 end_watches(self.registry.store, resource.collection)
-                # A definition whose finalizer was taken off by hand leaves objects that nothing
+                # If somebody removed the finalizer by hand, objects are left that nothing
                 # serves any more.
                 for row in list(resource.collection.accepted()):
                     resource.collection.delete(row.tree(), row)
                 self.registry.store.drop(resource.collection.name)
 
     def conflict_of(self, tree: Json) -> tuple[str, str] | None:
-        """Why the names of a definition are not accepted, as (reason, message): another one of its
-        group has them."""
+        """Why the names of a definition are not accepted, as (reason, message): another definition
+        of its group has them."""
         name, spec = tree["metadata"]["name"], tree["spec"]
         names = spec["names"]
         for other, kinds in self.served.items():
@@ -173,13 +176,13 @@ class Definitions:
 
     # --- status and deletion ----------------------------------------------------------------------
 
-    def _settle_soon(self, name: str) -> None:
+    def _update_status_soon(self, name: str) -> None:
         if name in self._tasks:
             self._again.add(name)
             return
-        self._tasks[name] = asyncio.get_running_loop().create_task(self._settle(name))
+        self._tasks[name] = asyncio.get_running_loop().create_task(self._update_status(name))
 
-    async def _settle(self, name: str) -> None:
+    async def _update_status(self, name: str) -> None:
         try:
             while True:
                 self._again.discard(name)
@@ -199,7 +202,7 @@ class Definitions:
         finally:
             self._tasks.pop(name, None)
             if name in self._again:
-                self._settle_soon(name)
+                self._update_status_soon(name)
 
     async def _change(self, name: str, change: Any) -> None:
         await self.writer.change(
@@ -247,8 +250,7 @@ class Definitions:
         return tree
 
     async def _clean_up(self, name: str) -> None:
-        """Deletes the objects of a definition that is being deleted; the definition goes when the
-        last of them has."""
+        """Delete the objects of a definition that is being deleted, and then its finalizer."""
 
         def terminating(tree: Json) -> Json:
             text = "CustomResource deletion is in progress"
@@ -293,7 +295,8 @@ class Definitions:
 
 
 def begin_deletion(tree: Json) -> None:
-    """What a definition that is deleted waits for, and says so."""
+    """Set the Terminating condition and the cleanup finalizer of a definition that is being
+    deleted."""
     metadata = tree["metadata"]
     if CLEANUP not in (metadata.get("finalizers") or ()):
         metadata["finalizers"] = [*(metadata.get("finalizers") or ()), CLEANUP]
@@ -304,7 +307,7 @@ def begin_deletion(tree: Json) -> None:
 
 
 async def changed(resource: Resource) -> None:
-    """Waits until objects go that had finalizers; looks again at least once a second."""
+    """Wait until objects with finalizers are removed; checks at least once a second."""
     if not list(resource.collection.accepted()):
         return
     woken = asyncio.get_running_loop().create_future()

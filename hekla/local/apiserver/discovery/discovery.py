@@ -1,5 +1,4 @@
-"""Discovery in both forms: what is served, told to clients before anything else (local-cluster
-1.6)."""
+"""Discovery in both forms, legacy and aggregated (local-cluster 1.6)."""
 
 from __future__ import annotations
 
@@ -18,7 +17,8 @@ AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLi
 
 
 class Discovery:
-    """Answers below /api and /apis; documents are made once for each state of the registry."""
+    """Answers requests below /api and /apis. Documents are built once for each generation of the
+    registry."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
@@ -26,7 +26,7 @@ class Discovery:
         self._documents: dict[str, tuple[bytes, str]] = {}
 
     def answer(self, request: Request) -> Response | None:
-        """None: not a discovery path, or of a group that is not served."""
+        """None: not a discovery path, or a group that is not served."""
         if self._generation != self.registry.generation:
             self._documents.clear()
             self._generation = self.registry.generation
@@ -77,7 +77,7 @@ class Discovery:
         return None
 
     def _resources(self, group: str, version: str) -> Json:
-        found: list[Json] = []
+        resources: list[Json] = []
         for resource in sorted(self.registry.of(group, version), key=lambda r: r.kind.plural):
             kind = resource.kind
             entry: Json = {
@@ -91,9 +91,9 @@ class Discovery:
                 entry["shortNames"] = list(kind.short_names)
             if kind.categories:
                 entry["categories"] = list(kind.categories)
-            if "list" in kind.verbs and kind.plural != "componentstatuses":  # which nobody stores
+            if "list" in kind.verbs and kind.plural != "componentstatuses":  # which is never stored
                 entry["storageVersionHash"] = storage_hash(kind)
-            found.append(entry)
+            resources.append(entry)
             for name, sub in sorted(kind.subresources.items(), reverse=kind.custom):
                 line: Json = {
                     "name": f"{kind.plural}/{name}",
@@ -104,12 +104,12 @@ class Discovery:
                     line["group"] = sub.group
                 if sub.version:
                     line["version"] = sub.version
-                found.append({**line, "kind": sub.kind or kind.kind, "verbs": list(sub.verbs)})
+                resources.append({**line, "kind": sub.kind or kind.kind, "verbs": list(sub.verbs)})
         return {
             "kind": "APIResourceList",
             **({"apiVersion": "v1"} if group else {}),
             "groupVersion": f"{group}/{version}" if group else version,
-            "resources": found,
+            "resources": resources,
         }
 
     def _aggregated(self, core: bool) -> Json:
@@ -141,18 +141,19 @@ class Discovery:
         return sorted(self.registry.of(group, version), key=lambda r: r.kind.plural)
 
 
-FIRST = (
+GROUP_ORDER = (
     "apiregistration.k8s.io", "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "autoscaling", "batch",
     "certificates.k8s.io", "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "storage.k8s.io",
     "admissionregistration.k8s.io", "apiextensions.k8s.io", "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io",
     "discovery.k8s.io", "resource.k8s.io", "flowcontrol.apiserver.k8s.io",
 )  # fmt: skip
-"""The order in which clients look for a name that several groups know; definitions' groups come
-after these."""
+"""The order in which clients look up a name that several groups have; groups of definitions come
+last."""
 
 
 def in_order(versions: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    known = [group for group in ("", *FIRST) if group in versions]
+    """Groups in the order of discovery, each with its versions."""
+    known = [group for group in ("", *GROUP_ORDER) if group in versions]
     return {
         group: versions[group]
         for group in [*known, *(group for group in versions if group not in known)]
@@ -160,6 +161,7 @@ def in_order(versions: Mapping[str, list[str]]) -> dict[str, list[str]]:
 
 
 def wants_aggregated(accept: str) -> bool:
+    """Whether a client accepts aggregated discovery."""
     for clause in accept.split(","):
         media, *parameters = [part.strip() for part in clause.split(";")]
         wanted = dict(parameter.partition("=")[::2] for parameter in parameters)
@@ -175,33 +177,35 @@ def wants_aggregated(accept: str) -> bool:
 
 
 def group_tree(group: str, versions: list[str]) -> Json:
+    """The APIGroup of a group."""
     listed = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
     return {"name": group, "versions": listed, "preferredVersion": listed[0]}
 
 
-STORED = {
+STORAGE_VERSIONS = {
     "horizontalpodautoscalers": ("autoscaling", "v2"), "events": ("", "v1"),
     "customresourcedefinitions": ("apiextensions.k8s.io", "v1beta1"),
     **dict.fromkeys(("mutatingadmissionpolicies", "mutatingadmissionpolicybindings"), ("admissionregistration.k8s.io", "v1beta1")),
 }  # fmt: skip
-"""By plural: the group and version in which Kubernetes stores what it serves in several."""
+"""plural -> the group and version in which Kubernetes stores a kind that has several."""
 
 
 def storage_hash(kind: Kind) -> str:
-    """Of the type as it is stored, so all versions of a kind have the same."""
+    """The storageVersionHash: equal for all versions of a kind."""
     if kind.custom:
         group, version = kind.group, kind.stored_version
     else:
-        group, version = STORED.get(kind.plural, (kind.group, "v1"))
+        group, version = STORAGE_VERSIONS.get(kind.plural, (kind.group, "v1"))
     return base64.b64encode(
         hashlib.sha256(f"{group}/{version}/{kind.kind}".encode()).digest()[:8]
     ).decode()
 
 
 def aggregated(resource: Resource) -> Json:
+    """The APIResourceDiscovery of a resource."""
     kind = resource.kind
-    # Of the built-in kinds only another group than the one around them is said; of custom ones
-    # every one.
+    # Built-in kinds name their group only if it differs from the enclosing one, custom kinds
+    # always.
     group, version = (kind.group, kind.version) if kind.custom else ("", "")
     entry: Json = {
         "resource": kind.plural,

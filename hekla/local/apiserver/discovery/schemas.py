@@ -1,5 +1,4 @@
-"""OpenAPI, as far as clients need it: an index and one document for each group and version
-(local-cluster 1.9)."""
+"""OpenAPI: an index, and a document for each group and version (local-cluster 1.9)."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ JSON = "application/json"
 
 
 def swagger_form(accept: str) -> str | None:
-    """The content type of version 2 that an Accept header prefers; None where it takes neither."""
+    """The content type of OpenAPI v2 that an Accept header prefers; None if it accepts neither."""
     for clause in accept.split(",") if accept else ("*/*",):
         media = clause.partition(";")[0].strip()
         if media in (JSON, "*/*", "application/*"):
@@ -30,7 +29,7 @@ def swagger_form(accept: str) -> str | None:
 
 
 class Schemas:
-    """Documents are made when they are first asked for, and again after the registry changed."""
+    """Builds documents when they are first requested, and again after the registry changed."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
@@ -38,9 +37,10 @@ class Schemas:
         self._documents: dict[str, tuple[bytes, str]] = {}
         self._kinds: dict[str, list[Kind]] = {}
         self._swagger: dict[str, tuple[bytes, str]] = {}
-        """By content type."""
+        """Content type -> document."""
 
     def answer(self, request: Request, path: str) -> Response:
+        """Answer a request for an OpenAPI document or the index."""
         if self._generation != self.registry.generation:
             self._generation = self.registry.generation
             self._forget_changed()
@@ -88,11 +88,10 @@ class Schemas:
         return Response(200, body, form, headers=headers)
 
     def _forget_changed(self) -> None:
-        """Drops the documents of the groups that changed; a definition more does not make all
-        others again."""
+        """Drop the documents of groups that changed, and keep all others."""
         now = {
-            key: [resource.kind for resource in self.registry.of(*place)]
-            for key, place in self._keys().items()
+            key: [resource.kind for resource in self.registry.of(*group_version)]
+            for key, group_version in self._keys().items()
         }
         self._documents = {
             key: known

@@ -1,11 +1,12 @@
-"""The SQLite file in which logs are settled, with a digest of what it must contain.
+"""The SQLite file into which logs are merged, with a digest of its content.
 
-Each row has a checksum of its own.  The digest counts the rows, sums up their versions and
-checksums, and says which log was settled last; it changes in the transaction that changes the rows.
-A row that is an older state of itself makes the sum of the versions smaller, so pages that were
-lost, in the file or in the write-ahead file, are noticed whatever they are.
+Each row has a checksum. The digest holds the number of rows, the sums of their versions and
+checksums, and the number of the last merged log; it changes in the same transaction as the rows. A
+row that is an older state of itself makes the sum of the versions smaller, so lost pages are
+noticed, whether they were lost in the file or in its write-ahead log.
 
-A log goes when its rows are in the file itself, not only in the write-ahead file: see `checkpoint`.
+A log is deleted when its rows are in the file itself, not only in the write-ahead log: see
+`checkpoint`.
 """
 
 from __future__ import annotations
@@ -53,21 +54,21 @@ CREATE TABLE digest (
 """
 INSERT = "INSERT OR REPLACE INTO objects (id, version, checksum, collection, key, data) VALUES (?, ?, ?, ?, ?, ?)"
 COLUMNS = ("id", "version", "checksum", "collection", "key", "data")
-AT_ONCE = 500
-"""Rows that are asked for in one statement."""
+MAX_ROWS_PER_QUERY = 500
+"""The most rows for which one statement asks."""
 
 
 class Digest(NamedTuple):
     """What the database must contain."""
 
     log: int
-    """The number of the log that was settled last."""
+    """The number of the last merged log."""
     chain: int
-    """The checksum that its rows end with; the next log names it."""
+    """The checksum at the end of its rows; the next log repeats it."""
     version: int
     """The highest resourceVersion."""
     objects: int = 0
-    """Rows, free numbers included."""
+    """Rows, including those of free numbers."""
     versions: int = 0
     """The sum of their versions."""
     checksums: int = 0
@@ -85,22 +86,22 @@ def checksum(
 def stored(
     rows: Iterable[Record],
 ) -> Iterator[tuple[int, int, int, str | None, str | None, bytes | None]]:
-    """Rows as the table has them."""
+    """Records as rows of the table."""
     for id, collection, key, version, data in rows:
         yield id, version, checksum(id, version, collection, key, data), collection, key, data
 
 
 def writable(path: Path) -> sqlite3.Connection:
-    """A database that is there.  Raises sqlite3.Error."""
+    """Open an existing database for writing. Raises sqlite3.Error."""
     database = sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, isolation_level=None)
     database.execute("PRAGMA journal_mode=WAL")
     database.execute("PRAGMA synchronous=FULL")
-    database.execute("PRAGMA wal_autocheckpoint=0")  # settling does it
+    database.execute("PRAGMA wal_autocheckpoint=0")  # `merge` does that
     return database
 
 
 def readable(path: Path) -> sqlite3.Connection:
-    """A database to be read, of which nothing is changed.  Raises sqlite3.Error."""
+    """Open a database for reading, without changing any file. Raises sqlite3.Error."""
     ahead = path.with_name(WRITE_AHEAD)
     alone = not (ahead.exists() and ahead.stat().st_size)
     return sqlite3.connect(
@@ -111,16 +112,16 @@ def readable(path: Path) -> sqlite3.Connection:
 
 
 def checkpoint(database: sqlite3.Connection) -> None:
-    """Brings what has been committed into the file itself and waits for the disk.  Raises
-    sqlite3.Error where not all of it is there."""
+    """Move committed transactions into the file itself and wait for the disk. Raises sqlite3.Error
+    if not everything could be moved."""
     busy, left, done = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy or left != done:
         raise sqlite3.OperationalError("another program reads the database")
 
 
 def create(directory: Path, rows: Iterable[Record], digest: Digest) -> None:
-    """Makes the database with these rows, in the place of one that is there, whole or not at all.
-    Raises sqlite3.Error, OSError."""
+    """Create the database with these rows, in place of an existing one; all or nothing. Raises
+    sqlite3.Error, OSError."""
     fresh = directory / f"{DATABASE}.new"
     leftovers = [
         fresh,
@@ -148,18 +149,20 @@ def create(directory: Path, rows: Iterable[Record], digest: Digest) -> None:
         raise
 
 
-def settle(database: sqlite3.Connection, log: Path) -> None:
-    """Brings a log into the database and removes it.  Raises sqlite3.Error, OSError, Damaged,
-    Missing; then it is still there."""
+def merge(database: sqlite3.Connection, log: Path) -> None:
+    """Merge a log into the database, and delete it. Raises sqlite3.Error, OSError, Damaged,
+    Missing; then the log is still there."""
     digest = digest_of(database, log.with_name(DATABASE))
     if number(log) > digest.log:
-        _bring_in(database, log, digest)
-    checkpoint(database)  # where it is older, too: who committed it may have come no further
+        _merge(database, log, digest)
+    checkpoint(
+        database
+    )  # also if it was merged before: that process may have been killed at this point
     log.unlink()
 
 
-def _bring_in(database: sqlite3.Connection, log: Path, digest: Digest) -> None:
-    """Puts the newest row of each object of a log into the database, in one transaction with the
+def _merge(database: sqlite3.Connection, log: Path, digest: Digest) -> None:
+    """Write the newest row of each object in a log into the database, in one transaction with the
     digest."""
     if number(log) != digest.log + 1:
         raise Missing(path_of(log.parent, digest.log + 1), f"{log} is there, which came after it")
@@ -189,10 +192,10 @@ def _bring_in(database: sqlite3.Connection, log: Path, digest: Digest) -> None:
 
 
 def _sums(database: sqlite3.Connection, ids: Sequence[int]) -> tuple[int, int, int]:
-    """How many of these rows there are, and the sums of their versions and checksums."""
+    """The number of these rows, and the sums of their versions and checksums."""
     objects = versions = checksums = 0
-    for start in range(0, len(ids), AT_ONCE):
-        some = ids[start : start + AT_ONCE]
+    for start in range(0, len(ids), MAX_ROWS_PER_QUERY):
+        some = ids[start : start + MAX_ROWS_PER_QUERY]
         query = f"SELECT COUNT(*), SUM(version), SUM(checksum) FROM objects WHERE id IN ({','.join('?' * len(some))})"
         count, version, check = database.execute(query, some).fetchone()
         objects, versions, checksums = (
@@ -204,6 +207,7 @@ def _sums(database: sqlite3.Connection, ids: Sequence[int]) -> tuple[int, int, i
 
 
 def digest_of(database: sqlite3.Connection, path: Path) -> Digest:
+    """The digest in a database. Raises Damaged, sqlite3.Error."""
     rows = database.execute(
         "SELECT log, chain, version, objects, versions, checksums FROM digest"
     ).fetchall()
@@ -213,12 +217,12 @@ def digest_of(database: sqlite3.Connection, path: Path) -> Digest:
 
 
 def columns(database: sqlite3.Connection) -> tuple[str, ...]:
-    """Of the table of objects; none where there is no such table."""
+    """The columns of the table of objects; empty if there is no such table."""
     return tuple(row[1] for row in database.execute("PRAGMA table_info(objects)"))
 
 
 def read(path: Path) -> tuple[Digest, dict[int, Record]]:
-    """All that the database has, every row of it checked.  Raises Damaged, sqlite3.Error, OSError."""
+    """The whole content; every row is checked. Raises Damaged, sqlite3.Error, OSError."""
     with closing(readable(path)) as database:
         sound(database, path)
         digest = digest_of(database, path)
@@ -228,7 +232,7 @@ def read(path: Path) -> tuple[Digest, dict[int, Record]]:
         ):
             try:
                 right = checksum(id, version, collection, key, data) == check
-            except TypeError:  # the data are none
+            except TypeError:  # a deleted row has no data
                 right = False
             if not right:
                 raise Damaged(path, f"the row {id} is not as it was stored")
@@ -243,7 +247,7 @@ def read(path: Path) -> tuple[Digest, dict[int, Record]]:
 
 
 def sound(database: sqlite3.Connection, path: Path) -> None:
-    """Raises Damaged where SQLite itself finds something wrong."""
+    """Raise Damaged if SQLite's own check finds an error."""
     verdict = [row[0] for row in database.execute("PRAGMA quick_check(3)")]
     if verdict != ["ok"]:
         raise Damaged(path, "; ".join(verdict))

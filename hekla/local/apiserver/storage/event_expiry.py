@@ -1,4 +1,5 @@
-"""Events live for an hour: the one kind that the server deletes by itself (local-cluster 5.6)."""
+"""Events expire after an hour: the only objects that the server deletes by itself (local-cluster
+5.6)."""
 
 from __future__ import annotations
 
@@ -9,14 +10,14 @@ from hekla.api.text.times import instant
 from hekla.api.trees import Json
 from hekla.local.apiserver.storage.store import Collection, Row
 
-LIFETIME = 3600.0
-PERIOD = 30.0
-AT_ONCE = 500
-"""Events deleted in one step, so that nobody waits behind them."""
+TTL = 3600.0
+SWEEP_INTERVAL = 30.0
+MAX_DELETIONS = 500
+"""The most events that are deleted in one step, because requests wait meanwhile."""
 
 
 class EventExpiry:
-    """Looks through the events now and then.  An event that is counted up lives on from its last
+    """Deletes old events from time to time. An event whose count increases lives on from its last
     change."""
 
     def __init__(self, collection: Collection) -> None:
@@ -25,9 +26,11 @@ class EventExpiry:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(PERIOD, self._sweep)
+        """Start the task."""
+        self._timer = asyncio.get_running_loop().call_later(SWEEP_INTERVAL, self._sweep)
 
     def stop(self) -> None:
+        """Stop the task."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -36,19 +39,19 @@ class EventExpiry:
         self.expire(time.time())
 
     def expire(self, now: float) -> int:
-        """Deletes what is too old; gives how many."""
+        """Delete expired events; returns how many. `now` is in seconds since the epoch."""
         written: dict[str, tuple[int, float]] = {}
         old: list[Row] = []
         for row in self.collection.accepted():
             known = self._written.get(row.key)
-            # Seen at this version before: its age is known without decoding it.
+            # Checked at this version before, so its age is known without decoding it.
             stamp = (
                 known[1]
                 if known is not None and known[0] == row.version
                 else last_change(row.tree())
             )
             written[row.key] = (row.version, stamp)
-            if stamp + LIFETIME < now and len(old) < AT_ONCE:
+            if stamp + TTL < now and len(old) < MAX_DELETIONS:
                 old.append(row)
         self._written = written
         for row in old:
@@ -57,7 +60,7 @@ class EventExpiry:
 
 
 def last_change(event: Json) -> float:
-    """When an event last happened, in seconds."""
+    """When an event occurred last, in seconds since the epoch."""
     observed = (event.get("series") or {}).get("lastObservedTime")
     stamps = [
         event.get("lastTimestamp"),

@@ -1,4 +1,5 @@
-"""A full disk, by whatever name it comes: nothing is damaged by it, and nothing has to be moved."""
+"""Detection of a full disk, however an error reports it. A full disk does not damage files, and
+none need be restored."""
 
 from __future__ import annotations
 
@@ -8,17 +9,19 @@ import sqlite3
 import tempfile
 from pathlib import Path
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
-TEXT = "the disk is full"
-WORDS = f"{TEXT}; free some space and start again, the files are good where they are"
-PROBE = bytes(64 * 1024)
+FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
+FULL_DISK = "the disk is full"
+FULL_DISK_ADVICE = (
+    f"{FULL_DISK}; free some space and start again, the files are good where they are"
+)
+PROBE_CONTENT = bytes(64 * 1024)
 
 
 def is_full(error: Exception, directory: Path) -> bool:
-    """Whether an error comes of a full disk (or a quota that is used up); SQLite often says no more
-    than that a write failed."""
+    """Whether the cause of an error is a full disk or a used-up quota. SQLite often reports only
+    that a write failed, so a write is tried."""
     if isinstance(error, OSError):
-        return error.errno in FULL
+        return error.errno in FULL_ERRORS
     if not isinstance(error, sqlite3.Error):
         return False
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -28,23 +31,23 @@ def is_full(error: Exception, directory: Path) -> bool:
         sqlite3.SQLITE_IOERR,
         sqlite3.SQLITE_CANTOPEN,
         sqlite3.SQLITE_READONLY,
-    ) and takes_no_more(directory)
+    ) and has_no_room(directory)
 
 
-def takes_no_more(directory: Path) -> bool:
-    """Whether a directory has no room for a small file."""
+def has_no_room(directory: Path) -> bool:
+    """Whether a small file cannot be written to a directory."""
     try:
         with tempfile.TemporaryFile(dir=directory) as file:
-            file.write(PROBE)
+            file.write(PROBE_CONTENT)
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        return error.errno in FULL
+        return error.errno in FULL_ERRORS
     return False
 
 
 def reason(error: Exception, directory: Path) -> str:
-    """Why something could not be written, in words."""
+    """Why a write failed, as text."""
     if is_full(error, directory):
-        return TEXT
+        return FULL_DISK
     return (error.strerror if isinstance(error, OSError) else "") or str(error)

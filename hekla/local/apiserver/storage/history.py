@@ -1,8 +1,8 @@
-"""Past versions of objects on the disk, in unnamed files that vanish with the process.
+"""Past versions of objects on disk, in unnamed files that vanish with the process.
 
-A watch that resumes after a minute needs every version of that minute.  Under load these are
-hundreds of megabytes: too much for memory, little for a disk.  The row of a past version stays in
-memory; its bytes move here and are read again when somebody asks, which is rare.  Callers see no
+A watch that resumes after a minute needs every version of that minute. Under load these are
+hundreds of megabytes: too much for memory, little for a disk. The row of a past version stays in
+memory; its bytes move here and are read again when needed, which is rare. Callers see no
 difference: a past row is a row whose `data` property reads the file.
 """
 

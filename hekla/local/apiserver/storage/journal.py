@@ -1,9 +1,9 @@
-"""The disk under the store: one SQLite file and, in front of it, a log that a process of its own
-writes (`logwriter`); group commit.
+"""The disk under the store: a SQLite file, and in front of it a log that a separate process writes
+(`logwriter`), with group commit.
 
-Rows are handed over in the event loop.  All that gathers in one step of it, or while the disk is at
-work, is one frame of the log, and is answered when that is on the disk.  A deletion is a row whose
-data is NULL; its number is given to the next new object.
+Rows are handed over in the event loop. All rows of one step of the loop, or of the time in which
+the disk is busy, become one frame of the log, and are acknowledged when that is on disk. A deletion
+is a row whose data is NULL; its number is reused for the next new object.
 """
 
 from __future__ import annotations
@@ -35,28 +35,30 @@ __all__ = ["Journal", "Record", "Statistics", "StorageError"]
 
 WRITER = "hekla.local.apiserver.storage.logwriter"
 
-RELEASE_SECONDS = 10.0
-"""For the log writer of a server that has ended, which holds the lock until it has ended, too."""
-SETTLE_SECONDS = 20.0
-"""For the log writer at the end; what it has not settled by then the next server does."""
+LOCK_TIMEOUT = 10.0
+"""Seconds to wait for the log writer of a server that has ended; it holds the lock until it ends
+too."""
+CLOSE_TIMEOUT = 20.0
+"""Seconds to wait for the log writer when the server ends. The next server merges what it has not
+merged by then."""
 
 
 @dataclass(slots=True)
 class Statistics:
-    """What has been committed, for /metrics."""
+    """Counters for /metrics."""
 
     transactions: int = 0
     rows: int = 0
     seconds: float = 0.0
-    """From when rows were sent until the answer came."""
+    """The time from sending rows to their acknowledgement."""
     failures: int = 0
 
 
 class Journal:
-    """The files, their lock and the process that writes them.
+    """The files, their lock, and the process that writes them.
 
-    `done(batch, error)` is called in the loop after each transaction; with an error, nothing of it
-    is there, nor of what waits, which has to be taken back.
+    `done(batch, error)` is called in the event loop after each transaction. With an error, neither
+    this transaction nor the waiting rows are stored, and the caller must take them back.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -73,7 +75,7 @@ class Journal:
         """The highest resourceVersion that is stored."""
         self._waiting: deque[tuple[Record, Any]] = deque()
         self._sent: list[Any] = []
-        """Tickets of the rows that the disk is asked to take."""
+        """Tickets of the rows that are being written."""
         self._sent_at = 0.0
         self._sent_version = 0
         """The highest resourceVersion of them."""
@@ -87,11 +89,11 @@ class Journal:
             lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             if fulldisk.is_full(error, self.directory):
-                raise StorageError(f"{self.directory}: {fulldisk.WORDS}") from error
+                raise StorageError(f"{self.directory}: {fulldisk.FULL_DISK_ADVICE}") from error
             raise StorageError(
                 f"the data directory {self.directory} cannot be used: {error.strerror}"
             ) from error
-        deadline = time.monotonic() + RELEASE_SECONDS
+        deadline = time.monotonic() + LOCK_TIMEOUT
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -105,17 +107,17 @@ class Journal:
                         f"the data directory {self.directory} is in use by {who}; one API server serves one directory"
                     ) from error
             time.sleep(0.01)
-        with suppress(OSError):  # on a full disk; who holds it is only told
+        with suppress(OSError):  # the disk is full; the pid in the file is only for messages
             os.ftruncate(lock, os.pwrite(lock, str(os.getpid()).encode(), 0))
         return lock
 
     def records(self) -> Iterable[Record]:
-        """All rows, free numbers included; to be read once, before the start."""
+        """All rows, including free numbers; can be read once, before `start`."""
         rows, self._state.rows = self._state.rows, {}
         return rows.values()
 
     def start(self, done: Callable[[list[Any], Exception | None], None]) -> None:
-        """Begins to write; call it in the event loop."""
+        """Start to write. Call it in the event loop."""
         self._done = done
         self._loop = asyncio.get_running_loop()
         self._lost: asyncio.Future[None] = self._loop.create_future()
@@ -132,7 +134,7 @@ class Journal:
                 str(theirs.fileno()),
                 *map(str, end),
             ]
-            # It imports what this process imports.
+            # It has the import path of this process.
             found_in = os.pathsep.join(path for path in sys.path if path)
             self._writer = subprocess.Popen(
                 command,
@@ -141,40 +143,40 @@ class Journal:
                 env={**os.environ, "PYTHONPATH": found_in},
             )
         self._channel.setblocking(False)
-        self._loop.add_reader(self._channel, self._hear)
+        self._loop.add_reader(self._channel, self._on_answer)
 
     @property
     def writer(self) -> int:
-        """The process that writes."""
+        """The pid of the log writer."""
         assert self._writer is not None
         return self._writer.pid
 
     def append(self, record: Record, ticket: Any) -> None:
-        """Hands a row over; the ticket comes back through `done`."""
+        """Hand over a row; its ticket comes back through `done`."""
         waiting = self._waiting
         waiting.append((record, ticket))
         if len(waiting) == 1 and not self._sent:
             self._loop.call_soon(self._send)
 
     def take_back(self) -> list[Any]:
-        """What is still waiting, taken out of the queue (after a failure)."""
+        """Remove the waiting rows from the queue after a failure; returns their tickets."""
         tickets = [ticket for _, ticket in self._waiting]
         self._waiting.clear()
         return tickets
 
     async def lost(self) -> None:
-        """Raises StorageError when the writer has ended by itself; what it had not answered may be
-        on the disk or not."""
+        """Raise StorageError if the writer ended by itself. Rows that were not acknowledged may or
+        may not be on disk."""
         await self._lost
 
     async def close(self) -> None:
-        """Has what is waiting written and settled."""
+        """Have the waiting rows written and the log merged."""
         self._closing = True
         if self._writer is not None:
             while (self._sent or self._waiting) and not self._lost.done():
                 await asyncio.sleep(0.005)
             self._channel.setblocking(True)
-            ended = partial(self._writer.wait, SETTLE_SECONDS)
+            ended = partial(self._writer.wait, CLOSE_TIMEOUT)
             try:
                 self._channel.sendall(PREFIX.pack(0, 0))
                 await self._loop.run_in_executor(None, ended)
@@ -186,14 +188,14 @@ class Journal:
         os.close(self._lock)
 
     def _send(self) -> None:
-        """What waits becomes the next frame."""
+        """Send the waiting rows as the next frame."""
         waiting = self._waiting
         if self._sent or not waiting:
             return
         self._sent = [ticket for _, ticket in waiting]
         records = [record for record, _ in waiting]
         before = records[0].version - 1
-        if before != self.version:  # those between were refused; no other may be missing
+        if before != self.version:  # versions in between were refused; no others may be missing
             records.insert(0, Record(COUNTER, None, None, before, None))
         rows = msgspec.msgpack.encode(records)
         waiting.clear()
@@ -207,16 +209,16 @@ class Journal:
         except BlockingIOError:
             pass
         except OSError:
-            return  # the writer has gone, which `_hear` is about to learn
+            return  # the writer has ended; `_hear` handles that
         if rest:
-            self._loop.add_writer(self._channel, self._push_on, rest)
+            self._loop.add_writer(self._channel, self._push_rest, rest)
 
-    def _push_on(self, rest: memoryview) -> None:
+    def _push_rest(self, rest: memoryview) -> None:
         self._loop.remove_writer(self._channel)
         self._push(rest)
 
-    def _hear(self) -> None:
-        """An answer, or the end of the writer."""
+    def _on_answer(self) -> None:
+        """Handle an answer of the writer, or its end."""
         try:
             heard = self._channel.recv(65536)
         except BlockingIOError:
@@ -252,7 +254,7 @@ class Journal:
 
 
 def _has_ended(process: str) -> bool:
-    """Whether the process that took the lock is no more; a number like our own is one of another
+    """Whether the process that took the lock has ended. A pid equal to our own belongs to another
     container."""
     if not process.isdigit() or int(process) == os.getpid():
         return False

@@ -1,14 +1,14 @@
-"""The log files under the store: frames that name each other, so that what is missing or was
-changed is told from what was cut off.
+"""The log files under the store: linked frames, so that a torn write can be told from missing or
+changed data.
 
-A log begins with what it is and a frame that names the log before it.  Each frame after that has
-the rows of one transaction.  A frame is the length of its payload, a checksum of that length, and a
-checksum of both with the payload; each checksum goes on from the frame before, so none can be left
-out, changed or moved.  The rows' resourceVersions follow each other without a gap.  A frame without
-rows is the last of its log: another log follows, and has to be there.
+A log begins with its magic bytes and a frame that refers to the log before it. Each further frame
+holds the rows of one transaction. A frame consists of the length of its payload, a checksum of that
+length, and a checksum of both with the payload. Each checksum continues that of the frame before,
+so no frame can be left out, changed or moved. The resourceVersions of the rows have no gaps. A
+frame without rows ends a log: another log must follow.
 
-Only the end of the newest log can hold a frame that was not written whole, and only behind what is
-known to have been answered (`Mark`).
+Only the end of the newest log can hold an incomplete frame, and only after the part that is known
+to have been acknowledged (`Mark`).
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from typing import NamedTuple
 import msgspec
 
 LOG = "state.log."
-"""Then the number of the log."""
+"""The prefix of file names; the number of the log follows."""
 COMMITTED = "state.committed"
 MAGIC = b"hekla log 2\n"
 HEADER = struct.Struct(">III")
-"""Of a frame: the length of its payload, the checksum of that, the checksum of all."""
+"""Of a frame: length of the payload, checksum of that, checksum of everything."""
 LENGTH = struct.Struct(">I")
 HEADING = struct.Struct(">QIQ?")
-BEGINNING = len(MAGIC) + HEADER.size + HEADING.size
-"""Bytes of a log that has no rows yet."""
+EMPTY_SIZE = len(MAGIC) + HEADER.size + HEADING.size
+"""The size of a log without rows, in bytes."""
 MARK = struct.Struct(">QQ")
 COUNTER = 0
-"""The number of a row that only says which resourceVersions are left out: up to its own."""
+"""The number of a record that only says which resourceVersions are skipped: those up to its own."""
 
 synchronize = getattr(os, "fdatasync", os.fsync)
 
 
 class Record(NamedTuple):
-    """A row as it lies on the disk; data None marks a free number."""
+    """A row as it is on disk; without data it marks a free number."""
 
     id: int
     collection: str | None
@@ -55,22 +55,22 @@ class Heading(NamedTuple):
 
     number: int
     chain: int
-    """The checksum that the rows of the log before end with."""
+    """The checksum at the end of the log before."""
     version: int
     """The highest resourceVersion before this log."""
     first: bool
-    """Nothing of the cluster was stored before."""
+    """There is no state from before this log."""
 
 
 class Damaged(Exception):
-    """A file of the state is not what was written."""
+    """A file of the state has other content than was written."""
 
     def __init__(self, path: Path, what: str) -> None:
         super().__init__(f"{path} is damaged and is not served: {what}")
 
 
 class Missing(Exception):
-    """A file of the state is not there."""
+    """A file of the state does not exist."""
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"{path} is missing: {why}")
@@ -81,7 +81,7 @@ _NO_ROWS = msgspec.msgpack.encode([])
 
 
 def frame(payload: bytes, chain: int) -> tuple[bytes, int]:
-    """A frame behind one that ended with this checksum, and the checksum that it ends with itself."""
+    """A frame after one that ended with this checksum, and its own final checksum."""
     length = LENGTH.pack(len(payload))
     begun = zlib.crc32(length, chain)
     end = zlib.crc32(payload, begun)
@@ -89,31 +89,34 @@ def frame(payload: bytes, chain: int) -> tuple[bytes, int]:
 
 
 def seal(chain: int) -> bytes:
-    """The frame that says that another log follows."""
+    """The frame which says that another log follows."""
     return frame(_NO_ROWS, chain)[0]
 
 
 def beginning(heading: Heading) -> tuple[bytes, int]:
-    """The bytes that a log begins with, and the checksum that they end with."""
+    """The first bytes of a log, and their final checksum."""
     first, chain = frame(HEADING.pack(*heading), zlib.crc32(MAGIC))
     return MAGIC + first, chain
 
 
 def logs(directory: Path) -> list[Path]:
-    """What has not been settled, the oldest first."""
+    """The logs that were not merged yet, oldest first."""
     found = [path for path in directory.glob(f"{LOG}*") if path.name.removeprefix(LOG).isdigit()]
     return sorted(found, key=number)
 
 
 def number(log: Path) -> int:
+    """The number of a log."""
     return int(log.name.removeprefix(LOG))
 
 
 def path_of(directory: Path, number: int) -> Path:
+    """The path of the log with a number."""
     return directory / f"{LOG}{number}"
 
 
 def synchronize_directory(directory: Path) -> None:
+    """Wait until the entries of a directory are on disk. Raises OSError."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -122,14 +125,14 @@ def synchronize_directory(directory: Path) -> None:
 
 
 def write_whole(descriptor: int, content: bytes) -> None:
+    """Write all bytes, however many calls that takes. Raises OSError."""
     rest = memoryview(content)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
 
 
 def begin(directory: Path, heading: Heading) -> tuple[int, int]:
-    """Makes a log, whole or not at all; gives its descriptor and the checksum that it ends with.
-    Raises OSError."""
+    """Create a log, all or nothing; returns its descriptor and its final checksum. Raises OSError."""
     content, chain = beginning(heading)
     path = path_of(directory, heading.number)
     fresh = path.with_name(f"{path.name}.new")
@@ -148,7 +151,7 @@ def begin(directory: Path, heading: Heading) -> tuple[int, int]:
 
 
 def cut(log: Path, size: int, more: bytes = b"") -> None:
-    """Cuts off what stands behind that size, and writes something else there.  Raises OSError."""
+    """Truncate a log to a size, and append other bytes there. Raises OSError."""
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     try:
         os.ftruncate(descriptor, size)
@@ -159,21 +162,22 @@ def cut(log: Path, size: int, more: bytes = b"") -> None:
 
 
 class Mark:
-    """How much of the newest log is known to be on the disk, in a file beside it.
+    """How much of the newest log is known to be on disk, in a separate file.
 
-    Nobody waits until this itself is on the disk: a kill takes nothing from it, and what a power
-    cut leaves of it is older than the log, or nothing.  It tells what a power cut has left of a
-    write that was never answered from what was answered and is damaged now.
+    Nobody waits until this file itself is on disk: killing the process does not lose it, and after
+    a power failure it is older than the log, or missing. It tells a torn write that was never
+    acknowledged from acknowledged data that is damaged.
     """
 
     def __init__(self, directory: Path) -> None:
         self.descriptor: int | None = None
-        with suppress(OSError):  # where the disk is full; the log is as good without it
+        with suppress(OSError):  # the disk is full; the log works without it
             self.descriptor = os.open(
                 directory / COMMITTED, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600
             )
 
     def set(self, log: int, size: int) -> None:
+        """Record that a log is on disk up to this size."""
         if self.descriptor is not None:
             content = MARK.pack(log, size)
             with suppress(OSError):
@@ -181,8 +185,7 @@ class Mark:
 
 
 def committed(directory: Path) -> tuple[int, int] | None:
-    """Number and size of the log that the mark says; None where it says nothing that can be relied
-    on."""
+    """Number and size of the log according to the mark; None if the mark cannot be trusted."""
     try:
         content = (directory / COMMITTED).read_bytes()
     except FileNotFoundError:
@@ -197,10 +200,10 @@ def committed(directory: Path) -> tuple[int, int] | None:
 
 
 class LogReader:
-    """Reads a log from its beginning; when all of it has been read, it knows how the log ends.
+    """Reads a log from its beginning. After the last frame it knows how the log ends.
 
-    `newest` says that its end may be torn; `committed` is the size up to which that cannot be, None
-    where nobody knows.
+    `newest`: its end may be torn. `committed`: the size up to which it cannot be torn, None if that
+    is not known.
     """
 
     def __init__(self, path: Path, *, newest: bool = False, committed: int | None = None) -> None:
@@ -208,32 +211,33 @@ class LogReader:
         self.newest = newest
         self.committed = committed
         self.size = 0
-        """Bytes of whole frames."""
+        """The size of all complete frames."""
         self.torn = 0
-        """Bytes behind them."""
+        """The number of bytes after them."""
         self.sealed = False
         with path.open("rb") as file:
-            content = file.read(BEGINNING)
-        if len(content) < BEGINNING:
+            content = file.read(EMPTY_SIZE)
+        if len(content) < EMPTY_SIZE:
             raise Damaged(
-                path, f"it has {len(content)} bytes, and is cut off in its first {BEGINNING}"
+                path, f"it has {len(content)} bytes, and is cut off in its first {EMPTY_SIZE}"
             )
         self.heading = Heading._make(HEADING.unpack(content[-HEADING.size :]))
         expected, self.chain = beginning(self.heading)
-        """The checksum that the rows end with."""
+        """The checksum at the end of the rows."""
         if content != expected or self.heading.number != number(path):
             raise Damaged(path, "it does not begin as a log does")
-        self.size = BEGINNING
+        self.size = EMPTY_SIZE
         self.version = self.heading.version
 
     def follows(self, before: Path, chain: int, version: int) -> None:
-        """Raises Damaged unless the log is the next one after a file whose rows end so."""
+        """Raise Damaged unless the log continues a file whose rows end with this checksum and
+        version."""
         if (self.heading.chain, self.heading.version) != (chain, version):
             ends = f"ends at resourceVersion {version}, and {self.path} goes on from {self.heading.version}"
             raise Damaged(before, f"it {ends}: the one or the other is not as it was written")
 
     def __iter__(self) -> Iterator[list[Record]]:
-        """The rows of each transaction.  Raises Damaged, OSError."""
+        """The rows of each transaction. Raises Damaged, OSError."""
         whole = self.path.stat().st_size
         with self.path.open("rb") as file:
             file.seek(self.size)
@@ -290,8 +294,8 @@ class LogReader:
         return rows
 
     def _tear(self, whole: int, *, of_a_write: bool = True) -> None:
-        """What follows is no frame; raises Damaged where that cannot be a write that was never
-        answered."""
+        """The bytes from here on are not a frame. Raise Damaged unless this can be a write that was
+        never acknowledged."""
         if self.newest and self.committed is not None and whole < self.committed:
             raise Damaged(
                 self.path,

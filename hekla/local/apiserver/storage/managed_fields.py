@@ -31,10 +31,10 @@ from hekla.local.apiserver.objects.merging.merging import KeyPlaceholders
 from hekla.local.apiserver.objects.merging.ownership import Owner, Scope, Share, Shares
 from hekla.local.apiserver.objects.merging.topology import ANY, LEAF, MAP, SET, Node
 
-KNOWN_SHAPES = 4096
+MAX_CACHED_SHAPES = 4096
 """The most results of creates, and of updates, that are cached."""
 
-KNOWN_SPECS = 1024
+MAX_CACHED_SPECS = 1024
 _encode = msgspec.json.Encoder().encode
 
 _KEY = re.compile(rb'k:\{\\"(ip|uid)\\":\\"([0-9A-Za-z.:-]+)\\"\}')
@@ -178,12 +178,12 @@ class ManagedFields:
     def __init__(self) -> None:
         self._entries: WeakValueDictionary[tuple[Owner, str, bytes], Entry] = WeakValueDictionary()
         self._owners: WeakValueDictionary[tuple[Entry, ...], Owners] = WeakValueDictionary()
-        self._created: BoundedCache[Any, Owners | None] = BoundedCache(KNOWN_SHAPES)
+        self._created: BoundedCache[Any, Owners | None] = BoundedCache(MAX_CACHED_SHAPES)
         self._updated: BoundedCache[
             Any, tuple[tuple[Entry, ...], tuple[int, ...], tuple[int, ...]]
-        ] = BoundedCache(KNOWN_SHAPES)
-        self._specs: BoundedCache[tuple[Node, bytes], int] = BoundedCache(KNOWN_SPECS)
-        self._shapes: BoundedCache[tuple[Any, ...], int] = BoundedCache(KNOWN_SPECS)
+        ] = BoundedCache(MAX_CACHED_SHAPES)
+        self._specs: BoundedCache[tuple[Node, bytes], int] = BoundedCache(MAX_CACHED_SPECS)
+        self._shapes: BoundedCache[tuple[Any, ...], int] = BoundedCache(MAX_CACHED_SPECS)
         self._numbers = 0
         """The last number of a shape.  No number is used twice, even after `_shapes` was cleared.
         """

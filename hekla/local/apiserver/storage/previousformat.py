@@ -1,8 +1,8 @@
-"""State as it was stored before rows had checksums: read once, by the first start of a newer API
-server, and stored anew.
+"""The state format of versions in which rows had no checksums: the first start of a newer API
+server reads it, and stores it in the new format.
 
-The database had one table and no digest; its row 0 had the highest resourceVersion.  A frame of a
-log was the length of its rows, their CRC-32, and the rows.  Logs were not linked to each other.
+The database had one table and no digest; its row 0 held the highest resourceVersion. A frame of a
+log was the length of its rows, their CRC-32, and the rows. Logs did not refer to each other.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import msgspec
 from hekla.local.apiserver.storage import database
 from hekla.local.apiserver.storage.database import DATABASE, Digest
 from hekla.local.apiserver.storage.logfile import (
-    BEGINNING,
     COUNTER,
+    EMPTY_SIZE,
     MAGIC,
     Damaged,
     Heading,
@@ -43,10 +43,10 @@ def is_previous(path: Path) -> bool:
 
 
 def migrate(directory: Path) -> tuple[Path, int] | None:
-    """Stores state of the previous format anew; where the newest log had a torn write at its end,
-    gives that log and how many bytes.
+    """Convert state of the previous format; if the newest log had a torn write at its end, returns
+    that log and the size of the torn write.
 
-    A kill at any point leaves the one format or the other.  Raises Damaged, sqlite3.Error, OSError.
+    A kill at any point leaves one format or the other. Raises Damaged, sqlite3.Error, OSError.
     """
     path = directory / DATABASE
     with closing(database.writable(path)) as previous:
@@ -55,15 +55,15 @@ def migrate(directory: Path) -> tuple[Path, int] | None:
             "SELECT id, collection, key, version, data FROM objects ORDER BY id"
         )
         rows = {row[0]: Record(*row) for row in found}
-        # Nothing of it may lie in a write-ahead file when another takes its name.
+        # Its write-ahead log must be empty before another file takes its name.
         database.checkpoint(previous)
     counter = rows.pop(COUNTER, None)
-    settled = version = counter.version if counter is not None else 1
+    merged = version = counter.version if counter is not None else 1
     newest, torn = 0, None
     left = logs(directory)
     for log in left:
         if _is_new(log):
-            if log.stat().st_size > BEGINNING or log != left[-1]:
+            if log.stat().st_size > EMPTY_SIZE or log != left[-1]:
                 raise Damaged(
                     path, f"{log} has what was written since, but the database is an older one"
                 )
@@ -71,7 +71,7 @@ def migrate(directory: Path) -> tuple[Path, int] | None:
         newest = number(log)
         reading = _Log(log, newest=log == left[-1] or _is_new(left[-1]))
         transactions = list(reading)
-        if max((row.version for found in transactions for row in found), default=0) > settled:
+        if max((row.version for found in transactions for row in found), default=0) > merged:
             rows.update((row.id, row) for found in transactions for row in found)
         if reading.torn:
             torn = log, reading.torn
@@ -88,8 +88,8 @@ def _is_new(log: Path) -> bool:
 
 
 class _Log:
-    """The transactions of a log; one at the end of the newest that was not written whole was
-    answered to nobody, and is left out."""
+    """The transactions of a log. An incomplete one at the end of the newest log was never
+    acknowledged, and is left out."""
 
     def __init__(self, path: Path, *, newest: bool) -> None:
         self.path = path

@@ -1,10 +1,9 @@
-"""What a start does with the state that it finds: all of it is checked, and then it is served or
-not.
+"""Checks all files of the state at a start, and loads the state or refuses it.
 
-The files name each other: the database says which log was settled last and how its rows ended; the
-next log goes on from there, and each log from the one before; one that is not the newest ends with
-a frame that says that another follows.  A newest log is always there.  So whichever file is
-missing, cut, changed or older than the others, another one knows better.
+The files refer to each other: the database says which log was merged last, and how its rows ended;
+each log continues the one before; a log that is not the newest ends with a frame that says that
+another follows. There is always a newest log. So if any file is missing, truncated, changed or
+outdated, another file shows it.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from pathlib import Path
 from hekla.local.apiserver.storage import database, fulldisk, previousformat
 from hekla.local.apiserver.storage.database import DATABASE, MAGIC, WRITE_AHEAD, Digest
 from hekla.local.apiserver.storage.logfile import (
-    BEGINNING,
     COUNTER,
+    EMPTY_SIZE,
     Damaged,
     Heading,
     LogReader,
@@ -41,27 +40,27 @@ FIRST = Heading(number=1, chain=0, version=1, first=True)
 
 
 class StorageError(Exception):
-    """The data directory cannot be used, and why."""
+    """The data directory cannot be used; the text says why."""
 
 
 @dataclass(slots=True)
 class State:
-    """All that is stored, and where the next write goes."""
+    """The stored state, and where the next write goes."""
 
     rows: dict[int, Record]
-    """By number."""
+    """Rows by number."""
     version: int
     """The highest resourceVersion."""
     log: int
     """The number of the newest log."""
     size: int
     chain: int
-    """How it ends: a length, and a checksum."""
+    """The end of the newest log: its size and checksum."""
 
 
 def recover(directory: Path) -> State:
-    """The state of a directory, made where there is none.  Raises StorageError, and then nothing
-    has been changed."""
+    """The state of a directory, which is created if there is none. Raises StorageError, and then
+    nothing was changed."""
     try:
         return _recover(directory)
     except (Damaged, Missing) as error:
@@ -69,7 +68,7 @@ def recover(directory: Path) -> State:
     except sqlite3.Error as error:
         path = directory / DATABASE
         if fulldisk.is_full(error, directory):
-            raise StorageError(f"{directory}: {fulldisk.WORDS}") from error
+            raise StorageError(f"{directory}: {fulldisk.FULL_DISK_ADVICE}") from error
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in (
             sqlite3.SQLITE_BUSY,
             sqlite3.SQLITE_LOCKED,
@@ -80,15 +79,13 @@ def recover(directory: Path) -> State:
         raise StorageError(
             f"{path} is damaged and is not served: {error}; {advice(directory)}"
         ) from error
-    except (
-        UnicodeDecodeError
-    ) as error:  # SQLite tells of damage in words that are themselves of the file
+    except UnicodeDecodeError as error:  # SQLite's message may quote damaged text from the file
         raise StorageError(
             f"{directory / DATABASE} is damaged and is not served: {error}; {advice(directory)}"
         ) from error
     except OSError as error:
         if fulldisk.is_full(error, directory):
-            raise StorageError(f"{directory}: {fulldisk.WORDS}") from error
+            raise StorageError(f"{directory}: {fulldisk.FULL_DISK_ADVICE}") from error
         named = error.filename or directory
         raise StorageError(
             f"the data directory {directory} cannot be used: {named}: {error.strerror or error}"
@@ -96,6 +93,7 @@ def recover(directory: Path) -> State:
 
 
 def advice(directory: Path) -> str:
+    """What a user can do about damaged state."""
     return (
         f"restore {directory} from a copy, all of its state.* together; where there is none, keep these files as they are, "
         "and begin another cluster beside it"
@@ -106,7 +104,7 @@ def _recover(directory: Path) -> State:
     path = directory / DATABASE
     if not path.exists():
         _begin(directory)
-    _look_at(path)
+    _refuse_empty(path)
     if previousformat.is_previous(path):
         log.info("%s has the format of an earlier version and is stored anew", path)
         torn = previousformat.migrate(directory)
@@ -117,7 +115,7 @@ def _recover(directory: Path) -> State:
 
 
 def _begin(directory: Path) -> None:
-    """Makes the database, where all that was ever stored is in the logs or nothing was stored."""
+    """Create the database, if all state is still in logs or there is none."""
     path = directory / DATABASE
     left = logs(directory)
     ahead = directory / WRITE_AHEAD
@@ -135,8 +133,8 @@ def _begin(directory: Path) -> None:
     database.create(directory, (), Digest(log=0, chain=FIRST.chain, version=FIRST.version))
 
 
-def _look_at(path: Path) -> None:
-    """SQLite takes an empty file for a new database; here there is none without content."""
+def _refuse_empty(path: Path) -> None:
+    """Raise an error for an empty file, which SQLite would take for a new database."""
     with path.open("rb") as file:
         content = file.read(100)
     if len(content) < 100:
@@ -146,16 +144,16 @@ def _look_at(path: Path) -> None:
 
 
 def _read_logs(directory: Path, digest: Digest, rows: dict[int, Record]) -> State:
-    """Reads what has not been settled.  The end of the newest log may be torn; that is cut off when
-    all the rest is right."""
+    """Read the logs that are not merged. If the newest one has a torn end and everything else is
+    valid, the end is cut off."""
     left = [path for path in logs(directory) if number(path) > digest.log]
     _all_there(directory, digest, left)
     mark = committed(directory)
     chain, version = digest.chain, digest.version
     readers: list[LogReader] = []
     for path in left:
-        # Between the beginning of a log and the end of the one before lies a moment.
-        newest = path == left[-1] or (path == left[-2] and left[-1].stat().st_size == BEGINNING)
+        # A log is begun a moment before the previous one is ended.
+        newest = path == left[-1] or (path == left[-2] and left[-1].stat().st_size == EMPTY_SIZE)
         reader = LogReader(
             path,
             newest=newest,
@@ -197,7 +195,7 @@ def _all_there(directory: Path, digest: Digest, left: list[Path]) -> None:
 
 
 def _cut_off(readers: Iterable[LogReader]) -> None:
-    """Cuts off what is torn, and ends what is to be the last but one."""
+    """Cut off a torn end, and end the last log but one."""
     *ended, last = readers
     for reader in ended:
         if not reader.sealed:

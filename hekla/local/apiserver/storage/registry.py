@@ -52,6 +52,7 @@ class Resource:
         return self.collection.positions[self.storage_field(field)]
 
     def storage_field(self, field: str) -> str:
+        """The name of a field selector in the store."""
         # Two kinds that share a store may name the same place differently (v1 and events.k8s.io
         # events).
         path = self.kind.selectable[field]
@@ -66,6 +67,7 @@ class Resource:
 
 
 def storage_name(kind: Kind) -> str:
+    """The name of a kind's collection."""
     group, plural = kind.storage if kind.storage != ("", "") else (kind.group, kind.plural)
     return f"{plural}.{group}" if group else plural
 
@@ -108,10 +110,12 @@ class Registry:
         return kind.group
 
     def remove(self, group: str, version: str, plural: str) -> None:
+        """Stop serving a kind."""
         if self.resources.pop((group, version, plural), None) is not None:
             self.generation += 1
 
     def get(self, group: str, version: str, plural: str) -> Resource | None:
+        """The served kind, None if there is none."""
         return self.resources.get((group, version, plural))
 
     def versions(self) -> Mapping[str, list[str]]:
@@ -128,6 +132,7 @@ class Registry:
         return found
 
     def of(self, group: str, version: str) -> list[Resource]:
+        """The served kinds of a group and version."""
         return [
             resource
             for (g, v, _), resource in self.resources.items()

@@ -34,10 +34,10 @@ log = logging.getLogger("hekla.apiserver")
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode
 
-LARGEST_OBJECT = 3 * 512 * 1024
+MAX_OBJECT_BYTES = 3 * 512 * 1024
 """The largest object in bytes: etcd's limit for a request."""
 HISTORY_SECONDS = 300.0
-HELD_BYTES = 4 * 1024 * 1024
+MAX_PAST_BYTES_IN_MEMORY = 4 * 1024 * 1024
 """Of past versions in memory; more than that moves to the disk."""
 HISTORY_FILE_BYTES = 1024 * 1024 * 1024
 HISTORY_EVENTS = 100_000
@@ -45,9 +45,9 @@ HISTORY_EVENTS = 100_000
 SUPERSEDED_EVENTS = 80_000
 """The most events of all collections that refer to a superseded state: some 40 MB of rows."""
 
-BUSY = 10
+BUSY_COMMIT_SIZE = 10
 """From this many writes in a commit on, watchers get their events in batches."""
-STEP_SECONDS = 0.016
+BATCH_INTERVAL = 0.016
 """Between two batches.  A batch wakes up every watching process, which under load costs more than
 to read an event."""
 
@@ -194,7 +194,7 @@ class Collection:
         """The size of an object in Kubernetes' storage, where most kinds are shorter than their
         JSON."""
         self.account: Callable[[Collection, str, Json, Row | None, Row], None] | None = None
-        """Who counts what is accepted here (quotas); called in the same step."""
+        """Quotas count accepted writes here; called in the same step."""
         self._order: list[str] = []
         self._new: list[str] = []
         self._gone = False
@@ -372,7 +372,7 @@ class Collection:
             data = encode(
                 tree if next(iter(tree)) == "metadata" else {"metadata": metadata, **tree}
             )
-        if len(data) > LARGEST_OBJECT // 8 and bounded and type is not DELETED:
+        if len(data) > MAX_OBJECT_BYTES // 8 and bounded and type is not DELETED:
             self._check_size(data, held, old)
         if fields is None:
             fields = (
@@ -410,12 +410,12 @@ class Collection:
         """Raise TooLarge, unless the object was too large before and does not grow."""
         owners, stamps = held
         size = len(data) + (0 if owners is None else len(owners.render(stamps)))
-        if size > LARGEST_OBJECT:
+        if size > MAX_OBJECT_BYTES:
             size += self.measure(decode(data)) - len(data)
-        if size > LARGEST_OBJECT and (old is None or len(data) > len(old.data)):
+        if size > MAX_OBJECT_BYTES and (old is None or len(data) > len(old.data)):
             self.store.version -= 1  # which nobody has
             raise TooLarge(
-                f"etcdserver: request is too large: the object would have {size} bytes, and may have {LARGEST_OBJECT}"
+                f"etcdserver: request is too large: the object would have {size} bytes, and may have {MAX_OBJECT_BYTES}"
             )
 
     # --- what the store calls ---------------------------------------------------------------------
@@ -485,18 +485,20 @@ class Collection:
         return events
 
 
-def hand_out(
+def notify(
     collection: Collection, listeners: Iterable[Callable[[list[Event]], None]], events: list[Event]
 ) -> None:
+    """Call listeners with the events of a collection. An exception of one is logged."""
     for listener in list(listeners):
         try:
             listener(events)
         except Exception:
-            # One that fails must not keep the news from the others.
+            # A failing listener must not keep events from the others.
             log.exception("a listener of %s failed", collection.name)
 
 
 def forget_encoded(events: list[Event]) -> None:
+    """Drop the cached wire forms of events."""
     for event in events:
         event.encoded = {}
 
@@ -665,18 +667,18 @@ class Store:
             else:
                 forget_encoded(events)
         for collection, events in touched.items():
-            hand_out(collection, collection.listeners, events)
+            notify(collection, collection.listeners, events)
             if len(collection.history) > HISTORY_EVENTS:
                 collection.forget(0.0)
         if self._notify_timer is None:
             since = now - self._notified_at
-            if len(batch) < BUSY or since >= STEP_SECONDS:
+            if len(batch) < BUSY_COMMIT_SIZE or since >= BATCH_INTERVAL:
                 self.notify_watchers()
             else:
                 self._notify_timer = self.loop.call_later(
-                    STEP_SECONDS - since, self.notify_watchers
+                    BATCH_INTERVAL - since, self.notify_watchers
                 )
-        if self.superseded > HELD_BYTES:
+        if self.superseded > MAX_PAST_BYTES_IN_MEMORY:
             self._move_to_disk()
         if self.past > SUPERSEDED_EVENTS:
             self._shorten()
@@ -695,7 +697,7 @@ class Store:
         self.notified = self.committed
         unsent, self._unsent = self._unsent, {}
         for collection, events in unsent.items():
-            hand_out(collection, collection.watchers, events)
+            notify(collection, collection.watchers, events)
             forget_encoded(events)
 
     def _refuse(self, batch: list[Write], error: Exception) -> None:
@@ -726,7 +728,7 @@ class Store:
     def _move_to_disk(self) -> None:
         """Move the older half of the past versions in memory to the disk."""
         rows: list[Row] = []
-        while self._held and self.superseded > HELD_BYTES // 2:
+        while self._held and self.superseded > MAX_PAST_BYTES_IN_MEMORY // 2:
             row = self._held.popleft()
             self.superseded -= len(row.data)
             rows.append(row)

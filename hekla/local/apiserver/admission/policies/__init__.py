@@ -1,5 +1,5 @@
-"""Admission policies: validating and mutating ones, compiled when a request first meets them, found
-by resource (local-cluster 6.5, 6.6).
+"""Admission policies, validating and mutating, found by resource and compiled at first use
+(local-cluster 6.5, 6.6).
 
-A server without policies asks one boolean a request.
+A server without policies checks one boolean for each request.
 """

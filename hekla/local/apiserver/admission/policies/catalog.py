@@ -1,5 +1,5 @@
-"""The stored policies of one sort, compiled and found by what they are about; made again when a
-policy or a binding changes."""
+"""The stored policies of one type, compiled and indexed by the resources that they match; rebuilt
+when a policy or a binding changes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from hekla.local.apiserver.storage.registry import Registry, Resource
 from hekla.local.apiserver.storage.store import Event
 
 GROUP = "admissionregistration.k8s.io"
-EXEMPT = frozenset({GROUP, "authentication.k8s.io", "authorization.k8s.io"})
-"""Groups that policies are never asked about: a policy must not lock out those who would repair it.
-"""
+EXEMPT_GROUPS = frozenset({GROUP, "authentication.k8s.io", "authorization.k8s.io"})
+"""Groups that policies never apply to: a policy must not lock out those who could repair it."""
 
 P = TypeVar("P", bound=Policy)
 Make = Callable[[str, Json, list[Binding], Registry], P]
 
 
 class Catalog(Generic[P]):
+    """The policies of one type."""
+
     def __init__(self, registry: Registry, plural: str, make: Make[P]) -> None:
         self.registry = registry
         self.make = make
@@ -42,7 +43,7 @@ class Catalog(Generic[P]):
         self._matching.clear()
 
     def all(self) -> list[P]:
-        """Those with bindings, by name."""
+        """All policies with bindings, by name."""
         if self._all is None:
             bound: dict[str, list[Binding]] = {}
             for key in self.bindings.ordered():
@@ -58,8 +59,8 @@ class Catalog(Generic[P]):
         return self._all
 
     def by_rule(self, attributes: Attributes) -> tuple[tuple[P, Resource], ...]:
-        """The policies whose rules are about such requests, each with the group and version in
-        which it sees the object."""
+        """The policies whose rules match a request, each with the resource (group and version) in
+        which it gets the object."""
         if not self.policies.rows or not self.bindings.rows:
             return ()
         if self._generation != self.registry.generation:
@@ -67,27 +68,27 @@ class Catalog(Generic[P]):
             self._matching.clear()
         resource = attributes.resource
         key = key_of(resource.kind, attributes)
-        found = self._matching.get(key)
-        if found is None:
-            if resource.kind.group in EXEMPT or attributes.subresource == "server":
-                found = ()
+        matching = self._matching.get(key)
+        if matching is None:
+            if resource.kind.group in EXEMPT_GROUPS or attributes.subresource == "server":
+                matching = ()
             else:
-                found = tuple(
+                matching = tuple(
                     (policy, seen)
                     for policy in self.all()
                     if (seen := policy.rules_match(resource, key)) is not None
                 )
-            self._matching[key] = found
-        return found
+            self._matching[key] = matching
+        return matching
 
     def of(self, attributes: Attributes) -> list[tuple[P, Resource]]:
-        """The policies that want to see a request."""
-        found = self.by_rule(attributes)
-        if not found:
+        """The policies that apply to a request."""
+        matching = self.by_rule(attributes)
+        if not matching:
             return []
         key = key_of(attributes.resource.kind, attributes)
         return [
             (policy, seen)
-            for policy, seen in found
+            for policy, seen in matching
             if policy.wants(attributes, attributes.resource, key)
         ]

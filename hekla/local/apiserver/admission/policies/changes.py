@@ -1,5 +1,4 @@
-"""What a mutation does to an object: merging an apply configuration, or carrying out a JSON patch,
-in Kubernetes' words."""
+"""How a mutation changes an object: apply configuration or JSON patch, with Kubernetes' messages."""
 
 from __future__ import annotations
 
@@ -16,11 +15,11 @@ from hekla.local.apiserver.objects.merging.topology import LEAF, Node, children_
 
 
 class Unfit(Exception):
-    """A mutation that cannot be carried out; the failure policy decides."""
+    """A mutation that cannot be applied; the failure policy decides what happens."""
 
 
 def plain(value: Any) -> Any:
-    """A value of CEL as JSON."""
+    """A CEL value as JSON."""
     from hekla.cel.values import Duration, Optional, Timestamp
 
     if isinstance(value, dict):
@@ -50,7 +49,7 @@ def _key(key: Any) -> str:
 
 
 def applied(kind: Kind, tree: Json, configuration: Any) -> Json:
-    """Raises Unfit."""
+    """The object merged with an apply configuration. Raises Unfit."""
     wrong = misnamed(configuration, "Object")
     if wrong:
         raise Unfit(f"type mismatch: {wrong}")
@@ -73,41 +72,42 @@ def applied(kind: Kind, tree: Json, configuration: Any) -> Json:
 
 
 def node_of(kind: Kind) -> Node:
+    """The topology of a kind."""
     if kind.custom:
         return topology.of_schema(kind.schema or {}, root=True)
     return topology.of_kind(fields.section_of(kind.group, kind.version), kind.kind)
 
 
 def misnamed(value: Any, path: str) -> str:
-    """Why an object literal does not stand where its name says, empty when it does."""
+    """Why an object literal has a type that does not match its position; empty if it does."""
     if isinstance(value, dict):
         name = getattr(value, "kind", None)
         if name is not None and name != path:
             return f'unexpected type name "{name}", expected "{path}", which matches field name path from root Object type'
         for key, item in value.items():
-            if (found := misnamed(item, f"{path}.{key}")) != "":
-                return found
+            if (reason := misnamed(item, f"{path}.{key}")) != "":
+                return reason
     elif isinstance(value, list):
         for item in value:
-            if (found := misnamed(item, path)) != "":
-                return found
+            if (reason := misnamed(item, path)) != "":
+                return reason
     return ""
 
 
 def atomics(node: Node, value: Any, path: str) -> list[str]:
-    """The lists and maps in a configuration that are owned whole: setting a part of one would lose
-    the rest."""
+    """The paths of lists and maps in a configuration that are owned as a whole: setting a part of
+    one would lose the rest."""
     shape = children_of(node, value)
     if isinstance(value, dict):
         if shape.kind is LEAF:
             return [path]
         children = shape.open()
-        found: list[str] = []
+        paths: list[str] = []
         for name, item in value.items():
             child = children.get(name, shape.element)
             if child is not None:
-                found += atomics(child, item, f"{path}.{name}")
-        return found
+                paths += atomics(child, item, f"{path}.{name}")
+        return paths
     if isinstance(value, list):
         if shape.kind is LEAF:
             return [path]
@@ -124,7 +124,7 @@ def atomics(node: Node, value: Any, path: str) -> list[str]:
 
 
 def patched(tree: Json, operations: Any) -> Json | None:
-    """The patched tree, None where a `test` operation said no.  Raises Unfit."""
+    """The patched tree, None if a `test` operation failed. Raises Unfit."""
     if not isinstance(operations, list):
         raise Unfit("type mismatch: JSONPatchType.expression should evaluate to array")
     for operation in operations:
@@ -146,17 +146,17 @@ def _operation(value: Any) -> Json:
         raise Unfit(
             f"type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch, got element of {type(value).__name__}"
         )
-    found: Json = plain(value)
-    if found.get("op") in ("add", "replace", "test"):
-        found.setdefault("value", None)
-    return found
+    operation: Json = plain(value)
+    if operation.get("op") in ("add", "replace", "test"):
+        operation.setdefault("value", None)
+    return operation
 
 
 _MISSING = "missing value"
 
 
 def _misplaced(tree: Json, operation: Json) -> str:
-    """Why an operation finds no place, in the words of the library that Kubernetes uses."""
+    """Why the path of an operation does not exist, in the message of Kubernetes' library."""
     op, path = str(operation.get("op")), str(operation.get("path") or "")
     parent, key = _parent(tree, path)
     if op == "add" and parent is None and path:
@@ -190,7 +190,8 @@ def _inside(items: list[Any], key: str) -> bool:
 
 
 def _parent(tree: Any, path: str) -> tuple[Any, str]:
-    """What holds the last part of a pointer, None where it is not there."""
+    """The parent of the value that a pointer refers to, None if it does not exist; and the last
+    token."""
     parts = [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
     if not parts:
         return None, ""

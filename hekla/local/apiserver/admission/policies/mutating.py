@@ -1,5 +1,5 @@
-"""MutatingAdmissionPolicies at work: apply configurations and JSON patches, each on what the one
-before it made (local-cluster 6.6)."""
+"""MutatingAdmissionPolicies: apply configurations and JSON patches, each applied to the result of
+the one before (local-cluster 6.6)."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from hekla.local.apiserver.storage.store import decode, encode
 
 
 class MutatingPolicy(Policy):
+    """A compiled mutating policy."""
+
     def __init__(self, name: str, spec: Json, bindings: list[Binding], registry: Registry) -> None:
         super().__init__(name, spec, bindings, registry)
         self.again = spec.get("reinvocationPolicy") == "IfNeeded"
@@ -41,7 +43,7 @@ class MutatingPolicy(Policy):
 
 
 class Mutating:
-    """Asks the policies, by name."""
+    """Runs the policies in the order of their names."""
 
     def __init__(self, registry: Registry, authorizer: Authorizer) -> None:
         self.registry = registry
@@ -51,13 +53,14 @@ class Mutating:
         )
 
     def wanted(self, attributes: Attributes) -> bool:
+        """Whether any policy may apply."""
         if attributes.object is None or attributes.operation not in ("CREATE", "UPDATE"):
             return False
         return bool(self.catalog.by_rule(attributes)) and bool(self.catalog.of(attributes))
 
     def run(self, attributes: Attributes, *, again: bool = False) -> None:
-        """Changes the object.  `again` asks only those that want to see what others changed after
-        them."""
+        """Apply the mutations to the object. `again` runs only policies that are to be reinvoked
+        after others changed the object."""
         ran: list[MutatingPolicy] = []
         repeat: list[MutatingPolicy] = []
         for policy, seen in self.catalog.of(attributes):
@@ -72,7 +75,7 @@ class Mutating:
                 self._run(policy, seen, attributes)
 
     def _run(self, policy: MutatingPolicy, seen: Resource, attributes: Attributes) -> bool:
-        """Whether it changed the object."""
+        """Returns whether the policy changed the object."""
         before = attributes.object
         key = key_of(attributes.resource.kind, attributes)
         for binding in policy.bound(attributes, attributes.resource, key):
@@ -105,7 +108,7 @@ class Mutating:
                 made = program(scope)
             except Failed as error:
                 raise changes.Unfit(f"expression '{text}' resulted in error: {error}") from error
-            # A copy, by way of bytes because that is quickest: a change may fail half way.
+            # A copy, because a mutation may fail half way; encoding and decoding is the fastest.
             typed = decode(encode(scope["object"]))
             patched: Json | None
             if kind == "ApplyConfiguration":
@@ -136,5 +139,5 @@ def _failed(policy: MutatingPolicy, binding: Binding, attributes: Attributes, wh
     refusal: Refusal = forbidden(
         attributes.resource.kind, attributes.name, "", [{"message": message}]
     )
-    found = Refusal(403, message, reason="Invalid", details=refusal.details)
-    raise found
+    error = Refusal(403, message, reason="Invalid", details=refusal.details)
+    raise error

@@ -1,4 +1,4 @@
-"""Both sorts of policies, as admission asks them."""
+"""Validating and mutating policies together, as admission uses them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from hekla.local.apiserver.storage.registry import Registry
 
 
 class Policies:
+    """Both types of policies, and the type checks."""
+
     def __init__(self, registry: Registry, writer: Changer, authorizer: Authorizer) -> None:
         self.mutating = Mutating(registry, authorizer)
         self.validating = Validating(registry, authorizer)
@@ -21,7 +23,9 @@ class Policies:
         self.checks = TypeChecks(registry, writer, resource)
 
     def start(self) -> None:
+        """Begin to write the status of policies."""
         self.checks.start()
 
     def stop(self) -> None:
+        """Stop writing."""
         self.checks.stop()

@@ -1,4 +1,4 @@
-"""A policy with its bindings, compiled: what it is about, its variables, its parameters."""
+"""A compiled policy with its bindings: constraints, variables, parameters."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from hekla.local.apiserver.storage.registry import Registry, Resource
 
 
 class Misconfigured(Exception):
-    """A policy or a binding that cannot be followed; the failure policy decides."""
+    """A policy or binding that cannot be used; the failure policy decides what happens."""
 
 
 class Binding:
+    """A binding: which of the policy's requests it applies to, with which parameters and actions."""
+
     __slots__ = ("actions", "match", "name", "reference")
 
     def __init__(self, name: str, spec: Json) -> None:
@@ -55,12 +57,14 @@ class Policy:
 
     @property
     def has_params(self) -> bool:
+        """Whether the policy declares a paramKind."""
         return self.param_kind is not None
 
     # --- which requests ---------------------------------------------------------------------------
 
     def rules_match(self, resource: Resource, key: Key) -> Resource | None:
-        """By the rules alone, which do not depend on the object."""
+        """The resource in which the policy gets the object if its rules match; rules do not depend
+        on the object. None if they do not match."""
         return through(
             self.match.get("resourceRules") or (),
             self.match.get("matchPolicy") or "",
@@ -70,9 +74,11 @@ class Policy:
         )
 
     def wants(self, attributes: Attributes, resource: Resource, key: Key) -> bool:
+        """Whether the policy's constraints match a request."""
         return _selects(self.match, attributes, self.registry, resource, key, rules=True)
 
     def bound(self, attributes: Attributes, resource: Resource, key: Key) -> Iterator[Binding]:
+        """The bindings that match a request."""
         for binding in self.bindings:
             rules = bool(binding.match.get("resourceRules"))
             if not binding.match or _selects(
@@ -83,14 +89,17 @@ class Policy:
     # --- what expressions see ---------------------------------------------------------------------
 
     def params(self, binding: Binding, attributes: Attributes) -> list[Json | None]:
-        """The objects that a binding names as parameters; one None where the policy has none.
-        Raises Misconfigured."""
+        """The parameters of a binding; a single None if the policy has none. Raises Misconfigured."""
         kind, reference = self.param_kind, binding.reference
         if kind is None or reference is None:
             return [None]
         group, _, version = str(kind.get("apiVersion")).rpartition("/")
         resource = next(
-            (one for one in self.registry.of(group, version) if one.kind.kind == kind.get("kind")),
+            (
+                resource
+                for resource in self.registry.of(group, version)
+                if resource.kind.kind == kind.get("kind")
+            ),
             None,
         )
         if resource is None:
@@ -108,14 +117,14 @@ class Policy:
             raise Misconfigured(
                 "paramRef.namespace must not be provided for a cluster-scoped `paramKind`"
             )
-        found: list[Json | None] = [
+        params: list[Json | None] = [
             resource.typed(tree) for tree in self._named(resource, namespace, reference)
         ]
-        if not found and reference.get("parameterNotFoundAction") == "Deny":
+        if not params and reference.get("parameterNotFoundAction") == "Deny":
             raise Misconfigured(
                 "no params found for policy binding with `Deny` parameterNotFoundAction"
             )
-        return found
+        return params
 
     def _named(self, resource: Resource, namespace: str, reference: Json) -> Iterator[Json]:
         collection = resource.collection
@@ -132,7 +141,8 @@ class Policy:
                 yield remembered(self._trees, f"{collection.name} {row.key}", row)
 
     def with_variables(self, scope: Json) -> Json:
-        """The scope with the policy's lazy variables, each of which sees those before it."""
+        """The scope with the policy's variables, which are evaluated when they are used; each can
+        use those before it."""
         if not self.variables:
             return {**scope, "variables": {}}
         from hekla.cel.program import Thunk, Variables
@@ -153,15 +163,16 @@ def _selects(
     *,
     rules: bool,
 ) -> bool:
-    """Whether matchConstraints or matchResources are about a request."""
+    """Whether matchConstraints or matchResources match a request. Without `rules`, only the
+    selectors and excludeResourceRules are checked."""
     policy = match.get("matchPolicy") or ""
     name = attributes.name
-    for word, wanted in (("excludeResourceRules", False), ("resourceRules", True)):
-        if word == "resourceRules" and not rules:
+    for field, wanted in (("excludeResourceRules", False), ("resourceRules", True)):
+        if field == "resourceRules" and not rules:
             continue
         entries = [
             rule
-            for rule in match.get(word) or ()
+            for rule in match.get(field) or ()
             if not rule.get("resourceNames") or name in rule["resourceNames"]
         ]
         if (through(entries, policy, registry, resource, key) is not None) is not wanted:

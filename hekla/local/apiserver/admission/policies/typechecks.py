@@ -1,8 +1,8 @@
-"""The status of ValidatingAdmissionPolicies: what their expressions get wrong about the kinds that
-they name (local-cluster 6.5).
+"""The status of ValidatingAdmissionPolicies: type errors of their expressions for the kinds that
+their rules name (local-cluster 6.5).
 
-The answer never changes what a policy does: expressions run untyped, and a warning is a hint to
-their author.
+It never changes what a policy does: expressions are evaluated without static types, and a warning
+is a hint for the author.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hekla.local.apiserver.storage.store import DELETED, Event
 
 log = logging.getLogger("hekla.apiserver")
 SERVER = User("system:apiserver", (MASTERS, "system:authenticated"))
-MOST_KINDS = 10
+MAX_KINDS = 10
 
 
 class TypeChecks:
@@ -41,16 +41,19 @@ class TypeChecks:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
+        """Check all policies, and follow changes."""
         self.resource.collection.listeners.add(self.on_events)
         for key in self.resource.collection.ordered():
             self._look(key)
 
     def stop(self) -> None:
+        """Stop following."""
         self.resource.collection.listeners.discard(self.on_events)
         for task in self._tasks:
             task.cancel()
 
     def on_events(self, events: list[Event]) -> None:
+        """Check policies that changed."""
         for event in events:
             if event.type is not DELETED:
                 self._look(event.row.name)
@@ -92,14 +95,14 @@ class TypeChecks:
 
 
 def expression_warnings(spec: Json, registry: Registry) -> list[Json]:
-    """What the expressions of a policy get wrong about the kinds that its rules name in full."""
+    """The type errors of a policy's expressions, for each kind that its rules name in full."""
     kinds = [
         (resource, kind)
         for resource in named(spec, registry)
         if (kind := type_of(resource)) is not None
     ]
     param_type = _param_type(spec, registry)
-    found: list[Json] = []
+    warnings: list[Json] = []
     for position, validation in enumerate(spec.get("validations") or ()):
         for field in ("expression", "messageExpression"):
             text = validation.get(field)
@@ -108,34 +111,36 @@ def expression_warnings(spec: Json, registry: Registry) -> list[Json]:
             wrong = [
                 line
                 for resource, kind in kinds
-                if (line := _wrong(text, spec, resource, kind, param_type))
+                if (line := _type_errors(text, spec, resource, kind, param_type))
             ]
             if wrong:
-                found.append(
+                warnings.append(
                     {
                         "fieldRef": f"spec.validations[{position}].{field}",
                         "warning": "\n".join(wrong),
                     }
                 )
-    return found
+    return warnings
 
 
 def named(spec: Json, registry: Registry) -> list[Resource]:
-    """The kinds that rules without wildcards name."""
-    found: list[Resource] = []
+    """The kinds that rules without wildcards name, at most MAX_KINDS."""
+    resources: list[Resource] = []
     for rule in (spec.get("matchConstraints") or {}).get("resourceRules") or ():
         for group in rule.get("apiGroups") or ():
             for version in rule.get("apiVersions") or ():
                 for plural in rule.get("resources") or ():
                     resource = registry.get(group, version, plural)
-                    if resource is not None and resource not in found:
-                        found.append(resource)
+                    if resource is not None and resource not in resources:
+                        resources.append(resource)
     return sorted(
-        found[:MOST_KINDS], key=lambda one: (one.kind.group, one.kind.version, one.kind.kind)
+        resources[:MAX_KINDS],
+        key=lambda resource: (resource.kind.group, resource.kind.version, resource.kind.kind),
     )
 
 
 def type_of(resource: Resource) -> Any:
+    """The CEL type of a resource's objects."""
     kind = resource.kind
     if kind.custom:
         from hekla.cel.schema import declared
@@ -150,12 +155,17 @@ def _param_type(spec: Json, registry: Registry) -> Any:
         return None
     group, _, version = str(kind.get("apiVersion")).rpartition("/")
     resource = next(
-        (one for one in registry.of(group, version) if one.kind.kind == kind.get("kind")), None
+        (
+            resource
+            for resource in registry.of(group, version)
+            if resource.kind.kind == kind.get("kind")
+        ),
+        None,
     )
     return None if resource is None else type_of(resource)
 
 
-def _wrong(text: str, spec: Json, resource: Resource, kind: Any, param_type: Any) -> str:
+def _type_errors(text: str, spec: Json, resource: Resource, kind: Any, param_type: Any) -> str:
     params = spec.get("paramKind") is not None
     types: Json = {}
     for variable in spec.get("variables") or ():

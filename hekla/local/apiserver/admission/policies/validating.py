@@ -1,5 +1,4 @@
-"""ValidatingAdmissionPolicies at work: what they deny, warn of and write into the audit log
-(local-cluster 6.5)."""
+"""ValidatingAdmissionPolicies: denials, warnings and audit annotations (local-cluster 6.5)."""
 
 from __future__ import annotations
 
@@ -17,12 +16,14 @@ from hekla.local.apiserver.request.status import forbidden
 from hekla.local.apiserver.storage.registry import Registry
 
 CODES = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413, "Invalid": 422}
-BUDGET = 1_000_000
-LONGEST_MESSAGE, LONGEST_ANNOTATION = 5 * 1024, 10 * 1024
-FAILURE = "validation.policy.admission.k8s.io/validation_failure"
+STEP_BUDGET = 1_000_000
+MAX_MESSAGE_BYTES, MAX_ANNOTATION_BYTES = 5 * 1024, 10 * 1024
+FAILURE_ANNOTATION = "validation.policy.admission.k8s.io/validation_failure"
 
 
 class ValidatingPolicy(Policy):
+    """A compiled validating policy."""
+
     def __init__(self, name: str, spec: Json, bindings: list[Binding], registry: Registry) -> None:
         super().__init__(name, spec, bindings, registry)
         from hekla.cel.types import BOOL, NULL, STRING
@@ -31,7 +32,7 @@ class ValidatingPolicy(Policy):
         self.annotations: list[tuple[Json, Any]] = []
         try:
             for validation in spec.get("validations") or ():
-                said = validation.get("messageExpression")
+                message_expression = validation.get("messageExpression")
                 self.validations.append(
                     (
                         validation,
@@ -42,13 +43,13 @@ class ValidatingPolicy(Policy):
                             variables=self.types or None,
                         ),
                         compile_admission_expression(
-                            said,
+                            message_expression,
                             (STRING,),
                             params=self.has_params,
                             authorizer=False,
                             variables=self.types or None,
                         )
-                        if said
+                        if message_expression
                         else None,
                     )
                 )
@@ -63,6 +64,8 @@ class ValidatingPolicy(Policy):
 
 
 class Denial:
+    """A failed validation, or an error that counts as one."""
+
     __slots__ = ("binding", "message", "policy", "reason")
 
     def __init__(
@@ -75,7 +78,7 @@ class Denial:
 
 
 class Validating:
-    """Asks the policies."""
+    """Runs the policies."""
 
     def __init__(self, registry: Registry, authorizer: Authorizer) -> None:
         self.registry = registry
@@ -84,13 +87,14 @@ class Validating:
             registry, "validatingadmissionpolicies", ValidatingPolicy
         )
         self.decisions: dict[tuple[str, str, str], int] = {}
-        """(policy, binding, enforcement action) -> how often, for the metrics."""
+        """(policy, binding, enforcement action) -> count, for the metrics."""
 
     def wanted(self, attributes: Attributes) -> bool:
+        """Whether there is any policy."""
         return bool(self.catalog.by_rule(attributes)) and bool(self.catalog.of(attributes))
 
     def run(self, attributes: Attributes) -> None:
-        """Raises the first denial, after all policies have had their say."""
+        """Run all policies, then raise the first denial."""
         denials: list[Denial] = []
         for policy, seen in self.catalog.of(attributes):
             scope = scope_of(attributes, seen, self.registry, self.authorizer)
@@ -129,9 +133,19 @@ class Validating:
                 if not policy.ignores_failure:
                     self._act(policy, binding, attributes, str(error), "Invalid", 0, denials)
                 continue
-            for position, (validation, program, said) in enumerate(policy.validations):
+            for position, (validation, program, message_expression) in enumerate(
+                policy.validations
+            ):
                 self._validate(
-                    policy, binding, attributes, full, position, validation, program, said, denials
+                    policy,
+                    binding,
+                    attributes,
+                    full,
+                    position,
+                    validation,
+                    program,
+                    message_expression,
+                    denials,
                 )
             self._annotate(policy, binding, full, denials, notes)
 
@@ -144,16 +158,19 @@ class Validating:
         position: int,
         validation: Json,
         program: Any,
-        said: Any,
+        message_expression: Any,
         denials: list[Denial],
     ) -> None:
         from hekla.cel.errors import Failed
 
-        budget = [BUDGET]
+        budget = [STEP_BUDGET]
         try:
             if program.spend(scope, budget) is True:
                 return
-            message = self._said(said, scope, budget) or (validation.get("message") or "").strip()
+            message = (
+                self._message(message_expression, scope, budget)
+                or (validation.get("message") or "").strip()
+            )
             message = message or f"failed expression: {validation['expression'].strip()}"
             reason = validation.get("reason") or ""
         except Failed as error:
@@ -166,16 +183,16 @@ class Validating:
         self._act(policy, binding, attributes, message, reason, position, denials)
 
     @staticmethod
-    def _said(said: Any, scope: Json, budget: list[int]) -> str:
+    def _message(message_expression: Any, scope: Json, budget: list[int]) -> str:
         from hekla.cel.errors import Failed
 
-        if said is None:
+        if message_expression is None:
             return ""
         try:
-            text = str(said.spend(scope, budget)).strip()
+            text = str(message_expression.spend(scope, budget)).strip()
         except Failed:
             return ""
-        return "" if "\n" in text or len(text.encode()) > LONGEST_MESSAGE else text
+        return "" if "\n" in text or len(text.encode()) > MAX_MESSAGE_BYTES else text
 
     def _act(
         self,
@@ -203,7 +220,9 @@ class Validating:
                     "expressionIndex": position,
                     "validationActions": binding.actions,
                 }
-                attributes.call.annotate(FAILURE, json.dumps([entry], separators=(",", ":")))
+                attributes.call.annotate(
+                    FAILURE_ANNOTATION, json.dumps([entry], separators=(",", ":"))
+                )
 
     def _annotate(
         self,
@@ -225,7 +244,7 @@ class Validating:
                     )
                     denials.append(Denial(policy, binding, text))
                 continue
-            text = (value or "").strip()[:LONGEST_ANNOTATION]
+            text = (value or "").strip()[:MAX_ANNOTATION_BYTES]
             values = notes.setdefault(annotation["key"], [])
             if text and text not in values:
                 values.append(text)
