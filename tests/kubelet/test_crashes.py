@@ -13,7 +13,7 @@ import pytest
 
 from hekla.api.trees import Json
 from hekla.local.kubelet.records import PodDirectory, Slot
-from hekla.local.kubelet.runtime.launching import SPLIT
+from hekla.local.kubelet.runtime.launching import SPLIT_LOG_STREAMS
 from hekla.local.kubelet.runtime.runtime import stop_all
 from tests.kubelet.live_cluster import PATIENCE, POD, cluster, condition, container
 
@@ -45,7 +45,7 @@ async def test_killed_again_and_again_no_container_runs_twice(
     random.seed(7)
     async with cluster(tmp_path, *flags) as live:
         for number in range(PODS):
-            apart = {"annotations": {SPLIT: "true"}} if number % 2 else {}
+            apart = {"annotations": {SPLIT_LOG_STREAMS: "true"}} if number % 2 else {}
             await live.create(
                 f"w{number}", "sh", "-c", worker_script(counts, number), metadata=apart
             )

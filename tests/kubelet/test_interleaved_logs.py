@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hekla.local.kubelet.records import Slot
-from hekla.local.kubelet.runtime.interleaved_logs import last_words, read
+from hekla.local.kubelet.runtime.interleaved_logs import log_tail, read
 from hekla.local.kubelet.runtime.logs import NOTE, Clock, Options
 
 SECOND = 1_000_000_000
@@ -66,7 +66,7 @@ async def test_a_last_line_without_its_end_stays_in_its_place(slot: Slot) -> Non
 
 
 def test_last_words(slot: Slot) -> None:
-    assert last_words(slot, 14) == b"line 5\nline 6\n"
+    assert log_tail(slot, 14) == b"line 5\nline 6\n"
 
 
 async def test_who_follows_sees_what_the_notes_saw(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ async def test_lines_in_quick_turns_stay_in_order(tmp_path: Path) -> None:
     for number in range(1, 9):
         with (slot if number % 2 else slot.errors).log.open("ab") as file:
             file.write(b"line %d\n" % number)
-    clock._take()
+    clock._note_growth()
     for number in (9, 10):  # one turn for the system
         with slot.errors.log.open("ab") as file:
             file.write(b"line %d\n" % number)

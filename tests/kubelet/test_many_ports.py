@@ -9,11 +9,11 @@ from hekla.local.apiserver.objects import builtin
 from hekla.local.apiserver.objects.validation.services import MAX_SERVICE_PORTS
 from hekla.local.kubelet.environment import MOST_SERVICE_BYTES, service_variables, size_of
 from hekla.local.kubelet.network.names import Zone
-from hekla.local.kubelet.network.relay import Choice
+from hekla.local.kubelet.network.relay import TargetOrder
 from hekla.local.kubelet.network.service_proxy import (
-    MOST_LISTENERS,
+    MAX_LISTENERS,
     ServiceProxy,
-    room_for_listeners,
+    max_listeners,
 )
 from hekla.local.kubelet.nodes.fake_statuses import NEVER, is_refused
 
@@ -67,7 +67,7 @@ def test_a_service_has_at_most_a_thousand_ports() -> None:
 
 
 def test_listeners_leave_files_for_pods() -> None:
-    assert 0 < room_for_listeners() <= MOST_LISTENERS
+    assert 0 < max_listeners() <= MAX_LISTENERS
 
 
 class ProxyWithoutSockets(ServiceProxy):
@@ -75,11 +75,11 @@ class ProxyWithoutSockets(ServiceProxy):
 
     def __init__(self) -> None:
         self.zone = Zone()
-        self.most_listeners = 8
+        self.max_listeners = 8
         self.listeners = {}
         self.of_namespace = {}
 
-    async def _serve(self, key: tuple[str, str, int], choice: Choice) -> bool:
+    async def _serve(self, key: tuple[str, str, int], choice: TargetOrder) -> bool:
         self.listeners[key] = choice, lambda: None
         return True
 
@@ -98,7 +98,7 @@ async def test_one_namespace_leaves_listeners_to_the_others() -> None:
     proxy = ProxyWithoutSockets()
     assert await proxy.open("greedy", 1, 1_000) == 2
     assert [await proxy.open(f"team-{one}", one, 3) for one in range(2, 6)] == [2, 2, 2, 0]
-    assert len(proxy.listeners) == proxy.most_listeners
+    assert len(proxy.listeners) == proxy.max_listeners
     assert await proxy.open("greedy", 1, 1) == 1
     assert await proxy.open("team-5", 5, 3) == 1, "what one gives up is for whoever lacks"
 

@@ -179,18 +179,18 @@ def test_subnets_that_the_machine_uses_are_left_alone() -> None:
     index = 20
     line = "eth0\t{:08X}\t00000000\t0001\t0\t0\t0\t{:08X}\t0\t0\t0"
     swapped = int.from_bytes(bridges.subnet(index).to_bytes(4, "big"), "little")
-    taken = bridges.routed(
+    taken = bridges.routes(
         ["Iface\tDestination", line.format(swapped, 0x0000FFFF), line.format(0, 0)]
     )
-    assert not bridges.free(index, taken)
-    assert bridges.free(40, taken)
-    servers = bridges.asked(["10.255.255.53", "not an address"])
-    assert not bridges.free(bridges.SUBNETS - 1, servers) and bridges.free(
-        bridges.SUBNETS - 2, servers
+    assert not bridges.is_free(index, taken)
+    assert bridges.is_free(40, taken)
+    servers = bridges.dns_servers(["10.255.255.53", "not an address"])
+    assert not bridges.is_free(bridges.SUBNET_COUNT - 1, servers) and bridges.is_free(
+        bridges.SUBNET_COUNT - 2, servers
     )
     assert (
         bridges.dotted(bridges.subnet(0)) == "10.244.0.0"
-        and bridges.dotted(bridges.subnet(bridges.SUBNETS - 1)) == "10.255.240.0"
+        and bridges.dotted(bridges.subnet(bridges.SUBNET_COUNT - 1)) == "10.255.240.0"
     )
 
 

@@ -389,7 +389,7 @@ async def test_more_pods_than_a_bridge_has_ports(pods_have_networks: None, tmp_p
     the machine reaches all."""
     program = (
         "from hekla.local.kubelet.network import bridges, network_daemon; "
-        f"bridges.PORTS = 2; network_daemon.main([{str(tmp_path)!r}])"
+        f"bridges.MAX_BRIDGE_PORTS = 2; network_daemon.main([{str(tmp_path)!r}])"
     )
     started = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
     try:

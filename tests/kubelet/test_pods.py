@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from hekla.api.kubernetes import core
 from hekla.kube.errors import ApiError
-from hekla.local.kubelet.runtime.launching import SPLIT
+from hekla.local.kubelet.runtime.launching import SPLIT_LOG_STREAMS
 from tests.kubelet.live_cluster import (
     NODE_NAME,
     PATIENCE,
@@ -453,7 +453,7 @@ async def test_streams_are_told_apart_where_a_pod_wants_it(live: Cluster) -> Non
     script = (
         "echo one; sleep 0.2; echo two >&2; sleep 0.2; echo three; sleep 0.2; echo bad >&2; exit 1"
     )
-    apart = {"annotations": {SPLIT: "true"}}
+    apart = {"annotations": {SPLIT_LOG_STREAMS: "true"}}
     await live.create(
         "apart",
         "sh",

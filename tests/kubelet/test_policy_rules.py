@@ -12,7 +12,7 @@ from hekla.local.kubelet.network.policies import (
     Endpoint,
     Group,
     Verdicts,
-    compiled,
+    compile_policies,
     group_of,
     without,
 )
@@ -35,7 +35,7 @@ def verdicts(*specs: dict[str, Any]) -> Verdicts:
         )
         for n, spec in enumerate(specs)
     ]
-    groups = compiled(policies, NAMESPACES, PODS, [NAMES])
+    groups = compile_policies(policies, NAMESPACES, PODS, [NAMES])
     sent = [group_of(msgspec.json.decode(msgspec.json.encode(group.tree()))) for group in groups]
     assert sent == groups
     return Verdicts(sent)
@@ -127,7 +127,7 @@ def test_pods_of_which_the_same_is_allowed_are_one_group() -> None:
         NetworkPolicy,
     )
 
-    assert [group.pods for group in compiled([policy], NAMESPACES, PODS)] == [
+    assert [group.pods for group in compile_policies([policy], NAMESPACES, PODS)] == [
         (WEB, OTHER_WEB, CLIENT)
     ]
 

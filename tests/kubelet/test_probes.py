@@ -12,7 +12,7 @@ import pytest
 from hekla.api.kubernetes import core
 from hekla.local.kubelet.runtime import grpc
 from hekla.local.kubelet.runtime.grpc import DATA, END_STREAM, HEADERS, PREFACE, SETTINGS, frame
-from hekla.local.kubelet.runtime.probes import Outcome, Target, ask
+from hekla.local.kubelet.runtime.probes import Outcome, Target, attempt
 
 TARGET = Target(None, "127.0.0.1", {})  # type: ignore[arg-type]
 
@@ -61,7 +61,7 @@ async def test_grpc_servers_say_how_they_are(
     server, port = health
     server.status = status
     probe = core.Probe(grpc=core.GRPCAction(port=port, service="shop"))
-    assert await ask(probe, TARGET, 5) == outcome
+    assert await attempt(probe, TARGET, 5) == outcome
     assert server.asked == [b"\x0a\x04shop"]
 
 
@@ -70,7 +70,7 @@ async def test_a_server_without_the_service_is_not_well(health: tuple[HealthServ
     server.status = 0
     with pytest.raises(grpc.HealthError, match="no health service"):
         await grpc.health("127.0.0.1", port, "")
-    outcome = await ask(core.Probe(grpc=core.GRPCAction(port=port)), TARGET, 5)
+    outcome = await attempt(core.Probe(grpc=core.GRPCAction(port=port)), TARGET, 5)
     assert not outcome.good and outcome.text.startswith("error: ")
 
 
@@ -115,6 +115,8 @@ def pages() -> Iterator[int]:
 async def test_redirects_are_followed_on_the_same_host(
     pages: int, path: str, good: bool, text: str
 ) -> None:
-    outcome = await ask(core.Probe(http_get=core.HTTPGetAction(port=pages, path=path)), TARGET, 5)
+    outcome = await attempt(
+        core.Probe(http_get=core.HTTPGetAction(port=pages, path=path)), TARGET, 5
+    )
     assert outcome.good is good
     assert outcome.good or text in outcome.text

@@ -148,7 +148,7 @@ async def test_standard_input_ends_with_the_first_who_typed(root: Path) -> None:
         await runtime.start(slot, launch, lambda _: ended.set())
         held = await console.connect(slot)
         assert held is not None
-        await held.type(Typist(b"one\n", b"two\n"))
+        await held.forward_input(Typist(b"one\n", b"two\n"))
         await asyncio.wait_for(ended.wait(), PATIENCE)
         held.close()
         assert slot.log.read_bytes() == b"one\ntwo\nend\n"
@@ -211,7 +211,7 @@ async def test_a_terminal_outlives_the_runtime_that_started_it(root: Path) -> No
         assert held is not None
         typist = Typist(b"stty size; echo se''en; exit 3\n")
         held.send(b"r", console.SIZE.pack(33, 99))
-        await asyncio.wait_for(held.carry(typist, True), PATIENCE)
+        await asyncio.wait_for(held.run(typist, True), PATIENCE)
         assert b"33 99" in typist.shown and b"\r\nseen" in typist.shown
         await asyncio.wait_for(ended.wait(), PATIENCE)
         assert instance.exit is not None and instance.exit.code == 3

@@ -17,15 +17,15 @@ from hekla.kube.connection.tls import load_files
 from hekla.kube.http.server import Request, Response, Stream, Upgrade
 from hekla.local.kubelet.records import PodDirectory, Slot
 from hekla.local.kubelet.runtime.interleaved_logs import read
-from hekla.local.kubelet.runtime.launching import SPLIT
+from hekla.local.kubelet.runtime.launching import SPLIT_LOG_STREAMS
 from hekla.local.kubelet.runtime.logs import Clock, Options
 from hekla.local.kubelet.streaming import console
-from hekla.local.kubelet.streaming.streaming import Refused, Streaming, check_asker
+from hekla.local.kubelet.streaming.streaming import Refused, Streaming, check_caller
 
 PLAIN = "text/plain"
 STREAMS = {"exec": 4, "attach": 4, "portForward": 3}
 """Requests that become a connection of their own, with the number of segments of their path."""
-ONE_LOG = f'both streams of this container share one log: ask for stream=All, or annotate the pod with {SPLIT}: "true"'
+ONE_LOG = f'both streams of this container share one log: ask for stream=All, or annotate the pod with {SPLIT_LOG_STREAMS}: "true"'
 
 
 def text(status: int, message: str) -> Response:
@@ -52,7 +52,7 @@ class Endpoint:
         parts = request.path.strip("/").split("/")
         if parts != ["healthz"] and request.peer.common_name:
             try:
-                check_asker(request.peer)
+                check_caller(request.peer)
             except Refused as refused:
                 return refused.response()
         if request.method in ("GET", "POST") and len(parts) == STREAMS.get(parts[0]):

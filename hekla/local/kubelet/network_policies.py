@@ -20,7 +20,7 @@ from hekla.kube.client import Client
 from hekla.kube.events import Recorder
 from hekla.local.kubelet.background_tasks import BackgroundTasks
 from hekla.local.kubelet.network.network import Network, NetworkError
-from hekla.local.kubelet.network.policies import Endpoint, compiled
+from hekla.local.kubelet.network.policies import Endpoint, compile_policies
 
 log = logging.getLogger("agent.network")
 
@@ -124,7 +124,8 @@ class NetworkPolicies:
         names = Endpoint(namespace, self._network.gateway, labels, ports)
         known = {one.metadata.name: one.metadata.labels for one in self.namespaces.all()}
         return [
-            group.tree() for group in compiled(self.policies.all(), known, self._pods(), [names])
+            group.tree()
+            for group in compile_policies(self.policies.all(), known, self._pods(), [names])
         ]
 
     async def _again(self) -> None:

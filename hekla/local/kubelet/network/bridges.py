@@ -1,6 +1,7 @@
-"""The interfaces of a cluster's pods: the bridges, the link to the machine, and a link for each pod.
+"""The network interfaces of a cluster's pods: bridges, the link to the machine, and a link for each
+pod.
 
-All of it lies in namespaces that this process holds: when it ends, the kernel takes it away.
+All of them are in namespaces that this process holds; when it ends, the kernel removes them.
 """
 
 from __future__ import annotations
@@ -18,28 +19,30 @@ from pathlib import Path
 from hekla.local.kubelet.network import names, netlink
 from hekla.local.kubelet.network.netlink import Netlink
 
-SERVICES = ("10.96.0.0", 16)
-PREFIX = 20
-SUBNETS = 192
+SERVICE_NETWORK = ("10.96.0.0", 16)
+SUBNET_PREFIX = 20
+SUBNET_COUNT = 192
 """Of 4,094 pods each, from 10.244.0.0 to 10.255.240.0."""
-PORTS = 1000
-"""Pods on one bridge: the kernel allows 1,024 ports.  More bridges are hung below the first."""
-WAY_OUT = 15001
-"""Port at which connections that leave the cluster are taken over; in a namespace where nobody else
-listens."""
+MAX_BRIDGE_PORTS = 1000
+"""Pods on one bridge: the kernel allows 1,024 ports. Further bridges are attached to the first."""
+EGRESS_PORT = 15001
+"""Connections that leave the cluster are redirected to this port, in a namespace without other
+listeners."""
 
 
 def dotted(number: int) -> str:
+    """An IPv4 address as text, from its number."""
     return socket.inet_ntoa(number.to_bytes(4, "big"))
 
 
 def numeric(address: str) -> int:
+    """An IPv4 address as a number, from its text."""
     return int.from_bytes(socket.inet_aton(address), "big")
 
 
 def hardware(address: str) -> bytes:
-    """The hardware address that belongs to an IP address.  It is derived from it, so that the ARP
-    caches of neighbours stay valid."""
+    """The MAC address for an IP address. It is derived from the IP address, so that ARP caches of
+    neighbours stay valid."""
     return bytes([0x0A, 0x58]) + socket.inet_aton(address)
 
 
@@ -48,7 +51,7 @@ def subnet(index: int) -> int:
     return (10 << 24) + ((244 + index // 16) << 16) + ((index % 16) << 12)
 
 
-def routed(lines: Iterable[str]) -> list[tuple[int, int]]:
+def routes(lines: Iterable[str]) -> list[tuple[int, int]]:
     """(network, mask) of the routes in /proc/net/route, except the default route."""
     found = []
     for line in lines:
@@ -60,24 +63,24 @@ def routed(lines: Iterable[str]) -> list[tuple[int, int]]:
     return [(network, mask) for network, mask in found]
 
 
-def asked(servers: Iterable[str]) -> list[tuple[int, int]]:
-    """(address, mask) of the machine's DNS servers: behind its default gateway, no other route
-    shows them."""
+def dns_servers(servers: Iterable[str]) -> list[tuple[int, int]]:
+    """(address, mask) of the machine's DNS servers: behind its default gateway, no route shows
+    them."""
     found = []
     for server in servers:
-        with contextlib.suppress(OSError):  # it is no address
+        with contextlib.suppress(OSError):  # not an IPv4 address
             found.append((numeric(server), 0xFFFFFFFF))
     return found
 
 
-def free(index: int, taken: Iterable[tuple[int, int]]) -> bool:
-    """Whether a subnet overlaps with no network that the machine reaches otherwise."""
-    base, own = subnet(index), (0xFFFFFFFF << (32 - PREFIX)) & 0xFFFFFFFF
+def is_free(index: int, taken: Iterable[tuple[int, int]]) -> bool:
+    """Whether a subnet does not overlap with a network that the machine can reach."""
+    base, own = subnet(index), (0xFFFFFFFF << (32 - SUBNET_PREFIX)) & 0xFFFFFFFF
     return not any((base & mask & own) == (network & mask & own) for network, mask in taken)
 
 
 def label(root: Path) -> str:
-    """The alias of the interface of a directory's network; the kernel allows 255 bytes."""
+    """The alias of an interface of a directory's network; the kernel allows 255 bytes."""
     path = str(root)
     return path if len(os.fsencode(path)) < 200 else hashlib.sha256(os.fsencode(path)).hexdigest()
 
@@ -87,11 +90,11 @@ def abandoned(owner: str, own: Path) -> bool:
     which has its lock."""
     if owner == label(own):
         return True
-    if not owner.startswith("/"):  # not marked yet, or too long a path
+    if not owner.startswith("/"):  # no alias yet, or the path is too long
         return False
     try:
         lock = os.open(Path(owner) / "network.lock", os.O_RDWR | os.O_CLOEXEC)
-    except OSError:  # not a directory that can be seen from here
+    except OSError:  # the directory is not visible from here
         return False
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -103,8 +106,8 @@ def abandoned(owner: str, own: Path) -> bool:
 
 
 class Bridges:
-    """The interfaces of one directory's network.  The process must be in the machine's namespace
-    when this is made, and is in `hub` afterwards."""
+    """The interfaces of a directory's network. The process must be in the machine's namespace when
+    this is created, and is in `hub` afterwards."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -114,44 +117,44 @@ class Bridges:
         """The namespace of the bridges."""
         self._route = Netlink()
         self.pods: dict[str, tuple[int, int]] = {}
-        """By uid: (descriptor of the namespace, number of the bridge)."""
+        """uid -> (descriptor of the namespace, number of the bridge)."""
         self._bridges: list[int] = []
         """Indices of the bridges; the gateway's address is on the first."""
         self._load: Counter[int] = Counter()
-        """Pods by number of the bridge."""
+        """Number of pods by number of the bridge."""
         self._numbers = 0
         self.way_out = ""
-        """Why pods cannot reach the network beyond the machine; empty when they can."""
+        """Why pods cannot reach networks outside the cluster; empty if they can."""
         self.base = self._build()
         """The first address of the subnet, as a number."""
         self.gateway, self.host = dotted(self.base + 1), dotted(self.base + 2)
-        self.last = dotted(self.base + (1 << (32 - PREFIX)) - 1)
+        self.last = dotted(self.base + (1 << (32 - SUBNET_PREFIX)) - 1)
         """The last address of the subnet."""
 
     def inside(self, address: str) -> bool:
-        """Whether an address is a pod's: such are reached in the hub, all others in the machine's
-        namespace."""
-        return self.base <= numeric(address) < self.base + (1 << (32 - PREFIX))
+        """Whether an address is that of a pod, which is reached in the hub; all others are reached
+        in the machine's namespace."""
+        return self.base <= numeric(address) < self.base + (1 << (32 - SUBNET_PREFIX))
 
     def _build(self) -> int:
         route = self._route
         self._add_bridge()
-        route.ask(netlink.up(1), netlink.local_route(*SERVICES, 1))
+        route.ask(netlink.up(1), netlink.local_route(*SERVICE_NETWORK, 1))
         index = self._connect_machine()
         base = subnet(index)
         gateway = dotted(base + 1)
         route.ask(
             netlink.hardware(self._bridges[0], hardware(gateway)),
-            netlink.address(self._bridges[0], gateway, PREFIX),
+            netlink.address(self._bridges[0], gateway, SUBNET_PREFIX),
         )
         try:
-            netlink.redirect([(dotted(base), PREFIX), SERVICES], WAY_OUT)
+            netlink.redirect([(dotted(base), SUBNET_PREFIX), SERVICE_NETWORK], EGRESS_PORT)
         except OSError as error:
             self.way_out = f"the kernel does not redirect connections: {error.strerror}"
         return base
 
     def _add_bridge(self) -> int:
-        """Make one more bridge, hung below the first.  Gives its number."""
+        """Add a bridge that is attached to the first. Returns its number."""
         number = len(self._bridges)
         self._route.ask(netlink.bridge(f"br{number}"))
         made = socket.if_nametoindex(f"br{number}")
@@ -165,8 +168,8 @@ class Bridges:
         return number
 
     def _connect_machine(self) -> int:
-        """Make the link to the machine.  Gives the number of the subnet; the name of the
-        interface is the claim on it."""
+        """Create the link to the machine. Returns the number of the subnet; the name of the
+        interface reserves it."""
         netlink.set_namespace(self.machine)
         try:
             self._clear()
@@ -174,11 +177,11 @@ class Bridges:
                 lines = file.readlines()
         finally:
             netlink.set_namespace(self.hub)
-        taken = [*routed(lines), *asked(names.host_servers())]
-        first = self._before()
-        for step in range(SUBNETS):
-            index = (first + step) % SUBNETS
-            if not free(index, taken):
+        taken = [*routes(lines), *dns_servers(names.host_servers())]
+        first = self._preferred_subnet()
+        for step in range(SUBNET_COUNT):
+            index = (first + step) % SUBNET_COUNT
+            if not is_free(index, taken):
                 continue
             name = f"hekla{index}"
             try:
@@ -192,54 +195,56 @@ class Bridges:
                 outer.ask(
                     netlink.mark(end, label(self.root)),
                     netlink.up(end),
-                    netlink.address(end, dotted(subnet(index) + 2), PREFIX),
+                    netlink.address(end, dotted(subnet(index) + 2), SUBNET_PREFIX),
                 )
                 outer.close()
             finally:
                 netlink.set_namespace(self.hub)
             return index
         raise OSError(
-            0, f"all {SUBNETS} subnets from 10.244.0.0 to 10.255.240.0 are taken on this machine"
+            0,
+            f"all {SUBNET_COUNT} subnets from 10.244.0.0 to 10.255.240.0 are taken on this machine",
         )
 
     def _clear(self) -> None:
-        """Remove the links of daemons that have died.  The kernel does that too, but in its
-        own time; until then the subnet of this directory would count as taken, and its pods would
-        get a network in which their addresses are not.
-        """
+        """Remove the links of daemons that have died. The kernel does that too, but later; until
+        then the subnet of this directory would count as used, and its pods would get a network
+        without their addresses."""
         machine = Netlink()
         try:
             for file in Path("/sys/class/net").glob("hekla*/ifalias"):
-                with contextlib.suppress(OSError):  # it has just vanished
+                with contextlib.suppress(OSError):  # it has just been removed
                     if abandoned(file.read_text().rstrip("\n"), self.root):
                         machine.ask(netlink.delete(socket.if_nametoindex(file.parent.name)))
         finally:
             machine.close()
 
-    def _before(self) -> int:
+    def _preferred_subnet(self) -> int:
         """The subnet that the directory's pods had before, else one that other directories are
         unlikely to choose."""
         try:
             base = numeric(json.loads((self.root / "network.json").read_text())["base"])
             return ((base >> 16 & 0xFF) - 244) * 16 + (base >> 12 & 15)
         except (OSError, ValueError, KeyError, TypeError):
-            return hashlib.sha256(os.fsencode(self.root)).digest()[0] % SUBNETS
+            return hashlib.sha256(os.fsencode(self.root)).digest()[0] % SUBNET_COUNT
 
     def attach(self, uid: str, address: str, pids: list[int]) -> str:
-        """The path of a pod's namespace, which is made where it is missing.  `pids` may still run
-        in one that an earlier daemon made."""
+        """The path of a pod's namespace, which is created if it does not exist. `pids` may still
+        run in one that an earlier daemon created."""
         if uid not in self.pods:
-            number = next((n for n in range(len(self._bridges)) if self._load[n] < PORTS), None)
+            number = next(
+                (n for n in range(len(self._bridges)) if self._load[n] < MAX_BRIDGE_PORTS), None
+            )
             if number is None:
                 number = self._add_bridge()
             self.pods[uid] = (
-                self._connect_pod(address, self._left(pids), self._bridges[number]),
+                self._connect_pod(address, self._existing_namespace(pids), self._bridges[number]),
                 number,
             )
             self._load[number] += 1
         return f"/proc/{os.getpid()}/fd/{self.pods[uid][0]}"
 
-    def _left(self, pids: list[int]) -> int | None:
+    def _existing_namespace(self, pids: list[int]) -> int | None:
         """A namespace in which one of the processes still runs; never the machine's, which must not
         get a link."""
         machine = os.fstat(self.machine)
@@ -254,7 +259,7 @@ class Bridges:
         return None
 
     def _connect_pod(self, address: str, namespace: int | None, bridge: int) -> int:
-        """Make a pod's link to a bridge, in this namespace or a new one.  Gives the namespace."""
+        """Create a pod's link to a bridge, in this namespace or a new one. Returns the namespace."""
         self._numbers += 1
         try:
             if namespace is None:
@@ -271,7 +276,7 @@ class Bridges:
                 inner.ask(
                     netlink.up(1),
                     netlink.up(own),
-                    netlink.address(own, address, PREFIX),
+                    netlink.address(own, address, SUBNET_PREFIX),
                     netlink.default_route(self.gateway),
                 )
             finally:
@@ -281,7 +286,7 @@ class Bridges:
         return namespace
 
     def detach(self, uid: str) -> None:
-        """Let go of a pod's namespace, if it has one."""
+        """Release a pod's namespace, if it has one."""
         found = self.pods.pop(uid, None)
         if found is not None:
             os.close(found[0])
@@ -289,12 +294,11 @@ class Bridges:
 
 
 def _remove_link() -> None:
-    """Takes the link of a dead daemon out of this thread's namespace, if the kernel has not done
-    so yet."""
+    """Remove the link of a dead daemon from this thread's namespace, unless the kernel has done so."""
     inner = Netlink()
     try:
         inner.ask(netlink.delete(socket.if_nametoindex("eth0")))
-    except OSError:  # there is none
+    except OSError:  # there is no link
         pass
     finally:
         inner.close()

@@ -1,7 +1,7 @@
-"""The cluster's DNS server: names of services and pods; other names are asked of this machine's own
-servers.  Reference: local-cluster 8.11.
+"""The cluster's DNS server: names of services and pods; other names are forwarded to this machine's
+DNS servers. Reference: local-cluster 8.11.
 
-A query has one question, as all resolvers send them.
+A query has one question, as all resolvers send it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from hekla.local.kubelet.network.relay import Namespaces
 DOMAIN = "cluster.local"
 A, CNAME, PTR, AAAA, SRV = 1, 5, 12, 28, 33
 TTL = 5
-PATIENCE = 3.0
-LARGEST = 1232
-NOT_FOUND, FAILED = 3, 2
+FORWARD_TIMEOUT = 3.0
+MAX_UDP_BYTES = 1232
+NAME_ERROR, SERVER_FAILURE = 3, 2
 
 
 @dataclass(slots=True)
 class Port:
-    """A port of a service by name, for questions of SRV records."""
+    """A named port of a service, for SRV records."""
 
     name: str
     port: int
@@ -35,21 +35,22 @@ class Port:
 
 @dataclass(slots=True)
 class Service:
-    """The addresses and ports behind the names of one service."""
+    """The addresses and ports of one service."""
 
     name: str
     address: str = ""
-    """Its cluster address; empty when it is headless."""
+    """Its cluster IP; empty if it is headless."""
     external: str = ""
     ports: list[Port] = field(default_factory=list)
     endpoints: list[tuple[str, str]] = field(default_factory=list)
-    """(address, hostname) of the pods behind a headless one."""
+    """(address, hostname) of the pods behind a headless service."""
 
 
 Record = tuple[int, bytes]
 
 
 def label_bytes(name: str) -> bytes:
+    """A name as length-prefixed labels."""
     return (
         b"".join(bytes([len(part)]) + part.encode() for part in name.strip(".").split(".") if part)
         + b"\0"
@@ -66,7 +67,7 @@ class Zone:
     def replace(
         self, namespace: str, services: Iterable[Service], pods: Iterable[tuple[str, str, str]]
     ) -> None:
-        """The names of a namespace from now on.  `pods` are (hostname, subdomain, address)."""
+        """Replace all names of a namespace. `pods` are (hostname, subdomain, address)."""
         known: dict[str, dict[Record, None]] = {}
         """By name, each record once and in order."""
         back: dict[str, str] = {}
@@ -99,10 +100,10 @@ class Zone:
                     for address, hostname in service.endpoints
                 ] or [name]
                 for target in targets:
-                    told = struct.pack(">HHH", 0, 100, port.port) + label_bytes(target)
+                    response = struct.pack(">HHH", 0, 100, port.port) + label_bytes(target)
                     if port.name:
-                        add(f"_{port.name}._{port.protocol.lower()}.{name}", (SRV, told))
-                    add(name, (SRV, told))
+                        add(f"_{port.name}._{port.protocol.lower()}.{name}", (SRV, response))
+                    add(name, (SRV, response))
         if known:
             self._namespaces[namespace] = {name: list(records) for name, records in known.items()}
             self._addresses[namespace] = back
@@ -111,8 +112,8 @@ class Zone:
             self._addresses.pop(namespace, None)
 
     def find(self, name: str, kind: int) -> list[Record] | None:
-        """The records of a name; None for a name of the cluster that does not exist.  Raises
-        LookupError for names of others."""
+        """The records of a name; None if it is a name of the cluster and does not exist. Raises
+        LookupError for names outside the cluster."""
         name = name.lower().rstrip(".")
         if name.endswith(".in-addr.arpa"):
             address = ".".join(reversed(name.removesuffix(".in-addr.arpa").split(".")))
@@ -134,8 +135,8 @@ class Zone:
 
 
 def question(query: bytes) -> tuple[str, int, bytes]:
-    """(name, type, the question as it stood) of a query.  Raises ValueError for what is no query of
-    one name."""
+    """(name, type, the bytes of the question) of a query. Raises ValueError if it is not a query
+    for one name."""
     if len(query) < 17 or query[2] & 0xF8 or struct.unpack_from(">H", query, 4)[0] != 1:
         raise ValueError("not a query")
     parts, at = [], 12
@@ -152,8 +153,9 @@ def question(query: bytes) -> tuple[str, int, bytes]:
 
 
 def answer(
-    query: bytes, asked: bytes, records: list[Record], code: int = 0, limit: int = LARGEST
+    query: bytes, asked: bytes, records: list[Record], code: int = 0, limit: int = MAX_UDP_BYTES
 ) -> bytes:
+    """The bytes of a response; `code` is its RCODE, and a response over the limit is truncated."""
     body, count, cut = b"", 0, 0
     for kind, data in records:
         one = b"\xc0\x0c" + struct.pack(">HHIH", kind, 1, TTL, len(data)) + data
@@ -166,7 +168,7 @@ def answer(
 
 
 class Server:
-    """Answers questions; `reply` hears each answer, at once or after a while."""
+    """Answers queries; `reply` is called with each response, at once or later."""
 
     def __init__(
         self,
@@ -179,10 +181,11 @@ class Server:
         self._namespaces = namespaces
         self._upstream = upstream
         self.may_ask = may_ask
-        """(address, protocol) -> whether a pod may ask; one that may not gets no answer."""
+        """(address, protocol) -> whether a pod may query; if not, it gets no response."""
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def ask(self, query: bytes, reply: Callable[[bytes], None], limit: int = LARGEST) -> None:
+    def ask(self, query: bytes, reply: Callable[[bytes], None], limit: int = MAX_UDP_BYTES) -> None:
+        """Answer one query."""
         try:
             name, kind, asked = question(query)
         except (ValueError, IndexError):
@@ -190,25 +193,26 @@ class Server:
         try:
             found = self._zone.find(name, kind)
         except LookupError:
-            task = asyncio.get_running_loop().create_task(self._pass_on(query, asked, reply))
+            task = asyncio.get_running_loop().create_task(self._forward(query, asked, reply))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             return
         if found is None:
-            reply(answer(query, asked, [], NOT_FOUND))
+            reply(answer(query, asked, [], NAME_ERROR))
             return
         if len(found) > 1:
             found = random.sample(found, len(found))
         reply(answer(query, asked, found, limit=limit))
 
-    async def _pass_on(self, query: bytes, asked: bytes, reply: Callable[[bytes], None]) -> None:
+    async def _forward(self, query: bytes, asked: bytes, reply: Callable[[bytes], None]) -> None:
+        """Forward a query to the machine's DNS servers."""
         loop = asyncio.get_running_loop()
         for server in self._upstream():
             onward = self._namespaces.socket(socket.SOCK_DGRAM, machine=True)
             try:
                 await loop.sock_connect(onward, (server, 53))
                 await loop.sock_sendall(onward, query)
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(FORWARD_TIMEOUT):
                     answered = await loop.sock_recv(onward, 65535)
                 reply(answered)
                 return
@@ -216,11 +220,11 @@ class Server:
                 continue
             finally:
                 onward.close()
-        reply(answer(query, asked, [], FAILED))
+        reply(answer(query, asked, [], SERVER_FAILURE))
 
 
 class Datagrams(asyncio.DatagramProtocol):
-    """The server on UDP."""
+    """The server over UDP."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -232,16 +236,16 @@ class Datagrams(asyncio.DatagramProtocol):
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         transport = self._transport
         if transport is not None and self._server.may_ask(addr[0], "UDP"):
-            self._server.ask(data, lambda told: transport.sendto(told, addr))
+            self._server.ask(data, lambda response: transport.sendto(response, addr))
 
 
 async def streams(
     server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """The server on TCP, for answers that no datagram holds."""
+    """The server over TCP, for responses that do not fit into a datagram."""
 
-    def reply(told: bytes) -> None:
-        writer.write(struct.pack(">H", len(told)) + told)
+    def reply(response: bytes) -> None:
+        writer.write(struct.pack(">H", len(response)) + response)
 
     if not server.may_ask(writer.get_extra_info("peername")[0], "TCP"):
         writer.close()
@@ -256,7 +260,7 @@ async def streams(
 
 
 def host_servers(path: str = "/etc/resolv.conf") -> list[str]:
-    """The DNS servers that this machine asks."""
+    """The DNS servers of this machine."""
     try:
         with open(path) as file:
             words = [line.split() for line in file]

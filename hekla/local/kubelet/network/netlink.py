@@ -1,8 +1,8 @@
-"""Interfaces, addresses and rules by the kernel's own protocol.
+"""Network interfaces, addresses and rules over netlink, the kernel's own protocol.
 
-Programs such as `ip` and `nft` are not everywhere, and starting one costs more than what it is told
-to do: a pod's whole network is two system calls here.  Only the dozen messages that pods need are
-spelled out.
+Programs such as `ip` and `nft` are not installed everywhere, and starting one costs more than its
+work: a pod's whole network takes two system calls here. Only the dozen messages that pods need are
+implemented.
 """
 
 from __future__ import annotations
@@ -29,19 +29,18 @@ LOCAL_TABLE, MAIN_TABLE = 255, 254
 libc = ctypes.CDLL(None, use_errno=True)
 
 Message = tuple[int, int, bytes]
-"""(type, flags beside REQUEST and ACK, body)."""
+"""(type, flags besides REQUEST and ACK, body)."""
 
 
 def set_namespace(descriptor: int) -> None:
-    """Moves this thread into a network namespace.  Raises OSError."""
+    """Move this thread into a network namespace. Raises OSError."""
     if libc.setns(descriptor, CLONE_NEWNET) == -1:
         number = ctypes.get_errno()
         raise OSError(number, f"enter a network namespace: {os.strerror(number)}")
 
 
 def new_namespace() -> int:
-    """Moves this thread into a network namespace of its own; gives a descriptor of it.  Raises
-    OSError."""
+    """Move this thread into a new network namespace; returns its descriptor. Raises OSError."""
     if libc.unshare(CLONE_NEWNET) == -1:
         number = ctypes.get_errno()
         raise OSError(number, f"make a network namespace: {os.strerror(number)}")
@@ -49,28 +48,34 @@ def new_namespace() -> int:
 
 
 def attribute(kind: int, value: bytes) -> bytes:
+    """A netlink attribute."""
     length = 4 + len(value)
     return struct.pack("=HH", length, kind) + value + bytes(-length % 4)
 
 
 def text(kind: int, value: str) -> bytes:
+    """An attribute that holds text."""
     return attribute(kind, value.encode() + b"\0")
 
 
 def number(kind: int, value: int) -> bytes:
+    """An attribute that holds a 32-bit number."""
     return attribute(kind, struct.pack("=I", value))
 
 
 def nest(kind: int, *parts: bytes) -> bytes:
+    """An attribute that holds attributes."""
     return attribute(kind | NESTED, b"".join(parts))
 
 
 def link(index: int = 0, *, up: bool = False) -> bytes:
+    """The header of a message about an interface."""
     flags = UP if up else 0
     return struct.pack("=BxHiII", 0, 0, index, flags, flags)
 
 
 def bridge(name: str) -> Message:
+    """Create a bridge."""
     return (
         NEW_LINK,
         CREATE | EXCLUSIVE,
@@ -79,7 +84,7 @@ def bridge(name: str) -> Message:
 
 
 def pair(name: str, master: int, peer: str, namespace: int, hardware: bytes = b"") -> Message:
-    """A veth pair: one end here on a bridge and up, the other in another namespace."""
+    """Create a veth pair: one end here on a bridge and up, the other in another namespace."""
     other = link() + text(LINK_NAME, peer) + number(LINK_NAMESPACE, namespace)
     if hardware:
         other += attribute(LINK_ADDRESS, hardware)
@@ -92,43 +97,47 @@ def pair(name: str, master: int, peer: str, namespace: int, hardware: bytes = b"
 
 
 def mark(index: int, alias: str) -> Message:
-    """Set the alias of an interface, which says whose it is.  The far end of a new pair cannot get
-    one when it is made."""
+    """Set the alias of an interface, which says whose it is. The other end of a new pair cannot get
+    one when it is created."""
     return NEW_LINK, 0, link(index) + text(LINK_ALIAS, alias)
 
 
 def up(index: int) -> Message:
+    """Set an interface up."""
     return NEW_LINK, 0, link(index, up=True)
 
 
 def join(index: int, master: int) -> Message:
-    """Puts an interface on a bridge, and up."""
+    """Attach an interface to a bridge, and set it up."""
     return NEW_LINK, 0, link(index, up=True) + number(LINK_MASTER, master)
 
 
 def hardware(index: int, address: bytes) -> Message:
-    """Gives an interface a hardware address to keep; a bridge that has none takes the lowest of its
-    ports', as they come and go."""
+    """Set the MAC address of an interface. A bridge without one takes the lowest of its ports,
+    which changes as ports come and go."""
     return NEW_LINK, 0, link(index) + attribute(LINK_ADDRESS, address)
 
 
 def delete(index: int) -> Message:
+    """Delete an interface."""
     return DELETE_LINK, 0, link(index)
 
 
 def address(index: int, ip: str, prefix: int) -> Message:
+    """Add an address to an interface."""
     packed = socket.inet_aton(ip)
     body = struct.pack("=BBBBI", socket.AF_INET, prefix, 0, 0, index)
     return NEW_ADDRESS, CREATE | EXCLUSIVE, body + attribute(2, packed) + attribute(1, packed)
 
 
 def default_route(gateway: str) -> Message:
+    """Set the default route."""
     body = struct.pack("=BBBBBBBBI", socket.AF_INET, 0, 0, 0, MAIN_TABLE, 3, 0, 1, 0)
     return NEW_ROUTE, CREATE | EXCLUSIVE, body + attribute(5, socket.inet_aton(gateway))
 
 
 def local_route(network: str, prefix: int, index: int) -> Message:
-    """Makes every address of a network this machine's own, without listing them."""
+    """Make every address of a network local, without listing them."""
     body = struct.pack("=BBBBBBBBI", socket.AF_INET, prefix, 0, 0, LOCAL_TABLE, 3, 254, 2, 0)
     return (
         NEW_ROUTE,
@@ -138,7 +147,7 @@ def local_route(network: str, prefix: int, index: int) -> Message:
 
 
 class Netlink:
-    """A conversation with the kernel about the namespace that the thread was in when it began."""
+    """A netlink socket, for the namespace in which the thread was when it was created."""
 
     def __init__(self, family: int = ROUTE) -> None:
         self._socket = socket.socket(
@@ -150,18 +159,19 @@ class Netlink:
         self._socket.close()
 
     def widen(self, size: int) -> None:
-        """Makes room for long messages and for what is answered to them."""
+        """Enlarge the buffers, for long messages and their answers."""
         for option in (32, 33):  # SO_SNDBUFFORCE, SO_RCVBUFFORCE
-            with contextlib.suppress(PermissionError):  # then what the machine gives must be enough
+            with contextlib.suppress(PermissionError):  # the default size must be enough
                 self._socket.setsockopt(socket.SOL_SOCKET, option, size)
 
     def ask(self, *messages: Message) -> None:
-        """Has all of them done, in order.  Raises OSError for the first that was refused; those
-        behind it are done all the same."""
+        """Send messages, which are executed in order. Raises OSError for the first that failed;
+        later ones are executed nevertheless."""
         self.send([(kind, flags | ACK, body) for kind, flags, body in messages])
-        self.settle(len(messages))
+        self.wait_for_answers(len(messages))
 
     def send(self, messages: Sequence[Message]) -> None:
+        """Send messages without waiting for answers."""
         data = b""
         for kind, flags, body in messages:
             self._last += 1
@@ -172,8 +182,8 @@ class Netlink:
             )
         self._socket.send(data)
 
-    def settle(self, count: int) -> None:
-        """Waits for so many answers.  Raises OSError."""
+    def wait_for_answers(self, count: int) -> None:
+        """Wait for that many answers. Raises OSError."""
         refused = 0
         while count > 0:
             data = self._socket.recv(65536)
@@ -196,15 +206,17 @@ TCP = b"\x06"
 
 
 def big(kind: int, value: int) -> bytes:
+    """An attribute that holds a 32-bit number in network byte order."""
     return attribute(kind, struct.pack(">I", value & 0xFFFFFFFF))
 
 
 def expression(name: str, *parts: bytes) -> bytes:
+    """An nftables expression."""
     return nest(1, text(1, name), nest(2, *parts))
 
 
 def outside(network: str, prefix: int) -> list[bytes]:
-    """Expressions that hold for packets to addresses that are not in the network."""
+    """Expressions that hold for packets to addresses outside a network."""
     mask = struct.pack(">I", (0xFFFFFFFF << (32 - prefix)) & 0xFFFFFFFF)
     return [
         expression("payload", big(1, 1), big(2, 1), big(3, 16), big(4, 4)),
@@ -221,8 +233,8 @@ def outside(network: str, prefix: int) -> list[bytes]:
 
 
 def redirect(inside: Sequence[tuple[str, int]], port: int) -> None:
-    """Leads TCP connections to anywhere but these networks to a local port, in this namespace.
-    Raises OSError."""
+    """Redirect TCP connections to any address outside these networks to a local port, in this
+    namespace. Raises OSError."""
     head = struct.pack(">BBH", socket.AF_INET, 0, 0)
     name = "hekla"
     rules = [
@@ -253,13 +265,13 @@ def redirect(inside: Sequence[tuple[str, int]], port: int) -> None:
                 (BATCH_END, 0, batch),
             ]
         )
-        netfilter.settle(3)
+        netfilter.wait_for_answers(3)
     finally:
         netfilter.close()
 
 
-def missing(error: OSError) -> bool:
-    """Whether the kernel has no such thing, rather than having refused it."""
+def is_unsupported(error: OSError) -> bool:
+    """Whether an error means that the kernel lacks a feature, not that it refused."""
     return error.errno in (
         errno.EOPNOTSUPP,
         errno.EAFNOSUPPORT,

@@ -1,7 +1,7 @@
-"""The agent's side of its pods' network: starts the network daemon when the first pod wants it, and
-finds it again after a restart of either.
+"""The agent's side of the pod network: starts the network daemon when the first pod needs it, and
+connects to it again after a restart of either.
 
-A cluster whose pods are all fake never has a network daemon.
+A cluster with fake pods only has no network daemon.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from hekla.api.trees import Json
 
 log = logging.getLogger("agent.network")
 
-STARTING = 15.0
-RETRY = 1.0
+START_TIMEOUT = 15.0
+RETRY_INTERVAL = 1.0
 
 
 class NetworkError(Exception):
@@ -33,11 +33,11 @@ class NetworkError(Exception):
 
 
 def connect(root: Path) -> socket.socket:
-    """A connection to the network daemon of a directory.  Raises OSError when none listens."""
+    """Connect to the network daemon of a directory. Raises OSError if there is none."""
     directory = os.open(root, os.O_PATH | os.O_DIRECTORY)
     made = socket.socket(socket.AF_UNIX)
     try:
-        # Short, however long the path of the directory is.
+        # This path is short even if that of the directory is too long for a socket.
         made.connect(f"/proc/self/fd/{directory}/network.sock")
     except OSError:
         made.close()
@@ -48,8 +48,8 @@ def connect(root: Path) -> socket.socket:
 
 
 def end(root: Path) -> None:
-    """Ends the network daemon of a directory, if there is one, and with it everything that it has made in
-    the kernel."""
+    """End the network daemon of a directory, if there is one, and with it everything that it
+    created in the kernel."""
     try:
         with connect(root) as connection:
             connection.settimeout(2.0)
@@ -72,6 +72,7 @@ def _gone(pidfd: int, seconds: float) -> bool:
 
 
 def ask(connection: socket.socket, message: Json) -> Json:
+    """Send a message and wait for the answer."""
     connection.sendall(json.dumps(message).encode() + b"\n")
     data = b""
     while not data.endswith(b"\n"):
@@ -84,8 +85,8 @@ def ask(connection: socket.socket, message: Json) -> Json:
 
 
 class Network:
-    """The network of an agent's pods.  `recall` is called when a new network daemon has taken the
-    place of one that died."""
+    """The network of an agent's pods. `recall` is called when a new network daemon has replaced one
+    that died."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -94,10 +95,9 @@ class Network:
         self.way_out = ""
         self.recall: Callable[[], Any] | None = None
         self.first: Callable[[], Awaitable[None]] | None = None
-        """Asked whenever there is a network that may know of nothing, before any pod is connected
-        to it."""
+        """Called when a new network daemon runs, before any pod is connected to it."""
         self.up = False
-        """There is a network, and its daemon has told what it is."""
+        """The network daemon runs and has introduced itself."""
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._answers: dict[int, asyncio.Future[Json]] = {}
@@ -108,7 +108,7 @@ class Network:
         self._process: subprocess.Popen[bytes] | None = None
 
     async def ready(self) -> None:
-        """Returns when there is a network; starts it if there is none.  Raises NetworkError."""
+        """Wait until the network daemon runs; start it if necessary. Raises NetworkError."""
         if self.up:
             return
         if self._ready is None or self._ready.done():
@@ -121,7 +121,7 @@ class Network:
         except OSError:
             try:
                 connection = await asyncio.to_thread(self._launch)
-            except OSError as error:  # no room for another process or its log
+            except OSError as error:  # the process or its log could not be created
                 raise NetworkError(
                     f"the network of the pods did not start: {error.strerror}"
                 ) from error
@@ -162,8 +162,8 @@ class Network:
         assert self._process.stdout is not None
         self._process.stdout.readline()
         self._process.stdout.close()
-        deadline = time.monotonic() + STARTING
-        # Another network daemon may be starting too: whichever has the lock will listen.
+        deadline = time.monotonic() + START_TIMEOUT
+        # Another network daemon may be starting too; the one with the lock will listen.
         while True:
             try:
                 return connect(self.root)
@@ -192,20 +192,20 @@ class Network:
         self._answers.clear()
         if not self._closed:
             log.warning("the daemon of the pods' network has ended; another takes its place")
-            asyncio.get_running_loop().create_task(self._revive())
+            asyncio.get_running_loop().create_task(self._restart())
 
-    async def _revive(self) -> None:
+    async def _restart(self) -> None:
         while not self._closed and not self.up:
             try:
                 await self.ready()
             except (NetworkError, OSError) as error:
                 log.error("%s", error)
-                await asyncio.sleep(RETRY)
+                await asyncio.sleep(RETRY_INTERVAL)
         if not self._closed and self.recall is not None:
             await self.recall()
 
     async def ask(self, message: Json) -> Json:
-        """Raises NetworkError."""
+        """Send a message and return the answer. Raises NetworkError."""
         if self._writer is None:
             raise NetworkError("the network of the pods is not up")
         self._last += 1
@@ -218,14 +218,14 @@ class Network:
         return answer
 
     def tell(self, message: Json) -> None:
-        """Asks without waiting for the answer."""
+        """Send a message without waiting for the answer."""
         if self._writer is not None:
             self._writer.write(json.dumps(message).encode() + b"\n")
 
     async def attach(
         self, uid: str, address: str, pids: list[int], host_ports: list[list[Any]]
     ) -> str:
-        """The path of the pod's namespace.  Raises NetworkError."""
+        """Connect a pod; returns the path of its namespace. Raises NetworkError."""
         await self.ready()
         message = {
             "do": "attach",
@@ -237,7 +237,7 @@ class Network:
         return str((await self.ask(message))["path"])
 
     async def close(self) -> None:
-        """Lets go; the network stays for the pods that run on."""
+        """Disconnect; the network stays for pods that run on."""
         self._closed = True
         for task in (self._ready, self._listening):
             if task is not None:

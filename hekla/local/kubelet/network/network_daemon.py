@@ -1,13 +1,12 @@
-"""The process that is a cluster's network: it holds the namespaces of the pods and the bridge
-between them.
+"""The network daemon: a process that holds the namespaces of the pods and the bridges between them.
 
-It stands beside the agent, because the agent may be killed at any moment and connections between
-pods must not notice.  All that it has made in the kernel goes with it: when the last descriptor of
-a namespace is closed, its interfaces vanish, the machine's end of the link among them.  It ends
-when it is told to, or when neither an agent nor a container of its directory is left.
+It is separate from the agent, because the agent may be killed at any moment without interrupting
+connections between pods. Everything that it creates in the kernel ends with it: when the last
+descriptor of a namespace is closed, its interfaces vanish, also the machine's end of the link. It
+ends on request, or when neither an agent nor a container of its directory runs.
 
-The agent speaks to it over a Unix socket in its directory, a JSON object a line: `{"id": 1, "do":
-"attach", "uid": "...", ...}`, answered by `{"id": 1, ...}` or `{"id": 1, "error": "..."}`.
+The agent sends it JSON objects over a Unix socket in its directory, one a line: `{"id": 1, "do":
+"attach", "uid": "...", ...}`; the answer is `{"id": 1, ...}` or `{"id": 1, "error": "..."}`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import sys
 from pathlib import Path
 
 from hekla.api.trees import Json
-from hekla.local.kubelet.network.bridges import PREFIX, Bridges, dotted
+from hekla.local.kubelet.network.bridges import SUBNET_PREFIX, Bridges, dotted
 from hekla.local.kubelet.network.filtering import Filter
 from hekla.local.kubelet.network.policies import Verdicts, group_of
 from hekla.local.kubelet.network.service_proxy import ServiceProxy
@@ -32,12 +31,12 @@ from hekla.local.kubelet.network.service_proxy import ServiceProxy
 log = logging.getLogger("network")
 
 CHECK_INTERVAL = 15.0
-"""Seconds between looks whether anybody still needs the network."""
+"""Seconds between checks whether the network is still needed."""
 
 
 class NetworkDaemon:
-    """The network of one agent's directory.  The process must be in the machine's namespace when
-    this is made."""
+    """The network of one agent's directory. The process must be in the machine's namespace when
+    this is created."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -46,7 +45,7 @@ class NetworkDaemon:
         self.proxy = ServiceProxy(self._bridges)
         self._filter = Filter(self._bridges.host, self._bridges.last)
         self._unfiltered = self._filter.prepare()
-        """Why network policies are not enforced; empty when they are."""
+        """Why network policies are not enforced; empty if they are."""
         self._agents = 0
         self.ended = asyncio.Event()
 
@@ -63,13 +62,13 @@ class NetworkDaemon:
         self.proxy.remove_host_ports(uid)
 
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Do what an agent asks, a line at a time, until it goes."""
+        """Serve one agent, line by line, until it disconnects."""
         self._agents += 1
         try:
             while line := await reader.readline():
                 message = json.loads(line)
                 try:
-                    answer = await self._obey(message)
+                    answer = await self._handle(message)
                 except (OSError, KeyError, ValueError) as error:
                     answer = {"error": str(error)}
                 writer.write(json.dumps({"id": message.get("id"), **answer}).encode() + b"\n")
@@ -79,7 +78,7 @@ class NetworkDaemon:
             self._agents -= 1
             writer.close()
 
-    async def _obey(self, message: Json) -> Json:
+    async def _handle(self, message: Json) -> Json:
         match message["do"]:
             case "attach":
                 return {"path": self._attach(message)}
@@ -99,7 +98,7 @@ class NetworkDaemon:
             case "hello":
                 return {
                     "base": self.base,
-                    "prefix": PREFIX,
+                    "prefix": SUBNET_PREFIX,
                     "gateway": self._bridges.gateway,
                     "host": self._bridges.host,
                     "wayOut": self._bridges.way_out,
@@ -110,7 +109,7 @@ class NetworkDaemon:
         return {}
 
     async def watch(self) -> None:
-        """Ends when nobody is left who needs the network."""
+        """Returns when the network is no longer needed."""
         while True:
             await asyncio.sleep(CHECK_INTERVAL)
             if not self._agents and not any_container(self._root):
@@ -136,6 +135,7 @@ def any_container(root: Path) -> bool:
 
 
 async def run(root: Path) -> None:
+    """Run the network daemon of a directory."""
     daemon = NetworkDaemon(root)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,9 +1,9 @@
-"""What the network policies of a cluster let pods do, as rules about addresses.  Pure: objects in,
-rules out.
+"""What the network policies of a cluster allow, as rules about addresses. Pure functions: objects
+in, rules out.
 
-A pod that a policy selects is isolated in the policy's directions: only what a rule of one of its
-policies allows may come in, or go out.  Pods with equal rules are one group, so that a job of a
-thousand pods is one chain and one set of addresses in the kernel.
+A pod that a policy selects is isolated in the directions of the policy: only traffic that a rule of
+one of its policies allows may enter, or leave. Pods with equal rules form a group, so that a job of
+a thousand pods needs one chain and one set of addresses in the kernel.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hekla.api.trees import Json
 
 INGRESS, EGRESS = "Ingress", "Egress"
 Ports = tuple[tuple[str, int, int], ...]
-"""(protocol, first, last) of each; none: every port."""
+"""(protocol, first, last) of each range; empty: every port."""
 
 
 class Endpoint(NamedTuple):
@@ -33,20 +33,21 @@ class Endpoint(NamedTuple):
     address: str
     labels: Mapping[str, str]
     ports: Mapping[tuple[str, str], int]
-    """By name and protocol."""
+    """(name, protocol) -> number."""
 
 
 class Rule(NamedTuple):
-    """What one rule lets through."""
+    """What one rule allows."""
 
     everybody: bool
-    """Whoever is at the other end."""
+    """Any peer."""
     addresses: frozenset[str]
-    """Pods at the other end."""
+    """Pods that may be the peer."""
     networks: tuple[str, ...]
     ports: Ports
 
     def tree(self) -> Json:
+        """The rule as JSON for the network daemon."""
         return {
             "everybody": self.everybody,
             "addresses": sorted(self.addresses),
@@ -56,7 +57,7 @@ class Rule(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Pods of which, in one direction, the same is allowed."""
+    """Pods with equal rules in one direction."""
 
     direction: str
     pods: tuple[str, ...]
@@ -64,6 +65,7 @@ class Group(NamedTuple):
     rules: tuple[Rule, ...]
 
     def tree(self) -> Json:
+        """The group as JSON for the network daemon."""
         return {
             "direction": self.direction,
             "pods": self.pods,
@@ -72,7 +74,7 @@ class Group(NamedTuple):
 
 
 def group_of(tree: Json) -> Group:
-    """A group as its tree was sent."""
+    """The inverse of `Group.tree`."""
     rules = (
         Rule(
             rule["everybody"],
@@ -85,22 +87,22 @@ def group_of(tree: Json) -> Group:
     return Group(tree["direction"], tuple(tree["pods"]), tuple(rules))
 
 
-def compiled(
+def compile_policies(
     policies: Iterable[NetworkPolicy],
     namespaces: Mapping[str, Mapping[str, str]],
     pods: Iterable[Endpoint],
     others: Iterable[Endpoint] = (),
 ) -> list[Group]:
-    """The groups of all isolated pods.  `namespaces` are the labels of each; `others` may be peers
-    and are never isolated."""
+    """The groups of all isolated pods. `namespaces` are the labels of each namespace; `others` may
+    be peers and are never isolated."""
     own = list(pods)
     isolated = {pod.address for pod in own}
-    around = Around(namespaces, [*own, *others])
+    around = PodIndex(namespaces, [*own, *others])
     allowed: dict[str, dict[str, set[Rule]]] = {INGRESS: {}, EGRESS: {}}
     for policy in policies:
         spec, namespace = policy.spec, policy.metadata.namespace
         members = [
-            pod for pod in around.chosen(namespace, spec.pod_selector) if pod.address in isolated
+            pod for pod in around.select(namespace, spec.pod_selector) if pod.address in isolated
         ]
         if not members:
             continue
@@ -111,7 +113,7 @@ def compiled(
             for pod in members:
                 held = allowed[INGRESS].setdefault(pod.address, set())
                 for position, (peers, ports) in enumerate(entries):
-                    if (numbers := _doors(ports, pod)) is not None:
+                    if (numbers := _ports_of(ports, pod)) is not None:
                         if (position, numbers) not in known:
                             known[position, numbers] = peers.rule(numbers)
                         held.add(known[position, numbers])
@@ -141,7 +143,7 @@ def _order(rule: Rule) -> Any:
 
 
 class Peers(NamedTuple):
-    """Who is at the other end of a rule."""
+    """The possible peers of a rule."""
 
     everybody: bool
     pods: tuple[Endpoint, ...]
@@ -153,8 +155,8 @@ class Peers(NamedTuple):
         )
 
 
-class Around:
-    """All pods and namespaces that a rule may mean."""
+class PodIndex:
+    """All pods and namespaces that a rule may select."""
 
     def __init__(self, namespaces: Mapping[str, Mapping[str, str]], pods: list[Endpoint]) -> None:
         self._namespaces = namespaces
@@ -168,8 +170,8 @@ class Around:
             for key, value in pod.labels.items():
                 self._labelled.setdefault((pod.namespace, key, value), []).append(pod)
 
-    def chosen(self, namespace: str, selector: meta.LabelSelector | None) -> list[Endpoint]:
-        """The pods of a namespace that a selector selects; none is for all."""
+    def select(self, namespace: str, selector: meta.LabelSelector | None) -> list[Endpoint]:
+        """The pods of a namespace that a selector selects; all if there is no selector."""
         if selector is None:
             return self._within.get(namespace, [])
         named = [
@@ -198,14 +200,13 @@ class Around:
             elif peer.pod_selector is None:
                 continue
             pods |= {
-                pod.address: pod for name in where for pod in self.chosen(name, peer.pod_selector)
+                pod.address: pod for name in where for pod in self.select(name, peer.pod_selector)
             }
         return Peers(False, tuple(pods.values()), tuple(dict.fromkeys(networks)))
 
 
-def _doors(ports: list[NetworkPolicyPort], pod: Endpoint) -> Ports | None:
-    """The ports of one pod, whose own containers say what a named one is; None where it has none of
-    them."""
+def _ports_of(ports: list[NetworkPolicyPort], pod: Endpoint) -> Ports | None:
+    """The ports of one pod, whose containers define the named ones; None if it has none of them."""
     if not ports:
         return ()
     return (
@@ -215,7 +216,7 @@ def _doors(ports: list[NetworkPolicyPort], pod: Endpoint) -> Ports | None:
 
 
 def _outgoing(peers: Peers, ports: list[NetworkPolicyPort]) -> list[Rule]:
-    """A rule as rules: what a named port is, each pod at the other end says for itself."""
+    """The rules for an egress rule: each possible peer defines the named ports for itself."""
     if not ports:
         return [peers.rule(())]
     plain = tuple(
@@ -243,8 +244,7 @@ def numbered(port: NetworkPolicyPort, pod: Endpoint | None) -> tuple[str, int, i
 
 
 def without(block: IPBlock) -> list[str]:
-    """The networks of a block, those left out that it excepts; none of IPv6, which pods here do not
-    speak."""
+    """The networks of a block without its exceptions; empty for IPv6, which pods here do not have."""
     try:
         left = [ipaddress.ip_network(block.cidr, strict=False)]
         excepted = [ipaddress.ip_network(text, strict=False) for text in block.except_]
@@ -268,8 +268,8 @@ def without(block: IPBlock) -> list[str]:
 
 
 class Verdicts:
-    """What a set of groups lets through, asked about one connection; for those that are carried and
-    never meet the kernel's rules."""
+    """What a set of groups allows, for a single connection; used for connections that are relayed
+    and never pass the kernel's rules."""
 
     def __init__(self, groups: Iterable[Group]) -> None:
         self._rules: dict[tuple[str, str], tuple[Rule, ...]] = {
@@ -277,7 +277,7 @@ class Verdicts:
         }
 
     def allow(self, source: str, target: str, protocol: str, port: int) -> bool:
-        """Whether a connection may be.  A pod always reaches itself."""
+        """Whether a connection is allowed. A pod always reaches itself."""
         return source == target or (
             self._lets(EGRESS, source, target, protocol, port)
             and self._lets(INGRESS, target, source, protocol, port)
@@ -289,6 +289,7 @@ class Verdicts:
 
 
 def lets(rule: Rule, other: str, protocol: str, port: int) -> bool:
+    """Whether a rule allows a peer and a port."""
     if rule.ports and not any(
         protocol == known and first <= port <= last for known, first, last in rule.ports
     ):

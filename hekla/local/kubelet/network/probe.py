@@ -1,7 +1,7 @@
-"""Tries whether this machine lets pods have a network of their own, and whether policies can be
+"""Tries whether pods can have their own network on this machine, and whether policies can be
 enforced in it.
 
-Prints a line for each: why not, or nothing.  Leaves nothing behind.
+Prints a line for each: why not, or nothing. Leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from hekla.local.kubelet.network.netlink import Netlink
 
 
 def refused() -> str:
+    """Why pods cannot have their own network; empty if they can."""
     try:
         outer = Netlink()
         try:
@@ -23,7 +24,7 @@ def refused() -> str:
                 return "this machine's network may not be touched (CAP_NET_ADMIN is missing)"
         outer.close()
         pod = netlink.new_namespace()
-        netlink.new_namespace()  # in which the thread stays, and where the bridge is
+        netlink.new_namespace()  # the thread stays in it, and the bridge is there
         inner = Netlink()
         inner.ask(netlink.bridge("br0"))
         inner.ask(netlink.pair("pod", socket.if_nametoindex("br0"), "eth0", pod))

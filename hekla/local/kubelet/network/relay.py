@@ -1,9 +1,8 @@
-"""Carries connections from the address that a pod connects to, to where the target really is.
+"""Relays connections from the address that a pod connects to, to the actual target.
 
-Service addresses, host ports and the machine's network beyond the pods all end at listeners of the
-network daemon; each connection is continued by a second one, made in the namespace that reaches the
-target.  So nothing of the machine's own is changed: no forwarding, no rules, no addresses but one
-interface's.
+Service addresses, host ports and networks outside the cluster all end at listeners of the network
+daemon; each connection is continued by a second one, made in the namespace that reaches the target.
+So nothing on the machine is changed: no forwarding, no rules, and only one interface is added.
 """
 
 from __future__ import annotations
@@ -22,23 +21,24 @@ from hekla.local.kubelet.network.netlink import set_namespace
 log = logging.getLogger("network")
 
 ORIGINAL_DESTINATION = 80
-"""Of SOL_IP: where a connection was going before a rule redirected it."""
-CONNECTING = 30.0
-IDLE = 60.0
-"""Seconds after which an exchange of datagrams counts as over."""
+"""An option of SOL_IP: the target of a connection before a rule redirected it."""
+CONNECT_TIMEOUT = 30.0
+IDLE_TIMEOUT = 60.0
+"""Seconds without a datagram after which an exchange has ended."""
 
 Target = tuple[str, int]
 
 
 class Namespaces:
-    """The two namespaces in which sockets are made: the hub's, where pods are neighbours, and the
-    machine's."""
+    """The two namespaces in which sockets are created: the hub's, which pods are attached to, and
+    the machine's."""
 
     def __init__(self, hub: int, machine: int) -> None:
         self.hub = hub
         self.machine = machine
 
     def socket(self, kind: int, *, machine: bool) -> socket.socket:
+        """A socket in one of the namespaces."""
         if not machine:
             return socket.socket(socket.AF_INET, kind | socket.SOCK_NONBLOCK)
         set_namespace(self.machine)
@@ -49,7 +49,7 @@ class Namespaces:
 
 
 class Half(asyncio.Protocol):
-    """One side of a carried connection."""
+    """One side of a relayed connection."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -61,6 +61,7 @@ class Half(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
 
     def join(self, other: Half) -> None:
+        """Connect both sides."""
         self.other, other.other = other, self
         for half, peer in ((self, other), (other, self)):
             if half.waiting and peer.transport is not None:
@@ -81,9 +82,10 @@ class Half(asyncio.Protocol):
         self.ended = True
         if self.other is not None:
             self.other.finish()
-        return True  # the other direction may go on
+        return True  # the other direction may continue
 
     def finish(self) -> None:
+        """Close for writing once everything is sent."""
         if self.transport is None or self.transport.is_closing():
             return
         if self.ended:
@@ -115,8 +117,8 @@ def _itself(half: Half) -> Half:
     return half
 
 
-def original(connection: socket.socket) -> Target | None:
-    """Where a redirected connection was going."""
+def original_target(connection: socket.socket) -> Target | None:
+    """The target of a connection before it was redirected."""
     try:
         raw = connection.getsockopt(socket.SOL_IP, ORIGINAL_DESTINATION, 16)
     except OSError:
@@ -125,8 +127,8 @@ def original(connection: socket.socket) -> Target | None:
 
 
 class Listener:
-    """A place where connections are taken over.  `targets` says where to, in the order in which
-    they are tried."""
+    """A socket whose connections are relayed. `targets` returns where to, in the order in which
+    targets are tried."""
 
     def __init__(
         self,
@@ -166,7 +168,7 @@ class Listener:
         for address, port in self._targets(peer, connection):
             onward = self._namespaces.socket(socket.SOCK_STREAM, machine=not self._inside(address))
             try:
-                async with asyncio.timeout(CONNECTING):
+                async with asyncio.timeout(CONNECT_TIMEOUT):
                     await loop.sock_connect(onward, (address, port))
             except (OSError, TimeoutError):
                 onward.close()
@@ -184,7 +186,7 @@ class Listener:
 
 
 class Exchange(asyncio.DatagramProtocol):
-    """Datagrams to one port, each sender's answered over a socket of its own."""
+    """Relays datagrams to one port; each sender has its own socket for the answers."""
 
     def __init__(
         self,
@@ -212,10 +214,10 @@ class Exchange(asyncio.DatagramProtocol):
                 socket.SOCK_DGRAM, machine=not self._inside(targets[0][0])
             )
             loop.add_reader(onward.fileno(), self._answer, addr, onward)
-            known = (onward, targets[0], loop.call_later(IDLE, self._forget, addr))
+            known = (onward, targets[0], loop.call_later(IDLE_TIMEOUT, self._forget, addr))
         else:
             known[2].cancel()
-            known = (known[0], known[1], loop.call_later(IDLE, self._forget, addr))
+            known = (known[0], known[1], loop.call_later(IDLE_TIMEOUT, self._forget, addr))
         self._onward[addr] = known
         try:
             known[0].sendto(data, known[1])
@@ -241,8 +243,8 @@ class Exchange(asyncio.DatagramProtocol):
             self._forget(sender)
 
 
-class Choice:
-    """Which of several targets comes first: each in turn, or always the same for one caller."""
+class TargetOrder:
+    """The order in which targets are tried: round robin, or always the same for one caller."""
 
     def __init__(self, targets: Sequence[Target], sticky: bool = False) -> None:
         self.targets = targets
@@ -250,6 +252,7 @@ class Choice:
         self._sticky = sticky
 
     def order(self, caller: str) -> list[Target]:
+        """The targets for a caller, the first choice first."""
         if not self.targets:
             return []
         first = (hash(caller) if self._sticky else next(self._turn)) % len(self.targets)

@@ -1,6 +1,5 @@
-"""Where connections of pods go: the services' addresses, host ports, names, and the way out of the
-cluster, each by the network policies.
-"""
+"""Where connections of pods go: service addresses, host ports, names, and targets outside the
+cluster, all subject to network policies."""
 
 from __future__ import annotations
 
@@ -14,40 +13,40 @@ from typing import Any
 
 from hekla.api.trees import Json
 from hekla.local.kubelet.network import names
-from hekla.local.kubelet.network.bridges import WAY_OUT, Bridges
+from hekla.local.kubelet.network.bridges import EGRESS_PORT, Bridges
 from hekla.local.kubelet.network.names import Port, Service, Zone
 from hekla.local.kubelet.network.policies import Verdicts
 from hekla.local.kubelet.network.relay import (
-    Choice,
     Exchange,
     Listener,
     Namespaces,
     Target,
-    original,
+    TargetOrder,
+    original_target,
 )
 
 log = logging.getLogger("network")
 
-MOST_LISTENERS = 16_384
+MAX_LISTENERS = 16_384
 
 
-def room_for_listeners() -> int:
-    """How many ports of services may have a listener: each is an open file, and half of the files
-    are for the pods and their connections."""
+def max_listeners() -> int:
+    """How many ports of services may have a listener: each needs an open file, and half of the
+    files are for pods and their connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         soft = hard
-    return min(MOST_LISTENERS, soft // 2) if soft > 0 else MOST_LISTENERS
+    return min(MAX_LISTENERS, soft // 2) if soft > 0 else MAX_LISTENERS
 
 
 def target_of(target: Target, protocol: str) -> tuple[str, str, int]:
-    """A target as network policies take it: (address, protocol, port)."""
+    """A target as network policies need it: (address, protocol, port)."""
     return target[0], protocol, target[1]
 
 
-def always(targets: list[Target]) -> Callable[[Target, socket.socket], list[Target]]:
-    """A choice that always gives these targets."""
+def fixed_targets(targets: list[Target]) -> Callable[[Target, socket.socket], list[Target]]:
+    """A target function that always returns these targets."""
     return lambda _, __: targets
 
 
@@ -58,14 +57,14 @@ class ServiceProxy:
         self._bridges = bridges
         self._namespaces = Namespaces(bridges.hub, bridges.machine)
         self._host_ports: dict[str, list[Listener]] = {}
-        """By the uid of their pod."""
+        """Listeners by the uid of their pod."""
         self.zone = Zone()
-        self.most_listeners = room_for_listeners()
-        self.listeners: dict[tuple[str, str, int], tuple[Choice, Callable[[], None]]] = {}
+        self.max_listeners = max_listeners()
+        self.listeners: dict[tuple[str, str, int], tuple[TargetOrder, Callable[[], None]]] = {}
         """By (protocol, address, port): where a service's connections go, and how to stop."""
         self.of_namespace: dict[str, set[tuple[str, str, int]]] = {}
         self.verdicts = Verdicts(())
-        """What the network policies say."""
+        """What the network policies allow."""
 
     def _permitted(
         self, source: str, targets: list[Target], protocol: str, door: Target | None = None
@@ -91,12 +90,12 @@ class ServiceProxy:
         ]
 
     def remove_host_ports(self, uid: str) -> None:
-        """Listen no more at the host ports of a pod."""
+        """Stop listening on the host ports of a pod."""
         for listener in self._host_ports.pop(uid, ()):
             listener.close()
 
     def add_host_ports(self, uid: str, address: str, wanted: list[list[Any]]) -> None:
-        """Listen at the host ports of a pod: (host address, host port, port) of each."""
+        """Listen on the host ports of a pod: (host address, host port, port) of each."""
         for host_ip, host_port, port in wanted:
             where = "127.0.0.1" if host_ip in ("", "0.0.0.0") else str(host_ip)
             try:
@@ -108,7 +107,7 @@ class ServiceProxy:
                 Listener(
                     self._namespaces,
                     listening,
-                    always([(address, int(port))]),
+                    fixed_targets([(address, int(port))]),
                     self._bridges.inside,
                 )
             )
@@ -124,7 +123,7 @@ class ServiceProxy:
         return made
 
     async def replace(self, namespace: str, services: list[Json], pods: list[list[str]]) -> None:
-        """Serve these services and names of pods of a namespace, and no others of it."""
+        """Serve these services and names of pods of a namespace, and no others of that namespace."""
         known = []
         wanted: dict[tuple[str, str, int], tuple[list[Target], bool]] = {}
         for service in services:
@@ -160,7 +159,9 @@ class ServiceProxy:
             if key in self.listeners:
                 self.listeners[key][0].targets = targets
                 self.of_namespace[namespace].add(key)
-            elif self._may_serve(namespace) and await self._serve(key, Choice(targets, sticky)):
+            elif self._may_serve(namespace) and await self._serve(
+                key, TargetOrder(targets, sticky)
+            ):
                 self.of_namespace[namespace].add(key)
         if len(self.of_namespace[namespace]) < len(wanted):
             log.warning(
@@ -171,14 +172,14 @@ class ServiceProxy:
             )
 
     def _may_serve(self, namespace: str) -> bool:
-        """Whether there may be one more listener: enough files stay for the pods, and for the
+        """Whether there may be another listener: enough open files must be left for pods, and for
         services of other namespaces."""
         return (
-            len(self.listeners) < self.most_listeners
-            and len(self.of_namespace[namespace]) < self.most_listeners // 4
+            len(self.listeners) < self.max_listeners
+            and len(self.of_namespace[namespace]) < self.max_listeners // 4
         )
 
-    async def _serve(self, key: tuple[str, str, int], choice: Choice) -> bool:
+    async def _serve(self, key: tuple[str, str, int], choice: TargetOrder) -> bool:
         protocol, address, port = key
         kind = socket.SOCK_DGRAM if protocol == "UDP" else socket.SOCK_STREAM
         try:
@@ -206,7 +207,7 @@ class ServiceProxy:
         return True
 
     async def serve_names(self) -> None:
-        """Begin to answer as the pods' DNS server."""
+        """Start the DNS server for the pods."""
 
         def may_ask(source: str, protocol: str) -> bool:
             return bool(self._permitted(source, [(self._bridges.gateway, 53)], protocol))
@@ -223,15 +224,17 @@ class ServiceProxy:
         )
 
     def open_way_out(self) -> None:
-        """Begin to carry connections of pods to the network beyond the machine."""
+        """Start to relay connections of pods to targets outside the cluster."""
         if not self._bridges.way_out:
-            bound = self._bound(socket.SOCK_STREAM, self._bridges.gateway, WAY_OUT, machine=False)
+            bound = self._bound(
+                socket.SOCK_STREAM, self._bridges.gateway, EGRESS_PORT, machine=False
+            )
 
             def onward(peer: Target, connection: socket.socket) -> list[Target]:
-                target = original(connection)
+                target = original_target(connection)
                 return (
                     []
-                    if target is None or target == (self._bridges.gateway, WAY_OUT)
+                    if target is None or target == (self._bridges.gateway, EGRESS_PORT)
                     else self._permitted(peer[0], [target], "TCP")
                 )
 

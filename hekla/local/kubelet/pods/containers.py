@@ -184,7 +184,7 @@ def termination_message(
     if text or code == 0 or spec.termination_message_policy != "FallbackToLogsOnError":
         return text
     try:
-        tail = (interleaved_logs if slot.split else logs).last_words(slot, min(most, LOG_MESSAGE))
+        tail = (interleaved_logs if slot.split else logs).log_tail(slot, min(most, LOG_MESSAGE))
     except OSError:
         return ""
     return "".join(tail.decode(errors="replace").splitlines(keepends=True)[-LOG_LINES:])

@@ -132,7 +132,7 @@ def use(worker: PodWorker, signal: str) -> Use:
         requested = quantity.whole(asked) if asked else 0
         used = 0
         if container.instance is not None and container.instance.exit is None:
-            family = memory_limits.family(container.instance.claim.pid)
+            family = memory_limits.process_tree(container.instance.claim.pid)
             used = (
                 len(family)
                 if signal == "pid"

@@ -29,7 +29,7 @@ class Probing:
     ) -> bool:
         """Run a hook (`name` is PostStart or PreStop) for so many seconds at most; False where it
         failed, which an event tells."""
-        outcome = await probes.ask(hook, self._target(container), timeout)
+        outcome = await probes.attempt(hook, self._target(container), timeout)
         if not outcome.good:
             self._context.event(
                 "Warning",

@@ -99,7 +99,7 @@ class Resizing:
         if groups is None:
             self._containers.limit_memory(container)
             return ""
-        family = memory_limits.family(container.instance.claim.pid)
+        family = memory_limits.process_tree(container.instance.claim.pid)
         return groups.change(self._context.uid, spec, container.attempt, family)
 
 

@@ -1,1 +1,1 @@
-"""Containers as processes of this machine: starting, limiting, probing, logging."""
+"""Containers as processes of this machine: starting, limits, probes, logs."""

@@ -1,8 +1,8 @@
 """Which capabilities root keeps in a container, as container engines choose them.
 
-A container runs on this machine's own files.  It is kept away from the cluster's keys and from
-other pods' secrets by empty directories mounted over theirs (spawner.py), and it cannot unmount
-these, because that needs CAP_SYS_ADMIN. `privileged: true` keeps all capabilities.
+A container runs on this machine's files. Empty directories that are mounted over them keep it away
+from the cluster's keys and other pods' secrets (spawner.py); it cannot unmount these, because that
+needs CAP_SYS_ADMIN. `privileged: true` keeps all capabilities.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ NAMES = (
     "AUDIT_WRITE", "AUDIT_CONTROL", "SETFCAP", "MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG", "WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ",
     "PERFMON", "BPF", "CHECKPOINT_RESTORE",
 )  # fmt: skip
-"""In the order of <linux/capability.h>: the position is the number."""
-USUAL = frozenset(
+"""In the order of <linux/capability.h>: the position is the capability's number."""
+DEFAULT_CAPABILITIES = frozenset(
     (
         "AUDIT_WRITE",
         "CHOWN",
@@ -34,15 +34,15 @@ USUAL = frozenset(
         "SYS_CHROOT",
     )
 )
-"""What containers have elsewhere, without MKNOD: nothing here keeps a device that was made from
-being opened."""
+"""The default of container engines, without MKNOD: here nothing would keep a container from opening
+a device that it creates."""
 
 
 def dropped(security: core.SecurityContext | None) -> list[int]:
-    """The numbers of the capabilities that a container goes without."""
+    """The numbers of the capabilities that a container does not get."""
     if security is not None and security.privileged:
         return []
-    kept = set(USUAL)
+    kept = set(DEFAULT_CAPABILITIES)
     asked = security.capabilities if security is not None else None
     if asked is not None:
         gone, more = (_names(texts) for texts in (asked.drop, asked.add))

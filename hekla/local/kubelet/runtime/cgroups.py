@@ -1,10 +1,10 @@
-"""Limits by control groups, of either generation, where this user may make some.
+"""Limits by control groups, version 1 or 2, where this user may create them.
 
-Version 2: the agent moves itself into a leaf of the group that it was started in, so that
-controllers may be enabled for its siblings, and gives each container a group there.  Version 1: a
-group in each of the hierarchies `memory` and `cpu`, below the agent's own.  A container that asks
-for no limit and no share gets no group.  Where the kernel refuses there are no limits by groups,
-the survey says why, and `memory_limits.py` watches memory instead.
+Version 2: the agent moves into a leaf of the group that it was started in, so that controllers can
+be enabled for its siblings, and creates a group there for each container. Version 1: a group in
+each of the hierarchies `memory` and `cpu`, below the agent's own. A container without limits and
+requests gets no group. If the kernel refuses, the survey says why, and `memory_limits.py` watches
+memory instead.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from typing import TYPE_CHECKING
 from hekla.api.text import quantity
 from hekla.local.kubelet.records import name_of
 
-if TYPE_CHECKING:  # `hekla down` sweeps groups, and needs no API types for that
+if TYPE_CHECKING:  # `hekla down` imports this without the API types
     from hekla.api.kubernetes import core
 
 ROOT = Path("/sys/fs/cgroup")
 OWN = Path("/proc/self/cgroup")
-NEEDED = ("cpu", "memory")
-PERIOD = 100_000
-"""Microseconds of one period in which a limit of cpu is counted."""
-TRIES, AGAIN_AFTER = 100, 0.1
-"""How often the removal of a group is tried, and after how many seconds each time."""
+CONTROLLERS = ("cpu", "memory")
+CPU_PERIOD = 100_000
+"""The period of a cpu limit, in microseconds."""
+REMOVAL_ATTEMPTS, REMOVAL_RETRY_INTERVAL = 100, 0.1
+"""Seconds between attempts to remove a group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """The groups below which containers may get theirs."""
+    """The groups below which containers get theirs."""
 
     version: int
     directories: tuple[Path, ...]
-    """One for version 2; for version 1 that of each hierarchy, in the order of NEEDED."""
+    """One for version 2; for version 1 one of each hierarchy, in the order of CONTROLLERS."""
 
 
 def find(root: Path = ROOT, own: Path = OWN) -> tuple[Base | None, str]:
-    """Where groups may be made, or None and why not.  Changes nothing."""
+    """Where groups can be created, or None and the reason. Changes nothing."""
     try:
         lines = own.read_text().splitlines()
     except OSError:
@@ -53,6 +53,7 @@ def find(root: Path = ROOT, own: Path = OWN) -> tuple[Base | None, str]:
 
 
 def unified(root: Path, lines: list[str]) -> tuple[Base | None, str]:
+    """`find` for version 2."""
     place = next((line for line in lines if line.startswith("0::")), None)
     if place is None:
         return None, "this process has no cgroup of the unified hierarchy"
@@ -61,7 +62,7 @@ def unified(root: Path, lines: list[str]) -> tuple[Base | None, str]:
         controllers = (base / "cgroup.controllers").read_text().split()
     except OSError as error:
         return None, f"{base}: {error.strerror}"
-    lacking = [name for name in NEEDED if name not in controllers]
+    lacking = [name for name in CONTROLLERS if name not in controllers]
     if lacking:
         return None, f"{base} has no controller for {' and '.join(lacking)}"
     if not os.access(base, os.W_OK) or not os.access(base / "cgroup.procs", os.W_OK):
@@ -73,13 +74,14 @@ def unified(root: Path, lines: list[str]) -> tuple[Base | None, str]:
 
 
 def legacy(root: Path, lines: list[str]) -> tuple[Base | None, str]:
+    """`find` for version 1."""
     places = {
         name: line.split(":", 2)[2].lstrip("/")
         for line in lines
         for name in line.split(":", 2)[1].split(",")
     }
     found = []
-    for name in NEEDED:
+    for name in CONTROLLERS:
         base = root / name / places.get(name, "")
         if name not in places or not base.is_dir():
             return None, "this machine has no control groups for memory and cpu"
@@ -90,7 +92,7 @@ def legacy(root: Path, lines: list[str]) -> tuple[Base | None, str]:
 
 
 class Groups:
-    """The groups of one agent's containers."""
+    """The groups of an agent's containers."""
 
     def __init__(self, version: int, directories: tuple[Path, ...]) -> None:
         self.version = version
@@ -98,28 +100,30 @@ class Groups:
 
     @classmethod
     def prepare(cls, base: Base, root: Path) -> Groups | None:
-        """Makes room for containers; None when the kernel refuses."""
+        """Prepare the base groups; None if the kernel refuses."""
         places = tuple(directory / name_of(root) for directory in base.directories)
         try:
             if base.version == 2:
                 top = base.directories[0]
                 (top / "hekla-agent").mkdir(exist_ok=True)
                 (top / "hekla-agent" / "cgroup.procs").write_text(str(os.getpid()))
-                (top / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in NEEDED))
+                (top / "cgroup.subtree_control").write_text(
+                    " ".join(f"+{name}" for name in CONTROLLERS)
+                )
             for place in places:
                 place.mkdir(exist_ok=True)
                 empty(place)
             if base.version == 2:
                 (places[0] / "cgroup.subtree_control").write_text(
-                    " ".join(f"+{name}" for name in NEEDED)
+                    " ".join(f"+{name}" for name in CONTROLLERS)
                 )
         except OSError:
             return None
         return cls(base.version, places)
 
     def make(self, uid: str, container: core.Container, attempt: int) -> str:
-        """The groups of one container with its limits, joined by ":"; "" when it needs none or the
-        kernel refuses."""
+        """Create the groups of a container with its limits; returns their paths joined by ":", ""
+        if it needs none or the kernel refuses."""
         made = []
         try:
             for directory, values in zip(self.directories, settings(self.version, container)):
@@ -134,7 +138,8 @@ class Groups:
         return ":".join(made)
 
     def change(self, uid: str, container: core.Container, attempt: int, pids: list[int]) -> str:
-        """Gives a running container other limits; why the kernel refuses, or "" when it does not."""
+        """Change the limits of a running container; returns why the kernel refuses, "" if it does
+        not."""
         try:
             for directory, values in zip(self.directories, settings(self.version, container)):
                 group = directory / f"{uid}-{container.name}-{attempt}"
@@ -151,9 +156,9 @@ class Groups:
         return ""
 
     def out_of_memory(self, uid: str, container: str, attempt: int) -> bool:
-        """Whether the kernel killed a process of the container for want of memory."""
+        """Whether the kernel killed a process of the container because it was out of memory."""
         file = "memory.events" if self.version == 2 else "memory.oom_control"
-        place = self.directories[0 if self.version == 2 else NEEDED.index("memory")]
+        place = self.directories[0 if self.version == 2 else CONTROLLERS.index("memory")]
         try:
             text = (place / f"{uid}-{container}-{attempt}" / file).read_text()
         except OSError:
@@ -163,10 +168,11 @@ class Groups:
         )
 
     def forget(self, uid: str, container: str, attempt: int) -> None:
-        """Removes the groups of a container that has ended, once the kernel has let its last process
-        go.  What is left after `TRIES` is swept by the next agent.  Needs a running event loop."""
+        """Remove the groups of a container that has ended, once the kernel has released its last
+        process. The next agent removes those that are left after `REMOVAL_ATTEMPTS`. Needs a
+        running event loop."""
         for directory in self.directories:
-            _remove(directory / f"{uid}-{container}-{attempt}", TRIES)
+            _remove(directory / f"{uid}-{container}-{attempt}", REMOVAL_ATTEMPTS)
 
 
 def _remove(group: Path, tries: int) -> None:
@@ -176,14 +182,14 @@ def _remove(group: Path, tries: int) -> None:
         return
     except OSError:
         if tries > 1:
-            asyncio.get_running_loop().call_later(AGAIN_AFTER, _remove, group, tries - 1)
+            asyncio.get_running_loop().call_later(REMOVAL_RETRY_INTERVAL, _remove, group, tries - 1)
 
 
 def settings(version: int, container: core.Container) -> Iterator[dict[str, str]]:
-    """What to write into the groups of a container, by file name: one dict for each directory."""
+    """The files to write into a container's groups, name -> content: one dict for each directory."""
     limits, requests = container.resources.limits, container.resources.requests
     shares = max(2, quantity.milli(requests["cpu"]) * 1024 // 1000) if "cpu" in requests else 0
-    quota = max(1000, quantity.milli(limits["cpu"]) * PERIOD // 1000) if "cpu" in limits else 0
+    quota = max(1000, quantity.milli(limits["cpu"]) * CPU_PERIOD // 1000) if "cpu" in limits else 0
     memory = quantity.whole(limits["memory"]) if "memory" in limits else 0
     if version == 2:
         found = (
@@ -191,17 +197,17 @@ def settings(version: int, container: core.Container) -> Iterator[dict[str, str]
             if shares
             else {}
         )
-        found |= {"cpu.max": f"{quota} {PERIOD}"} if quota else {}
+        found |= {"cpu.max": f"{quota} {CPU_PERIOD}"} if quota else {}
         yield found | ({"memory.max": str(memory), "memory.oom.group": "1"} if memory else {})
         return
     yield ({"cpu.shares": str(shares)} if shares else {}) | (
-        {"cpu.cfs_period_us": str(PERIOD), "cpu.cfs_quota_us": str(quota)} if quota else {}
+        {"cpu.cfs_period_us": str(CPU_PERIOD), "cpu.cfs_quota_us": str(quota)} if quota else {}
     )
     yield {"memory.limit_in_bytes": str(memory)} if memory else {}
 
 
 def sweep(root: Path) -> None:
-    """Removes what an agent of this directory has left, as far as it is empty."""
+    """Remove empty groups that an agent of this directory has left."""
     base, _ = find()
     for directory in base.directories if base is not None else ():
         place = directory / name_of(root)
@@ -211,8 +217,8 @@ def sweep(root: Path) -> None:
                 place.rmdir()
 
 
-def empty(place: Path) -> None:
-    """Removes the groups in which nothing runs."""
-    for group in place.glob("*-*"):
+def empty(directory: Path) -> None:
+    """Remove groups without processes."""
+    for group in directory.glob("*-*"):
         with contextlib.suppress(OSError):
             group.rmdir()

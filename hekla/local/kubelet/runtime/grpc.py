@@ -1,5 +1,5 @@
-"""One question of gRPC's health protocol, as a probe asks it: just enough of HTTP/2 for one call
-and its answer."""
+"""One request of gRPC's health protocol, for probes: only as much HTTP/2 as one call and its
+response need."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import struct
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RESET, SETTINGS, PING, GO_AWAY = 0, 1, 3, 4, 6, 7
 END_STREAM, END_HEADERS, ACK = 1, 4, 1
-LARGEST = 1 << 20
+MAX_FRAME_BYTES = 1 << 20
 STATUS = {0: "UNKNOWN", 1: "SERVING", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
 
 
 class HealthError(Exception):
-    """The server did not answer the question."""
+    """The server did not answer the request properly."""
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    """An HTTP/2 frame."""
     return (
         struct.pack(">I", len(payload))[1:]
         + bytes([kind, flags])
@@ -27,11 +28,12 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 
 def header(name: str, value: str) -> bytes:
-    """A header that is not put into any table, in plain letters."""
+    """A header field as a literal, neither indexed nor compressed."""
     return b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
 
 
-def question(authority: str, service: str) -> bytes:
+def health_request(authority: str, service: str) -> bytes:
+    """The frames of a request to grpc.health.v1.Health/Check."""
     headers = b"".join(
         header(name, value)
         for name, value in (
@@ -55,16 +57,15 @@ def question(authority: str, service: str) -> bytes:
 
 
 async def health(host: str, port: int, service: str) -> str:
-    """What the server says of a service of its own: SERVING, NOT_SERVING ...  Raises OSError,
-    HealthError."""
+    """The status of a service: SERVING, NOT_SERVING, ... Raises OSError, HealthError."""
     reader, writer = await asyncio.open_connection(host, port)
     try:
-        writer.write(question(f"{host}:{port}", service[:120]))
+        writer.write(health_request(f"{host}:{port}", service[:120]))
         body = b""
         while True:
             head = await reader.readexactly(9)
             length, kind, flags = int.from_bytes(head[:3], "big"), head[3], head[4]
-            if length > LARGEST:
+            if length > MAX_FRAME_BYTES:
                 raise HealthError("the server does not speak gRPC")
             payload = await reader.readexactly(length)
             if kind == SETTINGS and not flags & ACK:

@@ -1,4 +1,4 @@
-"""Holds the far end of a container's standard input or terminal, so that both outlive the agent.
+"""Holds the other end of a container's standard input or terminal, so that both outlive the agent.
 
 Run as a script with nothing but the standard library, one process beside each container that has
 `stdin` or `tty`:
@@ -22,20 +22,21 @@ import sys
 import termios
 import time
 
-PIECE = 65536
+CHUNK = 65536
 FRAME = struct.Struct(">cI")
-LONGEST_FRAME = 1 << 20
-FULL = 256 * 1024
-"""Bytes that a client has not taken yet at which the terminal is not read any more, and input
-waiting at which clients are not."""
-PATIENCE = 30.0
-"""Seconds for which a client may take nothing."""
-LAST_WORDS = 5.0
+MAX_FRAME_BYTES = 1 << 20
+MAX_BUFFERED_BYTES = 256 * 1024
+"""With so much output that a client has not read, the terminal is not read; with so much waiting
+input, clients are not read."""
+CLIENT_TIMEOUT = 30.0
+"""Seconds after which a client that reads nothing is dropped."""
+DRAIN_TIMEOUT = 5.0
+"""Seconds for clients to read the rest after the container has ended."""
 EOT = b"\x04"
 
 
 class Client:
-    """Somebody who is attached."""
+    """An attached client."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
@@ -46,7 +47,7 @@ class Client:
 
 
 class Holder:
-    """The loop between one container and its clients."""
+    """The loop between a container and its clients."""
 
     def __init__(self, listener: socket.socket, log: int, held: int, tty: bool, once: bool) -> None:
         self.listener = listener
@@ -57,15 +58,15 @@ class Holder:
         self.clients: dict[int, Client] = {}
         self.input = bytearray()
         self.ended = False
-        """No more input will come."""
+        """The input has ended."""
         self.closed = False
-        """The container cannot be written to any more."""
+        """The container no longer accepts input."""
 
     def run(self) -> None:
-        """Serve until the container has gone and all clients have got everything."""
+        """Serve until the container has ended and all clients have read everything."""
         while self.step():
             pass
-        deadline = time.monotonic() + LAST_WORDS
+        deadline = time.monotonic() + DRAIN_TIMEOUT
         while (
             any(client.waiting for client in self.clients.values()) and time.monotonic() < deadline
         ):
@@ -74,17 +75,17 @@ class Holder:
                 if client.waiting:
                     poll.register(number, select.POLLOUT)
             for number, _ in poll.poll(200):
-                self.show(self.clients[number])
+                self.write_output(self.clients[number])
 
     def step(self) -> bool:
-        """One round; False when the container has gone."""
+        """One round; False if the container has ended."""
         now = time.monotonic()
         for client in list(self.clients.values()):
-            if client.waiting and now - client.moved > PATIENCE:
+            if client.waiting and now - client.moved > CLIENT_TIMEOUT:
                 self.drop(client)
         poll = select.poll()
         poll.register(self.listener, select.POLLIN)
-        full = any(len(client.waiting) > FULL for client in self.clients.values())
+        full = any(len(client.waiting) > MAX_BUFFERED_BYTES for client in self.clients.values())
         if not self.closed:
             events = select.POLLOUT if self.input else 0
             if self.tty and not full:
@@ -93,7 +94,7 @@ class Holder:
                 poll.register(self.held, events)
         for number, client in self.clients.items():
             events = select.POLLOUT if client.waiting else 0
-            if len(self.input) < FULL:
+            if len(self.input) < MAX_BUFFERED_BYTES:
                 events |= select.POLLIN
             poll.register(number, events)
         for number, event in poll.poll(1000):
@@ -101,41 +102,44 @@ class Holder:
                 self.accept()
             elif number == self.held:
                 if event & select.POLLOUT:
-                    self.type()
-                if self.tty and event & (select.POLLIN | select.POLLHUP) and not self.output():
+                    self.write_input()
+                if self.tty and event & (select.POLLIN | select.POLLHUP) and not self.read_output():
                     return False
                 if not self.tty and event & select.POLLERR:
                     return False
             elif (known := self.clients.get(number)) is not None:
                 if event & select.POLLOUT:
-                    self.show(known)
+                    self.write_output(known)
                 if event & (select.POLLIN | select.POLLHUP | select.POLLERR):
-                    self.hear(known)
+                    self.read_frames(known)
         return not (self.closed and not self.tty)
 
     def accept(self) -> None:
+        """Accept a client."""
         connection, _ = self.listener.accept()
         connection.setblocking(False)
         self.clients[connection.fileno()] = Client(connection)
 
     def drop(self, client: Client) -> None:
+        """Close the connection of a client."""
         self.clients.pop(client.connection.fileno(), None)
         client.connection.close()
         if self.once and client.typed:
             self.end()
 
     def end(self) -> None:
-        """The input is over: a pipe is closed, at a terminal ^D is typed."""
+        """End the input: close the pipe, or type ^D at the terminal."""
         if self.ended:
             return
         self.ended = True
         if self.tty:
             self.input += EOT
-        self.type()
+        self.write_input()
 
-    def hear(self, client: Client) -> None:
+    def read_frames(self, client: Client) -> None:
+        """Read frames from a client."""
         try:
-            data = client.connection.recv(PIECE)
+            data = client.connection.recv(CHUNK)
         except BlockingIOError:
             return
         except OSError:
@@ -146,20 +150,21 @@ class Holder:
         client.frames += data
         while len(client.frames) >= FRAME.size:
             letter, length = FRAME.unpack_from(client.frames)
-            if length > LONGEST_FRAME:
+            if length > MAX_FRAME_BYTES:
                 self.drop(client)
                 return
             if len(client.frames) < FRAME.size + length:
                 break
             body = bytes(client.frames[FRAME.size : FRAME.size + length])
             del client.frames[: FRAME.size + length]
-            self.obey(client, letter, body)
+            self.handle_frame(client, letter, body)
 
-    def obey(self, client: Client, letter: bytes, body: bytes) -> None:
+    def handle_frame(self, client: Client, letter: bytes, body: bytes) -> None:
+        """Handle one frame of a client."""
         if letter == b"i" and not self.ended:
             client.typed = True
             self.input += body
-            self.type()
+            self.write_input()
         elif letter == b"e":
             self.end()
         elif letter == b"r" and self.tty and len(body) == 4:
@@ -169,7 +174,8 @@ class Holder:
             except OSError:
                 pass
 
-    def type(self) -> None:
+    def write_input(self) -> None:
+        """Write waiting input to the container."""
         try:
             while self.input:
                 del self.input[: os.write(self.held, self.input[:4096])]
@@ -181,10 +187,10 @@ class Holder:
             self.closed = True
             os.close(self.held)
 
-    def output(self) -> bool:
-        """Takes what the terminal shows; False when nobody holds its other end any more."""
+    def read_output(self) -> bool:
+        """Read the terminal's output; False if no process has its other end open."""
         try:
-            data = os.read(self.held, PIECE)
+            data = os.read(self.held, CHUNK)
         except BlockingIOError:
             return True
         except OSError:
@@ -198,13 +204,14 @@ class Holder:
             if not client.waiting:
                 client.moved = time.monotonic()
             client.waiting += data
-            self.show(client)
+            self.write_output(client)
         return True
 
-    def show(self, client: Client) -> None:
+    def write_output(self, client: Client) -> None:
+        """Write waiting output to a client."""
         try:
             while client.waiting:
-                del client.waiting[: client.connection.send(client.waiting[:PIECE])]
+                del client.waiting[: client.connection.send(client.waiting[:CHUNK])]
                 client.moved = time.monotonic()
         except BlockingIOError:
             return

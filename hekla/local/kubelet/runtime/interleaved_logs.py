@@ -1,10 +1,10 @@
-"""One log out of two, where a pod keeps its standard output and standard error apart.
+"""One log from two, for a pod that keeps standard output and standard error apart.
 
-Each stream is whole and in order in a file of its own.  Between the files the notes decide that say
-when each grew (logs.py): what was noted earlier comes first, line by line.  Lines that come in
-turns have a note each; where several lines of one stream come between two of the other within a
-round of notes, a hundredth of a second, they may stand too early.  Without an agent there are no
-notes, and the file that was written to last comes last.
+Each stream is complete and in order in its own file. The order between the files comes from notes
+of when each file grew (logs.py), line by line. If lines alternate, each has its own note. If
+several lines of one stream are written between two lines of the other within one round of notes, a
+hundredth of a second, they may appear too early. Without an agent there are no notes, and the file
+that was written last comes last.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ one)."""
 
 
 class Stream:
-    """One of the two files, read from its beginning to its end and on from there."""
+    """One of the two files, read from its beginning and then as it grows."""
 
     def __init__(self, number: int, slot: Slot) -> None:
         self.number = number
@@ -42,7 +42,7 @@ class Stream:
         self.position = start_of_log(slot)
 
     def skip(self, options: Options) -> None:
-        """Leaves out what is too old, and what cannot be among the last lines of both."""
+        """Skip what is too old, and what cannot be among the last lines of both."""
         size = os.fstat(self.descriptor).st_size
         first = self.position
         if options.since is not None:
@@ -54,14 +54,14 @@ class Stream:
             )
 
     def lines(self, *, last: bool) -> Iterator[Line]:
-        """The whole lines that are there now; with `last` also what follows the last newline."""
+        """The complete lines that exist now; with `last` also the text after the last newline."""
         size, dates, when = os.fstat(self.descriptor).st_size, Dates(self.slot), 0
         held = b""
         while (at := self.position + len(held)) < size:
             data = os.pread(self.descriptor, min(CHUNK, size - at), at)
             if (
                 first := start_of_log(self.slot)
-            ) > self.position:  # the reader was too slow: that part of the log is gone
+            ) > self.position:  # the reader was too slow: this part of the log was released
                 self.position, held = first, b""
                 continue
             *whole, held = (held + data).split(b"\n")
@@ -76,14 +76,14 @@ class Stream:
 
 
 def lines(streams: list[Stream], *, last: bool) -> Iterator[Line]:
-    """What is there now of both."""
+    """The lines of both streams that exist now, in order."""
     return merge(*(stream.lines(last=last) for stream in streams), key=lambda line: line[:2])
 
 
 async def read(
     slot: Slot, options: Options, clock: Clock, running: Callable[[], bool]
 ) -> AsyncIterator[bytes]:
-    """What a container wrote, or one stream of it, as a reader wants it."""
+    """The log of a container, or one of its streams, with a reader's options."""
     if slot.split and options.stream == "All":
         found = logs.limited(chunks(slot, options, clock, running), options.limit)
     else:
@@ -97,8 +97,8 @@ async def read(
 async def chunks(
     slot: Slot, options: Options, clock: Clock, running: Callable[[], bool]
 ) -> AsyncIterator[bytes]:
-    """Both streams as a reader wants them, without a limit; with `follow` until the container has
-    ended and all is read."""
+    """Both streams without the byte limit; with `follow` until the container has ended and
+    everything is read."""
     with ExitStack() as stack:
         streams = [Stream(number, each) for number, each in enumerate((slot, slot.errors))]
         for stream in streams:
@@ -111,7 +111,7 @@ async def chunks(
             for stream, position in zip(streams, begin, strict=True):
                 stream.position = position
         while True:
-            # Asked before the read: what was written before the end is then read for certain.
+            # Checked before the read, so that everything written before the end is read.
             alive = running()
             done = not options.follow or not alive
             out, length = [], 0
@@ -131,8 +131,8 @@ async def chunks(
             await clock.growth(slot)
 
 
-def last_words(slot: Slot, length: int) -> bytes:
-    """The end of both streams: what the last bytes of each hold, in order."""
+def log_tail(slot: Slot, length: int) -> bytes:
+    """The last bytes of both streams, in order."""
     with ExitStack() as stack:
         streams = [Stream(number, each) for number, each in enumerate((slot, slot.errors))]
         for stream in streams:

@@ -1,7 +1,7 @@
-"""What this machine lets the agent do to keep pods apart, found out once at start by trying.
+"""What this machine allows the agent to use for isolating pods, found out at start by trying.
 
-Nothing here is required: each missing thing costs the user something that `survey` names, and the
-agent does without. `hekla doctor` prints the survey.  Reference: local-cluster 8.12.
+None of it is required: without it users lose what `survey` names. `hekla doctor` prints the survey.
+Reference: local-cluster 8.12.
 """
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ from hekla.local.kubelet.runtime.preload import compiler
 
 SPAWNER = Path(__file__).with_name("spawner.py")
 NAMES_FOR_PYTHON = Path(__file__).parents[1] / "substitutes" / "names"
-PROBE_PATIENCE = 20.0
+PROBE_TIMEOUT = 20.0
 KINDS = ("mount", "uts", "pid")
-NO_CABLES = "only root can connect network namespaces with this machine"
-USERS = 65536
-"""So many users and groups must be there for containers to choose among: images count on all of
-them."""
+NETWORK_NEEDS_ROOT = "only root can connect network namespaces with this machine"
+MIN_USERS = 65536
+"""How many users and groups must be mapped so that containers can run as any of them: images rely
+on that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that keeps pods apart: whether it is there, why not, and what a user goes without
-    then."""
+    """One means of isolation: whether it is available, why not, and what users lose without it."""
 
     name: str
     available: bool
@@ -46,19 +45,19 @@ class Isolation:
     """What the agent may use."""
 
     namespaces: tuple[str, ...] = ()
-    """Of user, mount, uts and pid, in the form that a Launch takes."""
+    """Of user, mount, uts and pid, as Launch takes them."""
     private_addresses: bool = False
     change_user: bool = False
     cgroup: Base | None = None
     network: bool = False
-    """Each pod may have a network namespace, with an address that the others and this machine
+    """Pods can have a network namespace with an address that the other pods and this machine can
     reach."""
     policies: bool = False
-    """Network policies are enforced between pods that have such namespaces."""
+    """Network policies are enforced between pods with such namespaces."""
     findings: tuple[Finding, ...] = field(default=(), compare=False)
 
     def without(self, wanted: str = "auto") -> str:
-        """What pods go without here, as the annotation of their node says it.  `wanted` is the
+        """The isolation that pods lack, as text for the annotation of their node. `wanted` is the
         agent's flag --isolation."""
         missing = [finding.name for finding in self.findings if not finding.available]
         if wanted == "none":
@@ -73,7 +72,7 @@ class Isolation:
 
     @property
     def unenforced(self) -> str:
-        """Why nothing enforces network policies; "" where they are enforced."""
+        """Why network policies are not enforced; "" if they are."""
         if not self.network:
             return "pods have no network of their own here"
         if self.policies:
@@ -85,18 +84,19 @@ class Isolation:
 
     @property
     def mounts(self) -> bool:
+        """Whether containers get their own view of the files."""
         return "mount" in self.namespaces
 
 
 def try_namespaces() -> dict[str, str]:
-    """Why each kind of namespace is refused, "" where it works."""
+    """Kind of namespace -> why it is refused, "" if it is available."""
     if sys.platform != "linux":
         return dict.fromkeys(("user", *KINDS), f"{sys.platform} has no namespaces")
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-S", str(SPAWNER), "probe"],
             capture_output=True,
-            timeout=PROBE_PATIENCE,
+            timeout=PROBE_TIMEOUT,
             check=True,
         )
         answer = json.loads(done.stdout)
@@ -106,17 +106,17 @@ def try_namespaces() -> dict[str, str]:
 
 
 def network_refused() -> tuple[str, str]:
-    """Why pods cannot have a network of their own, and why nothing enforces policies in it; ""
-    where it can be."""
+    """Why pods cannot have their own network, and why policies cannot be enforced in it; "" if they
+    can."""
     if sys.platform != "linux":
         return (f"{sys.platform} has no network namespaces",) * 2
     if os.geteuid():
-        return (NO_CABLES,) * 2
+        return (NETWORK_NEEDS_ROOT,) * 2
     try:
         done = subprocess.run(
             [sys.executable, "-m", "hekla.local.kubelet.network.probe"],
             capture_output=True,
-            timeout=PROBE_PATIENCE,
+            timeout=PROBE_TIMEOUT,
             check=True,
             text=True,
         )
@@ -127,7 +127,7 @@ def network_refused() -> tuple[str, str]:
 
 
 def private_address_refused() -> str:
-    """Why pods cannot have loopback addresses of their own, "" when they can."""
+    """Why pods cannot have their own loopback addresses; "" if they can."""
     try:
         with socket.socket() as one:
             one.bind(("127.83.71.2", 0))
@@ -137,22 +137,22 @@ def private_address_refused() -> str:
 
 
 def change_of_user_refused(maps: Path = Path("/proc/self")) -> str:
-    """Why containers cannot be other users, "" when they can.  `maps`: where uid_map and gid_map of
-    this process are."""
+    """Why containers cannot run as other users; "" if they can. `maps` is the directory of this
+    process's uid_map and gid_map."""
     if os.geteuid():
         return "only root can change users"
     for name in ("uid_map", "gid_map"):
         try:
             known = sum(int(line.split()[2]) for line in (maps / name).read_text().splitlines())
         except (OSError, ValueError, IndexError):
-            continue  # no user namespaces, so every user is mapped
-        if known < USERS:
+            continue  # without user namespaces every user is mapped
+        if known < MIN_USERS:
             return f"this root is of a user namespace with {known} users"
     return ""
 
 
 def detect() -> Isolation:
-    """Tries everything; takes some tens of milliseconds."""
+    """Try everything; takes some tens of milliseconds."""
     refused = try_namespaces()
     root = os.geteuid() == 0
     by_user = not root or bool(refused.get("mount"))
@@ -166,13 +166,11 @@ def detect() -> Isolation:
             if not refused.get(kind) or (root and by_user and kind == "mount")
         ]
     if "mount" not in usable and usable:
-        for (
-            kind
-        ) in usable:  # a pid namespace needs its own /proc, and a host name alone helps nobody
+        for kind in usable:  # a pid namespace needs its own /proc, and a host name alone is useless
             refused[kind] = "of no use without a private view of the files"
         usable = []
     namespaces = (*base, *usable) if usable else ()
-    why = refused.get("mount", "") or NO_CABLES
+    why = refused.get("mount", "") or NETWORK_NEEDS_ROOT
     network, policies = (
         network_refused() if "mount" in usable and "user" not in base else (why, why)
     )
@@ -246,7 +244,7 @@ def detect() -> Isolation:
 
 
 def survey() -> list[Finding]:
-    """What `hekla doctor` prints of the node agent."""
+    """What `hekla doctor` prints about the node agent."""
     return list(detect().findings)
 
 
@@ -254,10 +252,11 @@ def survey() -> list[Finding]:
 
 
 class Paths:
-    """Mount paths replaced by the directories that stand for them, in what a container is told.
+    """Replaces mount paths in a container's command and environment by the directories that they
+    stand for.
 
-    Only whole path prefixes are replaced: with a volume at /data, `cat /data/x` is, `cat /database`
-    and `my/data` are not.
+    Only whole path prefixes are replaced: with a volume at /data, that of `cat /data/x` is, those
+    of `cat /database` and `my/data` are not.
     """
 
     def __init__(self, mounts: Iterable[tuple[str, str, bool]]) -> None:
@@ -270,17 +269,19 @@ class Paths:
         )
 
     def rewrite(self, text: str) -> str:
+        """The text with all mount paths replaced."""
         if self.pattern is None:
             return text
         return self.pattern.sub(lambda match: self.targets[match[1]], text)
 
     def rewrite_all(self, texts: Iterable[str]) -> list[str]:
+        """Each text with all mount paths replaced."""
         return [self.rewrite(text) for text in texts]
 
 
 def hints(variables: Mapping[str, str], hosts: Path, paths: Paths) -> dict[str, str]:
-    """Variables for programs that cannot have files in their places: rewritten values, and where
-    the names are."""
+    """Environment variables for programs in containers without their own view of the files:
+    rewritten values, and where the hosts file is."""
     found = {
         name: value if name == "PATH" else paths.rewrite(value) for name, value in variables.items()
     }

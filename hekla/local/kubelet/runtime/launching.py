@@ -1,4 +1,4 @@
-"""What a container is started with: program, environment, user, mounts and limits.  Reference:
+"""What a container is started with: command, environment, user, mounts and limits. Reference:
 local-cluster 8.6 to 8.8, 8.12."""
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from hekla.local.kubelet.records import Launch, PodDirectory
 from hekla.local.kubelet.runtime import capabilities, isolation, preload
 from hekla.local.kubelet.volumes import volumes
 
-SPLIT = "hekla.io/split-log-streams"
-"""Annotation of a pod: `true` keeps its standard output and standard error apart."""
+SPLIT_LOG_STREAMS = "hekla.io/split-log-streams"
+"""An annotation of a pod: `true` keeps standard output and standard error apart."""
 
 
 @dataclass(slots=True)
 class Launching:
-    """A pod that is ready for its containers: what is the same to all of them."""
+    """A pod that is ready for its containers: everything that they have in common."""
 
     host: Host
     pod: core.Pod
     directory: PodDirectory
     volumes: dict[str, Path]
-    """Where each volume is, by its name."""
+    """Name of a volume -> its directory."""
     sources: environment.Sources
     address: str
     network_namespace: str | None
-    """Path of the pod's network namespace; "" or None where it shares the machine's."""
+    """The path of the pod's network namespace; "" or None if it shares the machine's."""
     warn: Callable[[str, str, str], None]
-    """Told (reason, message, container) of what does not keep the container from starting."""
+    """(reason, message, container) of problems that do not keep the container from starting."""
 
     def of(self, spec: core.Container, attempt: int) -> Launch:
-        """What to start.  Raises ImageError, ConfigError, MountError."""
+        """What to start for a container. Raises ImageError, ConfigError, MountError."""
         pod, host = self.pod, self.host
         image = host.image_environment()
         if programs := host.images.path(spec.image):
@@ -145,19 +145,21 @@ class Launching:
             stdin=spec.stdin,
             stdin_once=spec.stdin_once,
             tty=spec.tty,
-            split=not spec.tty and (pod.metadata.annotations or {}).get(SPLIT) == "true",
+            split=not spec.tty
+            and (pod.metadata.annotations or {}).get(SPLIT_LOG_STREAMS) == "true",
             network=self.network_namespace or "",
         )
 
     def fixed(self, security: core.SecurityContext) -> list[str]:
-        """What the container may not change of what it sees; who is privileged could open it again."""
+        """Paths that the container sees and may not write. A privileged container could remount
+        them."""
         if not self.host.isolation.mounts or security.privileged:
             return []
         return [*self.host.programs, str(self.host.root / "bin")]
 
     def reaches_machine(self, security: core.SecurityContext) -> bool:
-        """Whether the container is to find the machine's own namespaces at /proc/1: as on
-        Kubernetes, where the cluster is root's."""
+        """Whether /proc/1 in the container is to lead to the machine's namespaces, as for a pod
+        with hostPID on Kubernetes."""
         return bool(
             security.privileged
             and self.pod.spec.host_pid
@@ -166,21 +168,21 @@ class Launching:
         )
 
     def preloaded(self, user: int | None, mounts: list[tuple[str, str, bool]]) -> str:
-        """Where the container finds the library that keeps its ports and names apart; "" where it
-        goes without."""
+        """The path of the library that separates ports and names, as the container sees it; "" if
+        it gets none."""
         host = self.host
         if not host.preload or self.network_namespace or self.pod.spec.host_network:
             return ""
-        # At a place of its own: a volume may lie over the agent's directory.
+        # At its own path: a volume may be mounted over the agent's directory.
         if host.isolation.mounts:
-            mounts.append((host.preload, preload.PLACE, True))
-            return preload.PLACE
-        # Other users may not read its directory.
+            mounts.append((host.preload, preload.MOUNT_PATH, True))
+            return preload.MOUNT_PATH
+        # Other users cannot read the directory.
         return host.preload if user is None or not host.isolation.change_user else ""
 
 
 def user_of(pod: core.Pod, spec: core.Container) -> tuple[int | None, int | None, list[int]]:
-    """(user, group, further groups) that a container asks for."""
+    """(user, group, supplementary groups) of a container."""
     whole = pod.spec.security_context or core.PodSecurityContext()
     own = spec.security_context or core.SecurityContext()
     user = own.run_as_user if own.run_as_user is not None else whole.run_as_user

@@ -1,13 +1,13 @@
-"""Logs of containers: reading them, and knowing when each line came.
+"""Container logs: reading them, and finding out when each line was written.
 
-Containers write straight to their files, so nothing is lost or reordered whoever is killed, and no
-process stands in between. The price is that lines carry no time.  `Clock` therefore notes, each
-time that it sees a file grow, how long it was then; a line is dated by the first note behind it.
-What was written while no agent ran gets the file's last change as its time.
+Containers write directly to their files, so nothing is lost or reordered if a process is killed,
+and no process is in between. The price is that lines have no time. So whenever `Clock` sees a file
+grow it notes the new size and the time; a line gets the time of the first note after it. What was
+written while no agent ran gets the file's modification time.
 
-A log that has grown too long is not rotated, as its writer holds it open: its oldest part is given
-back to the file system where it lies (a hole), behind a note of where the log now begins.  Offsets
-stay what they were, so whoever follows it does not notice.
+A log that is too long is not rotated, because its writer has it open. Instead its oldest part is
+released in place (a hole in the file), after a note of where the log now begins. Offsets stay the
+same, so readers that follow the log notice nothing.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ log = logging.getLogger("agent.logs")
 
 NOTE = struct.Struct("<QQ")
 """(length of the log in bytes, nanoseconds since the epoch)."""
-PAUSE = 0.01
-"""Seconds between two rounds of notes: a program that writes in single bytes must not make a note
-of each."""
+NOTE_INTERVAL = 0.01
+"""Seconds between rounds of notes: a program that writes single bytes must not cause a note for
+each."""
 POLL_INTERVAL = 0.2
-"""Seconds between looks where there is no inotify."""
+"""Seconds between checks if there is no inotify."""
 CHUNK = 65536
 MAX_SIZE = 10 << 20
-"""Bytes by which a log is shortened at a time; kubelets have files of this size."""
+"""By so many bytes a log is shortened at a time; the kubelet's default for log files."""
 MAX_FILES = 5
-BLOCK = 4096
+BLOCK_SIZE = 4096
 FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE = 1, 2
 IN_MODIFY = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a reader of a log wants."""
+    """The options of a log request."""
 
     follow: bool = False
     tail: int | None = None
@@ -57,13 +57,13 @@ class Options:
     """Nanoseconds since the epoch."""
     timestamps: bool = False
     limit: int | None = None
-    """Bytes."""
+    """In bytes."""
     stream: str = "All"
-    """Or Stdout or Stderr alone."""
+    """All, Stdout or Stderr."""
 
 
 class Clock:
-    """Notes when logs grow, and wakes those who follow them."""
+    """Notes when logs grow, and wakes readers that follow them."""
 
     def __init__(self, max_size: int = MAX_SIZE, max_files: int = MAX_FILES) -> None:
         self.max_size = max_size
@@ -77,7 +77,7 @@ class Clock:
         self._sizes: dict[str, int] = {}
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
         self._apart: set[Path] = set()
-        """Directories of the slots that keep their two streams apart."""
+        """Directories of slots with two separate streams."""
         self._next = 0
         self._inotify = -1
         self._poll: asyncio.TimerHandle | None = None
@@ -87,13 +87,15 @@ class Clock:
             self._inotify = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def start(self) -> None:
+        """Start to watch for growth."""
         loop = asyncio.get_running_loop()
         if self._inotify >= 0:
-            loop.add_reader(self._inotify, self._heard)
+            loop.add_reader(self._inotify, self._on_inotify)
         else:
-            self._poll = loop.call_later(POLL_INTERVAL, self._look)
+            self._poll = loop.call_later(POLL_INTERVAL, self._poll_sizes)
 
     def close(self) -> None:
+        """Stop watching."""
         if self._poll is not None:
             self._poll.cancel()
         if self._inotify >= 0:
@@ -102,7 +104,7 @@ class Clock:
             self._inotify = -1
 
     def follow(self, slot: Slot) -> None:
-        """Dates what the slot's container writes from now on."""
+        """Note from now on when the slot's log grows."""
         if slot.split:
             self._apart.add(slot.directory)
             self.follow(slot.errors)
@@ -123,15 +125,15 @@ class Clock:
         except OSError:
             pass
         if watch < 0 and self._poll is None:
-            self._poll = asyncio.get_running_loop().call_later(POLL_INTERVAL, self._look)
+            self._poll = asyncio.get_running_loop().call_later(POLL_INTERVAL, self._poll_sizes)
 
     def leave(self, slot: Slot) -> None:
-        """The container has ended: the last note, and its followers are woken."""
+        """The container has ended: write the last note, and wake the followers."""
         path = str(slot.log)
         watch = self._watches.pop(path, None)
         if watch is not None:
             if slot.directory in self._apart:
-                self._take()  # in the order in which the streams were written to
+                self._note_growth()  # in the order in which the streams were written
                 self._apart.remove(slot.directory)
                 self.leave(slot.errors)
             self._slots.pop(watch, None)
@@ -143,7 +145,7 @@ class Clock:
         self._wake(slot)
 
     async def growth(self, slot: Slot) -> None:
-        """Waits until a log of the slot has grown or its container has ended; looks once a second
+        """Wait until a log of the slot has grown or its container has ended; returns after a second
         in any case."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting = self._waiting.setdefault(str(slot.directory), [])
@@ -157,15 +159,15 @@ class Clock:
             if future in waiting:
                 waiting.remove(future)
 
-    def _heard(self) -> None:
-        if not self._take():
+    def _on_inotify(self) -> None:
+        if not self._note_growth():
             return
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._inotify)
-        loop.call_later(PAUSE, self._listen)
+        loop.call_later(NOTE_INTERVAL, self._listen)
 
-    def _take(self) -> bool:
-        """Notes what has grown since the last time."""
+    def _note_growth(self) -> bool:
+        """Note what has grown since the last time."""
         try:
             data = os.read(self._inotify, CHUNK)
         except OSError:
@@ -187,11 +189,11 @@ class Clock:
         return True
 
     def _note_turns(self, slots: list[Slot], now: int) -> None:
-        """Notes the two logs of one slot, given in the order in which they were written to.
+        """Note the two logs of a slot, given in the order in which they were written.
 
-        A log that has as many new lines as it had turns got a line in each, so that each is noted
-        in its place; else the system has made one turn of several writes, and all of them count as
-        written at the first.
+        If a log has as many new lines as it had writes, each write was one line and gets its own
+        note. Otherwise the kernel has combined several writes into one event, and all count as
+        written at the time of the first.
         """
         turns: dict[str, list[int]] = {}
         for at, slot in enumerate(slots):
@@ -209,16 +211,16 @@ class Clock:
 
     def _listen(self) -> None:
         if self._inotify >= 0:
-            asyncio.get_running_loop().add_reader(self._inotify, self._heard)
+            asyncio.get_running_loop().add_reader(self._inotify, self._on_inotify)
 
-    def _look(self) -> None:
+    def _poll_sizes(self) -> None:
         for watch, slot in list(self._slots.items()):
             if watch < 0:
                 self._note(slot, time.time_ns())
-        self._poll = asyncio.get_running_loop().call_later(POLL_INTERVAL, self._look)
+        self._poll = asyncio.get_running_loop().call_later(POLL_INTERVAL, self._poll_sizes)
 
     def _note(self, slot: Slot, now: int, size: int = 0) -> None:
-        """Notes that the log is so long now, without a size as long as it is."""
+        """Note the size of a log at this time; without `size` its current size."""
         path = str(slot.log)
         try:
             size = size or os.stat(path).st_size
@@ -239,15 +241,15 @@ class Clock:
         self._wake(slot)
 
     def _shorten(self, slot: Slot, size: int) -> None:
-        """Gives the oldest part of a log back.  First it is said where the log begins, then the
-        rest may vanish: nobody reads zeros."""
+        """Release the oldest part of a log. First note where the log now begins, so that nobody
+        reads zeros."""
         path = str(slot.log)
         descriptor = os.open(slot.log, os.O_RDWR | os.O_CLOEXEC)
         try:
             start = line_start(descriptor, size - self.max_size * (self.max_files - 1), size)
             write_atomically(slot.log_start, b"%d\n" % start)
             assert self._libc is not None
-            offset, length = ctypes.c_int64(0), ctypes.c_int64(start // BLOCK * BLOCK)
+            offset, length = ctypes.c_int64(0), ctypes.c_int64(start // BLOCK_SIZE * BLOCK_SIZE)
             if (
                 self._libc.fallocate(
                     descriptor, FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE, offset, length
@@ -277,15 +279,14 @@ class Clock:
 
 
 def line_ends(path: str, offset: int) -> list[int]:
-    """Where the lines end that were written from an offset on; none where there is more than one
-    would look at."""
+    """The ends of the lines after an offset; none if there are too many to check."""
     with open(path, "rb") as file:
         data = os.pread(file.fileno(), CHUNK, offset)
     return [offset + match.end() for match in re.finditer(b"\n", data)] if len(data) < CHUNK else []
 
 
 def start_of_log(slot: Slot) -> int:
-    """The offset of the first line that is still there."""
+    """The offset of the first line that still exists."""
     try:
         return int(slot.log_start.read_bytes())
     except (OSError, ValueError):
@@ -293,7 +294,7 @@ def start_of_log(slot: Slot) -> int:
 
 
 def read_notes(slot: Slot) -> list[tuple[int, int]]:
-    """All notes of a log: (length, nanoseconds), growing."""
+    """All notes of a log in order: (length, nanoseconds)."""
     try:
         data = slot.times.read_bytes()
     except OSError:
@@ -302,7 +303,7 @@ def read_notes(slot: Slot) -> list[tuple[int, int]]:
 
 
 class Dates:
-    """When each byte of a log was written, as far as the notes tell."""
+    """When each byte of a log was written, according to the notes."""
 
     def __init__(self, slot: Slot) -> None:
         self._slot = slot
@@ -314,7 +315,7 @@ class Dates:
         self.times = [when for _, when in notes]
 
     def of(self, offset: int) -> int:
-        """Nanoseconds since the epoch of the byte at an offset."""
+        """The time at which the byte at an offset was written, in nanoseconds since the epoch."""
         at = bisect_right(self.lengths, offset)
         if at == len(self.lengths):
             self._read()
@@ -327,7 +328,7 @@ class Dates:
             return time.time_ns()
 
     def first_since(self, when: int, size: int) -> int:
-        """The offset of the first byte that is not older than `when`; `size` when all are older."""
+        """The offset of the first byte that is not older than `when`; `size` if all are older."""
         at = bisect_left(self.times, when)
         if at < len(self.times):
             return self.lengths[at - 1] if at else 0
@@ -336,7 +337,7 @@ class Dates:
 
 
 def tail_start(descriptor: int, size: int, lines: int, first: int = 0) -> int:
-    """The offset at which the last `lines` lines begin, none before `first`."""
+    """The offset of the last `lines` lines, at least `first`."""
     if lines <= 0:
         return size
     found, position = 0, size
@@ -346,7 +347,7 @@ def tail_start(descriptor: int, size: int, lines: int, first: int = 0) -> int:
         block = os.pread(descriptor, length, position)
         at = len(block)
         while (at := block.rfind(b"\n", 0, at)) >= 0:
-            if position + at != size - 1:  # the newline that ends the last line begins nothing
+            if position + at != size - 1:  # the newline at the end of the log does not begin a line
                 found += 1
                 if found == lines:
                     return position + at + 1
@@ -354,7 +355,7 @@ def tail_start(descriptor: int, size: int, lines: int, first: int = 0) -> int:
 
 
 def line_start(descriptor: int, offset: int, size: int) -> int:
-    """The beginning of the first line that starts at an offset or behind it."""
+    """The beginning of the first line at or after an offset."""
     while 0 < offset < size:
         block = os.pread(descriptor, CHUNK, offset - 1)
         at = block.find(b"\n")
@@ -364,8 +365,8 @@ def line_start(descriptor: int, offset: int, size: int) -> int:
     return min(offset, size)
 
 
-def last_words(slot: Slot, length: int) -> bytes:
-    """The last bytes of a log.  Raises OSError."""
+def log_tail(slot: Slot, length: int) -> bytes:
+    """The last bytes of a log. Raises OSError."""
     with open(slot.log, "rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - length))
         return file.read(length)
@@ -374,8 +375,8 @@ def last_words(slot: Slot, length: int) -> bytes:
 async def read(
     slot: Slot, options: Options, clock: Clock, running: Callable[[], bool]
 ) -> AsyncIterator[bytes]:
-    """One log as a reader wants it, in chunks; with `follow` until the container has ended and all
-    is read."""
+    """A log with a reader's options, in chunks; with `follow` until the container has ended and
+    everything is read."""
     descriptor = os.open(slot.log, os.O_RDONLY | os.O_CLOEXEC)
     try:
         async for chunk in limited(
@@ -387,7 +388,7 @@ async def read(
 
 
 async def limited(whole: AsyncIterator[bytes], left: int | None) -> AsyncIterator[bytes]:
-    """No more than so many bytes of it, where there is a limit."""
+    """At most `left` bytes of a log; everything if that is None."""
     async for chunk in whole:
         if left is not None:
             chunk = chunk[:left]
@@ -401,7 +402,7 @@ async def limited(whole: AsyncIterator[bytes], left: int | None) -> AsyncIterato
 async def chunks(
     descriptor: int, slot: Slot, options: Options, clock: Clock, running: Callable[[], bool]
 ) -> AsyncIterator[bytes]:
-    """The log without its limit."""
+    """The log without the byte limit."""
     size = os.fstat(descriptor).st_size
     dates = Dates(slot)
     position = first = start_of_log(slot)
@@ -411,13 +412,13 @@ async def chunks(
         position = max(position, tail_start(descriptor, size, options.tail, first))
     held = b""
     while True:
-        # Asked before the read: what was written before the end is then read for certain.
+        # Checked before the read, so that everything written before the end is read.
         alive = running()
         data = os.pread(descriptor, CHUNK, position)
         if data:
             if (
                 first := start_of_log(slot)
-            ) > position:  # the reader was too slow: that part of the log is gone
+            ) > position:  # the reader was too slow: this part of the log was released
                 position, held = first, b""
                 continue
             position += len(data)

@@ -1,7 +1,7 @@
-"""Enforces memory limits where no control group does: checks, twice a second, the containers that
-have a limit.
+"""Enforces memory limits without control groups: checks containers that have a limit twice a
+second.
 
-A runaway is noticed a little late, but it does not take the machine down.
+A container over its limit is noticed a little late, but it does not exhaust the machine.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from hekla.local.kubelet.runtime.runtime import Instance, Runtime, children_of
 log = logging.getLogger("agent")
 
 CHECK_INTERVAL = 0.5
-PAGE = os.sysconf("SC_PAGE_SIZE")
+PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 
 
-def family(pid: int) -> list[int]:
-    """A process and its descendants, as far as they can still be found."""
+def process_tree(pid: int) -> list[int]:
+    """A process and its descendants that can be found."""
     found = [pid]
     for one in found:
         found += children_of(one)
@@ -28,16 +28,16 @@ def family(pid: int) -> list[int]:
 
 
 def resident(pid: int) -> int:
-    """Bytes that a process has in memory, pages that it shares counted whole."""
+    """The resident memory of a process in bytes; shared pages count in full."""
     try:
         with open(f"/proc/{pid}/statm") as file:
-            return int(file.read().split()[1]) * PAGE
+            return int(file.read().split()[1]) * PAGE_SIZE
     except OSError:
         return 0
 
 
 def proportional(pid: int) -> int:
-    """The same with shared pages counted in parts; slower."""
+    """The same with shared pages counted proportionally; slower."""
     try:
         with open(f"/proc/{pid}/smaps_rollup") as file:
             return next(int(line.split()[1]) for line in file if line.startswith("Pss:")) * 1024
@@ -46,8 +46,8 @@ def proportional(pid: int) -> int:
 
 
 def used(instance: Instance) -> int:
-    """Bytes of memory that a running container has."""
-    return sum(resident(pid) for pid in family(instance.claim.pid))
+    """The memory of a running container in bytes."""
+    return sum(resident(pid) for pid in process_tree(instance.claim.pid))
 
 
 class MemoryLimits:
@@ -59,11 +59,13 @@ class MemoryLimits:
         self._task: asyncio.Task[None] | None = None
 
     def watch(self, instance: Instance, limit: int) -> None:
+        """Enforce a limit from now on."""
         self._limits[instance] = limit
         if self._task is None:
             self._task = asyncio.create_task(self._check_for_ever(), name="memory limits")
 
     async def close(self) -> None:
+        """Stop watching."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -76,7 +78,7 @@ class MemoryLimits:
                     del self._limits[instance]
                 elif (
                     used(instance) > limit
-                    and sum(map(proportional, family(instance.claim.pid))) > limit
+                    and sum(map(proportional, process_tree(instance.claim.pid))) > limit
                 ):
                     del self._limits[instance]
                     instance.slot.give_up("OOMKilled", "")

@@ -1,10 +1,10 @@
-"""Names, ports and a host name of a pod's own, without a network of its own: a small library that
-its programs load.
+"""Separate names, ports and a host name for pods without their own network: a small library that
+their programs load.
 
-Pods that share the machine's network would take each other's ports, and without a hosts file of
-their own only Python programs would know the other pods' names.  `substitutes/addresses.c` changes the
-few calls where that shows.  It is compiled when the agent starts; on a machine without a C compiler
-pods do without it (decision 0176).
+Pods that share the machine's network would take each other's ports, and without their own hosts
+file only Python programs would know the names of other pods. `substitutes/addresses.c` changes the
+few calls that matter. It is compiled when the agent starts; without a C compiler pods do without it
+(decision 0176).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 SOURCE = Path(__file__).parents[1] / "substitutes" / "addresses.c"
-PLACE = "/dev/.hekla-addresses.so"
-"""Where containers with a view of their own find it: their /dev is a mirror in any case, another
-directory would cost one."""
-PATIENCE = 30.0
+MOUNT_PATH = "/dev/.hekla-addresses.so"
+"""Where containers with their own view of the files find it: /dev is mirrored for them anyway,
+another directory would need one more mirror."""
+COMPILE_TIMEOUT = 30.0
 
 
 def compiler() -> str | None:
@@ -37,7 +37,7 @@ def compiler() -> str | None:
 
 
 def library(directory: Path) -> str:
-    """The path of the library, compiled unless it is there; "" where that cannot be."""
+    """The path of the library, which is compiled if it does not exist; "" if that fails."""
     program = compiler()
     if program is None:
         return ""
@@ -48,7 +48,11 @@ def library(directory: Path) -> str:
     command = [program, "-O1", "-shared", "-fPIC", "-o", str(half), str(SOURCE), "-ldl"]
     try:
         subprocess.run(
-            command, check=True, capture_output=True, timeout=PATIENCE, stdin=subprocess.DEVNULL
+            command,
+            check=True,
+            capture_output=True,
+            timeout=COMPILE_TIMEOUT,
+            stdin=subprocess.DEVNULL,
         )
         os.chmod(half, 0o755)
         half.rename(wanted)
@@ -65,8 +69,8 @@ def library(directory: Path) -> str:
 
 
 def variables(known: Mapping[str, str], path: str, address: str, hostname: str) -> dict[str, str]:
-    """A container's variables with the library in them.  `hostname` is "" where the kernel knows it
-    already."""
+    """The environment of a container with the library added. `hostname` is "" if the kernel knows
+    it already."""
     given = known.get("LD_PRELOAD")
     found = {
         **known,
@@ -76,6 +80,6 @@ def variables(known: Mapping[str, str], path: str, address: str, hostname: str) 
     if hostname:
         found["HEKLA_HOSTNAME"] = hostname
     if "HEKLA_HOSTS" in found:
-        # gRPC brings a resolver of its own, which reads /etc/hosts past the library.
+        # gRPC's own resolver reads /etc/hosts without the library.
         found.setdefault("GRPC_DNS_RESOLVER", "native")
     return found

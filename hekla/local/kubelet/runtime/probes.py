@@ -1,5 +1,4 @@
-"""Probes and hooks: asking a container how it is, and telling it what comes.  Reference:
-local-cluster 8.6."""
+"""Probes and lifecycle hooks of containers. Reference: local-cluster 8.6."""
 
 from __future__ import annotations
 
@@ -18,16 +17,17 @@ from hekla.local.kubelet.runtime.grpc import HealthError, health
 from hekla.local.kubelet.runtime.runtime import Instance, children_of
 
 SPAWNER = Path(__file__).with_name("spawner.py")
-STARTING = 100
-"""Hundredths of a second that a command may take to appear below its shim."""
-REDIRECTS = 10
-LONGEST_ANSWER = 10 * 1024
-"""Bytes of an answer or output that are kept for a message."""
+COMMAND_START_CHECKS = 100
+"""How often it is checked, each hundredth of a second, whether the command has started below its
+shim."""
+MAX_REDIRECTS = 10
+MAX_OUTPUT_BYTES = 10 * 1024
+"""How much of a response or output is kept for messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one attempt found."""
+    """The result of one attempt."""
 
     good: bool
     text: str = ""
@@ -35,18 +35,18 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The container that is asked."""
+    """The container that is probed."""
 
     instance: Instance
     address: str
     ports: dict[str, int]
     rewrite: Callable[[str], str] = str
-    """Turns paths of volumes into those of this machine, where the container has no view of its
-    own."""
+    """Replaces volume paths by this machine's, for containers without their own view of the files.
+    """
 
 
 def port_number(port: int | str | None, ports: dict[str, int]) -> int:
-    """A port by number or by its name in the container.  Raises ValueError."""
+    """A port by its number, or its name in the container. Raises ValueError."""
     if isinstance(port, int):
         return port
     if port in ports:
@@ -55,12 +55,12 @@ def port_number(port: int | str | None, ports: dict[str, int]) -> int:
 
 
 async def run_inside(instance: Instance, command: list[str], timeout: float) -> Outcome:
-    """Runs a command in the container; good when it exits with 0 in time."""
-    for _ in range(STARTING):
+    """Run a command in the container; successful if it exits with 0 in time."""
+    for _ in range(COMMAND_START_CHECKS):
         pids = children_of(instance.claim.pid)
         if pids or instance.exit is not None:
             break
-        await asyncio.sleep(0.01)  # its shim has started, the command itself has not yet
+        await asyncio.sleep(0.01)  # the shim has started, the command has not yet
     if not pids:
         return Outcome(False, "container not running")
     process = await asyncio.create_subprocess_exec(
@@ -86,11 +86,11 @@ async def run_inside(instance: Instance, command: list[str], timeout: float) -> 
         return Outcome(
             False, f'command timed out: "{" ".join(command)}" timed out after {timeout:g}s'
         )
-    return Outcome(process.returncode == 0, output[:LONGEST_ANSWER].decode(errors="replace"))
+    return Outcome(process.returncode == 0, output[:MAX_OUTPUT_BYTES].decode(errors="replace"))
 
 
 async def connect(host: str, port: int, timeout: float) -> Outcome:
-    """Whether somebody listens."""
+    """Whether a TCP connection can be made."""
     try:
         async with asyncio.timeout(timeout):
             _, writer = await asyncio.open_connection(host, port)
@@ -101,13 +101,14 @@ async def connect(host: str, port: int, timeout: float) -> Outcome:
 
 
 def reason(error: Exception, timeout: float) -> str:
+    """Why an attempt failed, as text."""
     if isinstance(error, TimeoutError):
         return f"no answer within {timeout:g}s"
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 async def http_get(action: core.HTTPGetAction, target: Target, timeout: float) -> Outcome:
-    """A GET; good from 200 to 399.  Redirects are followed as long as they stay on the host."""
+    """An HTTP GET; successful from 200 to 399. Redirects are followed on the same host."""
     try:
         port = port_number(action.port, target.ports)
     except ValueError:
@@ -117,7 +118,7 @@ async def http_get(action: core.HTTPGetAction, target: Target, timeout: float) -
     given = {header.name: header.value for header in action.http_headers}
     try:
         async with asyncio.timeout(timeout):
-            for _ in range(REDIRECTS):
+            for _ in range(MAX_REDIRECTS):
                 status, location = await fetch(host, port, path, secure, given)
                 following = urlsplit(
                     urljoin(f"{'https' if secure else 'http'}://{host}:{port}{path}", location)
@@ -133,13 +134,13 @@ async def http_get(action: core.HTTPGetAction, target: Target, timeout: float) -
         return Outcome(False, f'Get "{url}": {reason(error, timeout)}')
     except (ValueError, IndexError):
         return Outcome(False, f"{host}:{port} does not speak HTTP")
-    return Outcome(False, f'Get "{url}": stopped after {REDIRECTS} redirects')
+    return Outcome(False, f'Get "{url}": stopped after {MAX_REDIRECTS} redirects')
 
 
 async def fetch(
     host: str, port: int, path: str, secure: bool, given: Mapping[str, str]
 ) -> tuple[int, str]:
-    """(status, Location) of one GET.  Raises OSError, ValueError, IndexError."""
+    """(status, Location) of one GET. Raises OSError, ValueError, IndexError."""
     headers = {
         "Host": f"{host}:{port}",
         "User-Agent": "kube-probe/1.36",
@@ -165,7 +166,7 @@ async def fetch(
 
 
 async def grpc_health(host: str, port: int, service: str, timeout: float) -> Outcome:
-    """Good when the server says that it serves."""
+    """Successful if the server answers SERVING."""
     try:
         async with asyncio.timeout(timeout):
             said = await health(host, port, service)
@@ -182,7 +183,9 @@ async def grpc_health(host: str, port: int, service: str, timeout: float) -> Out
     )
 
 
-async def ask(probe: core.Probe | core.LifecycleHandler, target: Target, timeout: float) -> Outcome:
+async def attempt(
+    probe: core.Probe | core.LifecycleHandler, target: Target, timeout: float
+) -> Outcome:
     """One attempt of a probe or hook."""
     if probe.exec is not None:
         return await run_inside(
@@ -207,8 +210,8 @@ async def ask(probe: core.Probe | core.LifecycleHandler, target: Target, timeout
 class Prober:
     """The probes of one instance of a container, until it is stopped.
 
-    `on_result(kind, good, text)` hears of each change that counts: startup and readiness true or
-    false, liveness false. `on_failure(kind, text)` hears of each attempt that failed.
+    `on_result(kind, good, text)` is called for each change of state: startup and readiness true or
+    false, liveness false. `on_failure(kind, text)` is called for each failed attempt.
     """
 
     container: core.Container
@@ -219,7 +222,7 @@ class Prober:
     started: asyncio.Event = field(default_factory=asyncio.Event)
 
     def start(self, started: bool) -> None:
-        """Begins to ask; `started` when there is no startup probe, or it has succeeded before."""
+        """Begin to probe. `started`: there is no startup probe, or it has succeeded before."""
         container = self.container
         if started:
             self.started.set()
@@ -235,6 +238,7 @@ class Prober:
         ]
 
     def stop(self) -> None:
+        """Stop probing."""
         for task in self.tasks:
             task.cancel()
         self.tasks = []
@@ -252,7 +256,7 @@ class Prober:
         run_of, length = True, 0
         told: bool | None = None
         while True:
-            outcome = await ask(probe, self.target, max(1, probe.timeout_seconds))
+            outcome = await attempt(probe, self.target, max(1, probe.timeout_seconds))
             if not outcome.good:
                 self.on_failure(kind, outcome.text)
             length = length + 1 if outcome.good == run_of else 1

@@ -1,10 +1,9 @@
-"""Containers as real processes: starts each once, notices its end, adopts it after the agent was
-killed.
+"""Containers as processes: starts each container once, notices its end, and adopts it after the
+agent was killed.
 
-The agent is not an ancestor of the containers (see spawner.py), so it follows their shims by pidfd,
-which cannot be confused by a reused pid, and where the system has none by polling ten times a
-second.  What happened is always read from the slot on disk; this module holds nothing that a
-restart would miss.
+The agent is not an ancestor of the containers (see spawner.py). It follows their shims by pidfd,
+which does not confuse a reused pid; without pidfds it polls ten times a second. The state is always
+read from the slot on disk; nothing in this module would be missed after a restart.
 """
 
 from __future__ import annotations
@@ -32,18 +31,18 @@ log = logging.getLogger("agent.runtime")
 
 SPAWNER = Path(__file__).with_name("spawner.py")
 POLL_INTERVAL = 0.1
-"""Seconds between polls of processes that cannot be followed by a pidfd."""
-LAST_WORDS = 2.0
-"""Seconds that a shim has to write down the end of a command that was killed."""
+"""Seconds between polls of processes that have no pidfd."""
+EXIT_CODE_TIMEOUT = 2.0
+"""Seconds for a shim to write the exit code of a command that was killed."""
 STARTS_AT_ONCE = 16
 
 
 class CannotStart(Exception):
-    """The container was not started: nobody took its slot.  The text is for the pod's status."""
+    """The container was not started, and its slot not claimed. The text is for the pod's status."""
 
 
 class Instance:
-    """A container that has been started."""
+    """A container that was started."""
 
     __slots__ = ("claim", "exit", "on_end", "pidfd", "slot", "started")
 
@@ -57,7 +56,7 @@ class Instance:
 
 
 def children_of(pid: int) -> list[int]:
-    """The direct children of a process; none when it is gone."""
+    """The direct children of a process; none if it has ended."""
     try:
         with open(f"/proc/{pid}/task/{pid}/children") as file:
             return [int(child) for child in file.read().split()]
@@ -70,6 +69,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def children_by_search(pid: int) -> list[int]:
+    """`children_of` without /proc/<pid>/task/<tid>/children: searches all processes."""
     try:
         return [child.pid for child in psutil.Process(pid).children()]
     except psutil.Error:
@@ -77,7 +77,7 @@ def children_by_search(pid: int) -> list[int]:
 
 
 def session_of(shim: int) -> list[int]:
-    """Every process of the shim's session: what is left to kill where there is no pid namespace."""
+    """All processes in the shim's session, which are to be killed if there is no pid namespace."""
     found = []
     for pid in psutil.pids():
         try:
@@ -89,7 +89,7 @@ def session_of(shim: int) -> list[int]:
 
 
 def send(pid: int, number: int) -> bool:
-    """Signals a process; False when it is gone or not ours."""
+    """Send a signal to a process; False if it has ended or belongs to another user."""
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -147,8 +147,8 @@ class Runtime:
                 future.set_result(text)
 
     def _lose_spawner(self) -> None:
-        """The spawner has gone, and with it every child that had not yet become a shim; the
-        claims say which did."""
+        """The spawner has ended, and every child that had not become a shim with it; the claims say
+        which had."""
         spawner, self._spawner = self._spawner, None
         assert spawner is not None and spawner.stdout is not None and spawner.stdin is not None
         asyncio.get_running_loop().remove_reader(spawner.stdout.fileno())
@@ -164,7 +164,7 @@ class Runtime:
                 future.set_result("")
 
     def close(self) -> None:
-        """Lets go of the containers; they run on."""
+        """Stop following the containers; they run on."""
         if self._poll is not None:
             self._poll.cancel()
         loop = asyncio.get_running_loop()
@@ -183,14 +183,13 @@ class Runtime:
     async def start(
         self, slot: Slot, launch: Launch, on_end: Callable[[Instance], None]
     ) -> Instance:
-        """Starts the container of a slot, or adopts it when it was started before.  Raises
-        CannotStart."""
+        """Start the container of a slot, or adopt it if it was started before. Raises CannotStart."""
         slot.prepare(launch)
         async with self._limit:
             for _ in range(3):
                 if (known := self.adopt(slot, on_end)) is not None:
                     return known
-                answer = await self._ask(slot)
+                answer = await self._request_start(slot)
                 if answer.startswith("! "):
                     if (known := self.adopt(slot, on_end)) is not None:
                         return known
@@ -202,8 +201,8 @@ class Runtime:
             )
         return known
 
-    async def _ask(self, slot: Slot) -> str:
-        """One attempt of the spawner; an empty answer when the spawner died over it."""
+    async def _request_start(self, slot: Slot) -> str:
+        """One attempt of the spawner; an empty answer if the spawner died meanwhile."""
         spawner = self._ensure_spawner()
         assert spawner.stdin is not None
         self._last += 1
@@ -212,11 +211,12 @@ class Runtime:
         try:
             spawner.stdin.write(f"{self._last} {slot.directory}\n".encode())
         except BrokenPipeError:
-            pass  # its end of file on stdout follows and settles every future
+            pass  # the end of its output follows, and resolves all futures
         return await future
 
     def adopt(self, slot: Slot, on_end: Callable[[Instance], None]) -> Instance | None:
-        """The container of a slot that was started before, running or not; None when it never was."""
+        """The container of a slot that was started before, whether it still runs or not; None if it
+        was never started."""
         claim = slot.claim()
         if claim is None:
             return None
@@ -226,11 +226,11 @@ class Runtime:
         instance.on_end = on_end
         instance.exit = slot.exit()
         if instance.exit is None and not self._watch(instance):
-            instance.exit = self._last_words(instance)
+            instance.exit = self._exit_of(instance)
         return instance
 
-    def _last_words(self, instance: Instance) -> Exit:
-        """The end of a container whose shim has gone."""
+    def _exit_of(self, instance: Instance) -> Exit:
+        """The exit of a container whose shim has ended."""
         return instance.slot.give_up(
             "ContainerStatusUnknown",
             "The container could not be located when the pod was terminated",
@@ -239,7 +239,7 @@ class Runtime:
     # --- following --------------------------------------------------------------------------------
 
     def _watch(self, instance: Instance) -> bool:
-        """Follows the shim; False when it is gone already."""
+        """Follow the shim; False if it has ended already."""
         if not instance.claim.alive():
             return False
         if self._pidfds:
@@ -258,16 +258,16 @@ class Runtime:
         if not self._pidfds:
             self._polled.add(instance)
             if self._poll is None:
-                self._poll = asyncio.get_running_loop().call_later(POLL_INTERVAL, self._look)
+                self._poll = asyncio.get_running_loop().call_later(POLL_INTERVAL, self._poll_pids)
         self.instances.add(instance)
         return True
 
-    def _look(self) -> None:
+    def _poll_pids(self) -> None:
         self._poll = None
         for instance in [one for one in self._polled if not one.claim.alive()]:
             self._ended(instance)
         if self._polled:
-            self._poll = asyncio.get_running_loop().call_later(POLL_INTERVAL, self._look)
+            self._poll = asyncio.get_running_loop().call_later(POLL_INTERVAL, self._poll_pids)
 
     def _unwatch(self, instance: Instance) -> None:
         self.instances.discard(instance)
@@ -281,14 +281,14 @@ class Runtime:
         if instance not in self.instances:
             return
         self._unwatch(instance)
-        instance.exit = instance.slot.exit() or self._last_words(instance)
+        instance.exit = instance.slot.exit() or self._exit_of(instance)
         if instance.on_end is not None:
             instance.on_end(instance)
 
     # --- ending -----------------------------------------------------------------------------------
 
     async def signal(self, instance: Instance, number: int) -> None:
-        """Sends a signal to the container's own process, and to no other of it."""
+        """Send a signal to the container's main process only."""
         for _ in range(50):
             if instance.exit is not None or not instance.claim.alive():
                 return
@@ -296,15 +296,14 @@ class Runtime:
             if pids:
                 send(pids[0], number)
                 return
-            await asyncio.sleep(0.01)  # the shim has not started the command yet
+            await asyncio.sleep(0.01)  # the shim has not started the command
 
     async def kill(self, instance: Instance) -> None:
-        """Ends the container and everything that it has started.  Its exit code becomes 137 unless
-        it had one."""
+        """Kill the container and all its processes. Its exit code becomes 137 unless it had one."""
         if instance.exit is not None:
             return
         await self.signal(instance, signal.SIGKILL)
-        deadline = time.monotonic() + LAST_WORDS
+        deadline = time.monotonic() + EXIT_CODE_TIMEOUT
         while instance.exit is None and instance.claim.alive() and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
         if instance.exit is None and instance.claim.alive():
@@ -313,7 +312,7 @@ class Runtime:
 
 
 def kill_shim(claim: Claim) -> None:
-    """Kills a shim and, where no pid namespace does it, everything in its session."""
+    """Kill a shim, and all processes in its session if no pid namespace does that."""
     for pid in session_of(claim.pid):
         if pid != claim.pid:
             send(pid, signal.SIGKILL)
@@ -322,9 +321,9 @@ def kill_shim(claim: Claim) -> None:
 
 
 def stop_all(root: Path, grace: float = 2.0) -> int:
-    """Ends every container that an agent with this directory has left running; gives their number.
+    """Stop all containers that an agent with this directory has left running; returns how many.
 
-    For `hekla down`, when the agent is gone already.  Each has `grace` seconds between SIGTERM and
+    For `hekla down`, after the agent has ended. Each has `grace` seconds between SIGTERM and
     SIGKILL.
     """
     claims: list[tuple[Slot, Claim]] = []
@@ -333,11 +332,11 @@ def stop_all(root: Path, grace: float = 2.0) -> int:
             claim = slot.claim()
             if claim is not None and slot.exit() is None and claim.alive():
                 claims.append((slot, claim))
-    for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, LAST_WORDS)):
+    for number, timeout in ((signal.SIGTERM, grace), (signal.SIGKILL, EXIT_CODE_TIMEOUT)):
         for _, claim in claims:
             for pid in children_of(claim.pid):
                 send(pid, number)
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         while time.monotonic() < deadline and any(claim.alive() for _, claim in claims):
             time.sleep(0.02)
     for slot, claim in claims:

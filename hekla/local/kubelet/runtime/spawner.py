@@ -124,8 +124,8 @@ def write(path: str, text: str) -> None:
 
 
 def enter(namespaces: list[str]) -> None:
-    """Leaves the machine's namespaces for own ones; as an ordinary user by way of a user namespace,
-    keeping the user's id."""
+    """Leave the machine's namespaces for new ones; an ordinary user needs a user namespace for
+    that, and keeps his user id."""
     uid, gid = os.geteuid(), os.getegid()
     flags = 0
     for name in namespaces:
@@ -140,15 +140,15 @@ def enter(namespaces: list[str]) -> None:
 
 
 def enter_network(path: str) -> None:
-    """Moves into the network namespace of the pod."""
+    """Enter the pod's network namespace."""
     descriptor = os.open(path, os.O_RDONLY)
     check(libc.setns(descriptor, CLONE_NEWNET), "enter the pod's network namespace")
     os.close(descriptor)
 
 
 def open_beneath(source: str, root: str) -> int:
-    """Opens what is to be mounted.  Where it lies in a volume, no link is followed on the way from
-    the volume's directory to it."""
+    """Open the source of a mount. In a volume no symbolic link is followed on the way from the
+    volume's directory to it."""
     flags = os.O_PATH | os.O_CLOEXEC
     if not root:
         return os.open(source, flags)
@@ -165,7 +165,7 @@ def open_beneath(source: str, root: str) -> int:
 
 
 def set_read_only(path: str, closed: bool) -> None:
-    """Closes a mount and all below it for writing, or opens them again."""
+    """Make a mount and all mounts below it read-only, or writable again."""
     attributes = struct.pack(
         "=QQQQ", MOUNT_ATTR_RDONLY if closed else 0, 0 if closed else MOUNT_ATTR_RDONLY, 0, 0
     )
@@ -181,7 +181,7 @@ def set_read_only(path: str, closed: bool) -> None:
 
 
 class Tree:
-    """The container's view of the files: this machine's, with the pod's mounts in their places."""
+    """The container's view of the files: this machine's files with the pod's mounts."""
 
     def __init__(self, slot: str) -> None:
         self.made: set[int] = set()
@@ -191,8 +191,8 @@ class Tree:
         self.old_root = ""
 
     def build(self, launch: dict[str, Any]) -> None:
-        """Places all mounts, outer ones first.  Sources are held open, because what is placed may
-        cover where they are."""
+        """Make all mounts, outer ones first. All sources are opened before, because a mount may
+        cover the source of another."""
         beneath, read_only = launch.get("beneath", {}), launch.get("read_only", False)
         ordered = sorted(launch.get("mounts", ()), key=lambda entry: entry[1].count("/"))
         held = [open_beneath(source, beneath.get(source, "")) for source, _, _ in ordered]
@@ -216,11 +216,11 @@ class Tree:
                     set_read_only(target, False)
 
     def cover(self, closed: list[str], shown: list[str]) -> None:
-        """Lays an empty directory over each that the container shall not see, and what it may see
-        of them back into its place.
+        """Mount an empty directory over each path that the container must not see, and mount the
+        parts that it may see back into it.
 
-        Nothing of the container's begins below a cover: from a directory there, `..` would lead
-        around it.
+        No directory that the container starts in may be below a covered path: from there, `..`
+        would lead around the cover.
         """
         held = [(os.open(path, os.O_PATH | os.O_CLOEXEC), path) for path in shown]
         for path in closed:
@@ -235,7 +235,7 @@ class Tree:
             os.close(descriptor)
 
     def place(self, source: str, target: str, read_only: bool) -> None:
-        """Mounts `source` at `target`, making room for it where the path does not exist."""
+        """Mount `source` at `target`; creates the path if it does not exist."""
         directory = os.path.isdir(source)
         target = os.path.realpath(target)
         self.make_room(target, directory)
@@ -245,7 +245,7 @@ class Tree:
         self.volumes.append(target.rstrip("/") + "/")
 
     def fix(self, path: str) -> None:
-        """Closes for writing what stays where it is."""
+        """Make a path read-only in place."""
         try:
             mount(path, path, flags=MS_BIND | MS_REC)
             self.remount_read_only(path)
@@ -298,8 +298,8 @@ class Tree:
             os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
 
     def mirror(self, path: str) -> None:
-        """Replaces a directory by a copy that shares its entries, so that entries can be added
-        without touching the machine."""
+        """Replace a directory by a copy that shares its entries, so that entries can be added
+        without changing the machine."""
         try:
             entries = list(os.scandir(path))
         except OSError:
@@ -311,7 +311,8 @@ class Tree:
         self.made.add(os.stat(path).st_dev)
 
     def mirror_root(self) -> None:
-        """The same for the root, which cannot be covered: a copy beside it takes its place."""
+        """The same for the root, which cannot be mounted over: the process moves to a copy beside
+        it."""
         base = f"{self.slot}/root"
         os.makedirs(base, exist_ok=True)
         entries = list(os.scandir("/"))
@@ -354,7 +355,7 @@ class Tree:
 
 
 def whole_path(command: str, cwd: str, path: str) -> str | None:
-    """Where the command is; None when nowhere."""
+    """The path of the command; None if it is not found."""
     if "/" in command:
         return os.path.join(cwd, command) if os.path.exists(os.path.join(cwd, command)) else None
     for directory in path.split(":"):
@@ -365,8 +366,8 @@ def whole_path(command: str, cwd: str, path: str) -> str | None:
 
 
 def myself() -> tuple[int, str]:
-    """Own pid and start time as the rest of the machine sees them, also from inside a pid namespace
-    whose /proc is still the outer."""
+    """Pid and start time of this process as the rest of the machine sees them, also from inside a
+    pid namespace that still has the outer /proc."""
     try:
         pid = int(os.readlink("/proc/self"))
         with open("/proc/self/stat", "rb") as file:
@@ -378,8 +379,7 @@ def myself() -> tuple[int, str]:
 
 
 def oldest() -> str:
-    """The eldest of the processes above this one that is in the same view of the files and that we
-    may look at."""
+    """The oldest ancestor of this process that has the same view of the files and may be inspected."""
     here, found, above = os.readlink("/proc/self/ns/mnt"), "self", os.getppid()
     while above:
         try:
@@ -394,7 +394,7 @@ def oldest() -> str:
 
 
 def begin(slot: str, answer: Callable[[str], None]) -> None:
-    """In the child: becomes the shim of the container of `slot`.  Never returns."""
+    """Runs in the child: becomes the shim of the container of `slot`. Never returns."""
     with open(f"{slot}/launch.json", "rb") as file:
         launch = json.load(file)
     for number in (signal.SIGCHLD, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM):
@@ -525,7 +525,7 @@ def leave_holder(slot: str, launch: dict[str, Any], log: int) -> tuple[int, int]
 
 
 def become(launch: dict[str, Any]) -> None:
-    """Gives away the rights that the container is to go without, and takes its user and groups;
+    """Drop the capabilities that the container does not get, and change to its user and groups;
     only root can."""
     user, group, groups = launch.get("user"), launch.get("group"), launch.get("groups", [])
     for number in launch.get("dropped", ()):
@@ -543,13 +543,12 @@ def become(launch: dict[str, Any]) -> None:
 
 
 def duplicate(descriptor: int) -> int:
-    """A copy above the low numbers, which closes itself on exec."""
+    """A copy of a descriptor above the low numbers, which is closed on exec."""
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
 
 
 def take(directory: int, pid: int, start: str) -> bool:
-    """Takes the slot by making its claim; False when it was taken before.  A link appears whole or
-    not at all."""
+    """Claim the slot; False if it was claimed before. A link appears completely or not at all."""
     name = f".claim.{pid}"
     descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600, dir_fd=directory)
     os.write(descriptor, f"{pid} {start}\n".encode())
@@ -564,7 +563,7 @@ def take(directory: int, pid: int, start: str) -> bool:
 
 
 def fail(directory: int, result: int, message: str) -> NoReturn:
-    """The container was claimed but cannot run: that is its end."""
+    """The container was claimed but cannot run: write that as its end."""
     descriptor = os.open("error", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600, dir_fd=directory)
     os.write(
         descriptor, json.dumps({"reason": "StartError", "message": message, "code": 128}).encode()
@@ -575,7 +574,7 @@ def fail(directory: int, result: int, message: str) -> NoReturn:
 
 
 def serve() -> None:
-    """Starts what it is told to until the agent has gone."""
+    """Start containers on request until the agent has ended."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the children
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
@@ -595,7 +594,7 @@ def serve() -> None:
 
 
 def become_container(number: str, slot: str) -> None:
-    """The child's way, from the fork to the shim or to an error."""
+    """What the child does, from the fork to the shim or to an error."""
     # Descriptor 1 becomes the log; the copy of the agent's pipe closes itself on exec.
     out = duplicate(1)
 
@@ -615,8 +614,8 @@ def become_container(number: str, slot: str) -> None:
 
 
 def probe() -> None:
-    """Tries every combination from the best down and prints, for each kind of namespace, why it is
-    refused ("" when it works)."""
+    """Try every combination of namespaces from the best down; print why each kind of namespace is
+    refused ("" if it works)."""
     findings = {}
     base = ["user"] if os.geteuid() else []
     for name in ("user", "mount", "uts", "pid"):
@@ -653,8 +652,8 @@ def attempt(namespaces: list[str]) -> str:
 
 
 def join(pid: int, slot: str, argv: list[str], tty: bool = False) -> None:
-    """Runs a command inside a running container, as exec and exec probes do; its exit code becomes
-    this process's."""
+    """Run a command in a running container, for exec and exec probes; its exit code becomes that of
+    this process."""
     with open(f"{slot}/launch.json", "rb") as file:
         launch = json.load(file)
     if launch.get("cgroup"):
@@ -700,8 +699,8 @@ def join(pid: int, slot: str, argv: list[str], tty: bool = False) -> None:
 
 
 def dial(pid: int, port: int) -> None:
-    """Connects to a port of localhost as a container sees it, and hands the connection to who holds
-    the other end of descriptor 0."""
+    """Connect to a port of localhost as the container sees it, and pass the connection to the
+    process at the other end of descriptor 0."""
     enter_network(f"/proc/{pid}/ns/net")
     failure = ""
     for host in ("127.0.0.1", "::1"):
@@ -716,8 +715,8 @@ def dial(pid: int, port: int) -> None:
 
 
 def own_terminal(user: int | None, leader: bool = False) -> None:
-    """Makes the terminal at descriptor 0 that of this process (which may lead its session already),
-    so that ^C reaches what runs."""
+    """Make the terminal at descriptor 0 the controlling terminal of this process (which may lead
+    its session already), so that ^C reaches the command."""
     if not leader:
         os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -1,5 +1,5 @@
-"""attach: what a running container writes from now on, and what is typed to it where it has an open
-standard input."""
+"""attach: the output of a running container from now on, and input if it has an open standard
+input."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger("agent.streams")
 
 
 async def attach(slot: Slot, options: ExecOptions, terminal: Terminal, clock: Clock) -> None:
-    """Shows the container to a terminal until one of them ends."""
+    """Connect a terminal to the container until one of them ends."""
     try:
         await terminal.ready()
         if not await process_of(slot):
@@ -28,15 +28,15 @@ async def attach(slot: Slot, options: ExecOptions, terminal: Terminal, clock: Cl
             return
         held = await console.connect(slot)
         if held is not None and held.tty:
-            await held.carry(terminal, options.stdin)
+            await held.run(terminal, options.stdin)
             await terminal.finish(SUCCESS)
             return
-        # Tasks begin in this order, so the ends of the logs are known before anything is typed that
-        # the container may answer at once.
-        tasks = [asyncio.create_task(each) for each in views(slot, options, terminal, clock)]
+        # Tasks start in this order, so the ends of the logs are known before any input that the
+        # container may answer.
+        tasks = [asyncio.create_task(each) for each in log_streams(slot, options, terminal, clock)]
         shown = asyncio.gather(*tasks)
         if held is not None and options.stdin:
-            tasks.append(asyncio.create_task(held.type(terminal)))
+            tasks.append(asyncio.create_task(held.forward_input(terminal)))
         try:
             await shown
         finally:
@@ -50,11 +50,11 @@ async def attach(slot: Slot, options: ExecOptions, terminal: Terminal, clock: Cl
         log.debug("%s: the client of an attach has gone", slot.directory)
 
 
-def views(
+def log_streams(
     slot: Slot, options: ExecOptions, terminal: Terminal, clock: Clock
 ) -> list[Coroutine[Any, Any, None]]:
-    """What shows each wanted log from its end on; where both streams share one file (decision 0052)
-    it is shown as standard output."""
+    """A coroutine for each requested log that sends it from its end on. If both streams share one
+    file (decision 0052) it is sent as standard output."""
 
     def running() -> bool:
         claim = slot.claim()

@@ -18,12 +18,12 @@ import struct
 from hekla.local.kubelet.records import Slot
 from hekla.local.kubelet.streaming.remote import Terminal
 
-PIECE = 64 * 1024
+CHUNK = 64 * 1024
 FRAME = struct.Struct(">cI")
 SIZE = struct.Struct(">HH")
 
 
-class Held:
+class Console:
     """A connection to a container's console."""
 
     def __init__(
@@ -35,11 +35,12 @@ class Held:
         self.once = once
 
     def send(self, letter: bytes, data: bytes = b"") -> None:
+        """Send one frame."""
         self.writer.write(FRAME.pack(letter, len(data)) + data)
 
-    async def type(self, terminal: Terminal) -> None:
-        """Hands on what is typed; where the container reads one client only, its end is the input's
-        end."""
+    async def forward_input(self, terminal: Terminal) -> None:
+        """Forward the client's input. If the container reads from one client only, the end of this
+        client is the end of the input."""
         try:
             while data := await terminal.stdin.read():
                 self.send(b"i", data)
@@ -50,12 +51,12 @@ class Held:
         except ConnectionError:
             terminal.stdin.drop()
 
-    async def carry(self, terminal: Terminal, typed: bool) -> None:
-        """A terminal both ways, until the container ends."""
+    async def run(self, terminal: Terminal, typed: bool) -> None:
+        """Connect a terminal in both directions until the container ends."""
         terminal.on_resize(lambda width, height: self.send(b"r", SIZE.pack(height, width)))
-        typing = asyncio.create_task(self.type(terminal)) if typed else None
+        typing = asyncio.create_task(self.forward_input(terminal)) if typed else None
         try:
-            while data := await self.reader.read(PIECE):
+            while data := await self.reader.read(CHUNK):
                 await terminal.write("stdout", data)
         except ConnectionResetError:
             pass
@@ -66,12 +67,13 @@ class Held:
             self.close()
 
     def close(self) -> None:
+        """Close the connection."""
         with contextlib.suppress(Exception):
             self.writer.close()
 
 
 def draining(slot: Slot) -> bool:
-    """Whether what the terminal showed last is still on its way to the log."""
+    """Whether the terminal's last output is still on its way to the log."""
     path = slot.directory / "console"
     return (
         path.exists() and (launch := slot.launch()) is not None and launch.tty and listening(slot)
@@ -79,7 +81,7 @@ def draining(slot: Slot) -> bool:
 
 
 def listening(slot: Slot) -> bool:
-    """Whether the holder lives."""
+    """Whether the holder still runs."""
     with contextlib.suppress(OSError):
         directory = os.open(slot.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -91,8 +93,8 @@ def listening(slot: Slot) -> bool:
     return False
 
 
-async def connect(slot: Slot) -> Held | None:
-    """The console of a container; None where it has none."""
+async def connect(slot: Slot) -> Console | None:
+    """The console of a container; None if it has none."""
     launch = slot.launch()
     if launch is None or not (launch.stdin or launch.tty):
         return None
@@ -101,12 +103,12 @@ async def connect(slot: Slot) -> Held | None:
     except OSError:
         return None
     try:
-        # By way of the open directory: the path of a socket may have 107 bytes only.
+        # By way of the open directory: a socket path may have at most 107 bytes.
         reader, writer = await asyncio.open_unix_connection(
-            f"/proc/self/fd/{directory}/console", limit=PIECE
+            f"/proc/self/fd/{directory}/console", limit=CHUNK
         )
     except OSError:
         return None
     finally:
         os.close(directory)
-    return Held(reader, writer, launch.tty, launch.stdin_once)
+    return Console(reader, writer, launch.tty, launch.stdin_once)

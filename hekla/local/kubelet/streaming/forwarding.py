@@ -1,4 +1,4 @@
-"""port-forward: connections of a client carried to ports of a pod.  Reference: local-cluster 8.10."""
+"""port-forward: forwards connections of a client to ports of a pod. Reference: local-cluster 8.10."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ log = logging.getLogger("agent.streams")
 SPDY_PROTOCOL = "portforward.k8s.io"
 TUNNEL_PROTOCOLS = ("SPDY/3.1+portforward.k8s.io",)
 CHANNEL_PROTOCOLS = ("v4.channel.k8s.io", "v4.base64.channel.k8s.io")
-PAIR_PATIENCE = 30.0
-"""Seconds between the two streams of one connection."""
-CONNECT_PATIENCE = 10.0
-PIECE = 32 * 1024
+PAIR_TIMEOUT = 30.0
+"""Seconds in which both streams of a connection must be opened."""
+CONNECT_TIMEOUT = 10.0
+CHUNK = 32 * 1024
 
 
 class NotListening(Exception):
-    """Nobody answers at the port; the text says what was tried."""
+    """No process listens on the port; the text says which addresses were tried."""
 
 
 class Ports:
-    """The ports of one pod."""
+    """The ports of a pod."""
 
     def __init__(self, directory: PodDirectory) -> None:
         self.directory = directory
@@ -44,25 +44,26 @@ class Ports:
         self.uid = directory.path.name
 
     async def connect(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Raises NotListening."""
+        """Connect to a port. Raises NotListening."""
         try:
-            async with asyncio.timeout(CONNECT_PATIENCE):
-                return await asyncio.open_connection(self.address, port, limit=PIECE)
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                return await asyncio.open_connection(self.address, port, limit=CHUNK)
         except TimeoutError:
             why = "i/o timeout"
         except OSError as error:
             why = f"connect: {'connection refused' if isinstance(error, ConnectionRefusedError) else error.strerror or error}"
-        # A program that listens on localhost only.
+        # The program may listen on localhost only.
         found = await asyncio.to_thread(self._at_localhost, port)
         if isinstance(found, socket.socket):
             found.setblocking(False)
-            return await asyncio.open_connection(sock=found, limit=PIECE)
+            return await asyncio.open_connection(sock=found, limit=CHUNK)
         raise NotListening(
             f"error forwarding port {port} to pod {self.uid}, uid : dial tcp4 {self.address}:{port}: {why}"
         )
 
     def _at_localhost(self, port: int) -> socket.socket | None:
-        """A connection to a port of the pod's localhost; None where nobody of the pod listens."""
+        """A connection to a port of the pod's localhost; None if no process of the pod listens
+        there."""
         for slot in self.directory.slots():
             claim = slot.claim()
             if claim is None or slot.exit() is not None or not claim.alive():
@@ -72,13 +73,13 @@ class Ports:
                 return dialled(claim.pid, port)
             if (address := listener(claim.pid, port)) is not None:
                 with contextlib.suppress(OSError):
-                    return socket.create_connection((address, port), CONNECT_PATIENCE)
+                    return socket.create_connection((address, port), CONNECT_TIMEOUT)
         return None
 
 
 def listener(shim: int, port: int) -> str | None:
-    """The address at which a process of a container listens.  Pods that share the machine's
-    localhost must not open it to everybody."""
+    """The address on which a process of the container listens. If pods share the machine's
+    localhost, only their own listeners may be reached."""
     with contextlib.suppress(psutil.Error):
         for process in psutil.Process(shim).children(recursive=True):
             with contextlib.suppress(psutil.Error):
@@ -91,7 +92,7 @@ def listener(shim: int, port: int) -> str | None:
 
 
 def dialled(pid: int, port: int) -> socket.socket | None:
-    """A connection made inside of a pod's network."""
+    """A connection that was made inside a pod's network."""
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
@@ -99,7 +100,7 @@ def dialled(pid: int, port: int) -> socket.socket | None:
                 [sys.executable, "-I", "-S", str(SPAWNER), "dial", str(pid), str(port)],
                 stdin=theirs.fileno(),
             )
-        ours.settimeout(CONNECT_PATIENCE)
+        ours.settimeout(CONNECT_TIMEOUT)
         try:
             answer, descriptors, _, _ = socket.recv_fds(ours, 1024, 1)
         except OSError:
@@ -117,7 +118,7 @@ async def carry(
     send: Callable[[bytes], Awaitable[None]],
     ended: Callable[[], Awaitable[None]],
 ) -> None:
-    """Bytes both ways until both sides have said all, or one of them is gone."""
+    """Forward bytes in both directions until both sides have ended, or one has gone."""
 
     async def up() -> None:
         try:
@@ -131,7 +132,7 @@ async def carry(
 
     async def down() -> None:
         with contextlib.suppress(ConnectionResetError, BrokenPipeError):
-            while data := await reader.read(PIECE):
+            while data := await reader.read(CHUNK):
                 await send(data)
         await ended()
 
@@ -139,7 +140,7 @@ async def carry(
         async with asyncio.TaskGroup() as group:
             group.create_task(up())
             await down()
-            # A side that has closed for writing may still read for a while; a client that never ends its
+            # A side that has closed its half may still read for a while; a client that never ends its
             # half must not hold us.
             inlet.end()
     except* Lost:
@@ -151,7 +152,7 @@ async def carry(
 
 @dataclass(slots=True)
 class Pair:
-    """The two streams of one forwarded connection."""
+    """The two streams of a forwarded connection."""
 
     port: int = 0
     data: int = 0
@@ -162,7 +163,7 @@ class Pair:
 
 
 class SpdyForward(SpdyWire):
-    """Pairs of SPDY streams, one a connection; bare or inside of a WebSocket."""
+    """Pairs of SPDY streams, one for each connection; bare or inside a WebSocket."""
 
     def __init__(self, ports: Ports, websocket: WebSocket | None = None) -> None:
         super().__init__(websocket)
@@ -172,6 +173,7 @@ class SpdyForward(SpdyWire):
         self._tasks: set[asyncio.Task[None]] = set()
 
     def happened(self, event: Event) -> None:
+        """Handle an event of the SPDY connection."""
         if isinstance(event, Opened):
             self._opened(event)
         elif isinstance(event, Data):
@@ -187,8 +189,8 @@ class SpdyForward(SpdyWire):
         if role not in ("data", "error") or not text.isdecimal() or not 0 < int(text) < 65536:
             self.session.reset(event.stream, 1)
             return
-        # Clients that number nothing open the error stream first, and the data stream, two further,
-        # right behind it.
+        # Clients without request ids open the error stream first, and right after it the data
+        # stream, whose number is larger by two.
         number = event.headers.get("requestid") or str(
             event.stream if role == "error" else event.stream - 2
         )
@@ -214,7 +216,7 @@ class SpdyForward(SpdyWire):
             task.add_done_callback(self._tasks.discard)
         else:
             pair.timer = asyncio.get_running_loop().call_later(
-                PAIR_PATIENCE, self._give_up, number, pair
+                PAIR_TIMEOUT, self._give_up, number, pair
             )
 
     def _give_up(self, number: str, pair: Pair) -> None:
@@ -258,8 +260,8 @@ class SpdyForward(SpdyWire):
 
 
 class ChannelForward(Wire):
-    """Channels of a WebSocket: two a port, and one connection to each; what the Python client
-    speaks."""
+    """WebSocket channels: two for each port, and one connection to each port; used by the Python
+    client."""
 
     def __init__(self, ports: Ports, protocol: str, wanted: list[int]) -> None:
         super().__init__(WebSocket(server=True))
@@ -268,11 +270,12 @@ class ChannelForward(Wire):
         self.inputs = [self.inlet() for _ in wanted]
 
     def received(self, data: bytes) -> None:
+        """Handle a message of the client."""
         if data and data[0] % 2 == 0 and data[0] // 2 < len(self.wanted):
             self.inputs[data[0] // 2].feed(data[1:])
 
     async def serve(self) -> None:
-        """Until all connections are over."""
+        """Runs until all connections have ended."""
         for index, port in enumerate(self.wanted):
             for channel in (2 * index, 2 * index + 1):
                 self.send(bytes((channel,)) + port.to_bytes(2, "little"))
@@ -287,7 +290,7 @@ class ChannelForward(Wire):
             await self.drain()
 
         async def ended() -> None:
-            """A channel has no end of its own."""
+            """A channel cannot be closed alone."""
 
         try:
             reader, writer = await self.ports.connect(port)

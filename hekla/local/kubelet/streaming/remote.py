@@ -1,8 +1,7 @@
-"""The terminal at the other end of an exec or attach: what it types, what it is shown, and how it
-learns the end.
+"""The remote terminal of an exec or attach: its input, its output, its size, and the final status.
 
-Two forms, one face: channels of a WebSocket (`v5.channel.k8s.io` and older) and SPDY streams.
-Reference: local-cluster 8.10.
+There are two implementations: channels of a WebSocket (`v5.channel.k8s.io` and older) and SPDY
+streams. Reference: local-cluster 8.10.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from hekla.kube.streams.spdy import Data, Event, Opened, Reset
 from hekla.kube.streams.websocket import WebSocket
 from hekla.local.kubelet.streaming.wire import Inlet, Lost, SpdyWire, Wire
 
-STREAMS_PATIENCE = 30.0
-"""Seconds in which a SPDY client must have opened all streams that it asked for."""
+STREAMS_TIMEOUT = 30.0
+"""Seconds in which a SPDY client must open all streams that it requested."""
 CHANNELS = {"stdin": 0, "stdout": 1, "stderr": 2, "error": 3, "resize": 4}
 CLOSE_CHANNEL = 255
-LONGEST_SIZES = 4096
-"""Bytes of terminal sizes that are not yet a whole JSON text."""
+MAX_RESIZE_BUFFER = 4096
+"""Bytes of terminal sizes that are not a complete JSON text."""
 WEBSOCKET_PROTOCOLS = (
     "v5.channel.k8s.io",
     "v4.channel.k8s.io",
@@ -50,7 +49,7 @@ SUCCESS = {"metadata": {}, "status": "Success"}
 
 @dataclass(frozen=True, slots=True)
 class ExecOptions:
-    """Which streams the client wants."""
+    """The streams that a client requests."""
 
     command: tuple[str, ...] = ()
     stdin: bool = False
@@ -60,6 +59,8 @@ class ExecOptions:
 
     @classmethod
     def of(cls, request: Request) -> ExecOptions:
+        """The options in the query of a request."""
+
         def flag(name: str, short: str) -> bool:
             return request.flag(name) or request.flag(short)
 
@@ -74,6 +75,7 @@ class ExecOptions:
 
     @property
     def wants(self) -> bool:
+        """Whether a role (stdin, stdout, ...) is requested."""
         return self.stdin or self.stdout or self.stderr
 
 
@@ -92,7 +94,7 @@ def exited(code: int) -> dict[str, Any]:
 
 
 def failed(message: str) -> dict[str, Any]:
-    """The Status of what could not be done at all."""
+    """The Status of a command that could not be run."""
     text = f"Internal error occurred: {message}"
     return {
         "metadata": {},
@@ -105,7 +107,7 @@ def failed(message: str) -> dict[str, Any]:
 
 
 class Terminal:
-    """What exec and attach see of the other end."""
+    """The remote terminal as exec and attach use it."""
 
     stdin: Inlet
     resized: Callable[[int, int], None]
@@ -115,13 +117,14 @@ class Terminal:
         self.resized = lambda width, height: None
         self._size: tuple[int, int] | None = None
 
-    def on_resize(self, told: Callable[[int, int], None]) -> None:
-        """From now on, and at once with a size that has come before."""
-        self.resized = told
+    def on_resize(self, listener: Callable[[int, int], None]) -> None:
+        """Call the listener with every new size, and at once if there is a size already."""
+        self.resized = listener
         if self._size is not None:
-            told(*self._size)
+            listener(*self._size)
 
-    def sized(self, tree: Any) -> None:
+    def on_size(self, tree: Any) -> None:
+        """A size has come from the client."""
         if isinstance(tree, dict):
             width, height = tree.get("Width"), tree.get("Height")
             if (
@@ -134,14 +137,14 @@ class Terminal:
                 self.resized(width, height)
 
     async def ready(self) -> None:
-        """Waits until all streams are there.  Raises Lost."""
+        """Wait until all streams are open. Raises Lost."""
 
     async def write(self, role: str, data: bytes) -> None:
-        """Shows bytes.  Raises Lost."""
+        """Send output. Raises Lost."""
         raise NotImplementedError
 
     async def finish(self, status: Mapping[str, Any]) -> None:
-        """Tells the end, and closes."""
+        """Send the final status, and close."""
         raise NotImplementedError
 
 
@@ -161,7 +164,7 @@ class Channels(Wire, Terminal):
         first = next(
             (role for role in ("stdout", "stderr") if getattr(self.options, role)), "error"
         )
-        self._put(first, b"")  # clients that wait for the first message learn that all is well
+        self._put(first, b"")  # some clients wait for a first message
 
     def received(self, data: bytes) -> None:
         if not data:
@@ -180,7 +183,7 @@ class Channels(Wire, Terminal):
                 self.stdin.end()
         elif channel == CHANNELS["resize"]:
             try:
-                self.sized(json.loads(body))
+                self.on_size(json.loads(body))
             except ValueError:
                 return
 
@@ -228,6 +231,7 @@ class Streams(SpdyWire, Terminal):
         self._expected = expected
 
     def happened(self, event: Event) -> None:
+        """Handle an event of the SPDY connection."""
         if isinstance(event, Opened):
             role = event.headers.get("streamtype", "")
             if role not in self._expected or role in self._roles:
@@ -251,23 +255,23 @@ class Streams(SpdyWire, Terminal):
             self.stdin.end()
 
     def _resize(self, data: bytes) -> None:
-        """Sizes come as JSON texts without anything between them."""
+        """Sizes come as JSON texts without separators."""
         text = (self._sizes + data.decode("utf-8", "replace")).lstrip()
         while text:
             try:
                 tree, end = json.JSONDecoder().raw_decode(text)
             except ValueError:
                 break
-            self.sized(tree)
+            self.on_size(tree)
             text = text[end:].lstrip()
-        self._sizes = text[:LONGEST_SIZES]
+        self._sizes = text[:MAX_RESIZE_BUFFER]
 
     async def ready(self) -> None:
         gone = asyncio.ensure_future(self.gone.wait())
         complete = asyncio.ensure_future(self._complete.wait())
         try:
             await asyncio.wait(
-                (gone, complete), timeout=STREAMS_PATIENCE, return_when=asyncio.FIRST_COMPLETED
+                (gone, complete), timeout=STREAMS_TIMEOUT, return_when=asyncio.FIRST_COMPLETED
             )
         finally:
             gone.cancel()

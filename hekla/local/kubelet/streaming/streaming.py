@@ -1,5 +1,5 @@
-"""Where exec, attach and port-forward begin: who may ask, which protocol is spoken, which container
-is meant."""
+"""Entry to exec, attach and port-forward: checks the caller, negotiates the protocol, and finds the
+container."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from hekla.local.kubelet.streaming.remote import (
 log = logging.getLogger("agent.streams")
 
 PLAIN = "text/plain"
-ASKERS = "kube-apiserver-kubelet-client"
-"""The name in the certificate with which API servers come to their nodes, also those of kubeadm."""
+API_SERVER_CLIENT = "kube-apiserver-kubelet-client"
+"""The common name in the client certificates of API servers, also those of kubeadm."""
 MASTERS = "system:masters"
 
 
 class Refused(Exception):
-    """No upgrade; the text is for the client."""
+    """The request is not upgraded; the text is for the client."""
 
     def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(text)
@@ -51,13 +51,13 @@ class Refused(Exception):
         self.headers = headers
 
     def response(self) -> Response:
+        """The HTTP response."""
         return Response(self.status, str(self).encode(), PLAIN, self.headers)
 
 
-def check_asker(peer: Peer) -> None:
-    """Commands are run for the API server only, which has asked whether its user may.  Raises
-    Refused."""
-    if peer.common_name == ASKERS or MASTERS in peer.organizations:
+def check_caller(peer: Peer) -> None:
+    """Only an API server may run commands; it has checked whether its user may. Raises Refused."""
+    if peer.common_name == API_SERVER_CLIENT or MASTERS in peer.organizations:
         return
     if not peer.common_name:
         raise Refused(
@@ -69,7 +69,7 @@ def check_asker(peer: Peer) -> None:
 
 
 def spdy_choice(request: Request, spoken: Sequence[str]) -> str:
-    """The protocol of a SPDY request.  Raises Refused."""
+    """The protocol version of a SPDY request. Raises Refused."""
     headers = request.headers
     if (
         "upgrade" not in headers.get("connection", "").lower()
@@ -84,7 +84,7 @@ def spdy_choice(request: Request, spoken: Sequence[str]) -> str:
         if name.strip()
     ]
     if not offered and len(spoken) > 1:
-        return spoken[-1]  # the first clients named none
+        return spoken[-1]  # the first clients sent none
     for name in offered:
         if name in spoken:
             return name
@@ -93,7 +93,7 @@ def spdy_choice(request: Request, spoken: Sequence[str]) -> str:
 
 
 def websocket_choice(request: Request, spoken: Sequence[str]) -> str:
-    """The subprotocol of a WebSocket request; "" where the client names none.  Raises Refused."""
+    """The subprotocol of a WebSocket request; "" if the client sends none. Raises Refused."""
     offered = websocket.offered(request.headers)
     if not offered:
         return ""
@@ -107,6 +107,7 @@ def websocket_choice(request: Request, spoken: Sequence[str]) -> str:
 
 
 def spdy_answer(protocol: str) -> dict[str, str]:
+    """The headers of the response to a SPDY request."""
     return {"Connection": "Upgrade", "Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": protocol}
 
 
@@ -119,14 +120,15 @@ class Streaming:
         self._tasks = BackgroundTasks()
 
     async def close(self) -> None:
-        """Ends the connections; the containers do not notice."""
+        """End the connections; the containers run on."""
         await self._tasks.cancel()
 
     def answer(
         self, what: str, pod: core.Pod, container: str, request: Request
     ) -> Response | Upgrade:
+        """The response to a request, or the upgrade of its connection."""
         try:
-            check_asker(request.peer)
+            check_caller(request.peer)
             if what == "portForward":
                 return self._forward(pod, request)
             return self._terminal(what, pod, container, request)
@@ -201,7 +203,7 @@ class Streaming:
 
 
 async def until_gone(wire: Any, work: Coroutine[Any, Any, None]) -> None:
-    """Runs work for a client, no longer than the client is there."""
+    """Run a coroutine for a client, and cancel it when the client has gone."""
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(wire.gone.wait())
     try:
@@ -217,7 +219,7 @@ async def until_gone(wire: Any, work: Coroutine[Any, Any, None]) -> None:
 
 
 def wanted_ports(request: Request) -> list[int]:
-    """Those of a WebSocket that names its ports in the query.  Raises Refused."""
+    """The ports in the query of a WebSocket request. Raises Refused."""
     found = []
     for text in ",".join(request.options.get("ports", [])).split(","):
         if not text:

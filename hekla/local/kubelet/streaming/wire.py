@@ -1,8 +1,8 @@
-"""A connection after its HTTP upgrade: bytes both ways, with back-pressure, bare or inside
+"""A connection after its HTTP upgrade: bytes in both directions with back-pressure, bare or inside
 WebSocket messages.
 
-Incoming bytes are sorted into inlets, one for each stream.  An inlet that is not read stops the
-reading of the whole connection: that is the only back-pressure that every client understands.
+Incoming bytes are sorted into inlets, one for each stream. If an inlet is not read, the whole
+connection is not read: that is the only back-pressure that all clients understand.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from hekla.kube.streams.websocket import WebSocket, WebSocketError
 log = logging.getLogger("agent.streams")
 
 HIGH_WATER = 1 << 20
-"""Bytes that wait in inlets before the connection is not read any more."""
+"""With so many bytes in the inlets the connection is not read."""
 WRITE_HIGH_WATER = 256 * 1024
-PARTING = 10.0
-"""Seconds that the other end has to close after everything was said; closing under its hands would
-lose what is on the way."""
+CLOSE_TIMEOUT = 10.0
+"""Seconds for the other end to close after everything was sent; closing earlier would lose data in
+flight."""
 
 
 class Lost(ConnectionError):
@@ -29,7 +29,7 @@ class Lost(ConnectionError):
 
 
 class Inlet:
-    """The bytes of one incoming stream that nobody has read yet."""
+    """The bytes of one incoming stream that were not read yet."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -38,23 +38,25 @@ class Inlet:
         self._waiter: asyncio.Future[None] | None = None
 
     def feed(self, data: bytes) -> None:
+        """Add received bytes."""
         if data and not self._ended:
             self._pieces.append(data)
             self._wire.holding(len(data))
             self._wake()
 
     def end(self) -> None:
+        """The stream has ended."""
         self._ended = True
         self._wake()
 
     def drop(self) -> None:
-        """Nobody will read it; what is held no longer holds up the others."""
+        """Discard everything that arrives; it no longer blocks the other streams."""
         while self._pieces:
             self._wire.holding(-len(self._pieces.popleft()))
         self.end()
 
     async def read(self) -> bytes:
-        """The next piece; b"" at the end."""
+        """The next bytes; b"" at the end."""
         while not self._pieces:
             if self._ended:
                 return b""
@@ -70,7 +72,7 @@ class Inlet:
 
 
 class Wire(asyncio.Protocol):
-    """One connection.  Subclasses say what the bytes mean (`received`)."""
+    """One connection. Subclasses interpret the bytes in `received`."""
 
     def __init__(self, websocket: WebSocket | None = None) -> None:
         self.websocket = websocket
@@ -85,7 +87,7 @@ class Wire(asyncio.Protocol):
     # --- the connection ---------------------------------------------------------------------------
 
     def take(self, transport: asyncio.Transport, rest: bytes) -> Wire:
-        """Takes the connection over from the HTTP server."""
+        """Take over the connection from the HTTP server."""
         self.transport = transport
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)
         if rest:
@@ -107,10 +109,11 @@ class Wire(asyncio.Protocol):
             self.abort()
 
     def received(self, data: bytes) -> None:
+        """Handle received bytes."""
         raise NotImplementedError
 
     def closing(self) -> None:
-        """The other end has said that it closes."""
+        """The other end closes the connection."""
         if self.transport is not None:
             self.transport.close()
 
@@ -181,7 +184,7 @@ class Wire(asyncio.Protocol):
         for inlet in self.inlets:
             inlet.drop()
         try:
-            async with asyncio.timeout(PARTING):
+            async with asyncio.timeout(CLOSE_TIMEOUT):
                 await self.gone.wait()
         except TimeoutError:
             if self.transport is not None:
