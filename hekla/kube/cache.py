@@ -20,16 +20,13 @@ from hekla.kube.backoff import Backoff
 from hekla.kube.client import PAGE, Client
 from hekla.kube.errors import ApiError, Expired
 from hekla.kube.http.client import TransportError
+from hekla.kube.listeners import Change, Listeners, Sorter
 from hekla.kube.objects import uid_of, version_of
 from hekla.kube.watch import BOOKMARK, DELETED, Event
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Change = Callable[[T | None, T | None], None]
-"""Called with (old, new): old is None for a new object, new is None for a deleted one."""
-Sorter = Callable[[T], Collection[str]]
-"""The values by which listeners choose objects, mostly one or none."""
 
 WATCH_SECONDS = (300, 600)
 """Seconds that a watch is requested for; drawn at random, so that caches do not all reconnect at
@@ -43,6 +40,43 @@ STABLE_AFTER = 5.0
 FIRST_WORD, NEXT_WORDS = 3.0, 30.0
 """Seconds of failure before it is logged (a restart of the server is not), and between further
 messages."""
+
+
+class Indexes(Generic[T]):
+    """The keys of objects by what index functions give for them: client-go's indexer."""
+
+    def __init__(self, functions: Mapping[str, Callable[[T], Iterable[str]]]) -> None:
+        self._functions = dict(functions)
+        self._keys: dict[str, dict[str, dict[str, None]]] = {name: {} for name in functions}
+        """Index -> value -> keys of its objects, in the order of their arrival."""
+
+    def keys(self, index: str, value: str) -> Collection[str]:
+        """The keys of the objects for which the index function gave `value`."""
+        return self._keys[index].get(value, ())
+
+    def values(self, index: str) -> Collection[str]:
+        """All values of an index that some object has."""
+        return self._keys[index].keys()
+
+    def change(self, key: str, old: T | None, new: T | None) -> None:
+        """An object came, changed, or went."""
+        for index, values in self._functions.items():
+            before = values(old) if old is not None else ()
+            after = values(new) if new is not None else ()
+            if before != after:
+                self._move(self._keys[index], key, set(before), set(after))
+
+    @staticmethod
+    def _move(
+        table: dict[str, dict[str, None]], key: str, before: set[str], after: set[str]
+    ) -> None:
+        for value in before - after:
+            bucket = table[value]
+            del bucket[key]
+            if not bucket:
+                del table[value]
+        for value in after - before:
+            table.setdefault(value, {})[key] = None
 
 
 class Cache(Generic[T]):
@@ -74,12 +108,8 @@ class Cache(Generic[T]):
         self._fields = fields
         self._page = page
         self._objects: dict[str, T] = {}
-        self._indexers = dict(indexes or {})
-        self._indexes: dict[str, dict[str, dict[str, None]]] = {name: {} for name in self._indexers}
-        """Index -> value -> keys of its objects, in the order of their arrival."""
-        self._callbacks: list[Change[T]] = []
-        self._concerned: dict[Sorter[T], dict[str, list[Change[T]]]] = {}
-        """Listeners for some objects only: sorter -> value -> callbacks."""
+        self._indexes: Indexes[T] = Indexes(indexes or {})
+        self._listeners: Listeners[T] = Listeners(kind.plural)
         self._on_malformed = on_malformed or (
             lambda problem: log.warning("%s; it is left out", problem)
         )
@@ -100,16 +130,15 @@ class Cache(Generic[T]):
 
     def by(self, index: str, value: str) -> list[T]:
         """The objects for which the index function gave `value`."""
-        found = self._indexes[index].get(value)
-        return [self._objects[name] for name in found] if found else []
+        return [self._objects[name] for name in self._indexes.keys(index, value)]
 
     def count(self, index: str, value: str) -> int:
         """The number of objects that `by` would return, without making the list."""
-        return len(self._indexes[index].get(value, ()))
+        return len(self._indexes.keys(index, value))
 
     def values(self, index: str) -> Collection[str]:
         """All values of an index that some object has."""
-        return self._indexes[index].keys()
+        return self._indexes.values(index)
 
     def keys(self) -> Collection[str]:
         return self._objects.keys()
@@ -127,24 +156,12 @@ class Cache(Generic[T]):
 
     def on_change(self, callback: Change[T]) -> None:
         """Add a listener; it hears at once of the objects that are there, as added."""
-        self._callbacks.append(callback)
-        for obj in self.all():
-            self._tell((callback,), None, obj)
+        self._listeners.add(callback, self.all())
 
     def on_change_of(self, sorter: Sorter[T], values: Iterable[str], callback: Change[T]) -> None:
         """Add a listener for the objects whose sorter returns one of these values, now or before
-        the change.
-
-        Most of a dozen listeners have nothing to do with most objects; those that share a sorter
-        share one call of it.
-        """
-        wanted = frozenset(values)
-        table = self._concerned.setdefault(sorter, {})
-        for value in wanted:
-            table.setdefault(value, []).append(callback)
-        for obj in self.all():
-            if not wanted.isdisjoint(sorter(obj)):
-                self._tell((callback,), None, obj)
+        the change."""
+        self._listeners.add_concerned(sorter, values, callback, self.all())
 
     async def start(self) -> None:
         """Start to list and watch in the background.  A second call changes nothing."""
@@ -284,13 +301,8 @@ class Cache(Generic[T]):
             self._remove(name)
             old = None
         self._objects[name] = obj
-        for index, values in self._indexers.items():
-            before, after = values(old) if old is not None else (), values(obj)
-            if before != after:
-                self._reindex(index, name, set(before), set(after))
-        self._tell(self._callbacks, old, obj)
-        if self._concerned:
-            self._tell_concerned(old, obj)
+        self._indexes.change(name, old, obj)
+        self._listeners.tell(old, obj)
 
     def _remove(self, name: str, last: T | None = None) -> None:
         """Remove an object.  `last` is its last state on the server, which a deletion event
@@ -298,45 +310,8 @@ class Cache(Generic[T]):
         old = self._objects.pop(name, None)
         if old is None:
             return
-        for index, values in self._indexers.items():
-            self._reindex(index, name, set(values(old)), set())
-        gone = last if last is not None else old
-        self._tell(self._callbacks, gone, None)
-        if self._concerned:
-            self._tell_concerned(gone, None)
-
-    def _reindex(self, index: str, name: str, before: set[str], after: set[str]) -> None:
-        table = self._indexes[index]
-        for value in before - after:
-            bucket = table[value]
-            del bucket[name]
-            if not bucket:
-                del table[value]
-        for value in after - before:
-            table.setdefault(value, {})[name] = None
-
-    def _tell(self, callbacks: Iterable[Change[T]], old: T | None, new: T | None) -> None:
-        for callback in callbacks:
-            try:
-                callback(old, new)
-            except Exception:  # the other listeners must hear of the change
-                log.exception(
-                    "%s: a listener failed on %s",
-                    self.kind.plural,
-                    key(new if new is not None else old),
-                )
-
-    def _tell_concerned(self, old: T | None, new: T | None) -> None:
-        for sorter, table in self._concerned.items():
-            values = sorter(new) if new is not None else ()
-            before = sorter(old) if old is not None else ()
-            found = [callback for value in values if value in table for callback in table[value]]
-            if before != values:
-                found += [
-                    callback for value in before if value in table for callback in table[value]
-                ]
-            if found:
-                self._tell(dict.fromkeys(found), old, new)
+        self._indexes.change(name, old, None)
+        self._listeners.tell(last if last is not None else old, None)
 
     # failures
 

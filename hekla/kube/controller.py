@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from hekla.api.meta import key as key_of
-from hekla.kube.cache import Cache, Sorter
+from hekla.kube.cache import Cache
 from hekla.kube.errors import ApiError, Conflict
 from hekla.kube.expectations import Expectations
 from hekla.kube.http.client import TransportError
+from hekla.kube.listeners import Sorter
 from hekla.kube.workqueue import ShutDown, WorkQueue
 
 __all__ = ["Controller", "Expectations", "run"]

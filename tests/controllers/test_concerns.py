@@ -61,7 +61,7 @@ def test_a_job_that_was_made_by_hand_and_stays_is_told_to_none_of_them() -> None
     client: Any = None
     caches = Caches(client)
     garbage, templates = GarbageCollector(client, caches), JobTemplateController(client, caches)
-    assert not caches.jobs._callbacks, "what every job is told to"
+    assert not caches.jobs._listeners.of_all, "what every job is told to"
 
     caches.jobs._put("default/plain", job())
     caches.jobs._put("default/short", job(ttl=1))

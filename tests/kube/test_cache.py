@@ -310,7 +310,7 @@ async def test_a_listener_that_fails_stops_nobody(tmp_path: Path) -> None:
         def fails(old: Any, new: Any) -> None:
             raise RuntimeError("a bug")
 
-        cache._callbacks.insert(0, fails)
+        cache._listeners.of_all.insert(0, fails)
         world.api.feed(("ADDED", config_map("a", 11)))
         await world.until(lambda: world.heard == ["+a@11"])
 
