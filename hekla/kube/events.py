@@ -98,14 +98,12 @@ class Recorder:
         component: str,
         *,
         host: str = "",
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self.component = component
         self.host = host
         self.dropped = 0
         """Events that were lost to the spam filter, the full queue or the server's refusal."""
         self._client = client
-        self._clock = clock
         self._instance = host or socket.gethostname()
         self._series: _Recent[tuple[str, ...], _Series] = _Recent()
         self._groups: _Recent[tuple[str, ...], _Group] = _Recent()
@@ -123,10 +121,10 @@ class Recorder:
         """Record an event about an object (a struct or JSON tree that has its kind).  Never waits
         and never raises."""
         target = reference(obj, field_path)
-        now = self._clock()
+        now = time.time()
         subject = (target["kind"], target["namespace"], target["name"], target["uid"], field_path)
         if not self._buckets.touch(
-            subject, lambda: TokenBucket(SPAM_QPS, SPAM_BURST, self._clock)
+            subject, lambda: TokenBucket(SPAM_QPS, SPAM_BURST, time.time)
         ).try_take():
             self.dropped += 1
             return
@@ -195,8 +193,8 @@ class Recorder:
             return  # the waiting write will have the new count
         if len(self._queue) >= QUEUE_LIMIT:
             self.dropped += 1
-            if self._clock() - self._told_of_full > 60:
-                self._told_of_full = self._clock()
+            if time.time() - self._told_of_full > 60:
+                self._told_of_full = time.time()
                 log.warning(
                     "more than %d events wait to be written; new ones are dropped", QUEUE_LIMIT
                 )
@@ -256,7 +254,7 @@ class Recorder:
                 return
             except NotFound:  # expired on the server: create it again
                 series.body["metadata"]["name"] = (
-                    f"{name.rpartition('.')[0]}.{int(self._clock() * 1e9):x}"
+                    f"{name.rpartition('.')[0]}.{int(time.time() * 1e9):x}"
                 )
         await self._client.create(EVENT.untyped, {**series.body, **moving}, series.namespace)
         series.stored = True

@@ -373,11 +373,10 @@ class HttpClient:
     `Name: value\\r\\n` each, so that a caller builds what never changes once.
     """
 
-    def __init__(self, target: Target, *, pool: int = 16, timeout: float = DEFAULT_TIMEOUT) -> None:
+    def __init__(self, target: Target, *, pool: int = 16) -> None:
         if pool < 1:
             raise ValueError(f"pool={pool}: at least one connection is needed")
         self.target = target
-        self.timeout = timeout
         self._pool = pool
         self._fixed = b" HTTP/1.1\r\nHost: " + target.authority + b"\r\n"
         self._prefix = b""
@@ -426,7 +425,7 @@ class HttpClient:
             loop = connection.loop
             answer: asyncio.Future[Response] = loop.create_future()
             connection.answer = answer
-            connection.deadline = loop.time() + (timeout or self.timeout)
+            connection.deadline = loop.time() + (timeout or DEFAULT_TIMEOUT)
             self._busy.add(connection)
             connection.send(head, body)
             try:
@@ -462,7 +461,7 @@ class HttpClient:
         stream = connection.stream = Stream(connection)
         length = b"Content-Length: %d\r\n" % len(body) if body else b""
         line = (method.encode(), self._prefix, path.encode(), self._fixed, headers, length)
-        limit = timeout or self.timeout
+        limit = timeout or DEFAULT_TIMEOUT
         connection.send(b"%b %b%b%b%b%b\r\n" % line, body)
         try:
             async with asyncio.timeout(limit):

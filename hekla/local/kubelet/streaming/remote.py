@@ -211,10 +211,8 @@ class Channels(Wire, Terminal):
 class Streams(SpdyWire, Terminal):
     """SPDY streams, each with the header streamType."""
 
-    def __init__(
-        self, protocol: str, options: ExecOptions, websocket: WebSocket | None = None
-    ) -> None:
-        SpdyWire.__init__(self, websocket)
+    def __init__(self, protocol: str, options: ExecOptions) -> None:
+        SpdyWire.__init__(self)
         Terminal.__init__(self)
         self.protocol = protocol
         self.stdin = self.inlet()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
@@ -62,12 +61,6 @@ def priority_class_update(new: Json, old: Json) -> Errors:
         errors.append(forbidden("value", "may not be changed in an update."))
     immutable(new.get("preemptionPolicy"), old.get("preemptionPolicy"), "preemptionPolicy", errors)
     return errors
-
-
-_LOCAL_MULTICAST, _LOCAL_MULTICAST_6 = (
-    ipaddress.ip_network("224.0.0.0/24"),
-    ipaddress.ip_network("ff02::/16"),
-)
 
 
 # --- access ---------------------------------------------------------------------------------------

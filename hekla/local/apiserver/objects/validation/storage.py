@@ -22,7 +22,6 @@ from hekla.podrules.drivers import driver_name
 from hekla.podrules.placement import node_selector
 from hekla.podrules.volumes import host_path
 
-ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 VOLUME_SOURCES = (
     "hostPath", "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "flocker", "nfs", "rbd", "quobyte", "cephfs", "iscsi",
     "cinder", "fc", "flexVolume", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk", "scaleIO",
@@ -30,7 +29,6 @@ VOLUME_SOURCES = (
 )  # fmt: skip
 MAX_PARAMETERS, MAX_PARAMETERS_BYTES = 512, 256 * 1024
 MAX_NODE_ID_LENGTH = 256
-MAX_DRIVER_NAME_LENGTH = 63
 
 
 # --- volumes and claims ---------------------------------------------------------------------------
