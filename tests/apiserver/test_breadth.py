@@ -46,7 +46,7 @@ def test_a_cluster_begins_with_what_clients_look_for(http: Http) -> None:
     )
 
 
-def test_an_answer_in_the_form_that_is_asked_for(http: Http) -> None:
+def test_a_response_in_the_requested_form(http: Http) -> None:
     answer = http.get("/api/v1/namespaces/default", Accept="application/yaml")
     assert (
         answer.headers["content-type"] == "application/yaml"

@@ -173,7 +173,7 @@ def story(
     return Story(Http(shared_apiserver), converter, group)
 
 
-async def test_each_version_is_shown_as_asked_for(story: Story) -> None:
+async def test_each_version_is_served_as_requested(story: Story) -> None:
     await story.install()
 
     made = await story("post", story.path("v2"), story.door("v2", "a", host="here", port="80"))
@@ -262,7 +262,7 @@ async def test_a_write_stores_in_the_storage_version_of_now(story: Story) -> Non
     assert definition["status"]["storedVersions"] == ["v1", "v2"]
 
 
-async def test_what_fails_is_said_as_kubernetes_says_it(story: Story) -> None:
+async def test_failed_conversions_have_the_messages_of_kubernetes(story: Story) -> None:
     await story.install()
     await story("post", story.path("v1"), story.door("v1", "a", address="here:80"))
     kind = f"conversion webhook for {story.group}/v1, Kind=Door"

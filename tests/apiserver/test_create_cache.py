@@ -440,7 +440,7 @@ async def test_cached_creates_give_what_full_creates_give(world: World, seed: in
     assert good > 100 and world.hits > 20, (good, world.hits)
 
 
-async def test_webhooks_whose_answers_are_known_are_counted_and_noted(world: World) -> None:
+async def test_webhooks_with_cached_answers_are_counted_and_audited(world: World) -> None:
     def asked() -> dict[str, int]:
         return {
             name: sum(durations.counts)
@@ -467,7 +467,7 @@ async def test_webhooks_whose_answers_are_known_are_counted_and_noted(world: Wor
     assert world.hits == 3 and notes[0] == notes[4] and notes[0]
 
 
-async def test_a_body_that_says_a_thing_twice_is_read_whole(world: World) -> None:
+async def test_a_body_with_a_repeated_key_takes_the_full_path(world: World) -> None:
     spec = json.dumps(JOB_SPECS[0], separators=(",", ":"))
     first, second = '{"name":"one"}', '{"name":"two","name":"three"}'
     bodies = [
@@ -522,7 +522,7 @@ def test_conditions_are_remembered_that_ask_for_names_alone(
     assert reads_spec_and_annotation_names(expression) is expected
 
 
-async def test_a_condition_is_asked_again_for_other_annotations(world: World) -> None:
+async def test_a_match_condition_is_evaluated_again_for_other_annotations(world: World) -> None:
     spec = {**POD_SPECS[0], "schedulerName": "volcano"}
     budget = {"volcano.sh/jdb-min-available": "1"}
     codes = []

@@ -227,7 +227,7 @@ async def test_a_full_disk_refuses_and_undoes(collection: Collection) -> None:
     assert [row.tree()["data"] for row in reopened.rows.values()] == [{"a": "4"}]
 
 
-async def test_watchers_hear_everything_in_order_however_much_is_written(
+async def test_watchers_get_all_events_in_order_under_load(
     collection: Collection,
 ) -> None:
     store = collection.store

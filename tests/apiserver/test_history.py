@@ -18,7 +18,7 @@ def number(page: str, name: str) -> int:
     return int(found[1])
 
 
-def test_fifty_megabytes_of_past_are_told_in_order(http: Http) -> None:
+def test_fifty_megabytes_of_history_are_sent_in_order(http: Http) -> None:
     first = http.post(CONFIG_MAPS, config_map("long", data={"n": "0", "ballast": "x" * SIZE})).tree[
         "metadata"
     ]["resourceVersion"]
@@ -37,7 +37,7 @@ def test_fifty_megabytes_of_past_are_told_in_order(http: Http) -> None:
     assert [item["data"]["n"] for item in old] == ["0"]
 
 
-def test_a_deleted_object_is_told_with_its_last_state(http: Http) -> None:
+def test_a_deleted_event_has_the_last_state(http: Http) -> None:
     version = http.post(
         CONFIG_MAPS, config_map("gone", metadata={"labels": {"which": "gone"}})
     ).tree["metadata"]["resourceVersion"]

@@ -257,7 +257,7 @@ def test_the_cluster_starts_both_with_the_same_rules(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_not_there_is_said_at_the_start(tmp_path: Path, flag: str, why: str) -> None:
+def test_missing_files_are_reported_at_the_start(tmp_path: Path, flag: str, why: str) -> None:
     server = ApiServerProcess(tmp_path / "server", f"--inside-webhooks={flag}")
     with pytest.raises(RuntimeError, match=f"--inside-webhooks: .*{why}"):
         server.start()

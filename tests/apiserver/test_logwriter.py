@@ -218,7 +218,7 @@ def test_a_row_that_was_changed_or_lost_is_not_served(disk: Disk) -> None:
     assert start(disk.directory) == (disk.history.rows, disk.history.version)
 
 
-def test_damage_whose_words_are_no_text_is_damage(tmp_path: Path) -> None:
+def test_damage_with_an_undecodable_message_is_damage(tmp_path: Path) -> None:
     path = tmp_path / DATABASE
     Disk(tmp_path, History(1)).close()
     changed = bytearray(path.read_bytes())

@@ -133,7 +133,7 @@ def test_scale_owns_replicas_and_has_no_time(http: Http) -> None:
     assert (forced.status, forced.tree["spec"]) == (200, {"replicas": 5})
 
 
-def test_a_client_may_reset_the_book(http: Http) -> None:
+def test_a_client_may_reset_managed_fields(http: Http) -> None:
     for number, (media, body) in enumerate(
         [
             (MERGE, {"metadata": {"managedFields": [{}]}}),
@@ -171,7 +171,7 @@ def test_dry_runs_show_owners_and_store_none(http: Http) -> None:
     assert http.get(f"{CONFIG_MAPS}/dry").status == 404
 
 
-def test_apply_refusals_have_the_words_of_kubernetes(http: Http) -> None:
+def test_apply_refusals_have_the_messages_of_kubernetes(http: Http) -> None:
     path = f"{CONFIG_MAPS}/words"
     assert http.patch(path, applied("words", {}), APPLY).message == (
         'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'

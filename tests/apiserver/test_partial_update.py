@@ -235,7 +235,7 @@ async def both(
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_twins_of_which_one_goes_the_long_way_stay_twins(
+async def test_partial_and_full_updates_give_equal_objects(
     server: InProcessServer, seed: int
 ) -> None:
     dice = random.Random(seed)

@@ -100,7 +100,7 @@ def patch(expression: str) -> Json:
     return {"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}
 
 
-def test_the_first_failing_validation_is_what_the_client_hears(policies: Policies) -> None:
+def test_the_client_gets_the_message_of_the_first_failed_validation(policies: Policies) -> None:
     policies.validating(
         {"expression": "has(object.data)", "message": "data is needed"},
         {
@@ -121,7 +121,7 @@ def test_the_first_failing_validation_is_what_the_client_hears(policies: Policie
     assert policies.create("c", {"a": "1"}).status == 201
 
 
-def test_an_expression_that_fails_denies_or_not_as_the_failure_policy_says(
+def test_a_failing_expression_denies_according_to_the_failure_policy(
     policies: Policies,
 ) -> None:
     policies.validating({"expression": "object.data.a == 'x'"})
@@ -142,7 +142,7 @@ def test_a_failure_that_is_ignored_lets_the_request_pass(policies: Policies) -> 
     assert policies.create("b", {"a": "y"}).status == 422
 
 
-def test_warnings_are_said_and_nothing_is_refused(policies: Policies) -> None:
+def test_warnings_are_returned_and_nothing_is_refused(policies: Policies) -> None:
     policies.validating(
         {"expression": "false", "message": "mind the gap"}, actions=("Warn", "Audit")
     )
@@ -267,7 +267,7 @@ def test_a_patch_that_does_not_fit_is_forbidden(policies: Policies) -> None:
     )
 
 
-def test_lists_that_are_owned_whole_are_not_applied(policies: Policies) -> None:
+def test_atomic_lists_are_not_applied(policies: Policies) -> None:
     policies.mutating(
         apply(
             'Object{spec: Object.spec{containers: [Object.spec.containers{name: "c", args: ["x"]}]}}'
@@ -306,14 +306,14 @@ def test_containers_are_merged_by_name(policies: Policies) -> None:
     assert [container["image"] for container in made["spec"]["containers"]] == ["i", "j"]
 
 
-def test_a_policy_is_asked_again_when_a_later_one_changes_something(policies: Policies) -> None:
+def test_a_policy_is_reinvoked_when_a_later_one_changes_something(policies: Policies) -> None:
     count = 'Object{data: {"count": string(int(object.data["count"]) + 1)}}'
     policies.mutating(apply(count), name="a", reinvocationPolicy="IfNeeded")
     policies.mutating(apply('Object{data: {"other": "x"}}'), name="b")
     assert policies.create("a", {"count": "0"}).tree["data"] == {"count": "2", "other": "x"}
 
 
-def test_the_status_says_what_expressions_get_wrong(policies: Policies, http: Http) -> None:
+def test_the_status_has_the_type_errors_of_expressions(policies: Policies, http: Http) -> None:
     policies.validating(
         {"expression": "object.nope == 'x'"}, {"expression": "object.data.size() < 3"}
     )

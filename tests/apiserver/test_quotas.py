@@ -53,7 +53,7 @@ def asking(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
     return pod(name, **{"containers": [container], **spec})
 
 
-def test_the_last_place_is_given_once(http: Http, ns: str) -> None:
+def test_the_last_unit_of_a_quota_is_given_once(http: Http, ns: str) -> None:
     quota(http, ns, {"pods": "3"})
 
     def make(number: int) -> int:

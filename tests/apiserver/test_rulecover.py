@@ -92,7 +92,7 @@ def single(missing: list[Rule]) -> list[tuple[Any, ...]]:
 
 
 @given(RULES, RULES)
-def test_it_is_what_every_combination_says(held: list[Rule], wanted: list[Rule]) -> None:
+def test_it_agrees_with_trying_every_combination(held: list[Rule], wanted: list[Rule]) -> None:
     missing = single(lacking(held, wanted))
 
     assert set(missing) == written_out(held, wanted)

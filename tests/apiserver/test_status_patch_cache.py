@@ -257,7 +257,7 @@ async def judged(server: InProcessServer, label: str) -> None:
         assert code == 201, answer
 
 
-async def test_metadata_that_says_its_version_twice_is_read(server: InProcessServer) -> None:
+async def test_metadata_with_its_version_twice_takes_the_full_path(server: InProcessServer) -> None:
     pods = PODS.format("short")
     spec = {
         "automountServiceAccountToken": False,
@@ -464,7 +464,7 @@ async def test_a_cached_status_patch_is_of_its_media_type_and_gives_way_to_polic
     assert twins.repeated > 3
 
 
-def test_a_schema_that_says_more_of_a_text_than_that_it_is_one() -> None:
+def test_a_schema_that_restricts_a_text() -> None:
     schema: Json = SCHEMA
     status = schema["properties"]["status"]
     assert of_schema(status) is not None

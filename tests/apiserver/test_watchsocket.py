@@ -92,7 +92,7 @@ def test_a_watch_that_is_over_is_closed_in_good_order(shared_apiserver: ApiServe
     assert closed.value.rcvd is not None and closed.value.rcvd.code == 1000
 
 
-def test_an_old_version_is_told_in_the_stream(shared_apiserver: ApiServerProcess) -> None:
+def test_an_expired_version_is_reported_in_the_stream(shared_apiserver: ApiServerProcess) -> None:
     with watching(
         shared_apiserver,
         f"{CONFIG_MAPS}?watch=true&resourceVersion=99999999&sendInitialEvents=true"
@@ -102,7 +102,7 @@ def test_an_old_version_is_told_in_the_stream(shared_apiserver: ApiServerProcess
         assert (refused["type"], refused["object"]["code"]) == ("ERROR", 504)
 
 
-def test_a_table_and_a_subprotocol_are_as_asked_for(
+def test_a_table_and_a_subprotocol_are_as_requested(
     shared_apiserver: ApiServerProcess, http: Http
 ) -> None:
     path = f"{CONFIG_MAPS}?watch=true&resourceVersion=0&fieldSelector=metadata.name%3Dtabled"

@@ -177,7 +177,7 @@ async def test_a_patch_that_fails_half_way_leaves_nothing(ask: Ask) -> None:
 
 
 @pytest.mark.scenario("local-cluster", 108)
-async def test_refusals_are_worded(ask: Ask) -> None:
+async def test_refusals_have_messages(ask: Ask) -> None:
     await ask.install("Validating", "v")
     ask.webhook.answer = lambda request: {
         "allowed": False,
@@ -273,7 +273,7 @@ async def test_selectors_and_dry_run(ask: Ask) -> None:
 
 
 @pytest.mark.scenario("local-cluster", 110)
-async def test_deletions_and_bindings_are_shown(ask: Ask) -> None:
+async def test_webhooks_get_deletions_and_bindings(ask: Ask) -> None:
     rules = [
         {
             "operations": ["*"],

@@ -143,7 +143,7 @@ def test_unknown_fields_are_named_by_their_whole_path() -> None:
     assert list(WIDGET.decode(twice, JSON, "Warn").warnings) == ['duplicate field "spec.a"']
 
 
-def test_a_quantity_is_what_its_mark_says_with_and_without_a_choice_of_types() -> None:
+def test_int_or_string_is_the_same_with_and_without_any_of() -> None:
     marked = {"x-kubernetes-int-or-string": True, "pattern": "^[0-9]+m?$"}
     choice = {**marked, "anyOf": [{"type": "integer"}, {"type": "string"}]}
     narrow = {**marked, "anyOf": [{"type": "integer"}]}
@@ -195,7 +195,7 @@ def test_a_quantity_is_what_its_mark_says_with_and_without_a_choice_of_types() -
         ({"a": 1, "l": [{}]}, "spec.l[0].name: Required value"),
     ],
 )
-def test_the_words_of_every_keyword(spec: Any, words: str) -> None:
+def test_the_message_of_every_keyword(spec: Any, words: str) -> None:
     assert made(spec)[1] == [words]
 
 

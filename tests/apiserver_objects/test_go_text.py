@@ -57,7 +57,7 @@ TREES = st.recursive(
 
 
 @given(TREES, st.sampled_from([None, 1]))
-def test_of_json_nothing_is_said(tree: object, indent: int | None) -> None:
+def test_valid_json_has_no_syntax_error(tree: object, indent: int | None) -> None:
     assert syntax_error(json.dumps(tree, indent=indent).encode()) is None
 
 
@@ -104,5 +104,5 @@ def test_values_are_printed_as_go_prints_them() -> None:
         ({"spec": {"nodeName": "n"}}, None),
     ],
 )
-def test_what_finds_no_place_in_a_structure(changed: dict[str, object], words: str | None) -> None:
+def test_what_does_not_fit_a_go_struct(changed: dict[str, object], words: str | None) -> None:
     assert misfit({"metadata": {"name": "a"}, **changed}, "", "v1", "Pod") == words

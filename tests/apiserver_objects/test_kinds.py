@@ -47,7 +47,7 @@ def pod(**container: Any) -> dict[str, Any]:
 # --- the table ------------------------------------------------------------------------------------
 
 
-def test_the_table_says_who_is_who() -> None:
+def test_the_table_has_the_names_of_each_kind() -> None:
     assert len(KINDS) == len(
         {kind.plural for kind in builtin.kinds()} | {"events of events.k8s.io"}
     )
@@ -199,7 +199,7 @@ def test_pods_that_cannot_be() -> None:
     ]
 
 
-def test_a_gated_pod_says_that_it_is() -> None:
+def test_a_pod_with_scheduling_gates_has_the_condition() -> None:
     body = pod()
     body["spec"]["schedulingGates"] = [{"name": "a.b/c"}]
     condition = made(POD, body)[0]["status"]["conditions"][0]
@@ -369,7 +369,7 @@ def test_status_belongs_to_its_endpoint() -> None:
     assert (status["status"], status["spec"]["replicas"]) == ({"replicas": 7}, 1)
 
 
-def test_events_have_two_faces() -> None:
+def test_events_have_two_versions() -> None:
     stored = {
         "metadata": {"name": "e"},
         "involvedObject": {"kind": "Pod"},
@@ -466,7 +466,7 @@ WAITING = {
         ({"phase": "Failed", "reason": "Evicted"}, "Evicted", "0/1", "0"),
     ],
 )  # fmt: skip
-def test_one_word_for_a_pod(status: Any, word: str, ready: str, restarts: str) -> None:
+def test_the_status_column_of_a_pod(status: Any, word: str, ready: str, restarts: str) -> None:
     tree = {
         **pod(),
         "metadata": {"name": "a", "creationTimestamp": "2023-11-14T22:13:00Z"},

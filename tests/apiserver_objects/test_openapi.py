@@ -45,7 +45,7 @@ def test_an_item_can_be_patched_and_a_kind_explained() -> None:
     assert described["description"].startswith("Keeps a number of equal pods running")
 
 
-def test_version_two_says_the_same_without_what_it_does_not_know() -> None:
+def test_version_two_is_the_same_without_what_it_cannot_express() -> None:
     documents = [
         openapi.document([kind for kind in builtin.kinds() if (kind.group, kind.version) == place])
         for place in GROUPS

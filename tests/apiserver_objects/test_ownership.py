@@ -78,7 +78,7 @@ def owned(shares: Shares, manager: str) -> set[str]:
 # --- stories --------------------------------------------------------------------------------------
 
 
-def test_an_applier_owns_what_it_says() -> None:
+def test_an_applier_owns_what_it_applies() -> None:
     live, shares = created("a", thing(one="1", map={"x": "y"}, named=[{"name": "n", "value": "v"}]))
     assert live == thing(one="1", map={"x": "y"}, named=[{"name": "n", "value": "v"}])
     assert owned(shares, "a") == {
@@ -90,7 +90,7 @@ def test_an_applier_owns_what_it_says() -> None:
     }
 
 
-def test_what_is_no_longer_said_goes_unless_another_owns_it() -> None:
+def test_what_is_no_longer_applied_goes_unless_another_owns_it() -> None:
     live, shares = created("a", thing(map={"mine": "1", "both": "1"}))
     live, shares = apply(live, shares, "b", thing(map={"both": "1"}))
     live, shares = apply(live, shares, "a", thing(one="1"))
@@ -251,7 +251,7 @@ def test_applying_twice_is_applying_once(before: Tree, spec: Tree) -> None:
 
 
 @given(SPECS, SPECS)
-def test_a_lone_applier_gets_what_it_says(before: Tree, spec: Tree) -> None:
+def test_a_lone_applier_gets_what_it_applies(before: Tree, spec: Tree) -> None:
     live, shares = created("a", thing(**before))
     live, shares = apply(live, shares, "a", thing(**spec))
     assert without_empties(live) == without_empties(thing(**spec))
@@ -286,7 +286,7 @@ def test_a_conflict_is_never_with_an_equal_value(first: Tree, second: Tree) -> N
 
 
 @given(SPECS, SPECS, SPECS)
-def test_the_quick_book_says_what_the_slow_algorithm_says(
+def test_the_fast_path_agrees_with_the_slow_algorithm(
     first: Tree, second: Tree, third: Tree
 ) -> None:
     book = ManagedFields()

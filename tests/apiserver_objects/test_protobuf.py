@@ -71,7 +71,7 @@ def test_a_truncated_body_is_a_400(name: str) -> None:
         assert refusal.value.code == 400
 
 
-def test_a_body_without_the_prefix_says_so() -> None:
+def test_a_body_without_the_prefix_is_refused() -> None:
     with pytest.raises(BadBody, match="expected prefix"):
         protobuf.envelope(b'{"kind": "Pod"}')
 

@@ -55,7 +55,7 @@ def test_transition_rules_wait_for_an_old_value() -> None:
     assert errors(frozen, {"a": 1, "b": "x"}, {"a": 1}) == []
 
 
-def test_rules_are_not_asked_of_what_does_not_fit_the_schema() -> None:
+def test_rules_are_not_evaluated_for_what_does_not_fit_the_schema() -> None:
     assert errors([{"rule": "self.a < 3"}], {"a": "x"})[-1].startswith(
         "<nil>: Invalid value: null: some validation rules were not checked"
     )
@@ -151,7 +151,7 @@ def test_old_values_need_an_identity() -> None:
     assert declared({"rule": "true"}, l=listed) == []
 
 
-def test_elements_of_map_lists_are_told_by_their_keys() -> None:
+def test_elements_of_map_lists_are_correlated_by_their_keys() -> None:
     rule = {"rule": "self.v >= oldSelf.v", "message": "v only grows"}
     item = {
         "type": "object",
@@ -175,7 +175,7 @@ def test_elements_of_map_lists_are_told_by_their_keys() -> None:
     assert of_schema(schema, new, old) == ["spec.l[0]: Invalid value: v only grows"]
 
 
-def test_an_optional_old_value_is_asked_on_creation_too() -> None:
+def test_a_rule_with_optional_old_self_runs_on_creation_too() -> None:
     rule = {
         "rule": "oldSelf.hasValue() ? self >= oldSelf.value() : self == 0",
         "optionalOldSelf": True,
@@ -205,7 +205,7 @@ def test_a_message_may_be_made() -> None:
     assert errors([broken], {"a": 4}) == ["spec: Invalid value: said instead"]
 
 
-def test_what_cannot_be_evaluated_is_said_with_its_rule() -> None:
+def test_an_evaluation_error_names_its_rule() -> None:
     schema = {
         "type": "object",
         "properties": {"m": {"type": "object", "additionalProperties": {"type": "integer"}}},

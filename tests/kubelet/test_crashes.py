@@ -206,7 +206,7 @@ async def test_names_stay_while_another_agent_takes_the_pods_up(tmp_path: Path) 
         assert await live.log("looks") == "found\n"
 
 
-async def test_a_deletion_is_finished_where_the_killed_agent_had_only_told_the_end(
+async def test_a_deletion_is_finished_if_the_killed_agent_had_only_reported_the_end(
     tmp_path: Path,
 ) -> None:
     """Between the last status and the end of the object is a moment in which an agent may die."""
@@ -237,7 +237,7 @@ async def test_a_deletion_is_finished_where_the_killed_agent_had_only_told_the_e
         await removed(live.agent.root / "pods" / before["metadata"]["uid"])
 
 
-async def test_a_server_that_is_killed_hears_everything_afterwards(tmp_path: Path) -> None:
+async def test_a_killed_server_gets_all_statuses_afterwards(tmp_path: Path) -> None:
     async with cluster(tmp_path) as live:
         gate = tmp_path / "gate"
         for number in range(5):

@@ -41,7 +41,7 @@ def test_stand_ins() -> None:
     assert images.argv("registry.k8s.io/pause:3.9", [], [])[0] == "sh"
 
 
-def test_an_unknown_image_without_a_command_is_missing_and_says_what_helps() -> None:
+def test_the_error_for_an_unknown_image_without_a_command_says_what_helps() -> None:
     with pytest.raises(
         ImageError, match="give the container a command, or add the image to the table"
     ) as caught:

@@ -65,7 +65,7 @@ async def test_a_last_line_without_its_end_stays_in_its_place(slot: Slot) -> Non
     assert await text(slot, tail=1) == "half"
 
 
-def test_last_words(slot: Slot) -> None:
+def test_log_tail(slot: Slot) -> None:
     assert log_tail(slot, 14) == b"line 5\nline 6\n"
 
 

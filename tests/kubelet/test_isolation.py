@@ -358,7 +358,7 @@ def read(path: Path) -> bytes:
         return b""
 
 
-async def test_resources_are_told_back(live: Cluster) -> None:
+async def test_resources_are_reported_in_the_status(live: Cluster) -> None:
     more: dict[str, Any] = {
         "resources": {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"memory": "64Mi"}}
     }

@@ -81,7 +81,7 @@ async def test_scratch_space_has_a_size(live: Cluster) -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_node_that_runs_short_says_so_and_evicts(tmp_path: Path) -> None:
+async def test_a_node_under_pressure_sets_its_condition_and_evicts(tmp_path: Path) -> None:
     """More memory than any machine has is asked to be left."""
     async with cluster(tmp_path, "--eviction-hard=memory.available<1000Ti") as live:
         await live.create("victim", "sleep", "1000")
@@ -144,7 +144,7 @@ def test_who_goes_first() -> None:
     assert order == ["far-above", "above", "above-important", "within"]
 
 
-def test_the_words_of_an_eviction() -> None:
+def test_the_message_of_an_eviction() -> None:
     text = message(Threshold("memory", 1, False, "100Mi"), 51200, used("x", 2 << 20, 1 << 20))
     assert text == (
         "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Ki. "

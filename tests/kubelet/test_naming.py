@@ -71,7 +71,7 @@ def test_a_service_leads_to_the_ready_pods_that_it_selects() -> None:
     )
 
 
-def test_endpoints_that_somebody_wrote_are_followed() -> None:
+def test_endpoints_that_users_write_are_used() -> None:
     manual = msgspec.convert(
         {"subsets": [{"addresses": [{"ip": "192.0.2.1"}], "ports": [{"port": 5432}]}]},
         core.Endpoints,
@@ -167,7 +167,7 @@ def test_the_resolver_of_a_pod(spec: dict[str, Any], text: str) -> None:
     assert naming.resolver(pod(**spec), "10.244.0.1", MACHINE) == text
 
 
-def test_hosts_are_asked_of_files_and_dns() -> None:
+def test_hosts_are_looked_up_in_files_and_dns() -> None:
     assert naming.switched("passwd: files\nhosts: files dns\n") is None
     assert (
         naming.switched("hosts: files resolve [!UNAVAIL=return] dns\ngroup: files\n")

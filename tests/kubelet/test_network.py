@@ -338,7 +338,7 @@ async def test_networks_outlive_the_agent_and_are_laid_anew_when_their_daemon_di
     await live.client.delete(POD, "lasting", "default", grace=0)
 
 
-async def test_endpoints_of_somebody_elses_making_are_followed(live: Cluster) -> None:
+async def test_endpoints_that_users_create_are_used(live: Cluster) -> None:
     address = await serve(live, "manual", "by hand", 8300)
     spec = {"ports": [{"port": 80, "targetPort": 8300}]}
     await live.client.create(
@@ -506,7 +506,7 @@ async def test_a_network_that_nobody_needs_any_more_ends_by_itself(
         connect(tmp_path)
 
 
-async def test_a_network_is_not_up_before_it_has_told_its_addresses(tmp_path: Path) -> None:
+async def test_a_network_is_not_up_before_its_addresses_are_known(tmp_path: Path) -> None:
     """A pod that came in between would get an address of another network."""
     asked, answer = asyncio.Event(), asyncio.Event()
 

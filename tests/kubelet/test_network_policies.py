@@ -318,7 +318,7 @@ async def becomes_again(wanted: str, source: str, target: str) -> None:
 
 
 @pytest.mark.slow(seconds=60)
-async def test_where_nothing_enforces_a_policy_it_says_so(tmp_path: Path) -> None:
+async def test_a_policy_that_is_not_enforced_gets_an_event(tmp_path: Path) -> None:
     async with cluster(tmp_path, "--isolation=shared-network") as shared:
         await policy(shared, "vain", {"app": "web"})
         event = await shared.event("vain", "NotEnforced")

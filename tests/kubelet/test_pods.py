@@ -145,7 +145,7 @@ async def test_sidecars_start_first_and_end_last(live: Cluster) -> None:
 
 
 @pytest.mark.scenario("local-cluster", 130)
-async def test_what_does_not_hear_sigterm_is_killed_after_its_grace(live: Cluster) -> None:
+async def test_what_ignores_sigterm_is_killed_after_its_grace_period(live: Cluster) -> None:
     await live.create("deaf", "sh", "-c", "trap '' TERM; echo up; while :; do sleep 1; done")
     await live.log_has("deaf", "up")
     phases: list[str] = []
@@ -170,7 +170,7 @@ async def test_what_does_not_hear_sigterm_is_killed_after_its_grace(live: Cluste
     assert not any(live.agent.root.joinpath("pods").glob("*/containers/c/0/deaf"))
 
 
-async def test_what_hears_sigterm_goes_at_once(live: Cluster) -> None:
+async def test_what_ends_on_sigterm_goes_at_once(live: Cluster) -> None:
     await live.create("polite", "sleep", "1000", terminationGracePeriodSeconds=1000)
     await live.phase("polite", "Running")
     await live.client.delete(POD, "polite", "default")
@@ -449,7 +449,7 @@ async def test_stand_ins_serve(live: Cluster) -> None:
     await live.gone("web")
 
 
-async def test_streams_are_told_apart_where_a_pod_wants_it(live: Cluster) -> None:
+async def test_streams_are_kept_apart_if_a_pod_requests_it(live: Cluster) -> None:
     script = (
         "echo one; sleep 0.2; echo two >&2; sleep 0.2; echo three; sleep 0.2; echo bad >&2; exit 1"
     )

@@ -39,7 +39,7 @@ def addresses(network: Network) -> set[str]:
     return {address for group in network.groups for address in group["pods"]}
 
 
-async def test_a_pod_that_comes_as_the_network_is_told_is_told_too() -> None:
+async def test_a_pod_that_comes_while_the_network_is_updated_is_sent_too() -> None:
     pods = [Endpoint("n", "10.0.0.1", {}, {})]
     network, client, recorder = Network(), None, None
     policies = NetworkPolicies(client, recorder, network, lambda: pods, "")  # type: ignore[arg-type]

@@ -59,7 +59,7 @@ async def test_a_status_is_sent_again_when_others_changed_the_pod_meanwhile(
 
 
 @pytest.mark.parametrize("uid", ["", "another"])
-async def test_nothing_is_said_of_a_pod_that_is_gone(uid: str) -> None:
+async def test_no_status_is_written_for_a_pod_that_is_gone(uid: str) -> None:
     assert await told(Server(uid, busy=0)) == []
 
 

@@ -125,7 +125,7 @@ async def test_the_environment_is_exactly_the_pods(
     assert seen - of_the_shell == {"GREETING", "HOME", "PATH"}
 
 
-async def test_a_slot_starts_once_however_often_it_is_asked(
+async def test_a_slot_starts_once_however_often_it_is_requested(
     runtime: Runtime, root: Path, namespaces: list[str]
 ) -> None:
     slot = slot_of(root)

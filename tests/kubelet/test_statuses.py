@@ -140,7 +140,7 @@ def test_a_back_off_shows_the_end_before_it() -> None:
     assert shown["lastState"]["terminated"]["exitCode"] == 3
 
 
-def test_container_statuses_are_sorted_and_always_say_what_go_says() -> None:
+def test_container_statuses_are_sorted_and_have_the_fields_that_go_always_writes() -> None:
     pod = core.Pod(spec=core.PodSpec(restart_policy="Never"))
     shown = status(
         pod, PodView([], [waiting("b"), waiting("a")], host_ip="127.0.0.1", started=NOW), [], NOW
