@@ -209,7 +209,7 @@ class Journal:
         except BlockingIOError:
             pass
         except OSError:
-            return  # the writer has ended; `_hear` handles that
+            return  # the writer has ended; `_on_answer` handles that
         if rest:
             self._loop.add_writer(self._channel, self._push_rest, rest)
 
