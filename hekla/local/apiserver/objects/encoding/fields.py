@@ -4,7 +4,7 @@ Protobuf decoding, type checks of JSON bodies, OpenAPI documents and `kubectl ex
 files in `tables/`, one for each group and version, so that a kind is described once. Each line
 describes one message:
 
-Message: <number> <json name> <type>; <number> <json name> <type>; ...
+    Message: <number> <json name> <type>; <number> <json name> <type>; ...
 
 Types are `string`, `bytes`, `bool`, `int32`, `int64`, `double`, or a message of the same file, of
 core.v1, of meta.v1, or of another file by its name (`authentication.v1/UserInfo`). `[t]` is a list,
