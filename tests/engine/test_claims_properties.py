@@ -66,7 +66,7 @@ def built(one: dict[str, Any], name: str = "") -> dict[str, Any]:
     return {**tree, **({"adminAccess": True} if one["admin"] == 0 else {})}
 
 
-def wish_of(made: Any, claim_requests: ClaimRequests) -> ClaimRequest:
+def request_of(made: Any, claim_requests: ClaimRequests) -> ClaimRequest:
     listed, limits = made
     trees = [
         {"name": f"r{at}", "exactly": built(alternatives[0])}
@@ -205,8 +205,8 @@ def tried(kinds: list[dict[str, Any]], units: int, made: list[Any]) -> list[str]
         if one["held"]:
             usage.hold(device.key, {}, 1)
             left -= sum(amount for _, amount in device.counters)
-    wishes_of = ClaimRequests()
-    claim_requests = [wish_of(one, wishes_of) for one in made]
+    requests_of = ClaimRequests()
+    claim_requests = [request_of(one, requests_of) for one in made]
     before = dict(usage.held)
     found = find(claim_requests, NodeDevices(pool.groups), pools, CLASSES, usage)
     expected = everything(claim_requests, list(pool.devices.values()), left, usage)

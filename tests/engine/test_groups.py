@@ -223,7 +223,7 @@ def test_capacity_is_multiplied_by_the_count(world: World) -> None:
 
 
 @core(135)
-def test_a_cycle_does_not_rewrite_what_a_group_wishes(world: World) -> None:
+def test_a_cycle_does_not_rewrite_the_spec_of_a_group(world: World) -> None:
     hyper(world, "s0", 1, "n1", tier_name="rack")
     stated = {"networkTopology": {"mode": "soft", "highestTierName": "rack"}}
     world.job("job", cpu=1, group=stated)

@@ -36,7 +36,7 @@ def problem(review: Review) -> str:
         return BOTH_TIERS
     if len(tasks) != len(old_tasks):
         return "job updates may not add or remove tasks"
-    # Both sides with their defaults: what admission once filled in is no wish of the user's, and
+    # Both sides with their defaults: what admission once filled in was not asked for by the user, and
     # its absence is no change.
     if not same(
         _fixed(defaulted_spec(spec, review.settings)), _fixed(defaulted_spec(old, review.settings))

@@ -54,7 +54,7 @@ class CpuTopology:
         return len({self.cpus[number].numa for number in cpus if number in self.cpus})
 
     def hints(self, request: float, available: Cpus, reserved: int) -> list[Hint] | None:
-        """For a request in CPUs; None where it is no whole number and so wishes nothing."""
+        """For a request in CPUs; None where it is no whole number and so has no preference."""
         if request <= 0 or request != int(request):
             return None
         free = available - self.take(frozenset(self.cpus), reserved)
@@ -137,7 +137,7 @@ def merged(
 ) -> tuple[Hint, bool]:
     """The best hint under a node's policy, and whether the container is admitted.
 
-    A provider that says None has no wish; an empty list says that nothing will do.
+    A provider that says None has no preference; an empty list says that nothing will do.
     """
     if policy not in (BEST_EFFORT, RESTRICTED, SINGLE):
         return Hint(None, False), True

@@ -132,8 +132,8 @@ def condition_of(status: Tree) -> tuple[str, str, str] | None:
 
 
 def resized(spec: Tree, status: Tree) -> Tree:
-    """The spec with what its containers hold while they are being resized: the larger of wish and
-    reality.
+    """The spec with what its containers hold while they are being resized: the larger of what is
+    requested and what is held.
 
     A resize that the node can never grant holds what is there.  Reference: scheduler-core 2.6.1.
     """
@@ -154,14 +154,14 @@ def resized(spec: Tree, status: Tree) -> Tree:
                 field == "initContainers" and container.get("restartPolicy") != "Always"
             ):
                 continue
-            wish = (container.get("resources") or {}).get("requests") or {}
+            wanted = (container.get("resources") or {}).get("requests") or {}
             held, granted = (
                 told["resources"].get("requests") or {},
                 told.get("allocatedResources") or {},
             )
-            if wish == held and (not granted or granted == held):
+            if wanted == held and (not granted or granted == held):
                 continue
-            requests = _largest(held, granted, *(() if _infeasible(status) else (wish,)))
+            requests = _largest(held, granted, *(() if _infeasible(status) else (wanted,)))
             containers[at] = {
                 **container,
                 "resources": {**(container.get("resources") or {}), "requests": requests},

@@ -293,7 +293,7 @@ class Group:
 
 
 class Topology:
-    """How near to each other the tasks of a group must be; a job's wish, copied so that a session
+    """How near to each other the tasks of a group must be; a job's own, copied so that a session
     may rewrite it."""
 
     __slots__ = ("highest_tier", "highest_tier_name", "mode")

@@ -84,7 +84,7 @@ class ClaimRequest:
 
 
 class ClaimRequests:
-    """Wishes by their text."""
+    """Requests of claims, one object for all specs of the same text."""
 
     def __init__(self) -> None:
         self._known: BoundedCache[bytes, ClaimRequest] = BoundedCache(4096)
@@ -96,13 +96,13 @@ class ClaimRequests:
         found = self._known.get(key)
         if found is None:
             try:
-                found = self._known[key] = _wish(spec)
+                found = self._known[key] = _claim_request(spec)
             except (AttributeError, TypeError, ValueError, KeyError) as error:
                 raise Unreadable(f"spec.devices: {error}") from error
         return found
 
 
-def _wish(spec: Tree) -> ClaimRequest:
+def _claim_request(spec: Tree) -> ClaimRequest:
     constraints = tuple(
         Constraint(
             frozenset(one.get("requests") or ()),

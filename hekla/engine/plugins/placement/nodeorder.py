@@ -48,7 +48,7 @@ class NodeOrderArguments(Arguments, frozen=True):
 
 
 class NodeOrder(Plugin):
-    """Emptier, more balanced, preferred, near or far from others as they wish, with the images at
+    """Emptier, more balanced, preferred, near or far from others by preferred terms, with the images at
     hand."""
 
     name = "nodeorder"
@@ -83,7 +83,7 @@ class NodeOrder(Plugin):
         )
 
     def _pod_affinity(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
-        """Weights of the pods around, both of what this pod wishes and of what they wish about it."""
+        """Weights of the pods around, both by this pod's preferred terms and by theirs."""
         table = nodes.table
         total: Floats | None = None
         for weight, term in pods.preferences:

@@ -1,7 +1,7 @@
 """task-topology: roles of a job that talk to each other share nodes, others keep apart.  Reference:
 plugins-placement 10.
 
-Pending tasks are put into buckets, by what their roles wish about each other; a bucket pulls its
+Pending tasks are put into buckets, by the affinities of their roles to each other; a bucket pulls its
 tasks onto nodes where some of it are already, as far as they fit.
 """
 
@@ -46,7 +46,7 @@ class TaskTopologyArguments(Arguments, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class TaskAffinities:
-    """What the roles of a job wish about each other."""
+    """The affinities and anti-affinities between the roles of a job."""
 
     affinity: tuple[tuple[str, ...], ...] = ()
     anti_affinity: tuple[tuple[str, ...], ...] = ()
@@ -54,7 +54,7 @@ class TaskAffinities:
 
     @property
     def priorities(self) -> dict[str, int]:
-        """How strongly each role that wishes anything does."""
+        """The weight of each role that has an affinity."""
         found: dict[str, int] = {}
         for groups, alone, together in (
             (self.affinity, _SELF, _INTER),
@@ -125,10 +125,12 @@ class Bucket:
 class Arrangement:
     """The buckets of one job."""
 
-    def __init__(self, wishes: TaskAffinities, tasks: Iterable[Task], names: list[str]) -> None:
-        self.wishes = wishes
-        self.priorities = wishes.priorities
-        self.weights = {role: len(wishes.order) - at for at, role in enumerate(wishes.order)}
+    def __init__(self, affinities: TaskAffinities, tasks: Iterable[Task], names: list[str]) -> None:
+        self.affinities = affinities
+        self.priorities = affinities.priorities
+        self.weights = {
+            role: len(affinities.order) - at for at, role in enumerate(affinities.order)
+        }
         self.buckets: list[Bucket] = []
         self.of: dict[str, Bucket] = {}
         self.placed: dict[int, dict[str, int]] = {}
@@ -159,7 +161,7 @@ class Arrangement:
 
     def _best(self, role: str) -> Bucket:
         rated = [
-            (-self.wishes.likes(role, bucket.roles), bucket.weight, bucket.index)
+            (-self.affinities.likes(role, bucket.roles), bucket.weight, bucket.index)
             for bucket in self.buckets
         ]
         if not rated or min(rated)[0] > 0:
@@ -181,7 +183,7 @@ class TaskTopology(Plugin):
             if not job.counts.statuses[Status.PENDING] or not _states_any(job.annotations):
                 continue
             try:
-                wishes = read(
+                affinities = read(
                     job.annotations,
                     {task.role for task in job.tasks.values() if task.role},
                     job.key,
@@ -190,7 +192,7 @@ class TaskTopology(Plugin):
                 job.plugin_state["task-topology"] = str(error)
                 continue
             job.plugin_state.pop("task-topology", None)
-            self.jobs[job.key] = Arrangement(wishes, job.tasks.values(), names)
+            self.jobs[job.key] = Arrangement(affinities, job.tasks.values(), names)
 
     def task_order(self, task: Task) -> tuple[int, ...]:
         found = self.jobs.get(task.job.key) if task.job is not None else None
@@ -211,7 +213,7 @@ class TaskTopology(Plugin):
             return None
         rows = range(len(nodes)) if nodes.rows is None else nodes.rows.tolist()
         avoided = {
-            row: min(0, found.wishes.likes(task.role, roles, True))
+            row: min(0, found.affinities.likes(task.role, roles, True))
             for row, roles in found.placed.items()
         }
         near = np.fromiter(
