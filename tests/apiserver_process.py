@@ -45,6 +45,8 @@ class ApiServerProcess:
     """One `hekla apiserver`.  `kubeconfig` is the HTTPS door, `internal_kubeconfig` the Unix
     socket."""
 
+    program: tuple[str, ...] = (sys.executable, "-m", "hekla")
+
     def __init__(self, directory: Path, *flags: str) -> None:
         self.directory = directory
         self.data = directory / "data"
@@ -64,9 +66,7 @@ class ApiServerProcess:
         """Starts the server and waits until it is ready."""
         self.directory.mkdir(parents=True, exist_ok=True)
         command = [
-            sys.executable,
-            "-m",
-            "hekla",
+            *self.program,
             "apiserver",
             f"--data-dir={self.data}",
             f"--secure-port={self.port}",

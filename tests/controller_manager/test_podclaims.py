@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import pytest
 
 from hekla.api.kubernetes import core
 from hekla.api.kubernetes.resource import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, RESOURCE_SLICE
+from hekla.kube.cache import Cache
 from hekla.kube.client import Client
+from hekla.kube.events import Recorder
+from hekla.local.controller_manager.daemon import owners
+from hekla.local.controller_manager.pods import PODS, Pod
+from hekla.local.controller_manager.volumes.podclaims import ResourceClaimController
 from tests.controller_manager.live import cluster, eventually, is_gone, pod, report
 
 CLAIMS, TEMPLATES = RESOURCE_CLAIM.untyped, RESOURCE_CLAIM_TEMPLATE.untyped
@@ -147,3 +153,52 @@ async def test_a_shared_claim_is_freed_by_the_last_of_its_pods(client, namespace
         return not (await client.get(CLAIMS, "shared", namespace))["metadata"].get("finalizers")
 
     await eventually(unprotected)
+
+
+class Late:
+    """A server whose watches bring nothing yet."""
+
+    def __init__(self) -> None:
+        self.created: list[dict[str, Any]] = []
+        self.patches: list[dict[str, Any]] = []
+
+    async def create(self, kind: Any, body: dict[str, Any], namespace: str) -> dict[str, Any]:
+        name = f"{body['metadata']['generateName']}{len(self.created)}"
+        self.created.append({**body, "metadata": {**body["metadata"], "name": name}})
+        self.created[-1]["metadata"]["namespace"] = namespace
+        return self.created[-1]
+
+    async def patch(self, kind: Any, name: str, patch: dict[str, Any], *_: Any, **__: Any) -> None:
+        self.patches.append(patch)
+
+
+async def test_a_claim_is_created_once_however_late_the_watch_of_claims() -> None:
+    server = Late()
+    client = cast(Client, server)
+    pods = Cache(client, PODS)
+    claims = Cache(client, CLAIMS, indexes={"owner": owners})
+    templates = Cache(client, TEMPLATES)
+    controller = ResourceClaimController(
+        client, pods, claims, templates, Recorder(client, "resource-claim")
+    )
+    templates._put("n/one-gpu", {"metadata": {"name": "one-gpu", "namespace": "n"}, "spec": {"spec": DEVICES}})  # fmt: skip
+    wanted = [{"name": "gpus", "resourceClaimTemplateName": "one-gpu"}]
+    tree = pod("trainer", resourceClaims=wanted)
+    tree["metadata"].update(namespace="n", uid="u")
+
+    async def look(status: dict[str, Any]) -> int:
+        """The pod comes with this status; how many claims have been created by then."""
+        pods._put("n/trainer", msgspec.convert({**tree, "status": status}, Pod))
+        await controller.reconcile("pod/n/trainer")
+        return len(server.created)
+
+    assert await look({}) == 1
+    assert await look({}) == 1, "the status has not come back"
+    first = server.patches[0]["status"]
+    assert await look(first) == 1, "the status has come back, the claim has not"
+    claims._put("n/trainer-gpus-0", server.created[0])
+    assert await look(first) == 1
+    claims._remove("n/trainer-gpus-0")
+    assert await look(first) == 2, "the claim is gone, and the pod needs one"
+    pods._remove("n/trainer")
+    assert controller.created == {}

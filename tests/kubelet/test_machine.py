@@ -14,6 +14,7 @@ import pytest_asyncio
 import hekla
 from hekla.api.kubernetes import core
 from hekla.local.kubelet.runtime.isolation import Isolation
+from hekla.local.machine.homes import Homes
 from tests.apiserver_process import ApiServerProcess
 from tests.kubelet.live_cluster import Cluster, cluster
 
@@ -54,6 +55,30 @@ async def test_no_pod_sees_the_keys_of_another_cluster(live: Cluster, tmp_path: 
         ]
 
         assert await said(live, "thief", "\n".join(tries)) == "done\n"
+
+
+BESIDE_ANOTHER = """
+import sys
+from hekla.local.machine import homes
+real = homes.remember
+def remember(paths):
+    real(paths)
+    real([])
+homes.remember = remember
+from hekla.cli.hekla import main
+sys.exit(main())
+"""
+"""hekla, while another daemon always adds its own paths right after."""
+
+
+async def test_other_daemons_do_not_drop_what_is_to_be_hidden(tmp_path: Path) -> None:
+    server = ApiServerProcess(tmp_path / "server")
+    server.program = (sys.executable, "-c", BESIDE_ANOTHER)
+    try:
+        server.start()
+        assert {str(server.socket), str(server.data)} <= set(Homes().paths())
+    finally:
+        server.close()
 
 
 async def test_no_pod_writes_where_the_daemons_run_from(live: Cluster) -> None:

@@ -106,14 +106,11 @@ class Files:
         self.kubelet = Path(options.kubelet_client_certificate or self.pki / "kubelet-client.crt")
         self.kubelet_key = Path(options.kubelet_client_key or self.pki / "kubelet-client.key")
 
-    def hide(self, directory: Path, options: plumbing.Options) -> None:
-        """Hide the data, the keys and the Unix socket, which needs no key, from the pods of this
-        machine."""
-        sockets = [Path(options.unix_socket).absolute()] if options.unix_socket else []
+    def hide(self, directory: Path) -> None:
+        """Hide the data and the keys from the pods of this machine."""
         homes.remember(
             [
                 directory,
-                *sockets,
                 *(key.absolute() for key in (self.serving_key, self.token_key, self.kubelet_key)),
             ]
         )
@@ -140,7 +137,7 @@ async def run(daemon: plumbing.Daemon) -> None:
         raise plumbing.DaemonError(str(error)) from None
     try:
         files = Files(options)
-        files.hide(directory, options)
+        files.hide(directory)
         if files.own:
             certificates.ensure(files.pki)
         await serve(daemon, journal, files)
@@ -276,6 +273,9 @@ async def open_listeners(
             f"--unix-socket {options.unix_socket}",
             lambda listener: listener.listen_unix(Path(options.unix_socket)),
         )
+        # It needs no key, so pods must not see it.  Not before it exists: other daemons that add
+        # their own paths drop those that do not.
+        homes.remember([Path(options.unix_socket).absolute()])
     return secure.port
 
 

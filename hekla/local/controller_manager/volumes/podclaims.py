@@ -7,6 +7,8 @@ is left that it is reserved for.  Reference: local-cluster 8.8, 10.13.
 
 from __future__ import annotations
 
+import time
+
 from hekla.api.kubernetes.claims import PERSISTENT_VOLUME_CLAIM
 from hekla.api.kubernetes.core import POD
 from hekla.api.kubernetes.resource import RESOURCE_CLAIM
@@ -16,6 +18,7 @@ from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.errors import AlreadyExists, NotFound
 from hekla.kube.events import Recorder
+from hekla.kube.expectations import DEADLINE
 from hekla.local.controller_manager.pods import DEVICES, VOLUMES, Pod, concerns
 
 POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
@@ -156,6 +159,9 @@ class ResourceClaimController(Controller):
         self.recorder = recorder
         self.waiting: dict[str, set[str]] = {}
         """Template -> pods that wait for it."""
+        self.created: dict[str, dict[str, tuple[str, float]]] = {}
+        """Pod's uid -> entry of its spec -> the claim that was created for it and that the cache has
+        not shown yet, and until when the cache is waited for."""
         pods.on_change_of(concerns, [DEVICES], self.pod_changed)
         self.enqueue(
             claims,
@@ -170,16 +176,31 @@ class ResourceClaimController(Controller):
         assert pod is not None
         if new is not None:
             self.queue.add(f"pod/{new.key}")
+        else:
+            self.created.pop(pod.metadata.uid, None)
         if new is None or new.finished:
             for name in names_of(pod):
                 self.queue.add(f"claim/{pod.metadata.namespace}/{name}")
 
     def claim_changed(self, old: Json | None, new: Json | None) -> None:
         """A generated claim that went is made again for a pod that needs it."""
+        self._seen(new if new is not None else old)
         if new is None and old is not None:
             for owner in old["metadata"].get("ownerReferences") or ():
                 if owner["kind"] == "Pod":
                     self.queue.add(f"pod/{old['metadata']['namespace']}/{owner['name']}")
+
+    def _seen(self, claim: Json | None) -> None:
+        """The cache has shown a claim: it need not be remembered any more."""
+        assert claim is not None
+        meta = claim["metadata"]
+        entry = (meta.get("annotations") or {}).get(POD_CLAIM_NAME, "")
+        for owner in meta.get("ownerReferences") or ():
+            created = self.created.get(owner["uid"], {})
+            if created.get(entry, ("", 0.0))[0] == meta["name"]:
+                del created[entry]
+                if not created:
+                    del self.created[owner["uid"]]
 
     def template_changed(self, old: Json | None, new: Json | None) -> None:
         if new is not None:
@@ -195,6 +216,8 @@ class ResourceClaimController(Controller):
             pod = self.pods.get(name)
             if pod is not None and not pod.deleting and not pod.finished:
                 await self.make_claims(pod)
+                if pod.metadata.uid in self.created:
+                    return DEADLINE
         else:
             claim = self.claims.get(name)
             if claim is not None:
@@ -215,8 +238,10 @@ class ResourceClaimController(Controller):
             name = known.get(wanted.name)
             if name and f"{meta.namespace}/{name}" in self.claims:
                 continue
-            found = self.generated(pod, wanted.name) or await self.make(
-                pod, wanted.name, wanted.resource_claim_template_name
+            found = (
+                self.generated(pod, wanted.name)
+                or self.unseen(pod, wanted.name)
+                or await self.make(pod, wanted.name, wanted.resource_claim_template_name)
             )
             if found and found != name:
                 made[wanted.name] = found
@@ -248,6 +273,11 @@ class ResourceClaimController(Controller):
                 return found
         return ""
 
+    def unseen(self, pod: Pod, name: str) -> str:
+        """A claim that was created a moment ago, if the watch of claims is behind that of pods."""
+        claim, until = self.created.get(pod.metadata.uid, {}).get(name, ("", 0.0))
+        return claim if time.monotonic() < until else ""
+
     async def make(self, pod: Pod, name: str, template: str) -> str:
         meta = pod.metadata
         key = f"{meta.namespace}/{template}"
@@ -276,6 +306,9 @@ class ResourceClaimController(Controller):
         }
         made = await self.client.create(RESOURCE_CLAIM.untyped, body, meta.namespace)
         found: str = made["metadata"]["name"]
+        if f"{meta.namespace}/{found}" not in self.claims:
+            until = time.monotonic() + DEADLINE
+            self.created.setdefault(meta.uid, {})[name] = found, until
         return found
 
     # --- giving back ------------------------------------------------------------------------------
