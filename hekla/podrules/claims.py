@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hekla.api.text.fielderrors import forbidden, invalid, not_supported, required
+from hekla.api.text.fielderrors import forbidden, invalid
 from hekla.api.text.fieldrules import Errors, Tree, check_annotations, labels, one_of, selector
 from hekla.api.text.quantity import ZERO, Quantity
 from hekla.api.text.syntax import dns_subdomain
@@ -28,7 +28,7 @@ def claim_template(template: Tree, path: str, found: Errors) -> None:
 
 def claim_spec(spec: Tree, path: str, found: Errors) -> None:
     if not spec.get("accessModes"):
-        found.append(required(f"{path}.accessModes", "at least 1 access mode is required"))
+        found.required(f"{path}.accessModes", "at least 1 access mode is required")
     selector(spec.get("selector"), f"{path}.selector", found)
     access_modes(spec.get("accessModes"), f"{path}.accessModes", found)
     requests, where = (
@@ -36,11 +36,9 @@ def claim_spec(spec: Tree, path: str, found: Errors) -> None:
         f"{path}.resources[storage]",
     )
     if "storage" not in requests:
-        found.append(required(where))
+        found.required(where)
     elif Quantity.parse(requests["storage"]) <= ZERO:
-        found.append(
-            invalid(where, str(Quantity.parse(requests["storage"])), "must be greater than zero")
-        )
+        found.invalid(where, str(Quantity.parse(requests["storage"])), "must be greater than zero")
     _class(spec, "storageClassName", path, found)
     if spec.get("volumeMode") is not None:
         one_of(spec["volumeMode"], ("Block", "Filesystem"), f"{path}.volumeMode", found, known=True)
@@ -61,24 +59,22 @@ def _class(spec: Tree, name: str, path: str, found: Errors) -> None:
 def access_modes(values: Sequence[str] | None, path: str, found: Errors) -> None:
     for mode in values or ():
         if mode not in MODES:
-            found.append(not_supported(path, mode, MODES))
+            found.not_supported(path, mode, MODES)
     known = {mode for mode in values or () if mode in MODES}
     if "ReadWriteOncePod" in known and len(known) > 1:
-        found.append(forbidden(path, "may not use ReadWriteOncePod with other access modes"))
+        found.forbidden(path, "may not use ReadWriteOncePod with other access modes")
 
 
 def _data_source(source: Tree, path: str, found: Errors) -> None:
     for name in ("name", "kind"):
         if not source.get(name):
-            found.append(required(f"{path}.{name}"))
+            found.required(f"{path}.{name}")
     group = source.get("apiGroup") or ""
     if not group and source.get("kind") != "PersistentVolumeClaim":
-        found.append(
-            invalid(
-                path,
-                source.get("kind", ""),
-                "must be 'PersistentVolumeClaim' when referencing the default apiGroup",
-            )
+        found.invalid(
+            path,
+            source.get("kind", ""),
+            "must be 'PersistentVolumeClaim' when referencing the default apiGroup",
         )
     if group:
         found += [invalid(f"{path}.apiGroup", group, reason) for reason in dns_subdomain(group)]
@@ -92,4 +88,4 @@ def _one_source(spec: Tree, path: str, found: Errors) -> None:
     if any(
         (older.get(name) or "") != (newer.get(name) or "") for name in ("apiGroup", "kind", "name")
     ):
-        found.append(invalid(path, f"{path}.dataSource", "must match dataSourceRef"))
+        found.invalid(path, f"{path}.dataSource", "must match dataSourceRef")

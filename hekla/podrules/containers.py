@@ -6,15 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from hekla.api.text.fielderrors import (
-    duplicate,
-    forbidden,
-    invalid,
-    not_found,
-    not_supported,
-    required,
-    too_many,
-)
+from hekla.api.text.fielderrors import forbidden, invalid
 from hekla.api.text.fieldrules import Errors, Tree, named, one_of
 from hekla.api.text.syntax import dns_label, port_name, port_number
 from hekla.podrules import environment, mounts, probes, resources, security
@@ -53,7 +45,7 @@ def check(spec: Tree, volumes: Volumes, path: str, options: Options, found: Erro
         claim["name"] for claim in spec.get("resourceClaims") or () if claim.get("name")
     )
     if not containers:
-        found.append(required(f"{path}.containers"))
+        found.required(f"{path}.containers")
     for position, container in enumerate(containers):
         where = f"{path}.containers[{position}]"
         common(container, spec, volumes, claims, where, options, found)
@@ -63,9 +55,7 @@ def check(spec: Tree, volumes: Volumes, path: str, options: Options, found: Erro
             if "restartPolicy" in container or "restartPolicyRules" in container:
                 _restarts(container, where, found)
         elif container.get("restartPolicy") is not None:
-            found.append(
-                forbidden(f"{where}.restartPolicy", "may not be set for non-init containers")
-            )
+            found.forbidden(f"{where}.restartPolicy", "may not be set for non-init containers")
     taken: set[str] = set()
     for position, container in enumerate(containers):
         if container.get("ports"):
@@ -98,7 +88,7 @@ def common(
     """Check what holds for containers of every kind."""
     named(container.get("name"), dns_label, f"{path}.name", found)
     if not container.get("image"):
-        found.append(required(f"{path}.image"))
+        found.required(f"{path}.image")
     if container.get("terminationMessagePolicy") not in TERMINATION:
         one_of(
             container.get("terminationMessagePolicy"),
@@ -132,7 +122,7 @@ def common(
 def unique(name: str, seen: set[str], path: str, found: Errors, *, unnamed: bool = False) -> None:
     """`unnamed`: two entries without a name are duplicates too."""
     if name in seen and (name or unnamed):
-        found.append(duplicate(path, name))
+        found.duplicate(path, name)
     seen.add(name)
 
 
@@ -140,7 +130,7 @@ def image(container: Tree, path: str, found: Errors) -> None:
     """Check the image; a template may have any."""
     text = container.get("image") or ""
     if text != text.strip():
-        found.append(invalid(f"{path}.image", text, "must not have leading or trailing whitespace"))
+        found.invalid(f"{path}.image", text, "must not have leading or trailing whitespace")
 
 
 def _init(
@@ -162,7 +152,7 @@ def _init(
     if name:
         unique(name, seen, f"{where}.name", found)
     elif "" in seen:
-        found.append(duplicate(f"{where}.name", name))
+        found.duplicate(f"{where}.name", name)
     if container.get("ports"):
         # Kubernetes looks at each as if it were the only one.
         _on_host(container["ports"], set(), f"{path}[0].ports", found)
@@ -184,11 +174,11 @@ def _resizing_of_init(
     policies: list[Tree], sidecar: bool, path: str, options: Options, found: Errors
 ) -> None:
     if not options.features:
-        found.append(invalid(path, policies, "must not be set for init containers"))
+        found.invalid(path, policies, "must not be set for init containers")
     for position, policy in enumerate(() if sidecar else policies):
         if policy.get("restartPolicy") == "RestartContainer":
             why = "must not be set to 'RestartContainer' for non-sidecar initContainers"
-            found.append(invalid(f"{path}[{position}].restartPolicy", "RestartContainer", why))
+            found.invalid(f"{path}[{position}].restartPolicy", "RestartContainer", why)
 
 
 def _ephemeral(
@@ -213,7 +203,7 @@ def _ephemeral(
         unique(container.get("name") or "", seen, f"{where}.name", found, unnamed=True)
         target = container.get("targetContainerName")
         if target and target not in others:
-            found.append(not_found(f"{where}.targetContainerName", target))
+            found.not_found(f"{where}.targetContainerName", target)
         found += [
             forbidden(f"{where}.{field}", NOT_EPHEMERAL)
             for field in _NOT_EPHEMERAL
@@ -222,7 +212,7 @@ def _ephemeral(
         for index, mount in enumerate(container.get("volumeMounts") or ()):
             for field in ("subPath", "subPathExpr"):
                 if mount.get(field):
-                    found.append(forbidden(f"{where}.volumeMounts[{index}].{field}", NOT_EPHEMERAL))
+                    found.forbidden(f"{where}.volumeMounts[{index}].{field}", NOT_EPHEMERAL)
 
 
 def _ports(ports: list[Tree], path: str, found: Errors) -> None:
@@ -236,7 +226,7 @@ def _ports(ports: list[Tree], path: str, found: Errors) -> None:
                 unique(name, names, f"{where}.name", found)
         number, on_host = port.get("containerPort") or 0, port.get("hostPort") or 0
         if not number:
-            found.append(required(f"{where}.containerPort"))
+            found.required(f"{where}.containerPort")
         else:
             found += [
                 invalid(f"{where}.containerPort", number, reason) for reason in port_number(number)
@@ -264,50 +254,41 @@ def _resizing(policies: list[Tree], restart: Any, path: str, found: Errors) -> N
         one_of(resource, RESIZED, path, found, needed=True)
         one_of(way, RESIZING, path, found, needed=True)
         if restart == "Never" and way != "NotRequired":
-            found.append(
-                invalid(path, way, "must be 'NotRequired' when pod `restartPolicy` is 'Never'")
-            )
+            found.invalid(path, way, "must be 'NotRequired' when pod `restartPolicy` is 'Never'")
 
 
 def _restarts(container: Tree, path: str, found: Errors) -> None:
     """Check the restart policy and rules of a single container."""
     policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules") or ()
     if policy is None and rules:
-        found.append(
-            required(
-                f"{path}.restartPolicy", "must specify restartPolicy when restart rules are used"
-            )
+        found.required(
+            f"{path}.restartPolicy", "must specify restartPolicy when restart rules are used"
         )
     elif policy is not None and policy not in RESTART:
-        found.append(not_supported(f"{path}.restartPolicy", policy, RESTART))
+        found.not_supported(f"{path}.restartPolicy", policy, RESTART)
     if len(rules) > MOST_RULES:
-        found.append(too_many(f"{path}.restartPolicyRules", len(rules), MOST_RULES))
+        found.too_many(f"{path}.restartPolicyRules", len(rules), MOST_RULES)
     for position, rule in enumerate(rules):
         where, codes = f"{path}.restartPolicyRules[{position}]", rule.get("exitCodes")
         one_of(rule.get("action"), RULE_ACTIONS, f"{where}.action", found, known=True)
         if codes is None:
-            found.append(required(f"{where}.exitCodes", "must be specified"))
+            found.required(f"{where}.exitCodes", "must be specified")
             continue
         one_of(
             codes.get("operator"), RULE_OPERATORS, f"{where}.exitCodes.operator", found, known=True
         )
         if len(codes.get("values") or ()) > MOST_EXIT_CODES:
-            found.append(
-                too_many(f"{where}.exitCodes.values", len(codes["values"]), MOST_EXIT_CODES)
-            )
+            found.too_many(f"{where}.exitCodes.values", len(codes["values"]), MOST_EXIT_CODES)
 
 
 def _restarts_of_init(container: Tree, path: str, options: Options, found: Errors) -> None:
     policy = container.get("restartPolicy")
     if policy is None:
         if container.get("restartPolicyRules"):
-            found.append(
-                required(
-                    f"{path}.restartPolicy",
-                    "must specify restartPolicy when restart rules are used",
-                )
+            found.required(
+                f"{path}.restartPolicy", "must specify restartPolicy when restart rules are used"
             )
     elif options.features:
         _restarts(container, path, found)
     elif policy != "Always":
-        found.append(not_supported(f"{path}.restartPolicy", policy, ("Always",)))
+        found.not_supported(f"{path}.restartPolicy", policy, ("Always",))

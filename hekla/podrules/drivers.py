@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hekla.api.text.fielderrors import invalid, required, too_long
+from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import Errors
 from hekla.api.text.syntax import dns_subdomain
 
@@ -11,8 +11,8 @@ LONGEST_DRIVER = 63
 
 def driver_name(name: str, path: str, found: Errors) -> None:
     if not name:
-        found.append(required(path))
+        found.required(path)
         return
     if len(name.encode()) > LONGEST_DRIVER:
-        found.append(too_long(path, LONGEST_DRIVER))
+        found.too_long(path, LONGEST_DRIVER)
     found += [invalid(path, name, reason) for reason in dns_subdomain(name.lower())]

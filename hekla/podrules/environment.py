@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hekla.api.text.fielderrors import invalid, not_found, not_supported, required
+from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import Errors, Tree, label_key, named
 from hekla.api.text.quantity import Quantity
 from hekla.api.text.syntax import (
@@ -62,7 +62,7 @@ def check(container: Tree, path: str, options: Options, found: Errors) -> None:
     for position, variable in enumerate(container.get("env") or ()):
         name = variable.get("name") or ""
         if not name:
-            found.append(required(f"{path}.env[{position}].name"))
+            found.required(f"{path}.env[{position}].name")
         elif not (name.isascii() and name.isidentifier()):
             found += [
                 invalid(f"{path}.env[{position}].name", name, reason)
@@ -91,11 +91,11 @@ def _value_from(source: Tree, path: str, has_value: bool, options: Options, foun
     if not given:
         named = SOURCES if options.features else SOURCES[:-1]
         shown = ", ".join(f"`{name}`" for name in named[:-1])
-        found.append(invalid(path, "", f"must specify one of: {shown} or `{named[-1]}`"))
+        found.invalid(path, "", f"must specify one of: {shown} or `{named[-1]}`")
     elif has_value:
-        found.append(invalid(path, "", "may not be specified when `value` is not empty"))
+        found.invalid(path, "", "may not be specified when `value` is not empty")
     elif len(given) > 1:
-        found.append(invalid(path, "", "may not have more than one field specified at a time"))
+        found.invalid(path, "", "may not have more than one field specified at a time")
 
 
 def _own_field(body: Tree, path: str, found: Errors) -> None:
@@ -111,31 +111,27 @@ def own_field(body: Tree, allowed: tuple[str, ...], path: str, found: Errors) ->
     )
     subscript = _subscript(text)
     if not text:
-        found.append(required(where))
+        found.required(where)
     elif version != "v1":
-        found.append(
-            invalid(where, text, f"error converting fieldPath: unsupported pod version: {version}")
+        found.invalid(
+            where, text, f"error converting fieldPath: unsupported pod version: {version}"
         )
     elif subscript is not None:
         if subscript[1] not in ("metadata.annotations", "metadata.labels"):
-            found.append(
-                invalid(
-                    where,
-                    text,
-                    f"error converting fieldPath: field label does not support subscript: {text}",
-                )
+            found.invalid(
+                where,
+                text,
+                f"error converting fieldPath: field label does not support subscript: {text}",
             )
             return
         key = subscript[2].lower() if subscript[1] == "metadata.annotations" else subscript[2]
         found += [invalid(path, key, reason) for reason in label_key(key)]
     elif text not in KNOWN_PATHS and text != "spec.host":
-        found.append(
-            invalid(where, text, f"error converting fieldPath: field label not supported: {text}")
-        )
+        found.invalid(where, text, f"error converting fieldPath: field label not supported: {text}")
     else:
         text = "spec.nodeName" if text == "spec.host" else text  # as it was called once
         if text not in allowed:
-            found.append(not_supported(where, text, allowed, plain=True))
+            found.not_supported(where, text, allowed, plain=True)
 
 
 def _resource(body: Tree, path: str, found: Errors) -> None:
@@ -146,11 +142,11 @@ def resource(body: Tree, path: str, found: Errors, *, in_volume: bool = False) -
     """Check a reference to a container's resources.  In a volume the container must be named."""
     name, divisor = body.get("resource") or "", body.get("divisor")
     if in_volume and not body.get("containerName"):
-        found.append(required(f"{path}.containerName"))
+        found.required(f"{path}.containerName")
     elif not name:
-        found.append(required(f"{path}.resource"))
+        found.required(f"{path}.resource")
     elif name not in RESOURCES and not name.startswith(PAGES):
-        found.append(not_supported(f"{path}.resource", name, RESOURCES, plain=True))
+        found.not_supported(f"{path}.resource", name, RESOURCES, plain=True)
     if divisor is None or not (given := Quantity.parse(divisor)):
         return
     kind = (
@@ -163,12 +159,10 @@ def resource(body: Tree, path: str, found: Errors, *, in_volume: bool = False) -
     choices = CPU_DIVISORS if kind == "cpu" else BYTE_DIVISORS
     if kind and str(given) not in choices:
         listed = " and ".join(choices) if kind == "cpu" else ", ".join(choices)
-        found.append(
-            invalid(
-                f"{path}.divisor",
-                name,
-                f"only divisor's values {listed} are supported with the {kind} resource",
-            )
+        found.invalid(
+            f"{path}.divisor",
+            name,
+            f"only divisor's values {listed} are supported with the {kind} resource",
         )
 
 
@@ -184,7 +178,7 @@ def _line(body: Tree, path: str, found: Errors) -> None:
     named(body.get("key"), relaxed_environment_name, f"{path}.key", found)
     named(body.get("volumeName"), dns_label, f"{path}.volumeName", found)
     if not body.get("path"):
-        found.append(required(f"{path}.path"))
+        found.required(f"{path}.path")
     else:
         descending(body["path"], f"{path}.path", found, relative=False)
 
@@ -209,9 +203,9 @@ def _whole_source(source: Tree, path: str, position: int, options: Options, foun
     for name in given:
         named(source[name].get("name"), dns_subdomain, f"{path}[{position}].{name}.name", found)
     if not given:
-        found.append(invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"))
+        found.invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")
     elif len(given) > 1:
-        found.append(invalid(path, "", "may not have more than one field specified at a time"))
+        found.invalid(path, "", "may not have more than one field specified at a time")
 
 
 def reads_files(spec: Tree) -> bool:
@@ -239,6 +233,6 @@ def files(spec: Tree, path: str, found: Errors) -> None:
                 name
             )
             if volume is None:
-                found.append(not_found(at, name))
+                found.not_found(at, name)
             elif volume.get("emptyDir") is None and len(volume) > 1:
-                found.append(invalid(at, name, "referenced volume must be of type emptyDir"))
+                found.invalid(at, name, "referenced volume must be of type emptyDir")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hekla.api.text.addresses import address
-from hekla.api.text.fielderrors import forbidden, invalid, required, too_long
+from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import Errors, Tree
 from hekla.api.text.syntax import dns_subdomain, underscored_subdomain
 from hekla.podrules.options import Options
@@ -23,8 +23,8 @@ def ports(spec: Tree, path: str, found: Errors) -> None:
             number, on_host = port.get("containerPort") or 0, port.get("hostPort") or 0
             if on_host and on_host != number:
                 where = f"{path}.containers[{position}].ports[{index}].hostPort"
-                found.append(
-                    invalid(where, on_host, "must match `containerPort` when `hostNetwork` is true")
+                found.invalid(
+                    where, on_host, "must match `containerPort` when `hostNetwork` is true"
                 )
 
 
@@ -33,37 +33,27 @@ def lookups(config: Tree | None, policy: Any, path: str, options: Options, found
     given = config or {}
     servers, searches = given.get("nameservers") or [], given.get("searches") or []
     if policy == "None" and config is None:
-        found.append(required(path, "must provide `dnsConfig` when `dnsPolicy` is None"))
+        found.required(path, "must provide `dnsConfig` when `dnsPolicy` is None")
         return
     if policy == "None" and not servers:
-        found.append(
-            required(
-                f"{path}.nameservers",
-                "must provide at least one DNS nameserver when `dnsPolicy` is None",
-            )
+        found.required(
+            f"{path}.nameservers",
+            "must provide at least one DNS nameserver when `dnsPolicy` is None",
         )
         return
     if len(servers) > MOST_SERVERS:
-        found.append(
-            invalid(
-                f"{path}.nameservers",
-                servers,
-                f"must not have more than {MOST_SERVERS} nameservers",
-            )
+        found.invalid(
+            f"{path}.nameservers", servers, f"must not have more than {MOST_SERVERS} nameservers"
         )
     for position, server in enumerate(servers):
         address(server, f"{path}.nameservers[{position}]", found)
     if len(searches) > MOST_SEARCHES:
-        found.append(
-            invalid(
-                f"{path}.searches",
-                searches,
-                f"must not have more than {MOST_SEARCHES} search paths",
-            )
+        found.invalid(
+            f"{path}.searches", searches, f"must not have more than {MOST_SEARCHES} search paths"
         )
     if len(" ".join(searches)) > LONGEST_SEARCHES:
         why = f"must not have more than {LONGEST_SEARCHES} characters (including spaces) in the search list"
-        found.append(invalid(f"{path}.searches", searches, why))
+        found.invalid(f"{path}.searches", searches, why)
     grammar = underscored_subdomain if options.features else dns_subdomain
     for position, search in enumerate(searches):
         name = search.removesuffix(".")  # one dot at the end means that nothing is to be added
@@ -73,18 +63,18 @@ def lookups(config: Tree | None, policy: Any, path: str, options: Options, found
             ]
     for position, option in enumerate(given.get("options") or ()):
         if not option.get("name"):
-            found.append(required(f"{path}.options[{position}]", "must not be empty"))
+            found.required(f"{path}.options[{position}]", "must not be empty")
 
 
 def hostname(spec: Tree, path: str, found: Errors) -> None:
     """Check the hostname override."""
     name = spec["hostnameOverride"]
     if spec.get("setHostnameAsFQDN"):
-        found.append(forbidden(path, "may not be specified when setHostnameAsFQDN is true"))
+        found.forbidden(path, "may not be specified when setHostnameAsFQDN is true")
     if spec.get("hostNetwork"):
-        found.append(forbidden(path, "may not be specified when hostNetwork is true"))
+        found.forbidden(path, "may not be specified when hostNetwork is true")
     if len(name.encode()) > LONGEST_HOSTNAME:
-        found.append(too_long(path, LONGEST_HOSTNAME))
+        found.too_long(path, LONGEST_HOSTNAME)
     found += [invalid(path, name, reason) for reason in dns_subdomain(name)]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hekla.api.text.fielderrors import forbidden, invalid, not_found, not_supported, required
 from hekla.api.text.fieldrules import Errors, Tree
 from hekla.podrules.paths import descending
 from hekla.podrules.volumes import Volumes
@@ -41,23 +40,19 @@ def _mounts(
             mount.get("mountPath") or "",
         )
         if not name:
-            found.append(required(f"{where}.name"))
+            found.required(f"{where}.name")
         if name not in volumes:
-            found.append(not_found(f"{where}.name", name))
+            found.not_found(f"{where}.name", name)
         if not target:
-            found.append(required(f"{where}.mountPath"))
+            found.required(f"{where}.mountPath")
         if target in seen:
-            found.append(invalid(f"{where}.mountPath", target, "must be unique"))
+            found.invalid(f"{where}.mountPath", target, "must be unique")
         seen.add(target)
         if others and name in others:
-            found.append(invalid(f"{where}.name", name, "must not already exist in volumeDevices"))
+            found.invalid(f"{where}.name", name, "must not already exist in volumeDevices")
         if others and target in others.values():
-            found.append(
-                invalid(
-                    f"{where}.mountPath",
-                    target,
-                    "must not already exist as a path in volumeDevices",
-                )
+            found.invalid(
+                f"{where}.mountPath", target, "must not already exist as a path in volumeDevices"
             )
         _inside(mount, where, path, found)
         if mount.get("mountPropagation") is not None:
@@ -74,41 +69,33 @@ def _inside(mount: Tree, where: str, path: str, found: Errors) -> None:
         descending(plain, f"{path}.subPath", found)
     if expression:
         if plain:
-            found.append(
-                invalid(
-                    f"{where}.subPathExpr",
-                    expression,
-                    "subPathExpr and subPath are mutually exclusive",
-                )
+            found.invalid(
+                f"{where}.subPathExpr", expression, "subPathExpr and subPath are mutually exclusive"
             )
         descending(expression, f"{path}.subPathExpr", found)
 
 
 def _propagation(propagation: str, container: Tree, path: str, found: Errors) -> None:
     if propagation not in PROPAGATIONS:
-        found.append(not_supported(path, propagation, PROPAGATIONS))
+        found.not_supported(path, propagation, PROPAGATIONS)
     if propagation == "Bidirectional" and not (container.get("securityContext") or {}).get(
         "privileged"
     ):
-        found.append(
-            forbidden(
-                path, "Bidirectional mount propagation is available only to privileged containers"
-            )
+        found.forbidden(
+            path, "Bidirectional mount propagation is available only to privileged containers"
         )
 
 
 def _recursive(mount: Tree, path: str, found: Errors) -> None:
     recursive = mount["recursiveReadOnly"]
     if recursive not in READ_ONLY:
-        found.append(not_supported(path, recursive, READ_ONLY))
+        found.not_supported(path, recursive, READ_ONLY)
     elif recursive != "Disabled":
         if not mount.get("readOnly"):
-            found.append(forbidden(path, "may only be specified when readOnly is true"))
+            found.forbidden(path, "may only be specified when readOnly is true")
         if mount.get("mountPropagation") not in (None, "None"):
-            found.append(
-                forbidden(
-                    path, "may only be specified when mountPropagation is None or not specified"
-                )
+            found.forbidden(
+                path, "may only be specified when mountPropagation is None or not specified"
             )
 
 
@@ -125,31 +112,27 @@ def _devices(
             device.get("devicePath") or "",
         )
         if not name:
-            found.append(required(f"{where}.name"))
+            found.required(f"{where}.name")
         if name in names:
-            found.append(invalid(f"{where}.name", name, "must be unique"))
+            found.invalid(f"{where}.name", name, "must be unique")
         if name not in volumes:
-            found.append(not_found(f"{where}.name", name))
+            found.not_found(f"{where}.name", name)
         elif all(volumes[name].get(source) is None for source in BLOCK_SOURCES):
             why = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
-            found.append(invalid(f"{where}.name", name, why))
+            found.invalid(f"{where}.name", name, why)
         if not target:
-            found.append(required(f"{where}.devicePath"))
+            found.required(f"{where}.devicePath")
         if target in paths:
-            found.append(invalid(f"{where}.devicePath", target, "must be unique"))
+            found.invalid(f"{where}.devicePath", target, "must be unique")
         if ".." in target.split("/"):
-            found.append(invalid(f"{where}.devicePath", target, "can not contain backsteps ('..')"))
+            found.invalid(f"{where}.devicePath", target, "can not contain backsteps ('..')")
         else:
             paths.add(target)
         if name in others:
-            found.append(invalid(f"{where}.name", name, "must not already exist in volumeMounts"))
+            found.invalid(f"{where}.name", name, "must not already exist in volumeMounts")
         if target in others.values():
-            found.append(
-                invalid(
-                    f"{where}.devicePath",
-                    target,
-                    "must not already exist as a path in volumeMounts",
-                )
+            found.invalid(
+                f"{where}.devicePath", target, "must not already exist as a path in volumeMounts"
             )
         if name:
             names.add(name)

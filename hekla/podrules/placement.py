@@ -3,7 +3,7 @@ scheduler's decision."""
 
 from __future__ import annotations
 
-from hekla.api.text.fielderrors import duplicate, forbidden, invalid, not_supported, required
+from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import (
     Errors,
     Tree,
@@ -59,9 +59,7 @@ def affinity(value: Tree, path: str, found: Errors) -> None:
 def node_selector(value: Tree, path: str, found: Errors) -> None:
     terms = value.get("nodeSelectorTerms") or ()
     if not terms:
-        found.append(
-            required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")
-        )
+        found.required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")
     for position, term in enumerate(terms):
         _node_term(term, f"{path}.nodeSelectorTerms[{position}]", found)
 
@@ -96,16 +94,14 @@ def _node_fields(wanted: Tree, path: str, found: Errors) -> None:
         wanted.get("values") or (),
     )
     if operator not in ("In", "NotIn"):
-        found.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
+        found.invalid(f"{path}.operator", operator, "not a valid selector operator")
     elif len(values) != 1:
-        found.append(
-            required(
-                f"{path}.values",
-                "must be only one value when `operator` is 'In' or 'NotIn' for node field selector",
-            )
+        found.required(
+            f"{path}.values",
+            "must be only one value when `operator` is 'In' or 'NotIn' for node field selector",
         )
     if key != "metadata.name":
-        found.append(invalid(f"{path}.key", key, "not a valid field selector key"))
+        found.invalid(f"{path}.key", key, "not a valid field selector key")
         return
     for position, text in enumerate(values):
         found += [
@@ -116,7 +112,7 @@ def _node_fields(wanted: Tree, path: str, found: Errors) -> None:
 def _weight(term: Tree, path: str, found: Errors) -> None:
     weight = term.get("weight") or 0
     if not 1 <= weight <= 100:
-        found.append(invalid(f"{path}.weight", weight, "must be in the range 1-100"))
+        found.invalid(f"{path}.weight", weight, "must be in the range 1-100")
 
 
 def _pod_term(term: Tree, path: str, found: Errors) -> None:
@@ -128,7 +124,7 @@ def _pod_term(term: Tree, path: str, found: Errors) -> None:
         label_keys(term, path, found)
     key = term.get("topologyKey") or ""
     if not key:
-        found.append(required(f"{path}.topologyKey", "can not be empty"))
+        found.required(f"{path}.topologyKey", "can not be empty")
     found += [invalid(f"{path}.topologyKey", key, reason) for reason in label_key(key)]
 
 
@@ -142,7 +138,7 @@ def label_keys(term: Tree, path: str, found: Errors) -> None:
     )
     for field, keys in (("matchLabelKeys", wanted), ("mismatchLabelKeys", unwanted)):
         if keys and given is None:
-            found.append(forbidden(f"{path}.{field}", NO_SELECTOR))
+            found.forbidden(f"{path}.{field}", NO_SELECTOR)
             continue
         for position, key in enumerate(keys):
             found += [
@@ -153,16 +149,14 @@ def label_keys(term: Tree, path: str, found: Errors) -> None:
     for expression in (given or {}).get("matchExpressions") or ():
         key = expression.get("key") or ""
         if key in positions and key in said:
-            found.append(invalid(f"{path}[{positions[key]}]", key, IN_BOTH))
+            found.invalid(f"{path}[{positions[key]}]", key, IN_BOTH)
         said.add(key)
     for position, key in enumerate(wanted):
         if key in unwanted:
-            found.append(
-                invalid(
-                    f"{path}.matchLabelKeys[{position}]",
-                    key,
-                    "exists in both matchLabelKeys and mismatchLabelKeys",
-                )
+            found.invalid(
+                f"{path}.matchLabelKeys[{position}]",
+                key,
+                "exists in both matchLabelKeys and mismatchLabelKeys",
             )
 
 
@@ -171,7 +165,7 @@ def _former_label_keys(constraint: Tree, path: str, found: Errors) -> None:
     use the same keys."""
     keys, given = constraint.get("matchLabelKeys") or (), constraint.get("labelSelector")
     if keys and given is None:
-        found.append(forbidden(f"{path}.matchLabelKeys", NO_SELECTOR))
+        found.forbidden(f"{path}.matchLabelKeys", NO_SELECTOR)
     said = {
         *((given or {}).get("matchLabels") or ()),
         *(term.get("key") for term in (given or {}).get("matchExpressions") or ()),
@@ -181,7 +175,7 @@ def _former_label_keys(constraint: Tree, path: str, found: Errors) -> None:
             invalid(f"{path}.matchLabelKeys[{position}]", key, reason) for reason in label_key(key)
         ]
         if key in said:
-            found.append(invalid(f"{path}.matchLabelKeys[{position}]", key, IN_BOTH))
+            found.invalid(f"{path}.matchLabelKeys[{position}]", key, IN_BOTH)
 
 
 def tolerations(values: list[Tree], path: str, found: Errors) -> None:
@@ -195,31 +189,25 @@ def tolerations(values: list[Tree], path: str, found: Errors) -> None:
             found += [invalid(f"{where}.key", key, reason) for reason in label_key(key)]
         elif operator != "Exists":
             why = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-            found.append(invalid(f"{where}.operator", operator, why))
+            found.invalid(f"{where}.operator", operator, why)
         if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
-            found.append(
-                invalid(
-                    f"{where}.effect",
-                    effect,
-                    "effect must be 'NoExecute' when `tolerationSeconds` is set",
-                )
+            found.invalid(
+                f"{where}.effect",
+                effect,
+                "effect must be 'NoExecute' when `tolerationSeconds` is set",
             )
         if operator in ("", "Equal"):
             reasons = label_value(value)
             if reasons:
-                found.append(invalid(f"{where}.operator", value, ";".join(reasons)))
+                found.invalid(f"{where}.operator", value, ";".join(reasons))
         elif operator == "Exists":
             if value:
-                found.append(
-                    invalid(
-                        f"{where}.operator",
-                        value,
-                        "value must be empty when `operator` is 'Exists'",
-                    )
+                found.invalid(
+                    f"{where}.operator", value, "value must be empty when `operator` is 'Exists'"
                 )
         else:  # two that only a feature takes that is off; they are named with the others all the same
             named = OPERATORS if operator in OPERATORS else OPERATORS[:2]
-            found.append(not_supported(f"{where}.operator", operator, named))
+            found.not_supported(f"{where}.operator", operator, named)
         one_of(effect, EFFECTS, f"{where}.effect", found)
 
 
@@ -236,14 +224,12 @@ def topology_spread(values: list[Tree], path: str, options: Options, found: Erro
             constraint.get("whenUnsatisfiable") or "",
         )
         if skew <= 0:
-            found.append(invalid(f"{where}.maxSkew", skew, "must be greater than zero"))
+            found.invalid(f"{where}.maxSkew", skew, "must be greater than zero")
         if not key:
-            found.append(required(f"{where}.topologyKey", "can not be empty"))
+            found.required(f"{where}.topologyKey", "can not be empty")
         one_of(action, UNSATISFIABLE, f"{where}.whenUnsatisfiable", found, known=True)
         if last[key, action] > position:
-            found.append(
-                duplicate(f"{where}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}")
-            )
+            found.duplicate(f"{where}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}")
         _domains(constraint, action, f"{where}.minDomains", found)
         for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             if constraint.get(field) is not None:
@@ -258,12 +244,8 @@ def _domains(constraint: Tree, action: str, path: str, found: Errors) -> None:
     if least is None:
         return
     if least <= 0:
-        found.append(invalid(path, least, "must be greater than zero"))
+        found.invalid(path, least, "must be greater than zero")
     if action != "DoNotSchedule":
-        found.append(
-            invalid(
-                path,
-                least,
-                f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}",
-            )
+        found.invalid(
+            path, least, f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hekla.api.text.fielderrors import forbidden, invalid, not_supported, required
+from hekla.api.text.fielderrors import forbidden, invalid
 from hekla.api.text.fieldrules import Errors, Tree, not_negative
 from hekla.api.text.syntax import port_name, port_number
 from hekla.podrules.options import Options
@@ -72,11 +72,11 @@ def handlers(container: Tree, spec: Tree, path: str, options: Options, found: Er
 def _signal(signal: str, system: Tree | None, path: str, found: Errors) -> None:
     name = (system or {}).get("name")
     if system is None:
-        found.append(forbidden(path, "may not be set for containers with empty `spec.os.name`"))
+        found.forbidden(path, "may not be set for containers with empty `spec.os.name`")
     elif name in ("linux", "windows"):
         signals = LINUX_SIGNALS if name == "linux" else WINDOWS_SIGNALS
         if signal not in signals:
-            found.append(not_supported(path, signal, signals))
+            found.not_supported(path, signal, signals)
 
 
 def _probe(probe: Tree, name: str, grace: int, path: str, options: Options, found: Errors) -> None:
@@ -85,20 +85,14 @@ def _probe(probe: Tree, name: str, grace: int, path: str, options: Options, foun
         not_negative(probe.get(count), f"{path}.{count}", found)
     own = probe.get("terminationGracePeriodSeconds")
     if own is not None and own <= 0:
-        found.append(
-            invalid(f"{path}.terminationGracePeriodSeconds", own, "must be greater than 0")
-        )
+        found.invalid(f"{path}.terminationGracePeriodSeconds", own, "must be greater than 0")
     if name == "readinessProbe":
         if own is not None:
-            found.append(
-                invalid(
-                    f"{path}.terminationGracePeriodSeconds",
-                    own,
-                    "must not be set for readinessProbes",
-                )
+            found.invalid(
+                f"{path}.terminationGracePeriodSeconds", own, "must not be set for readinessProbes"
             )
     elif (probe.get("successThreshold") or 1) != 1:
-        found.append(invalid(f"{path}.successThreshold", probe["successThreshold"], "must be 1"))
+        found.invalid(f"{path}.successThreshold", probe["successThreshold"], "must be 1")
 
 
 def _handler(
@@ -107,17 +101,17 @@ def _handler(
     """Check that a probe or hook has exactly one complete handler."""
     given = [name for name in allowed if action.get(name) is not None]
     if not given:
-        found.append(required(path, "must specify a handler type"))
+        found.required(path, "must specify a handler type")
         return
     body, where = action[given[0]], f"{path}.{given[0]}"
     if given[0] == "exec":
         if not body.get("command"):
-            found.append(required(f"{where}.command"))
+            found.required(f"{where}.command")
     elif given[0] == "sleep":
         seconds = body.get("seconds") or 0
         if not (0 if options.features else 1) <= seconds <= grace:
-            found.append(
-                invalid(where, seconds, (_SLEEP if options.features else _SOME_SLEEP).format(grace))
+            found.invalid(
+                where, seconds, (_SLEEP if options.features else _SOME_SLEEP).format(grace)
             )
     else:
         _port(body.get("port"), f"{where}.port", found)
@@ -132,10 +126,10 @@ def _handler(
 def _request(body: Tree, path: str, found: Errors) -> None:
     scheme = body.get("scheme")
     if scheme and scheme not in SCHEMES:
-        found.append(not_supported(f"{path}.scheme", scheme, SCHEMES))
+        found.not_supported(f"{path}.scheme", scheme, SCHEMES)
     for header in body.get("httpHeaders") or ():
         if not _is_header(header.get("name") or ""):
-            found.append(invalid(f"{path}.httpHeaders", header.get("name") or "", _HEADER))
+            found.invalid(f"{path}.httpHeaders", header.get("name") or "", _HEADER)
 
 
 def _port(port: Any, path: str, found: Errors) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 
-from hekla.api.text.fielderrors import FieldError, forbidden, invalid
 from hekla.api.text.fieldrules import Errors, Tree
 from hekla.api.text.quoting import quoted
 from hekla.podrules.paths import descending
@@ -26,16 +25,14 @@ _is_cost = re.compile(r"-?(?:0|[1-9][0-9]*)").fullmatch
 
 def annotated(given: Tree, spec: Tree, path: str, found: Errors) -> None:
     if STATIC in given and not spec.get("nodeName"):
-        found.append(
-            invalid(
-                f"{path}[{STATIC}]",
-                given[STATIC],
-                "must set spec.nodeName if mirror pod annotation is set",
-            )
+        found.invalid(
+            f"{path}[{STATIC}]",
+            given[STATIC],
+            "must set spec.nodeName if mirror pod annotation is set",
         )
     cost = given.get(DELETION_COST)
     if cost is not None and not (_is_cost(cost) and -(2**31) <= int(cost[:20]) < 2**31):
-        found.append(invalid(f"{path}[{DELETION_COST}]", cost, "must be a 32bit integer"))
+        found.invalid(f"{path}[{DELETION_COST}]", cost, "must be a 32bit integer")
     for key, profile in given.items():
         if key == SECCOMP_POD or key.startswith(SECCOMP):
             _seccomp(profile, f"{path}.{key}", found)
@@ -47,15 +44,15 @@ def _seccomp(profile: str, path: str, found: Errors) -> None:
     if profile.startswith(LOCAL):
         descending(profile.removeprefix(LOCAL), path, found)
     elif profile not in (*DEFAULTS, "unconfined"):
-        found.append(invalid(path, profile, "must be a valid seccomp profile"))
+        found.invalid(path, profile, "must be a valid seccomp profile")
 
 
 def _app_armor(key: str, profile: str, spec: Tree, path: str, found: Errors) -> None:
     name = key.removeprefix(APP_ARMOR)
     if all((container.get("name") or "") != name for container, _ in containers_of(spec, "")):
-        found.append(invalid(path, name, "container not found"))
+        found.invalid(path, name, "container not found")
     if profile not in ("", DEFAULTS[0], "unconfined") and not profile.startswith(LOCAL):
-        found.append(invalid(path, profile, f"invalid AppArmor profile name: {quoted(profile)}"))
+        found.invalid(path, profile, f"invalid AppArmor profile name: {quoted(profile)}")
 
 
 def agreement(given: Tree, spec: Tree, path: str, found: Errors, *, inherited: bool = True) -> None:
@@ -76,7 +73,7 @@ def agreement(given: Tree, spec: Tree, path: str, found: Errors, *, inherited: b
             f"{path}.securityContext.seccompProfile",
             found,
         )
-    armored: Errors = []
+    armored = Errors()
     for container, where in containers_of(spec, path):
         own, name = container.get("securityContext") or {}, container.get("name") or ""
         said, field = given.get(SECCOMP + name), own.get("seccompProfile")
@@ -104,7 +101,7 @@ def agreement(given: Tree, spec: Tree, path: str, found: Errors, *, inherited: b
 
 
 def _agrees(
-    said: str, field: Tree, what: str, defaults: tuple[str, ...], path: str, found: list[FieldError]
+    said: str, field: Tree, what: str, defaults: tuple[str, ...], path: str, found: Errors
 ) -> None:
     kind, local = field.get("type"), said.startswith(LOCAL)
     same = {
@@ -113,10 +110,8 @@ def _agrees(
         "Localhost": local,
     }.get(kind or "", True)
     if not same:
-        found.append(forbidden(f"{path}.type", f"{what} type in annotation and field must match"))
+        found.forbidden(f"{path}.type", f"{what} type in annotation and field must match")
     elif kind == "Localhost" and said.removeprefix(LOCAL) != field.get("localhostProfile"):
-        found.append(
-            forbidden(
-                f"{path}.localhostProfile", f"{what} profile in annotation and field must match"
-            )
+        found.forbidden(
+            f"{path}.localhostProfile", f"{what} profile in annotation and field must match"
         )

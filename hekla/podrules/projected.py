@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from hekla.api.bounded import BoundedCache
-from hekla.api.text.fielderrors import forbidden, invalid, not_supported, required
+from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import Errors, Tree, check_annotations, selector
 from hekla.api.text.syntax import dns_subdomain
 from hekla.podrules import environment
@@ -42,28 +42,28 @@ def config_map(body: Tree, path: str, options: Options, found: Errors) -> None:
 
 def _named(body: Tree, name: str, path: str, found: Errors) -> None:
     if not body.get(name):
-        found.append(required(f"{path}.{name}"))
+        found.required(f"{path}.{name}")
     mode(body.get("defaultMode"), f"{path}.defaultMode", found)
     _items(body.get("items") or (), f"{path}.items", found)
 
 
 def mode(value: int | None, path: str, found: Errors) -> None:
     if value is not None and not 0 <= value <= LARGEST_MODE:
-        found.append(invalid(path, value, MODE))
+        found.invalid(path, value, MODE)
 
 
 def _items(items: Iterable[Tree], path: str, found: Errors) -> None:
     for position, item in enumerate(items):
         where = f"{path}[{position}]"
         if not item.get("key"):
-            found.append(required(f"{where}.key"))
+            found.required(f"{where}.key")
         _file(item.get("path") or "", f"{where}.path", found)
         mode(item.get("mode"), f"{where}.mode", found)
 
 
 def _file(text: str, path: str, found: Errors) -> None:
     if not text:
-        found.append(required(path))
+        found.required(path)
     else:
         unreserved(text, path, found)
 
@@ -81,17 +81,15 @@ def _downward_items(items: Iterable[Tree], path: str, found: Errors) -> None:
         if field is not None:
             environment.own_field(field, OWN_FIELDS, f"{path}.fieldRef", found)
             if resource is not None:
-                found.append(
-                    invalid(
-                        path,
-                        "resource",
-                        "fieldRef and resourceFieldRef can not be specified simultaneously",
-                    )
+                found.invalid(
+                    path,
+                    "resource",
+                    "fieldRef and resourceFieldRef can not be specified simultaneously",
                 )
         elif resource is not None:
             environment.resource(resource, f"{path}.resourceFieldRef", found, in_volume=True)
         else:
-            found.append(required(path, "one of fieldRef and resourceFieldRef is required"))
+            found.required(path, "one of fieldRef and resourceFieldRef is required")
         mode(item.get("mode"), f"{path}.mode", found)
 
 
@@ -137,13 +135,13 @@ def _sources(body: Tree, path: str, options: Options, found: Errors) -> None:
         for kind in given:
             _PROJECTIONS[kind](source[kind], f"{where}.{kind}", files, found)
         if len(given) > 1:
-            found.append(forbidden(where, "may not specify more than 1 volume type per source"))
+            found.forbidden(where, "may not specify more than 1 volume type per source")
 
 
 def _keys(body: Tree, path: str, files: _Files, found: Errors) -> None:
     name, items = body.get("name") or "", body.get("items") or ()
     if not name:
-        found.append(required(f"{path}.name"))
+        found.required(f"{path}.name")
     _items(items, f"{path}.items", found)
     for item in items:
         if item.get("path"):
@@ -162,20 +160,14 @@ def _token(body: Tree, path: str, files: _Files, found: Errors) -> None:
     given = body.get("expirationSeconds")
     lasts = LASTS if given is None else given
     if lasts < SHORTEST_TOKEN:
-        found.append(
-            invalid(
-                f"{path}.expirationSeconds",
-                lasts,
-                "may not specify a duration less than 10 minutes",
-            )
+        found.invalid(
+            f"{path}.expirationSeconds", lasts, "may not specify a duration less than 10 minutes"
         )
     if lasts > LONGEST_TOKEN:
-        found.append(
-            invalid(
-                f"{path}.expirationSeconds",
-                lasts,
-                "may not specify a duration larger than 2^32 seconds",
-            )
+        found.invalid(
+            f"{path}.expirationSeconds",
+            lasts,
+            "may not specify a duration larger than 2^32 seconds",
         )
     _file(body.get("path") or "", f"{files.path}.path", found)
 
@@ -184,29 +176,27 @@ def _trust(body: Tree, path: str, files: _Files, found: Errors) -> None:
     """Check a ClusterTrustBundle projection, by name or by signer."""
     name, signer = body.get("name"), body.get("signerName")
     if name is not None and signer is not None:
-        found.append(invalid(path, body, "only one of name and signerName may be used"))
+        found.invalid(path, body, "only one of name and signerName may be used")
     elif name is not None:
         if not name:
-            found.append(required(f"{path}.name", "must be a valid object name"))
+            found.required(f"{path}.name", "must be a valid object name")
         found += [
             invalid(f"{path}.name", name, f"not a valid clustertrustbundlename: {reason}")
             for reason in _bundle_reasons(name)
         ]
         if body.get("labelSelector") is not None:
-            found.append(
-                invalid(
-                    f"{path}.labelSelector",
-                    body["labelSelector"],
-                    "labelSelector must be unset if name is specified",
-                )
+            found.invalid(
+                f"{path}.labelSelector",
+                body["labelSelector"],
+                "labelSelector must be unset if name is specified",
             )
     elif signer is not None:
         if not signer:
-            found.append(required(f"{path}.signerName", "must be a valid signer name"))
+            found.required(f"{path}.signerName", "must be a valid signer name")
         signer_name(signer, f"{path}.signerName", found)
         selector(body.get("labelSelector"), f"{path}.labelSelector", found)
     else:
-        found.append(required(path, "either name or signerName must be specified"))
+        found.required(path, "either name or signerName must be specified")
     _file(body.get("path") or "", f"{path}.path", found)
     files.add(body.get("path") or "", body.get("path") or "")
 
@@ -223,31 +213,24 @@ def _certificate(body: Tree, path: str, files: _Files, found: Errors) -> None:
     if body.get("userAnnotations") is not None:
         check_annotations(body["userAnnotations"], f"{path}.userAnnotations", found)
     if body.get("keyType") not in KEY_TYPES:
-        found.append(
-            not_supported(f"{path}.keyType", body.get("keyType") or "", KEY_TYPES, plain=True)
-        )
+        found.not_supported(f"{path}.keyType", body.get("keyType") or "", KEY_TYPES, plain=True)
     longest = LONGEST_OF_KUBERNETES if of_kubernetes(signer) else LONGEST_CERTIFICATE
     if lasts is not None and lasts < SHORTEST_CERTIFICATE:
         why = f"if provided, maxExpirationSeconds must be >= {SHORTEST_CERTIFICATE}"
-        found.append(invalid(f"{path}.maxExpirationSeconds", lasts, why))
+        found.invalid(f"{path}.maxExpirationSeconds", lasts, why)
     if lasts is not None and lasts > longest:
-        found.append(
-            invalid(
-                f"{path}.maxExpirationSeconds",
-                lasts,
-                f"if provided, maxExpirationSeconds must be <= {longest}",
-            )
+        found.invalid(
+            f"{path}.maxExpirationSeconds",
+            lasts,
+            f"if provided, maxExpirationSeconds must be <= {longest}",
         )
     given = [field for field in CERTIFICATE_FILES if body.get(field)]
     for field in given:
         unreserved(body[field], f"{path}.{field}", found)
         files.add(body[field], body[field])
     if not given:
-        found.append(
-            required(
-                path,
-                "specify at least one of credentialBundlePath, keyPath, and certificateChainPath",
-            )
+        found.required(
+            path, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"
         )
 
 

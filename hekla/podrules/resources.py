@@ -7,14 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 from itertools import islice
 
-from hekla.api.text.fielderrors import (
-    duplicate,
-    forbidden,
-    invalid,
-    not_found,
-    not_supported,
-    required,
-)
+from hekla.api.text.fielderrors import duplicate, invalid
 from hekla.api.text.fieldrules import Errors, Tree, label_key
 from hekla.api.text.quantity import ZERO, Quantity, QuantityError, Wire
 from hekla.api.text.syntax import Reasons, dns_label, dns_subdomain
@@ -141,7 +134,7 @@ def of_container(resources: Tree, claims: Collection[str], path: str, found: Err
 @lru_cache(maxsize=4096)
 def _right(limits: tuple[tuple[str, Wire], ...], requests: tuple[tuple[str, Wire], ...]) -> bool:
     """Whether a resource list is valid; cached, because most containers request what others do."""
-    found: Errors = []
+    found = Errors()
     _requirements(
         {"limits": dict(limits), "requests": dict(requests)}, _container_names, (), "", found
     )
@@ -156,7 +149,7 @@ def _pod_names(name: str, path: str, found: Errors) -> None:
     reasons = _any_name(name)
     found += [invalid(path, name, reason) for reason in reasons]
     if not reasons and name not in OF_PODS and not name.startswith(PAGES):
-        found.append(not_supported(path, name, sorted((*OF_PODS, PAGES))))
+        found.not_supported(path, name, sorted((*OF_PODS, PAGES)))
 
 
 def _requirements(
@@ -180,7 +173,7 @@ def _requirements(
         and "memory" not in names
         and any(name.startswith(PAGES) for name in names)
     ):
-        found.append(forbidden(path, "HugePages require cpu or memory"))
+        found.forbidden(path, "HugePages require cpu or memory")
     if resources.get("claims"):
         _claims(resources["claims"], claims, f"{path}.claims", found)
 
@@ -191,20 +184,14 @@ def _against_limit(
     overcommit = is_native(name) and not name.startswith(PAGES)
     if limit is None:
         if not overcommit:
-            found.append(
-                required(f"{path}.limits", "Limit must be set for non overcommitable resources")
-            )
+            found.required(f"{path}.limits", "Limit must be set for non overcommitable resources")
     elif not overcommit and request != limit:
-        found.append(
-            invalid(f"{path}.requests", str(request), f"must be equal to {name} limit of {limit}")
-        )
+        found.invalid(f"{path}.requests", str(request), f"must be equal to {name} limit of {limit}")
     elif request > limit:
-        found.append(
-            invalid(
-                f"{path}.requests",
-                str(request),
-                f"must be less than or equal to {name} limit of {limit}",
-            )
+        found.invalid(
+            f"{path}.requests",
+            str(request),
+            f"must be less than or equal to {name} limit of {limit}",
         )
 
 
@@ -224,10 +211,10 @@ def _claims(wanted: Iterable[Tree], there: Collection[str], path: str, found: Er
             claim.get("request") or "",
         )
         if not name:
-            found.append(required(where))
+            found.required(where)
             continue
         if name in seen:
-            found.append(duplicate(where, name))
+            found.duplicate(where, name)
         else:
             key = f"{name}/{request}" if request else name
             if request:
@@ -235,7 +222,7 @@ def _claims(wanted: Iterable[Tree], there: Collection[str], path: str, found: Er
                     invalid(f"{where}.request", request, reason) for reason in dns_label(request)
                 ]
             if key in seen:
-                found.append(duplicate(where, key))
+                found.duplicate(where, key)
             elif not request:
                 found += [duplicate(where, name)] * parts[name]
             seen.add(key)
@@ -244,10 +231,8 @@ def _claims(wanted: Iterable[Tree], there: Collection[str], path: str, found: Er
             known = (
                 f": {', '.join(sorted(islice(there, MOST_NAMED)))}" if there else " which is empty"
             )
-            found.append(
-                not_found(
-                    where, name, f"must be one of the names in pod.spec.resourceClaims{known}"
-                )
+            found.not_found(
+                where, name, f"must be one of the names in pod.spec.resourceClaims{known}"
             )
 
 
@@ -257,28 +242,24 @@ def pod_claims(claims: Iterable[Tree], path: str, found: Errors) -> None:
     for position, claim in enumerate(claims):
         where, name = f"{path}[{position}]", claim.get("name") or ""
         if not name:
-            found.append(required(f"{where}.name"))
+            found.required(f"{where}.name")
         elif name in seen:
-            found.append(duplicate(f"{where}.name", name))
+            found.duplicate(f"{where}.name", name)
         else:
             found += [invalid(f"{where}.name", name, reason) for reason in dns_label(name)]
             seen.add(name)
         given = [form for form in _CLAIM_FORMS if claim.get(form) is not None]
         if len(given) == len(_CLAIM_FORMS):
-            found.append(
-                invalid(
-                    where,
-                    claim,
-                    "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
-                )
+            found.invalid(
+                where,
+                claim,
+                "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
             )
         elif not given:
-            found.append(
-                invalid(
-                    where,
-                    claim,
-                    "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
-                )
+            found.invalid(
+                where,
+                claim,
+                "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
             )
         for form in given:
             found += [
@@ -292,12 +273,10 @@ def of_pod(spec: Tree, path: str, found: Errors) -> None:
     of their limits."""
     resources = spec["resources"]
     if (spec.get("os") or {}).get("name") == "windows":
-        found.append(forbidden(path, "may not be set for a windows pod"))
+        found.forbidden(path, "may not be set for a windows pod")
         return
     if resources.get("claims"):
-        found.append(
-            forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level")
-        )
+        found.forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level")
     there = dict.fromkeys(
         claim["name"] for claim in spec.get("resourceClaims") or () if claim.get("name")
     )
@@ -307,7 +286,7 @@ def of_pod(spec: Tree, path: str, found: Errors) -> None:
     for name, request in requests.items():
         if name in asked and request < asked[name]:
             why = f"must be greater than or equal to aggregate container requests of {asked[name]}"
-            found.append(invalid(f"{path}.requests[{name}]", str(request), why))
+            found.invalid(f"{path}.requests[{name}]", str(request), why)
     _cover_limits(spec, limits, path, found)
 
 
@@ -316,14 +295,12 @@ def _cover_limits(spec: Tree, limits: Amounts, path: str, found: Errors) -> None
     for name, limit in limits.items():
         if name.startswith(PAGES) and name in taken and limit < taken[name]:
             why = f"must be greater than or equal to aggregate container limits of {taken[name]}"
-            found.append(invalid(f"{path}.limits[{name}]", str(limit), why))
+            found.invalid(f"{path}.limits[{name}]", str(limit), why)
     for position, container in enumerate(spec.get("containers") or ()):
         for name, own in amounts(container.get("resources") or {}, "limits").items():
             if name in limits and own > limits[name]:
                 why = f"must be less than or equal to pod limits of {limits[name]}"
-                found.append(
-                    invalid(f"{path}.containers[{position}][{name}].limits", str(own), why)
-                )
+                found.invalid(f"{path}.containers[{position}][{name}].limits", str(own), why)
 
 
 def aggregate(spec: Tree, part: Callable[[Tree], Amounts]) -> dict[str, Quantity]:

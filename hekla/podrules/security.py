@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 
-from hekla.api.text.fielderrors import duplicate, invalid, not_supported, required, too_long
 from hekla.api.text.fieldrules import Errors, Tree, one_of
 from hekla.podrules import systems
 from hekla.podrules.options import Options
@@ -47,11 +46,9 @@ def container(context: Tree, path: str, host_users: bool, found: Errors) -> None
     mount = context.get("procMount")
     if mount is not None:
         if mount not in PROC_MOUNTS:
-            found.append(not_supported(f"{path}.procMount", mount, PROC_MOUNTS))
+            found.not_supported(f"{path}.procMount", mount, PROC_MOUNTS)
         elif mount == "Unmasked" and host_users:
-            found.append(
-                invalid(f"{path}.procMount", mount, "`hostUsers` must be false to use `Unmasked`")
-            )
+            found.invalid(f"{path}.procMount", mount, "`hostUsers` must be false to use `Unmasked`")
     if context.get("allowPrivilegeEscalation") is False:
         _escalation(context, path, found)
     _profiles(context, path, found)
@@ -60,17 +57,13 @@ def container(context: Tree, path: str, host_users: bool, found: Errors) -> None
 def _escalation(context: Tree, path: str, found: Errors) -> None:
     """A container that is privileged or adds CAP_SYS_ADMIN cannot forbid privilege escalation."""
     if context.get("privileged"):
-        found.append(
-            invalid(
-                path,
-                context,
-                "cannot set `allowPrivilegeEscalation` to false and `privileged` to true",
-            )
+        found.invalid(
+            path, context, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
         )
     for capability in (context.get("capabilities") or {}).get("add") or ():
         if capability == "CAP_SYS_ADMIN":
             why = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-            found.append(invalid(path, context, why))
+            found.invalid(path, context, why)
 
 
 def pod(spec: Tree, path: str, options: Options, found: Errors) -> None:
@@ -80,10 +73,10 @@ def pod(spec: Tree, path: str, options: Options, found: Errors) -> None:
         _ids(context, ("fsGroup", *_IDS), path, found)
         for position, group in enumerate(context.get("supplementalGroups") or ()):
             if not 0 <= group <= LARGEST_ID:
-                found.append(invalid(f"{path}.supplementalGroups[{position}]", group, ID_RANGE))
+                found.invalid(f"{path}.supplementalGroups[{position}]", group, ID_RANGE)
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         why = "ShareProcessNamespace and HostPID cannot both be enabled"
-        found.append(invalid(f"{path}.shareProcessNamespace", True, why))
+        found.invalid(f"{path}.shareProcessNamespace", True, why)
     if not context:
         return
     if context.get("sysctls"):
@@ -110,7 +103,7 @@ def _ids(context: Tree, fields: tuple[str, ...], path: str, found: Errors) -> No
     for field in fields:
         number = context.get(field)
         if number is not None and not 0 <= number <= LARGEST_ID:
-            found.append(invalid(f"{path}.{field}", number, ID_RANGE))
+            found.invalid(f"{path}.{field}", number, ID_RANGE)
 
 
 def _profiles(context: Tree, path: str, found: Errors) -> None:
@@ -125,22 +118,16 @@ def _profiles(context: Tree, path: str, found: Errors) -> None:
 def _seccomp(profile: Tree, path: str, found: Errors) -> None:
     kind, local = profile.get("type") or "", profile.get("localhostProfile")
     if not kind:
-        found.append(required(f"{path}.type", "type is required when seccompProfile is set"))
+        found.required(f"{path}.type", "type is required when seccompProfile is set")
     elif kind not in PROFILES:
-        found.append(not_supported(f"{path}.type", kind, PROFILES))
+        found.not_supported(f"{path}.type", kind, PROFILES)
     if kind == "Localhost" and local is None:
-        found.append(
-            required(f"{path}.localhostProfile", "must be set when seccomp type is Localhost")
-        )
+        found.required(f"{path}.localhostProfile", "must be set when seccomp type is Localhost")
     elif kind == "Localhost" and local is not None:
         descending(local, f"{path}.localhostProfile", found)
     elif local is not None:
-        found.append(
-            invalid(
-                f"{path}.localhostProfile",
-                profile,
-                "can only be set when seccomp type is Localhost",
-            )
+        found.invalid(
+            f"{path}.localhostProfile", profile, "can only be set when seccomp type is Localhost"
         )
 
 
@@ -151,19 +138,19 @@ def _app_armor(profile: Tree, path: str, found: Errors) -> None:
         f"{path}.localhostProfile",
     )
     if not kind:
-        found.append(required(f"{path}.type", "type is required when appArmorProfile is set"))
+        found.required(f"{path}.type", "type is required when appArmorProfile is set")
     elif kind not in PROFILES:
-        found.append(not_supported(f"{path}.type", kind, PROFILES))
+        found.not_supported(f"{path}.type", kind, PROFILES)
     elif kind != "Localhost":
         if local is not None:
-            found.append(invalid(where, local, "can only be set when AppArmor type is Localhost"))
+            found.invalid(where, local, "can only be set when AppArmor type is Localhost")
     elif not local:
-        found.append(required(where, "must be set when AppArmor type is Localhost"))
+        found.required(where, "must be set when AppArmor type is Localhost")
     else:
         if local != local.strip():
-            found.append(invalid(where, local, "must not be padded with whitespace"))
+            found.invalid(where, local, "must not be padded with whitespace")
         if len(local.encode()) > LONGEST_PROFILE:
-            found.append(too_long(where, LONGEST_PROFILE))
+            found.too_long(where, LONGEST_PROFILE)
 
 
 def _sysctls(entries: list[Tree], spec: Tree, path: str, found: Errors) -> None:
@@ -173,23 +160,21 @@ def _sysctls(entries: list[Tree], spec: Tree, path: str, found: Errors) -> None:
     for position, entry in enumerate(entries):
         name, where = entry.get("name") or "", f"{path}[{position}].name"
         if not name:
-            found.append(required(where))
+            found.required(where)
         elif len(name) > LONGEST_SYSCTL or _is_sysctl(name) is None:
-            found.append(
-                invalid(
-                    where,
-                    name,
-                    f"must have at most {LONGEST_SYSCTL} characters and match regex {SYSCTL}",
-                )
+            found.invalid(
+                where,
+                name,
+                f"must have at most {LONGEST_SYSCTL} characters and match regex {SYSCTL}",
             )
         elif name in seen:
-            found.append(duplicate(where, name))
+            found.duplicate(where, name)
         seen.add(name)
         plain = _dotted(name)
         if spec.get("hostNetwork") and plain.startswith("net."):
-            found.append(invalid(where, name, "may not be specified when 'hostNetwork' is true"))
+            found.invalid(where, name, "may not be specified when 'hostNetwork' is true")
         elif spec.get("hostIPC") and (plain in _OF_IPC or plain.startswith("fs.mqueue.")):
-            found.append(invalid(where, name, "may not be specified when 'hostIPC' is true"))
+            found.invalid(where, name, "may not be specified when 'hostIPC' is true")
 
 
 def _dotted(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hekla.api.text.fielderrors import invalid, required, too_long
+from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import Errors
 from hekla.api.text.quoting import quoted
 from hekla.api.text.syntax import Reasons, dns_label, dns_subdomain
@@ -21,28 +21,26 @@ def of_kubernetes(name: str) -> bool:
 
 def signer_name(name: str, path: str, found: Errors) -> None:
     if not name:
-        found.append(required(path))
+        found.required(path)
         return
     domain, slash, rest = name.partition("/")
     if not slash or "/" in rest:
-        found.append(
-            invalid(
-                path,
-                name,
-                "must be a fully qualified domain and path of the form 'example.com/signer-name'",
-            )
+        found.invalid(
+            path,
+            name,
+            "must be a fully qualified domain and path of the form 'example.com/signer-name'",
         )
         return
     if len(domain) > LONGEST_DOMAIN:
-        found.append(too_long(path, LONGEST_DOMAIN))
+        found.too_long(path, LONGEST_DOMAIN)
     _labels(domain, dns_label, path, found)
     if "." not in domain:
-        found.append(
-            invalid(path, domain, "should be a domain with at least two segments separated by dots")
+        found.invalid(
+            path, domain, "should be a domain with at least two segments separated by dots"
         )
     _labels(rest, dns_subdomain, path, found)
     if len(name) > LONGEST_NAME:
-        found.append(too_long(path, LONGEST_NAME))
+        found.too_long(path, LONGEST_NAME)
 
 
 def _labels(text: str, grammar: Callable[[str], Reasons], path: str, found: Errors) -> None:

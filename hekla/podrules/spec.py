@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from hekla.api.text.fielderrors import forbidden, invalid
+from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import Errors, Tree, check_annotations, label_key, labels, one_of
 from hekla.api.text.syntax import dns_label, dns_subdomain
 from hekla.podrules import (
@@ -37,11 +37,8 @@ def template(value: Tree, path: str, options: Options, found: Errors) -> None:
     pod_spec(spec, f"{path}.spec", options, found)
     profiles.agreement(given, spec, f"{path}.spec", found)
     if spec.get("ephemeralContainers"):
-        found.append(
-            forbidden(
-                f"{path}.spec.ephemeralContainers",
-                "ephemeral containers not allowed in pod template",
-            )
+        found.forbidden(
+            f"{path}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template"
         )
 
 
@@ -51,7 +48,7 @@ def around(metadata: Tree, spec: Tree, found: Errors) -> None:
     if given and "kubernetes.io/" in "".join(given):
         profiles.annotated(given, spec, "metadata.annotations", found)
         if profiles.STATIC in given and spec.get("resourceClaims"):
-            found.append(forbidden("", "static pods do not support resource claims"))
+            found.forbidden("", "static pods do not support resource claims")
         profiles.agreement(given, spec, "spec", found, inherited=False)
     for volume in spec.get("volumes") or ():
         if "ephemeral" in volume:
@@ -128,10 +125,10 @@ def _own_users(spec: Tree, path: str, found: Errors) -> None:
         ("hostIPC", "HostIPC"),
     ):
         if spec.get(field):
-            found.append(forbidden(f"{path}.{shown}", "when `hostUsers` is false"))
+            found.forbidden(f"{path}.{shown}", "when `hostUsers` is false")
     for container, where in containers_of(spec, path):
         if container.get("volumeDevices"):
-            found.append(forbidden(f"{where}.volumeDevices", "when `hostUsers` is false"))
+            found.forbidden(f"{where}.volumeDevices", "when `hostUsers` is false")
 
 
 _subdomain = lru_cache(maxsize=4096)(dns_subdomain)
@@ -147,12 +144,10 @@ def _names(spec: Tree, path: str, found: Errors) -> None:
             ]
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= LARGEST_DEADLINE:
-        found.append(
-            invalid(
-                f"{path}.activeDeadlineSeconds",
-                deadline,
-                f"must be between 1 and {LARGEST_DEADLINE}, inclusive",
-            )
+        found.invalid(
+            f"{path}.activeDeadlineSeconds",
+            deadline,
+            f"must be between 1 and {LARGEST_DEADLINE}, inclusive",
         )
     for field in ("hostname", "subdomain"):
         if spec.get(field):
@@ -181,7 +176,7 @@ def _names(spec: Tree, path: str, found: Errors) -> None:
 def _group(group: Tree, path: str, found: Errors) -> None:
     name = group.get("podGroupName")
     if name is None:
-        found.append(invalid(path, None, "must specify one of: `podGroupName`"))
+        found.invalid(path, None, "must specify one of: `podGroupName`")
     else:
         found += [invalid(path, name, reason) for reason in dns_subdomain(name)]
 
@@ -196,8 +191,8 @@ def pods_alone(spec: Tree, path: str, found: Errors) -> None:
                     where = (
                         f"{path}.volumes[{position}].projected.sources[{index}].serviceAccountToken"
                     )
-                    found.append(
-                        forbidden(where, "must not be specified when serviceAccountName is not set")
+                    found.forbidden(
+                        where, "must not be specified when serviceAccountName is not set"
                     )
     images(spec, path, found)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hekla.api.text.fielderrors import forbidden, invalid, not_supported, required
+from hekla.api.text.fielderrors import forbidden, invalid
 from hekla.api.text.fieldrules import Errors, Tree
 from hekla.api.text.syntax import dns_subdomain
 from hekla.podrules.walking import KINDS, containers_of
@@ -50,9 +50,9 @@ def check(spec: Tree, path: str, found: Errors) -> None:
     """Check `spec.os`, and the fields that do not go with it."""
     name = spec["os"].get("name") or ""
     if not name:
-        found.append(required(f"{path}.os.name"))
+        found.required(f"{path}.os.name")
     elif name not in SYSTEMS:
-        found.append(not_supported(f"{path}.os", name, SYSTEMS))
+        found.not_supported(f"{path}.os", name, SYSTEMS)
     elif name == "linux":
         _linux(spec, path, found)
     else:
@@ -61,19 +61,15 @@ def check(spec: Tree, path: str, found: Errors) -> None:
 
 def _linux(spec: Tree, path: str, found: Errors) -> None:
     if (spec.get("securityContext") or {}).get("windowsOptions") is not None:
-        found.append(
-            forbidden(
-                f"{path}.securityContext.windowsOptions",
-                "windows options cannot be set for a linux pod",
-            )
+        found.forbidden(
+            f"{path}.securityContext.windowsOptions",
+            "windows options cannot be set for a linux pod",
         )
     for container, where in containers_of(spec, path):
         if (container.get("securityContext") or {}).get("windowsOptions") is not None:
-            found.append(
-                forbidden(
-                    f"{where}.securityContext.windowsOptions",
-                    "windows options cannot be set for a linux pod",
-                )
+            found.forbidden(
+                f"{where}.securityContext.windowsOptions",
+                "windows options cannot be set for a linux pod",
             )
 
 
@@ -82,7 +78,7 @@ def _windows(spec: Tree, path: str, found: Errors) -> None:
     for where, field in _OF_PODS:
         value = context.get(field) if field else spec.get(where)
         if value is not None and (value or (field or where) not in _EMPTY_IS_NONE):
-            found.append(forbidden(f"{path}.{where}", NOT_ON_WINDOWS))
+            found.forbidden(f"{path}.{where}", NOT_ON_WINDOWS)
     for container, where in containers_of(spec, path):
         own = container.get("securityContext") or {}
         found += [
@@ -106,16 +102,12 @@ def windows_options(options: Tree, path: str, found: Errors) -> None:
     if credentials is not None:
         where = f"{path}.gmsaCredentialSpec"
         if not credentials:
-            found.append(
-                invalid(where, credentials, "gmsaCredentialSpec cannot be an empty string")
-            )
+            found.invalid(where, credentials, "gmsaCredentialSpec cannot be an empty string")
         elif len(credentials.encode()) > LARGEST_CREDENTIALS * 1024:
-            found.append(
-                invalid(
-                    where,
-                    credentials,
-                    f"gmsaCredentialSpec size must be under {LARGEST_CREDENTIALS} KiB",
-                )
+            found.invalid(
+                where,
+                credentials,
+                f"gmsaCredentialSpec size must be under {LARGEST_CREDENTIALS} KiB",
             )
     if user is not None:
         found += [
@@ -174,12 +166,12 @@ def host_processes(spec: Tree, path: str, found: Errors) -> None:
         those += bool(whole if own is None else own)
         if whole is not None and own is not None and whole != own:
             why = f"pod hostProcess value must be identical if both are specified, was {str(whole).lower()}"
-            found.append(invalid(f"{where}.securityContext.windowsOptions.hostProcess", own, why))
+            found.invalid(f"{where}.securityContext.windowsOptions.hostProcess", own, why)
     if not those:
         return
     if those != count:
         why = "If pod contains any hostProcess containers then all containers must be HostProcess containers"
-        found.append(invalid(path, "", why))
+        found.invalid(path, "", why)
     if not spec.get("hostNetwork"):
         why = "hostNetwork must be true if pod contains any hostProcess containers"
-        found.append(invalid(f"{path}.hostNetwork", False, why))
+        found.invalid(f"{path}.hostNetwork", False, why)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from hekla.api.text.fielderrors import duplicate, forbidden, invalid, not_supported, required
+from hekla.api.text.fielderrors import forbidden, invalid, required
 from hekla.api.text.fieldrules import Errors, Tree, named, one_of
 from hekla.api.text.quantity import ZERO, Quantity
 from hekla.api.text.syntax import dns_label, dns_subdomain
@@ -54,7 +54,7 @@ def sound(volumes: Iterable[Tree], path: str, options: Options, found: Errors) -
         _source(volume, where, options, found)
         named(name, dns_label, f"{where}.name", found)
         if name in right:
-            found.append(duplicate(f"{where}.name", name))
+            found.duplicate(f"{where}.name", name)
         if len(found) == before:
             right[name] = volume
     return right
@@ -74,12 +74,12 @@ def made_for(pod: str, volumes: Iterable[Tree], path: str, found: Errors) -> Non
         )
         if volume.get("ephemeral") is not None and name:
             for reason in dns_subdomain(f"{pod}-{name}"):
-                found.append(
-                    invalid(f"{path}[{position}].name", name, f'PVC name "{pod}-{name}": {reason}')
+                found.invalid(
+                    f"{path}[{position}].name", name, f'PVC name "{pod}-{name}": {reason}'
                 )
         if claim in made:
             why = "must not reference a PVC that gets created for an ephemeral volume"
-            found.append(invalid(f"{path}[{position}].persistentVolumeClaim.claimName", claim, why))
+            found.invalid(f"{path}[{position}].persistentVolumeClaim.claimName", claim, why)
 
 
 def _source(volume: Tree, path: str, options: Options, found: Errors) -> None:
@@ -101,7 +101,7 @@ def _portal(volume: Tree, path: str, found: Errors) -> None:
     name, portal = volume.get("name") or "", volume["iscsi"].get("targetPortal") or ""
     if len(f"{name}:{portal}".encode()) > LONGEST_PORTAL:
         why = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified."
-        found.append(invalid(path, name, why))
+        found.invalid(path, name, why)
 
 
 def _needs(*fields: str) -> Callable[[Tree, str, Options, Errors], None]:
@@ -115,26 +115,24 @@ def _needs(*fields: str) -> Callable[[Tree, str, Options, Errors], None]:
 
 def _secret_named(body: Tree, path: str, found: Errors) -> None:
     if body.get("secretRef") is not None and not body["secretRef"].get("name"):
-        found.append(required(f"{path}.secretRef.name"))
+        found.required(f"{path}.secretRef.name")
 
 
 def _empty(body: Tree, path: str, options: Options, found: Errors) -> None:
     limit = body.get("sizeLimit")
     if limit is not None and Quantity.parse(limit) < ZERO:
-        found.append(
-            forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity")
-        )
+        found.forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity")
 
 
 def host_path(body: Tree, path: str, found: Errors) -> None:
     """Check a directory of the node."""
     if not body.get("path"):
-        found.append(required(f"{path}.path"))
+        found.required(f"{path}.path")
         return
     descending(body["path"], f"{path}.path", found, relative=False)
     form = body.get("type") or ""
     if form not in HOST_PATHS:
-        found.append(not_supported(f"{path}.type", form, HOST_PATHS))
+        found.not_supported(f"{path}.type", form, HOST_PATHS)
 
 
 def _host_path(body: Tree, path: str, options: Options, found: Errors) -> None:
@@ -143,7 +141,7 @@ def _host_path(body: Tree, path: str, options: Options, found: Errors) -> None:
 
 def _repository(body: Tree, path: str, options: Options, found: Errors) -> None:
     if not body.get("repository"):
-        found.append(required(f"{path}.repository"))
+        found.required(f"{path}.repository")
     descending(body.get("directory") or "", f"{path}.directory", found)
 
 
@@ -152,12 +150,10 @@ def _disk(field: str) -> Callable[[Tree, str, Options, Errors], None]:
 
     def check(body: Tree, path: str, options: Options, found: Errors) -> None:
         if not body.get(field):
-            found.append(required(f"{path}.{field}"))
+            found.required(f"{path}.{field}")
         partition = body.get("partition") or 0
         if not 0 <= partition <= 255:
-            found.append(
-                invalid(f"{path}.partition", partition, "must be between 1 and 255, inclusive")
-            )
+            found.invalid(f"{path}.partition", partition, "must be between 1 and 255, inclusive")
 
     return check
 
@@ -165,64 +161,60 @@ def _disk(field: str) -> Callable[[Tree, str, Options, Errors], None]:
 def _nfs(body: Tree, path: str, options: Options, found: Errors) -> None:
     found += [required(f"{path}.{field}") for field in ("server", "path") if not body.get(field)]
     if not (body.get("path") or "").startswith("/"):
-        found.append(invalid(f"{path}.path", body.get("path") or "", "must be an absolute path"))
+        found.invalid(f"{path}.path", body.get("path") or "", "must be an absolute path")
 
 
 def _iscsi(body: Tree, path: str, options: Options, found: Errors) -> None:
     name, lun, initiator = body.get("iqn") or "", body.get("lun") or 0, body.get("initiatorName")
     if not body.get("targetPortal"):
-        found.append(required(f"{path}.targetPortal"))
+        found.required(f"{path}.targetPortal")
     if not name:
-        found.append(required(f"{path}.iqn"))
+        found.required(f"{path}.iqn")
     else:
         _initiator(name, f"{path}.iqn", found)
     if not 0 <= lun <= 255:
-        found.append(invalid(f"{path}.lun", lun, "must be between 0 and 255, inclusive"))
+        found.invalid(f"{path}.lun", lun, "must be between 0 and 255, inclusive")
     if (body.get("chapAuthDiscovery") or body.get("chapAuthSession")) and body.get(
         "secretRef"
     ) is None:
-        found.append(required(f"{path}.secretRef"))
+        found.required(f"{path}.secretRef")
     if initiator is not None:
         _initiator(initiator, f"{path}.initiatorname", found)
 
 
 def _initiator(text: str, path: str, found: Errors) -> None:
     if not text.startswith(_IQN):
-        found.append(invalid(path, text, "must be valid format starting with iqn, eui, or naa"))
+        found.invalid(path, text, "must be valid format starting with iqn, eui, or naa")
     elif not _is_iscsi(text):
-        found.append(invalid(path, text, "must be valid format"))
+        found.invalid(path, text, "must be valid format")
 
 
 def _flocker(body: Tree, path: str, options: Options, found: Errors) -> None:
     name, uid = body.get("datasetName") or "", body.get("datasetUUID")
     if not name and not uid:
-        found.append(required(path, "one of datasetName and datasetUUID is required"))
+        found.required(path, "one of datasetName and datasetUUID is required")
     if name and uid:
-        found.append(
-            invalid(
-                path, "resource", "datasetName and datasetUUID can not be specified simultaneously"
-            )
+        found.invalid(
+            path, "resource", "datasetName and datasetUUID can not be specified simultaneously"
         )
     if "/" in name:
-        found.append(invalid(f"{path}.datasetName", name, "must not contain '/'"))
+        found.invalid(f"{path}.datasetName", name, "must not contain '/'")
 
 
 def _cinder(body: Tree, path: str, options: Options, found: Errors) -> None:
     if not body.get("volumeID"):
-        found.append(required(f"{path}.volumeID"))
+        found.required(f"{path}.volumeID")
     _secret_named(body, path, found)
 
 
 def _quobyte(body: Tree, path: str, options: Options, found: Errors) -> None:
     registry = body.get("registry") or ""
     if not registry:
-        found.append(required(f"{path}.registry", ADDRESSES))
+        found.required(f"{path}.registry", ADDRESSES)
     elif len(body.get("tenant") or "") > LONGEST_TENANT:
-        found.append(
-            required(
-                f"{path}.tenant",
-                f"must be a UUID and may not exceed a length of {LONGEST_TENANT} characters",
-            )
+        found.required(
+            f"{path}.tenant",
+            f"must be a UUID and may not exceed a length of {LONGEST_TENANT} characters",
         )
     else:
         found += [
@@ -231,41 +223,33 @@ def _quobyte(body: Tree, path: str, options: Options, found: Errors) -> None:
             if not _is_address(pair)
         ]
     if not body.get("volume"):
-        found.append(required(f"{path}.volume"))
+        found.required(f"{path}.volume")
 
 
 def _fibre(body: Tree, path: str, options: Options, found: Errors) -> None:
     names, ids, lun = body.get("targetWWNs") or [], body.get("wwids") or [], body.get("lun")
     if not names and not ids:
-        found.append(
-            required(f"{path}.targetWWNs", "must specify either targetWWNs or wwids, but not both")
+        found.required(
+            f"{path}.targetWWNs", "must specify either targetWWNs or wwids, but not both"
         )
     if names and ids:
-        found.append(
-            invalid(
-                f"{path}.targetWWNs",
-                names,
-                "targetWWNs and wwids can not be specified simultaneously",
-            )
+        found.invalid(
+            f"{path}.targetWWNs", names, "targetWWNs and wwids can not be specified simultaneously"
         )
     if names and lun is None:
-        found.append(required(f"{path}.lun", "lun is required if targetWWNs is specified"))
+        found.required(f"{path}.lun", "lun is required if targetWWNs is specified")
     elif names and lun is not None and not 0 <= lun <= 255:
-        found.append(invalid(f"{path}.lun", lun, "must be between 0 and 255, inclusive"))
+        found.invalid(f"{path}.lun", lun, "must be between 0 and 255, inclusive")
 
 
 def _flexible(body: Tree, path: str, options: Options, found: Errors) -> None:
     if not body.get("driver"):
-        found.append(required(f"{path}.driver"))
+        found.required(f"{path}.driver")
     for key in body.get("options") or ():
         prefix = "." + key.partition("/")[0].lower()
         if prefix.endswith((".kubernetes.io", ".k8s.io")):
-            found.append(
-                invalid(
-                    f"{path}.options[{key}]",
-                    key,
-                    "kubernetes.io and k8s.io namespaces are reserved",
-                )
+            found.invalid(
+                f"{path}.options[{key}]", key, "kubernetes.io and k8s.io namespaces are reserved"
             )
 
 
@@ -281,9 +265,9 @@ def _azure_disk(body: Tree, path: str, options: Options, found: Errors) -> None:
         one_of(body["cachingMode"], CACHING, f"{path}.cachingMode", found, known=True)
     one_of(kind, DISKS, f"{path}.kind", found, known=True)
     if kind == "Managed" and not address.startswith("/subscriptions/"):
-        found.append(not_supported(f"{path}.diskURI", address, (MANAGED_DISK,), plain=True))
+        found.not_supported(f"{path}.diskURI", address, (MANAGED_DISK,), plain=True)
     elif kind != "Managed" and not address.startswith("https://"):
-        found.append(not_supported(f"{path}.diskURI", address, (BLOB_DISK,), plain=True))
+        found.not_supported(f"{path}.diskURI", address, (BLOB_DISK,), plain=True)
 
 
 def _storage_os(body: Tree, path: str, options: Options, found: Errors) -> None:
@@ -300,7 +284,7 @@ def _driver(body: Tree, path: str, options: Options, found: Errors) -> None:
     driver_name(body.get("driver") or "", f"{path}.driver", found)
     secret = body.get("nodePublishSecretRef")
     if secret is not None and not secret.get("name"):
-        found.append(required(f"{path}.nodePublishSecretRef.name"))
+        found.required(f"{path}.nodePublishSecretRef.name")
     elif secret is not None:
         found += [
             invalid(f"{path}.name", secret["name"], reason)
@@ -311,14 +295,14 @@ def _driver(body: Tree, path: str, options: Options, found: Errors) -> None:
 def _ephemeral(body: Tree, path: str, options: Options, found: Errors) -> None:
     claim = body.get("volumeClaimTemplate")
     if claim is None:
-        found.append(required(f"{path}.volumeClaimTemplate"))
+        found.required(f"{path}.volumeClaimTemplate")
     else:
         claim_template(claim, f"{path}.volumeClaimTemplate", found)
 
 
 def _image(body: Tree, path: str, options: Options, found: Errors) -> None:
     if options.pod and not body.get("reference"):
-        found.append(required(f"{path}.reference"))
+        found.required(f"{path}.reference")
     one_of(body.get("pullPolicy"), PULL, f"{path}.pullPolicy", found)
 
 

@@ -99,7 +99,7 @@ def test_rules_look_at_nothing_but_what_they_are_given(options: Options) -> None
     """Asked once more, and after all others, they say the same."""
 
     def judged(template: Json) -> list[str]:
-        found: Errors = []
+        found = Errors()
         rules.template(template, "template", options, found)
         return [str(error) for error in found]
 

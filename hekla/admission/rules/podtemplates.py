@@ -44,7 +44,7 @@ def problems(template: Tree, name: str, pod_level_resources: bool) -> list[str]:
 
 
 def _problems(template: Tree, name: str, pod_level_resources: bool) -> Errors:
-    found: Errors = []
+    found = Errors()
     if not name:
         found.append(required("metadata.name", "name or generateName is required"))
     else:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable
 
 from hekla.api.text import syntax
-from hekla.api.text.fielderrors import invalid, required
+from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import Errors
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -34,15 +34,13 @@ def address(text: str, path: str, found: Errors, known: Collection[str] = ()) ->
         return given
     if given is None:
         sloppy = read(_LEADING_ZEROS.sub("", text)) if "%" not in text else None
-        found.append(
-            invalid(path, text, NO_ADDRESS if sloppy is None else "must not have leading 0s")
-        )
+        found.invalid(path, text, NO_ADDRESS if sloppy is None else "must not have leading 0s")
         return None
     if "%" in text:
-        found.append(invalid(path, text, NO_ADDRESS))
+        found.invalid(path, text, NO_ADDRESS)
         return None
     if isinstance(given, ipaddress.IPv6Address) and given.ipv4_mapped is not None:
-        found.append(invalid(path, text, "must not be an IPv4-mapped IPv6 address"))
+        found.invalid(path, text, "must not be an IPv4-mapped IPv6 address")
         return None
     return given
 
@@ -51,7 +49,7 @@ def canonical(text: str, path: str, found: Errors) -> Address | None:
     """The canonical, shortest form of an address."""
     given = address(text, path, found)
     if given is not None and str(given) != text:
-        found.append(invalid(path, text, f'must be in canonical form ("{given}")'))
+        found.invalid(path, text, f'must be in canonical form ("{given}")')
     return given
 
 
@@ -60,21 +58,17 @@ def reachable(text: str, path: str, found: Errors, *, loopback: bool = False) ->
     allowed, for pods on its network."""
     given = read(text)
     if given is None:
-        found.append(invalid(path, text, "must be a valid IP address"))
+        found.invalid(path, text, "must be a valid IP address")
         return
     if given.is_unspecified:
-        found.append(invalid(path, text, f"may not be unspecified ({text})"))
+        found.invalid(path, text, f"may not be unspecified ({text})")
     if given.is_loopback and not (loopback and given.version == 4):
-        found.append(invalid(path, text, "may not be in the loopback range (127.0.0.0/8, ::1/128)"))
+        found.invalid(path, text, "may not be in the loopback range (127.0.0.0/8, ::1/128)")
     if given.is_link_local:
-        found.append(
-            invalid(path, text, "may not be in the link-local range (169.254.0.0/16, fe80::/10)")
-        )
+        found.invalid(path, text, "may not be in the link-local range (169.254.0.0/16, fe80::/10)")
     if any(given in net for net in _LOCAL_MULTICAST if net.version == given.version):
-        found.append(
-            invalid(
-                path, text, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
-            )
+        found.invalid(
+            path, text, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
         )
 
 
@@ -89,11 +83,11 @@ def network(text: str, path: str, found: Errors, known: Collection[str] = ()) ->
     if text in known:
         return given
     if given is None:
-        found.append(invalid(path, text, NO_NETWORK))
+        found.invalid(path, text, NO_NETWORK)
         return None
     if read(text.partition("/")[0]) != given.network_address:
         why = "must not have bits set beyond the prefix length"
-        found.append(invalid(path, text, why))
+        found.invalid(path, text, why)
     return given
 
 
@@ -101,43 +95,41 @@ def hostname(text: str, path: str, found: Errors) -> None:
     """Check the name of a load balancer, which may not be an address."""
     found += [invalid(path, text, reason) for reason in syntax.dns_subdomain(text)]
     if read(text) is not None:
-        found.append(invalid(path, text, "must be a DNS name, not an IP address"))
+        found.invalid(path, text, "must be a DNS name, not an IP address")
 
 
 def full_name(text: str, path: str, found: Errors) -> None:
     """Check a fully qualified domain name."""
     if not text:
-        found.append(required(path))
+        found.required(path)
         return
     name = text.removesuffix(".")
     reasons = syntax.dns_subdomain(name)
     if reasons:
-        found.append(invalid(path, name, ",".join(reasons)))
+        found.invalid(path, name, ",".join(reasons))
     elif "." not in name:
-        found.append(
-            invalid(path, name, "should be a domain with at least two segments separated by dots")
-        )
+        found.invalid(path, name, "should be a domain with at least two segments separated by dots")
     else:
         for label in name.split("."):
             reasons = syntax.dns_label(label)
             if reasons:
-                found.append(invalid(path, label, ",".join(reasons)))
+                found.invalid(path, label, ",".join(reasons))
                 return
 
 
 def domain_path(text: str, path: str, found: Errors) -> None:
     """Check a path below a domain: `acme.io/foo`."""
     if not text:
-        found.append(required(path))
+        found.required(path)
         return
     host, _, rest = text.partition("/")
     if not host or not rest:
-        found.append(invalid(path, text, 'must be a domain-prefixed path (such as "acme.io/foo")'))
+        found.invalid(path, text, 'must be a domain-prefixed path (such as "acme.io/foo")')
         return
     found += [invalid(path, host, reason) for reason in syntax.dns_subdomain(host)]
     if _PATH(rest) is None:
         why = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')"
-        found.append(invalid(path, rest, why))
+        found.invalid(path, rest, why)
 
 
 def families(addresses: Iterable[Address]) -> set[int]:

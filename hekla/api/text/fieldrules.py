@@ -5,22 +5,14 @@ A check takes a value, its path, and the list to which it adds errors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from hekla.api.text import syntax
-from hekla.api.text.fielderrors import (
-    FieldError,
-    forbidden,
-    invalid,
-    not_supported,
-    required,
-    too_long,
-)
+from hekla.api.text import fielderrors, syntax
+from hekla.api.text.fielderrors import FieldError, invalid
 
 Tree = dict[str, Any]
-Errors = list[FieldError]
 
 LARGEST_ANNOTATIONS = 256 * 1024
 """Bytes of all keys and values."""
@@ -28,12 +20,47 @@ label_key = lru_cache(maxsize=8192)(syntax.qualified_name)
 label_value = lru_cache(maxsize=8192)(syntax.label_value)
 
 
+class Errors(list[FieldError]):
+    """The list to which a check adds errors, each kind with the method of its name."""
+
+    __slots__ = ()
+
+    def required(self, path: str, detail: str = "") -> None:
+        self.append(fielderrors.required(path, detail))
+
+    def invalid(self, path: str, value: Any, detail: str) -> None:
+        self.append(fielderrors.invalid(path, value, detail))
+
+    def not_supported(
+        self, path: str, value: Any, allowed: Iterable[str], *, plain: bool = False
+    ) -> None:
+        self.append(fielderrors.not_supported(path, value, allowed, plain=plain))
+
+    def duplicate(self, path: str, value: Any) -> None:
+        self.append(fielderrors.duplicate(path, value))
+
+    def forbidden(self, path: str, detail: str) -> None:
+        self.append(fielderrors.forbidden(path, detail))
+
+    def too_long(self, path: str, limit: int) -> None:
+        self.append(fielderrors.too_long(path, limit))
+
+    def too_many(self, path: str, count: int, limit: int) -> None:
+        self.append(fielderrors.too_many(path, count, limit))
+
+    def type_invalid(self, path: str, value: Any, detail: str) -> None:
+        self.append(fielderrors.type_invalid(path, value, detail))
+
+    def not_found(self, path: str, value: Any, detail: str = "") -> None:
+        self.append(fielderrors.not_found(path, value, detail))
+
+
 def labels(values: Tree | None, path: str, found: Errors) -> None:
     for key, value in (values or {}).items():
         for reason in label_key(key):
-            found.append(invalid(path, key, reason))
+            found.invalid(path, key, reason)
         for reason in label_value(value):
-            found.append(invalid(path, value, reason))
+            found.invalid(path, value, reason)
 
 
 def check_annotations(values: Tree | None, path: str, found: Errors) -> None:
@@ -46,7 +73,7 @@ def check_annotations(values: Tree | None, path: str, found: Errors) -> None:
     if size * 4 > LARGEST_ANNOTATIONS:
         size = sum(len(key.encode()) + len(value.encode()) for key, value in (values or {}).items())
         if size > LARGEST_ANNOTATIONS:
-            found.append(too_long(path, LARGEST_ANNOTATIONS))
+            found.too_long(path, LARGEST_ANNOTATIONS)
 
 
 def selector(value: Tree | None, path: str, found: Errors) -> None:
@@ -75,27 +102,20 @@ def operator_fits(
     compare numbers."""
     if operator in ("In", "NotIn"):
         if not values:
-            found.append(
-                required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
-            )
+            found.required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
     elif operator in ("Exists", "DoesNotExist"):
         if values:
-            found.append(
-                forbidden(
-                    f"{path}.values",
-                    "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
-                )
+            found.forbidden(
+                f"{path}.values",
+                "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
             )
     elif numbers and operator in ("Gt", "Lt"):
         if len(values) != 1:
-            found.append(
-                required(
-                    f"{path}.values",
-                    "must be specified single value when `operator` is 'Lt' or 'Gt'",
-                )
+            found.required(
+                f"{path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"
             )
     else:
-        found.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
+        found.invalid(f"{path}.operator", operator, "not a valid selector operator")
 
 
 def named(
@@ -103,7 +123,7 @@ def named(
 ) -> None:
     """Check a required text that must follow a grammar."""
     if not text:
-        found.append(required(path))
+        found.required(path)
     else:
         found += [invalid(path, text, reason) for reason in grammar(text)]
 
@@ -121,13 +141,13 @@ def one_of(
     `known` (as an unsupported value)."""
     if not value:
         if known:
-            found.append(not_supported(path, "", allowed))
+            found.not_supported(path, "", allowed)
         elif needed:
-            found.append(required(path))
+            found.required(path)
     elif value not in allowed:
-        found.append(not_supported(path, value, allowed))
+        found.not_supported(path, value, allowed)
 
 
 def not_negative(value: Any, path: str, found: Errors) -> None:
     if isinstance(value, int) and value < 0:
-        found.append(invalid(path, value, "must be greater than or equal to 0"))
+        found.invalid(path, value, "must be greater than or equal to 0")

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from hekla.api.text.fielderrors import FieldError, invalid
+from hekla.api.text.fielderrors import FieldError
+from hekla.api.text.fieldrules import Errors
 
 PREFIX = "pod-security.kubernetes.io/"
 PRIVILEGED, BASELINE, RESTRICTED = LEVELS = ("privileged", "baseline", "restricted")
@@ -72,7 +73,7 @@ def policy_of(labels: Mapping[str, str], defaults: Policy) -> tuple[Policy, tupl
     """
     if not any(label.startswith(PREFIX) for label in labels):
         return defaults, ()
-    found: list[FieldError] = []
+    found = Errors()
     said = dict(zip(MODES, defaults, strict=True))
     explicit = False
     for mode in MODES:
@@ -81,14 +82,12 @@ def policy_of(labels: Mapping[str, str], defaults: Policy) -> tuple[Policy, tupl
             good = is_level(level)
             explicit = explicit or (mode == "enforce" and good)
             if not good:
-                found.append(invalid(f"metadata.labels[{PREFIX}{mode}]", level, WRONG_LEVEL))
+                found.invalid(f"metadata.labels[{PREFIX}{mode}]", level, WRONG_LEVEL)
                 level = RESTRICTED if mode == "enforce" else PRIVILEGED
             said[mode] = said[mode]._replace(level=level)
         if version is not None:
             if not is_version(version):
-                found.append(
-                    invalid(f"metadata.labels[{PREFIX}{mode}-version]", version, WRONG_VERSION)
-                )
+                found.invalid(f"metadata.labels[{PREFIX}{mode}-version]", version, WRONG_VERSION)
                 version = LATEST
             said[mode] = said[mode]._replace(version=version)
     if explicit and PREFIX + "warn" not in labels and said["enforce"].is_stricter(said["warn"]):

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
     encode_dss_signature,
 )
 
+from hekla.api.text.fieldrules import Errors
 from hekla.api.text.times import instant, stamp
 from hekla.api.trees import Json
 from hekla.kube.http.server import Response
@@ -273,13 +274,13 @@ class Tokens:
         check_named(call, tree.get("metadata") or {}, row.uid)
         spec: Json = tree.get("spec") or {}
         seconds = spec.get("expirationSeconds") or 3600
-        errors: list[FieldError] = []
+        errors = Errors()
         if seconds < MIN_SECONDS:
-            text = f"Invalid value: {seconds}: may not specify a duration less than 10 minutes"
-            errors.append(FieldError("spec.expirationSeconds", "FieldValueInvalid", text))
+            why = "may not specify a duration less than 10 minutes"
+            errors.invalid("spec.expirationSeconds", seconds, why)
         elif seconds > MAX_SECONDS:
-            text = f"Invalid value: {seconds}: may not specify a duration larger than 2^32 seconds"
-            errors.append(FieldError("spec.expirationSeconds", "FieldValueInvalid", text))
+            why = "may not specify a duration larger than 2^32 seconds"
+            errors.invalid("spec.expirationSeconds", seconds, why)
         if errors:
             raise invalid(TOKEN_REQUEST, "", errors)
         audiences = spec.get("audiences") or [ISSUER]

@@ -1,34 +1,6 @@
-"""How invalid requests are reported: an exception for a body that cannot be decoded, and the
-functions that make the causes of an Invalid status."""
+"""How a body that cannot be decoded is reported."""
 
 from __future__ import annotations
-
-from hekla.api.text.fielderrors import (
-    duplicate,
-    forbidden,
-    invalid,
-    not_found,
-    not_supported,
-    required,
-    shown,
-    too_long,
-    too_many,
-    type_invalid,
-)
-
-__all__ = [
-    "BadBody",
-    "duplicate",
-    "forbidden",
-    "invalid",
-    "not_found",
-    "not_supported",
-    "required",
-    "shown",
-    "too_long",
-    "too_many",
-    "type_invalid",
-]
 
 
 class BadBody(Exception):

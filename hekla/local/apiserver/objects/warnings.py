@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from hekla.api.text.fielderrors import shown
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.amounts import amount
 from hekla.local.apiserver.objects.custom.schema import unknown_formats
-from hekla.local.apiserver.objects.errors import shown
 
 Warnings = Callable[[Json, Json | None], list[str]]
 """(new, old or None) -> texts"""

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from hekla.api.text.fielderrors import shown
 from hekla.api.text.times import instant
 from hekla.api.trees import Json
-from hekla.local.apiserver.objects.errors import shown
 from hekla.local.apiserver.objects.kind import Column
 from hekla.local.apiserver.objects.merging.topology import empty_object
 from hekla.local.apiserver.objects.strategies import TEMPLATE_GENERATION

@@ -9,9 +9,8 @@ from typing import Protocol
 
 import msgspec
 
+from hekla.api.text.fieldrules import Errors
 from hekla.kube.http.server import Body, Request, Stream, Upgrade
-from hekla.local.apiserver.objects.errors import forbidden, not_supported
-from hekla.local.apiserver.objects.kind import FieldError
 from hekla.local.apiserver.request.forms import (
     LEAN,
     PLAIN,
@@ -56,26 +55,21 @@ ONLY_STREAMS = f"only the following media types are accepted: {', '.join(STREAMS
 
 def check_watch_options(request: Request) -> None:
     match = request.option("resourceVersionMatch")
-    errors: list[FieldError] = []
+    errors = Errors()
     says = "sendInitialEvents" in request.options
     if says and match != "NotOlderThan":
-        errors.append(
-            forbidden(
-                "resourceVersionMatch",
-                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            )
+        errors.forbidden(
+            "resourceVersionMatch",
+            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
         )
     if match and not says:
         why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-        errors.append(forbidden("resourceVersionMatch", why))
+        errors.forbidden("resourceVersionMatch", why)
     if match and match != "NotOlderThan":
-        errors.append(not_supported("resourceVersionMatch", match, ("NotOlderThan",)))
+        errors.not_supported("resourceVersionMatch", match, ("NotOlderThan",))
     if match and request.option("continue"):
-        errors.append(
-            forbidden(
-                "resourceVersionMatch",
-                "resourceVersionMatch is forbidden when continue is provided",
-            )
+        errors.forbidden(
+            "resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"
         )
     if errors:
         raise invalid_option("ListOptions", errors)

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hekla.api.text.fielderrors import forbidden, invalid
+from hekla.api.text.fieldrules import Errors
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.defaults.pod import qos_class
-from hekla.local.apiserver.objects.errors import forbidden, invalid
 from hekla.local.apiserver.objects.kind import FieldError
 from hekla.local.apiserver.objects.strategies import keep_status
 from hekla.local.apiserver.objects.validation import pod
@@ -77,7 +78,7 @@ def resize(new: Json, old: Json) -> list[FieldError]:
             metadata[field] = old["metadata"][field]
     new.clear()
     new.update({**old, "metadata": metadata, "spec": spec})
-    errors: list[FieldError] = []
+    errors = Errors()
     mutable = True
     claims = [claim["name"] for claim in spec.get("resourceClaims") or ()]
     for field, given in wanted.items():

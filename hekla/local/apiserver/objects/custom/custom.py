@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from hekla.api.text.fielderrors import invalid
+from hekla.api.text.fieldrules import Errors
 from hekla.api.trees import Json, without_nulls
 from hekla.local.apiserver.objects.columns import AGE, NAME, custom_column
 from hekla.local.apiserver.objects.custom import rules, schema, schema_errors, schema_rules
@@ -240,23 +242,11 @@ class _SchemaStrategy:
         where = "." + ".".join(path)
         if isinstance(value, bool) or not isinstance(value, int):
             why = f"{where} accessor error: {printed(value)} is of the type {type_of(value)}, expected int64"
-            return [FieldError(where, "FieldValueInvalid", f"Invalid value: 0: {why}")]
+            return [invalid(where, 0, why)]
         if value < 0:
-            return [
-                FieldError(
-                    where,
-                    "FieldValueInvalid",
-                    f"Invalid value: {value}: should be a non-negative integer",
-                )
-            ]
+            return [invalid(where, value, "should be a non-negative integer")]
         if value > 2**31 - 1:
-            return [
-                FieldError(
-                    where,
-                    "FieldValueInvalid",
-                    f"Invalid value: {value}: should be less than or equal to {2**31 - 1}",
-                )
-            ]
+            return [invalid(where, value, f"should be less than or equal to {2**31 - 1}")]
         return []
 
     def _validate(self, tree: Json, old: Any) -> list[FieldError]:
@@ -327,7 +317,7 @@ class _SchemaStrategy:
             return False
         if self._evaluate is None:
             return True
-        errors: list[FieldError] = []
+        errors = Errors()
         schema_rules.evaluate(self._evaluate, new, old, errors)
         return not errors
 

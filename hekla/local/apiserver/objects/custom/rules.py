@@ -10,8 +10,9 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from hekla.api.text.fielderrors import forbidden, invalid, required, shown
+from hekla.api.text.fieldrules import Errors
 from hekla.api.trees import Json
-from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required, shown
 from hekla.local.apiserver.objects.kind import FieldError
 
 if TYPE_CHECKING:
@@ -64,9 +65,7 @@ class Rule:
         path = declared.get("fieldPath") or ""
         self.path = field_path(path, schema) or "" if path else ""
 
-    def evaluate(
-        self, value: Any, old: Any, path: str, errors: list[FieldError], budget: list[int]
-    ) -> None:
+    def evaluate(self, value: Any, old: Any, path: str, errors: Errors, budget: list[int]) -> None:
         """Append an error if the value breaks the rule, or if the rule cannot be evaluated.
 
         `old` is the value before an update or NO_OLD_VALUE. Takes its steps from `budget[0]`.
@@ -165,7 +164,7 @@ def compile_rule(declared: Json, which: str, self_type: Type) -> Program:
 
 
 def check_declarations(
-    schema: Json, path: str, errors: list[FieldError], *, root: bool, uncorrelated: str
+    schema: Json, path: str, errors: Errors, *, root: bool, uncorrelated: str
 ) -> None:
     """Append what is wrong with the rules of one schema node.
 
@@ -176,10 +175,8 @@ def check_declarations(
     if not rules:
         return
     if schema.get("type") is None and not schema.get("x-kubernetes-int-or-string"):
-        errors.append(
-            forbidden(
-                f"{path}.x-kubernetes-validations", "must not be used if type is not specified"
-            )
+        errors.forbidden(
+            f"{path}.x-kubernetes-validations", "must not be used if type is not specified"
         )
         return
     from hekla.cel import schema as schemas
@@ -213,14 +210,12 @@ def check_declarations(
                 errors.append(_declaration_error(f"{where}.{which}", rule, str(error)))
         if uses_old and uncorrelated:
             why = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelated}"
-            errors.append(invalid(f"{where}.rule", rule["rule"], why))
+            errors.invalid(f"{where}.rule", rule["rule"], why)
         elif not uses_old and rule.get("optionalOldSelf") is not None:
-            errors.append(
-                invalid(
-                    f"{where}.optionalOldSelf",
-                    rule["optionalOldSelf"],
-                    "may not be set if oldSelf is not used in rule",
-                )
+            errors.invalid(
+                f"{where}.optionalOldSelf",
+                rule["optionalOldSelf"],
+                "may not be set if oldSelf is not used in rule",
             )
 
 
@@ -244,35 +239,33 @@ def _declaration_error(path: str, rule: Json, why: str) -> FieldError:
     return FieldError(path, "FieldValueInvalid", f"Invalid value: {value}: {why}")
 
 
-def _check_text_fields(rule: Json, where: str, schema: Json, errors: list[FieldError]) -> None:
+def _check_text_fields(rule: Json, where: str, schema: Json, errors: Errors) -> None:
     text, message = (rule.get("rule") or "").strip(), rule.get("message") or ""
     if not text:
-        errors.append(required(f"{where}.rule", "rule is not specified"))
+        errors.required(f"{where}.rule", "rule is not specified")
     if message and not message.strip():
-        errors.append(invalid(f"{where}.message", message, "must be non-empty if specified"))
+        errors.invalid(f"{where}.message", message, "must be non-empty if specified")
     elif "\n" in message:
-        errors.append(invalid(f"{where}.message", message, "must not contain line breaks"))
+        errors.invalid(f"{where}.message", message, "must not contain line breaks")
     elif "\n" in text and not message and not rule.get("messageExpression"):
-        errors.append(
-            required(f"{where}.message", "message must be specified if rule contains line breaks")
+        errors.required(
+            f"{where}.message", "message must be specified if rule contains line breaks"
         )
     expression = rule.get("messageExpression")
     if expression and not expression.strip():
-        errors.append(
-            required(
-                f"{where}.messageExpression", "messageExpression must be non-empty if specified"
-            )
+        errors.required(
+            f"{where}.messageExpression", "messageExpression must be non-empty if specified"
         )
     reason = rule.get("reason")
     if reason is not None and reason not in REASONS:
-        errors.append(not_supported(f"{where}.reason", reason, REASONS))
+        errors.not_supported(f"{where}.reason", reason, REASONS)
     path = rule.get("fieldPath") or ""
     if path and not path.strip():
-        errors.append(invalid(f"{where}.fieldPath", path, "must be non-empty if specified"))
+        errors.invalid(f"{where}.fieldPath", path, "must be non-empty if specified")
     elif "\n" in path:
-        errors.append(invalid(f"{where}.fieldPath", path, "must not contain line breaks"))
+        errors.invalid(f"{where}.fieldPath", path, "must not contain line breaks")
     elif path and field_path(path, schema) is None:
-        errors.append(invalid(f"{where}.fieldPath", path, "must be a valid path"))
+        errors.invalid(f"{where}.fieldPath", path, "must be a valid path")
 
 
 _STEP = re.compile(r"\.([A-Za-z_][A-Za-z0-9_]*|[^.\[\]']+)|\['((?:[^'\\]|\\.)+)'\]")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from hekla.api.text.fielderrors import duplicate
+from hekla.api.text.fieldrules import Errors
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.custom.rules import NO_OLD_VALUE
 from hekla.local.apiserver.objects.custom.schema import (
@@ -18,18 +20,7 @@ from hekla.local.apiserver.objects.custom.schema import (
     duplicates,
     is_multiple,
 )
-from hekla.local.apiserver.objects.errors import (
-    duplicate,
-    invalid,
-    not_supported,
-    required,
-    too_long,
-    too_many,
-    type_invalid,
-)
 from hekla.local.apiserver.objects.kind import FieldError
-
-Errors = list[FieldError]
 
 UNCHECKED_RULES = FieldError(
     "<nil>",
@@ -47,7 +38,7 @@ def explain(
 ) -> Errors:
     """The errors of a value at and below a schema node. `old` is the value before an update,
     NO_OLD_VALUE on create."""
-    errors: Errors = []
+    errors = Errors()
     _value(schema, value, old, path, errors, root)
     return errors
 
@@ -63,7 +54,7 @@ def _value(
     if wanted and not _fits(wanted, value):
         actual = schema_type_name(value)
         shown = f'{path} in body must be of type {",".join(wanted)}: "{actual}"'
-        errors.append(type_invalid(path, actual, shown))
+        errors.type_invalid(path, actual, shown)
         if actual == "number" and "integer" in wanted:  # its range is checked nevertheless
             form = f"with format {schema['format']}" if schema.get("format") else "(default format)"
             errors.append(
@@ -76,7 +67,7 @@ def _value(
     if "enum" in schema and not any(
         type(item) is type(value) and item == value for item in schema["enum"]
     ):
-        errors.append(not_supported(path, value, schema["enum"]))
+        errors.not_supported(path, value, schema["enum"])
     if isinstance(value, dict):
         _object(schema, value, old, path, errors, root)
     elif isinstance(value, list):
@@ -126,7 +117,7 @@ def _object(schema: Json, value: Json, old: Any, path: str, errors: Errors, root
     before = old if isinstance(old, dict) else {}
     for name in schema.get("required") or ():
         if name not in value and not (root and name in IMPLICIT):
-            errors.append(required(_join(path, name)))
+            errors.required(_join(path, name))
     properties = schema.get("properties") or {}
     additional = schema.get("additionalProperties")
     for key, item in value.items():
@@ -137,15 +128,13 @@ def _object(schema: Json, value: Json, old: Any, path: str, errors: Errors, root
             _value(inner, item, before.get(key, NO_OLD_VALUE), _join(path, key), errors)
     least, most = schema.get("minProperties"), schema.get("maxProperties")
     if least is not None and len(value) < least:
-        errors.append(
-            invalid(path, len(value), f"{path} in body should have at least {least} properties")
-        )
+        errors.invalid(path, len(value), f"{path} in body should have at least {least} properties")
     if most is not None and len(value) > most:
-        errors.append(too_many(path, len(value), most))
+        errors.too_many(path, len(value), most)
     if schema.get("x-kubernetes-embedded-resource"):
         for name in ("apiVersion", "kind"):
             if not value.get(name):
-                errors.append(required(_join(path, name), "must not be empty"))
+                errors.required(_join(path, name), "must not be empty")
 
 
 def _list(schema: Json, value: list[Any], old: Any, path: str, errors: Errors) -> None:
@@ -157,11 +146,9 @@ def _list(schema: Json, value: list[Any], old: Any, path: str, errors: Errors) -
             _value(items, item, known, f"{path}[{position}]", errors)
     least, most = schema.get("minItems"), schema.get("maxItems")
     if least is not None and len(value) < least:
-        errors.append(
-            invalid(path, len(value), f"{path} in body should have at least {least} items")
-        )
+        errors.invalid(path, len(value), f"{path} in body should have at least {least} items")
     if most is not None and len(value) > most:
-        errors.append(too_many(path, len(value), most))
+        errors.too_many(path, len(value), most)
     if schema.get("x-kubernetes-list-type") in ("map", "set"):
         errors += [
             duplicate(f"{path}[{position}]", what) for position, what in duplicates(schema, value)
@@ -185,34 +172,28 @@ def _string(schema: Json, value: str, path: str, errors: Errors) -> None:
     least, most = schema.get("minLength"), schema.get("maxLength")
     pattern = schema.get("pattern")
     if most is not None and len(value) > most:  # only the first error is reported
-        errors.append(too_long(path, most))
+        errors.too_long(path, most)
     elif least is not None and len(value) < least:
-        errors.append(invalid(path, value, f"{path} in body should be at least {least} chars long"))
+        errors.invalid(path, value, f"{path} in body should be at least {least} chars long")
     elif pattern and compiled_pattern(pattern).search(value) is None:
-        errors.append(invalid(path, value, f"{path} in body should match '{pattern}'"))
+        errors.invalid(path, value, f"{path} in body should match '{pattern}'")
     form = schema.get("format") or ""
     if form in FORMATS and not FORMATS[form](value):
-        errors.append(
-            type_invalid(path, value, f'{path} in body must be of type {form}: "{value}"')
-        )
+        errors.type_invalid(path, value, f'{path} in body must be of type {form}: "{value}"')
 
 
 def _number(schema: Json, value: float, path: str, errors: Errors) -> None:
     low, high, step = schema.get("minimum"), schema.get("maximum"), schema.get("multipleOf")
     if low is not None and (value <= low if schema.get("exclusiveMinimum") else value < low):
         bound = "greater than" if schema.get("exclusiveMinimum") else "greater than or equal to"
-        errors.append(invalid(path, value, f"{path} in body should be {bound} {_plain(low)}"))
+        errors.invalid(path, value, f"{path} in body should be {bound} {_plain(low)}")
     if high is not None and (value >= high if schema.get("exclusiveMaximum") else value > high):
         bound = "less than" if schema.get("exclusiveMaximum") else "less than or equal to"
-        errors.append(invalid(path, value, f"{path} in body should be {bound} {_plain(high)}"))
+        errors.invalid(path, value, f"{path} in body should be {bound} {_plain(high)}")
     if schema.get("format") == "int32" and not -(2**31) <= value < 2**31:
-        errors.append(
-            invalid(path, value, f'{path} in body must be of type int32: "{_plain(value)}"')
-        )
+        errors.invalid(path, value, f'{path} in body must be of type int32: "{_plain(value)}"')
     if step is not None and not is_multiple(value, step):
-        errors.append(
-            invalid(path, value, f"{path} in body should be a multiple of {_plain(step)}")
-        )
+        errors.invalid(path, value, f"{path} in body should be a multiple of {_plain(step)}")
 
 
 def _plain(number: float) -> str:
@@ -238,17 +219,15 @@ def _junctors(schema: Json, value: Any, path: str, errors: Errors) -> None:
                 if good == 0
                 else f". Found {good} valid alternatives"
             )
-            errors.append(
-                invalid(
-                    path,
-                    value if not isinstance(value, (dict, list)) else "",
-                    f'"{path}" must validate {words}{suffix}',
-                )
+            errors.invalid(
+                path,
+                value if not isinstance(value, (dict, list)) else "",
+                f'"{path}" must validate {words}{suffix}',
             )
     if schema.get("not"):
         test = checker(schema["not"])
         if test is None or test(value):
-            errors.append(invalid(path, "", f'"{path}" must not validate the schema (not)'))
+            errors.invalid(path, "", f'"{path}" must not validate the schema (not)')
 
 
 def _join(path: str, name: str) -> str:

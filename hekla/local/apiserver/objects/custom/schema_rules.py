@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from hekla.api.text.fieldrules import Errors
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.custom.rules import NO_OLD_VALUE, STEP_BUDGET, Rule
 from hekla.local.apiserver.objects.custom.schema_errors import schema_type_name
@@ -16,7 +17,7 @@ from hekla.local.apiserver.objects.kind import FieldError
 
 log = logging.getLogger("hekla.apiserver")
 
-Evaluator = Callable[[Any, Any, str, list[FieldError], list[int]], None]
+Evaluator = Callable[[Any, Any, str, Errors, list[int]], None]
 """(value, old value or NO_OLD_VALUE, path, errors, budget): `budget` is a list with the number of
 steps that are left."""
 OUT_OF_BUDGET = (
@@ -49,9 +50,7 @@ def evaluator(schema: Json, identity: Json | None = None) -> Evaluator | None:
     is_set = schema.get("x-kubernetes-list-type") == "set"
     named = identity is not None and any(rule.program.names & {"self", "oldSelf"} for rule in own)
 
-    def evaluate(
-        value: Any, old: Any, path: str, errors: list[FieldError], budget: list[int]
-    ) -> None:
+    def evaluate(value: Any, old: Any, path: str, errors: Errors, budget: list[int]) -> None:
         if value is None:
             return
         if own:
@@ -109,7 +108,7 @@ def rules_of(schema: Json, *, root: bool) -> list[Rule]:
     return rules
 
 
-def evaluate(asking: Evaluator, tree: Json, old: Any, errors: list[FieldError]) -> None:
+def evaluate(asking: Evaluator, tree: Json, old: Any, errors: Errors) -> None:
     """Evaluate the rules of a whole object with a new step budget; appends to the errors."""
     asking(tree, old, "", errors, [STEP_BUDGET])
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Hashable
 from functools import cache
 from typing import Any, NamedTuple
 
+from hekla.api.text.fielderrors import shown
 from hekla.api.trees import NESTED, Json
 from hekla.local.apiserver.objects.encoding import fields
-from hekla.local.apiserver.objects.errors import BadBody, shown
+from hekla.local.apiserver.objects.errors import BadBody
 from hekla.local.apiserver.objects.hashable import first_positions, hashable, hashables
 from hekla.local.apiserver.objects.merging.topology import PLAIN, UNION, WHOLE, rules
 

@@ -6,20 +6,14 @@ from base64 import b64decode
 from collections.abc import Callable, Collection, Hashable
 
 from hekla.api.text import addresses
+from hekla.api.text.fielderrors import forbidden, invalid, required
 from hekla.api.text.fieldrules import Errors, label_key
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.amounts import amount
 from hekla.local.apiserver.objects.encoding import documents
 from hekla.local.apiserver.objects.encoding.typecheck import type_name
-from hekla.local.apiserver.objects.errors import (
-    BadBody,
-    duplicate,
-    forbidden,
-    invalid,
-    required,
-    too_long,
-)
+from hekla.local.apiserver.objects.errors import BadBody
 from hekla.local.apiserver.objects.hashable import hashable
 from hekla.local.apiserver.objects.validation.metadata import immutable, metadata
 from hekla.local.apiserver.objects.validation.resources import amounts
@@ -39,7 +33,7 @@ def config_map(tree: Json) -> Errors:
     for key, text in data.items():
         errors += [invalid(f"data[{key}]", key, reason) for reason in names.configuration_key(key)]
         if key in binary:
-            errors.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
+            errors.invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
         size += len(text.encode())
     for key, text in binary.items():
         errors += [
@@ -47,7 +41,7 @@ def config_map(tree: Json) -> Errors:
         ]
         size += len(text) * 3 // 4
     if size > MAX_DATA_BYTES:
-        errors.append(too_long("[]", MAX_DATA_BYTES))
+        errors.too_long("[]", MAX_DATA_BYTES)
     return errors
 
 
@@ -55,10 +49,10 @@ def config_map_update(new: Json, old: Json) -> Errors:
     errors = config_map(new)
     if old.get("immutable"):
         if not new.get("immutable"):
-            errors.append(forbidden("immutable", _FROZEN))
+            errors.forbidden("immutable", _FROZEN)
         for name in ("data", "binaryData"):
             if (new.get(name) or {}) != (old.get(name) or {}):
-                errors.append(forbidden(name, _FROZEN))
+                errors.forbidden(name, _FROZEN)
     return errors
 
 
@@ -79,11 +73,11 @@ def secret(tree: Json) -> Errors:
         errors += [invalid(f"data[{key}]", key, reason) for reason in names.configuration_key(key)]
         size += len(text) * 3 // 4
     if size > MAX_DATA_BYTES:
-        errors.append(too_long("data", MAX_DATA_BYTES))
+        errors.too_long("data", MAX_DATA_BYTES)
     kind = tree.get("type") or ""
     for key in _SECRET_KEYS.get(kind, ()):
         if key not in data:
-            errors.append(required(f"data[{key}]"))
+            errors.required(f"data[{key}]")
     if kind == "kubernetes.io/basic-auth" and not ("username" in data or "password" in data):
         errors += [required("data[username]"), required("data[password]")]
     for type, key in (
@@ -91,11 +85,11 @@ def secret(tree: Json) -> Errors:
         ("kubernetes.io/dockercfg", ".dockercfg"),
     ):
         if kind == type and key in data and (why := _no_json(data[key])):
-            errors.append(invalid(f"data[{key}]", "<secret contents redacted>", why))
+            errors.invalid(f"data[{key}]", "<secret contents redacted>", why)
     if kind == "kubernetes.io/service-account-token":
         annotations = (tree.get("metadata") or {}).get("annotations") or {}
         if not annotations.get(_ACCOUNT_ANNOTATION):
-            errors.append(required(f"metadata.annotations[{_ACCOUNT_ANNOTATION}]"))
+            errors.required(f"metadata.annotations[{_ACCOUNT_ANNOTATION}]")
     return errors
 
 
@@ -117,9 +111,9 @@ def secret_update(new: Json, old: Json) -> Errors:
     immutable(new.get("type"), old.get("type"), "type", errors)
     if old.get("immutable"):
         if not new.get("immutable"):
-            errors.append(forbidden("immutable", _FROZEN))
+            errors.forbidden("immutable", _FROZEN)
         if (new.get("data") or {}) != (old.get("data") or {}):
-            errors.append(forbidden("data", _FROZEN))
+            errors.forbidden("data", _FROZEN)
     return errors
 
 
@@ -130,16 +124,12 @@ def namespace_status(new: Json, old: Json) -> Errors:
         "deletionTimestamp" in new["metadata"],
     )
     if going and phase != "Terminating":
-        errors.append(
-            invalid(
-                "status.Phase",
-                phase,
-                "may only be 'Terminating' if `deletionTimestamp` is not empty",
-            )
+        errors.invalid(
+            "status.Phase", phase, "may only be 'Terminating' if `deletionTimestamp` is not empty"
         )
     elif not going and phase != "Active":
-        errors.append(
-            invalid("status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty")
+        errors.invalid(
+            "status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty"
         )
     return errors
 
@@ -161,12 +151,8 @@ def node(tree: Json) -> Errors:
     if len(ranges) > 1 and (
         len(ranges) > 2 or len({given.version for given in read if given is not None}) < 2
     ):
-        errors.append(
-            invalid(
-                "spec.podCIDRs",
-                list(ranges),
-                "may specify no more than one CIDR for each IP family",
-            )
+        errors.invalid(
+            "spec.podCIDRs", list(ranges), "may specify no more than one CIDR for each IP family"
         )
     return errors
 
@@ -177,12 +163,12 @@ def node_update(new: Json, old: Json) -> Errors:
     seen: set[Hashable] = set()
     for position, address in enumerate((new.get("status") or {}).get("addresses") or ()):
         if hashable(address) in seen:
-            errors.append(duplicate(f"status.addresses[{position}]", address))
+            errors.duplicate(f"status.addresses[{position}]", address)
         seen.add(hashable(address))
     ranges, previous = spec.get("podCIDRs") or [], before.get("podCIDRs") or []
     rule = 'node updates may not change podCIDR except from "" to valid'
     if previous and len(ranges) != len(previous):
-        errors.append(forbidden("spec.podCIDRs", rule))
+        errors.forbidden("spec.podCIDRs", rule)
     elif previous:
         errors += [
             forbidden("spec.podCIDRs", rule)
@@ -190,10 +176,8 @@ def node_update(new: Json, old: Json) -> Errors:
             if ours != theirs
         ]
     if before.get("providerID") and spec.get("providerID") != before["providerID"]:
-        errors.append(
-            forbidden(
-                "spec.providerID", 'node updates may not change providerID except from "" to valid'
-            )
+        errors.forbidden(
+            "spec.providerID", 'node updates may not change providerID except from "" to valid'
         )
     return errors
 
@@ -211,21 +195,21 @@ def _event_fields(tree: Json, about: str, controller: str, note: str, errors: Er
     dated = bool(tree.get("eventTime"))
     free = ("", "default", "kube-system") if dated else ("", "default")
     if (place and place != namespace and not dated) or (not place and namespace not in free):
-        errors.append(invalid("involvedObject.namespace", place, "does not match event.namespace"))
+        errors.invalid("involvedObject.namespace", place, "does not match event.namespace")
     if not dated:
         return
     value = tree.get(controller) or ""
     if not value:
-        errors.append(required(controller))
+        errors.required(controller)
     errors += [invalid(controller, value, reason) for reason in names.qualified_name(value)]
     for name, limit in _MAX_LENGTHS.items():
         text = tree.get(name) or ""
         if not text:
-            errors.append(required(name))
+            errors.required(name)
         if len(text.encode()) > limit:
-            errors.append(invalid(name, "", f"can have at most {limit} characters"))
+            errors.invalid(name, "", f"can have at most {limit} characters")
     if len((tree.get(note) or "").encode()) > 1024:
-        errors.append(invalid("message", "", "can have at most 1024 characters"))
+        errors.invalid("message", "", "can have at most 1024 characters")
 
 
 def event(tree: Json) -> Errors:
@@ -240,9 +224,9 @@ def _series(tree: Json, errors: Errors) -> None:
     if series is None:
         return
     if (series.get("count") or 0) < 2:
-        errors.append(invalid("series.count", "", "should be at least 2"))
+        errors.invalid("series.count", "", "should be at least 2")
     if not series.get("lastObservedTime"):
-        errors.append(required("series.lastObservedTime"))
+        errors.required("series.lastObservedTime")
 
 
 _OLD_FIELDS = (
@@ -262,12 +246,12 @@ def new_event(tree: Json) -> Errors:
         errors += [invalid("metadata.name", name, reason) for reason in names.dns_subdomain(name)]
     _series(tree, errors)
     if not tree.get("eventTime"):
-        errors.append(required("eventTime"))
+        errors.required("eventTime")
     if tree.get("type") not in ("Normal", "Warning"):
-        errors.append(invalid("type", "", "has invalid value: " + str(tree.get("type") or "")))
+        errors.invalid("type", "", "has invalid value: " + str(tree.get("type") or ""))
     for name, shown in _OLD_FIELDS:
         if tree.get(name):
-            errors.append(invalid(shown, "", "needs to be unset"))
+            errors.invalid(shown, "", "needs to be unset")
     return errors
 
 
@@ -354,17 +338,17 @@ def resource_quota(tree: Json) -> Errors:
     _hard(spec.get("hard") or {}, "spec.hard", errors)
     for scope in spec.get("scopes") or ():
         if scope not in _SCOPED:
-            errors.append(invalid("spec.scopes", spec["scopes"], "unsupported scope"))
+            errors.invalid("spec.scopes", spec["scopes"], "unsupported scope")
         for resource in spec.get("hard") or {}:
             if resource in _QUOTA_RESOURCES and resource not in _SCOPED.get(
                 scope, _QUOTA_RESOURCES
             ):
-                errors.append(
-                    invalid("spec.scopes", spec["scopes"], "unsupported scope applied to resource")
+                errors.invalid(
+                    "spec.scopes", spec["scopes"], "unsupported scope applied to resource"
                 )
     for pair in _OPPOSITES:
         if pair <= set(spec.get("scopes") or ()):
-            errors.append(invalid("spec.scopes", spec["scopes"], "conflicting scopes"))
+            errors.invalid("spec.scopes", spec["scopes"], "conflicting scopes")
     _scope_selector(spec, errors)
     return errors
 
@@ -380,15 +364,15 @@ def _hard(hard: Json, path: str, errors: Errors) -> None:
         )
         if "/" not in resource and not known:
             if not reasons:
-                errors.append(
-                    invalid(where, resource, "must be a standard resource type or fully qualified")
+                errors.invalid(
+                    where, resource, "must be a standard resource type or fully qualified"
                 )
-            errors.append(invalid(where, resource, "must be a standard resource for quota"))
+            errors.invalid(where, resource, "must be a standard resource for quota")
         value = amount(text).nanos
         if value < 0:
-            errors.append(invalid(where, text, "must be greater than or equal to 0"))
+            errors.invalid(where, text, "must be greater than or equal to 0")
         if (resource in _WHOLE or resource.startswith("count/")) and value % 10**9:
-            errors.append(invalid(where, text, "must be an integer"))
+            errors.invalid(where, text, "must be an integer")
 
 
 _ALONE = (
@@ -410,32 +394,30 @@ def _scope_selector(spec: Json, errors: Errors) -> None:
             term.get("values") or (),
         )
         if scope not in _SCOPED:
-            errors.append(invalid(f"{path}.scopeName", scope, "unsupported scope"))
+            errors.invalid(f"{path}.scopeName", scope, "unsupported scope")
         for resource in sorted(spec.get("hard") or {}):
             if resource in _QUOTA_RESOURCES and resource not in _SCOPED.get(
                 scope, _QUOTA_RESOURCES
             ):
-                errors.append(
-                    invalid(path, spec["scopeSelector"], "unsupported scope applied to resource")
-                )
+                errors.invalid(path, spec["scopeSelector"], "unsupported scope applied to resource")
         if scope in _ALONE and operator != "Exists":
             why = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
             why += "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
-            errors.append(invalid(f"{path}.operator", operator, why))
+            errors.invalid(f"{path}.operator", operator, why)
         if operator in ("In", "NotIn"):
             if not values:
                 why = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
-                errors.append(required(f"{path}.values", why))
+                errors.required(f"{path}.values", why)
         elif operator in ("Exists", "DoesNotExist"):
             if values:
                 why = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
-                errors.append(invalid(f"{path}.values", list(values), why))
+                errors.invalid(f"{path}.values", list(values), why)
         else:
-            errors.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
+            errors.invalid(f"{path}.operator", operator, "not a valid selector operator")
     named = {term.get("scopeName") for term in wanted}
     for pair in _OPPOSITES:
         if pair <= named:
-            errors.append(invalid("spec.scopes", spec.get("scopes"), "conflicting scopes"))
+            errors.invalid("spec.scopes", spec.get("scopes"), "conflicting scopes")
 
 
 _OPPOSITES = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
@@ -455,7 +437,7 @@ def resource_quota_update(new: Json, old: Json) -> Errors:
         (old.get("spec") or {}).get("scopes") or [],
     )
     if set(scopes) != set(before):
-        errors.append(invalid("spec.scopes", scopes or None, "field is immutable"))
+        errors.invalid("spec.scopes", scopes or None, "field is immutable")
     return errors
 
 
@@ -472,25 +454,21 @@ def limit_range(tree: Json) -> Errors:
             and "/" not in kind
             and kind not in ("Container", "PersistentVolumeClaim", "Pod")
         ):
-            errors.append(
-                invalid(f"{path}.type", kind, "must be a standard limit type or fully qualified")
-            )
+            errors.invalid(f"{path}.type", kind, "must be a standard limit type or fully qualified")
         if kind in seen:
-            errors.append(duplicate(f"{path}.type", kind))
+            errors.duplicate(f"{path}.type", kind)
         seen.add(kind)
         for name in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
             if kind == "Pod" and name in ("default", "defaultRequest"):
                 if item.get(name):
-                    errors.append(
-                        forbidden(f"{path}.{name}", "may not be specified when `type` is 'Pod'")
-                    )
+                    errors.forbidden(f"{path}.{name}", "may not be specified when `type` is 'Pod'")
                 continue
             bounded = any("storage" in (item.get(side) or {}) for side in ("min", "max"))
             if name == "maxLimitRequestRatio" and kind == "PersistentVolumeClaim" and not bounded:
                 why = (
                     "either minimum or maximum storage value is required, but neither was provided"
                 )
-                errors.append(required(f"{path}.limits", why))
+                errors.required(f"{path}.limits", why)
             for resource in item.get(name) or {}:
                 _limited(resource, kind, f"{path}.{name}[{resource}]", errors)
         _ordered(item, path, errors)
@@ -504,11 +482,9 @@ def _limited(resource: str, kind: str, path: str, errors: Errors) -> None:
     if "/" in resource or resource.startswith("hugepages-"):
         return
     if not reasons and resource not in _LIMITED:
-        errors.append(
-            invalid(path, resource, "must be a standard resource type or fully qualified")
-        )
+        errors.invalid(path, resource, "must be a standard resource type or fully qualified")
     if kind in ("Container", "Pod") and resource not in ("cpu", "memory", "ephemeral-storage"):
-        errors.append(invalid(path, resource, "must be a standard resource for containers"))
+        errors.invalid(path, resource, "must be a standard resource for containers")
 
 
 def _ratios(item: Json, path: str, errors: Errors) -> None:
@@ -516,14 +492,12 @@ def _ratios(item: Json, path: str, errors: Errors) -> None:
     for resource, text in (item.get("maxLimitRequestRatio") or {}).items():
         where, ratio = f"{path}.maxLimitRequestRatio[{resource}]", amount(text).nanos
         if ratio < 10**9:
-            errors.append(invalid(where, text, f"ratio {text} is less than 1"))
+            errors.invalid(where, text, f"ratio {text} is less than 1")
         low, high = ((item.get(side) or {}).get(resource) for side in ("min", "max"))
         if low is not None and high is not None and amount(low).nanos:
             widest = amount(high).nanos / amount(low).nanos
             if ratio / 10**9 > widest:
-                errors.append(
-                    invalid(where, text, f"ratio {text} is greater than max/min = {widest:f}")
-                )
+                errors.invalid(where, text, f"ratio {text} is greater than max/min = {widest:f}")
 
 
 _LIMITED = frozenset((
@@ -555,7 +529,7 @@ def _ordered(item: Json, path: str, errors: Errors) -> None:
             if limit is not None and amount(text) > amount(limit):
                 value = (item.get(shown) or {}).get(resource)
                 why = words.format(text, limit)
-                errors.append(invalid(f"{path}.{place}[{resource}]", value, why))
+                errors.invalid(f"{path}.{place}[{resource}]", value, why)
 
 
 def lease(tree: Json) -> Errors:
@@ -563,12 +537,10 @@ def lease(tree: Json) -> Errors:
     spec = tree.get("spec") or {}
     duration = spec.get("leaseDurationSeconds")
     if duration is not None and duration <= 0:
-        errors.append(invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
+        errors.invalid("spec.leaseDurationSeconds", duration, "must be greater than 0")
     transitions = spec.get("leaseTransitions")
     if transitions is not None and transitions < 0:
-        errors.append(
-            invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0")
-        )
+        errors.invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0")
     return errors
 
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from hekla.api.text.fielderrors import invalid, required
 from hekla.api.text.fieldrules import Errors
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.custom import rules, schema_errors
 from hekla.local.apiserver.objects.custom.schema import compiled_pattern
-from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required
 from hekla.local.apiserver.objects.validation.metadata import immutable, metadata
 
 API_APPROVED = "api-approved.kubernetes.io"
@@ -36,48 +36,42 @@ def create(tree: Json) -> Errors:
     group, given = spec.get("group") or "", spec.get("names") or {}
     name = (tree.get("metadata") or {}).get("name") or ""
     if name != f"{given.get('plural') or ''}.{group}":
-        errors.append(invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
+        errors.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
     if not group:
-        errors.append(required("spec.group"))
+        errors.required("spec.group")
     elif "." not in group:
-        errors.append(invalid("spec.group", group, "should be a domain with at least one dot"))
+        errors.invalid("spec.group", group, "should be a domain with at least one dot")
     else:
         errors += [invalid("spec.group", group, reason) for reason in names.dns_subdomain(group)]
     scope = spec.get("scope") or ""
     if not scope:
-        errors.append(required("spec.scope"))
+        errors.required("spec.scope")
     elif scope not in ("Cluster", "Namespaced"):
-        errors.append(not_supported("spec.scope", scope, ("Cluster", "Namespaced")))
+        errors.not_supported("spec.scope", scope, ("Cluster", "Namespaced"))
     _names(given, errors)
     if spec.get("preserveUnknownFields"):
-        errors.append(invalid("spec.preserveUnknownFields", True, _PRESERVING))
+        errors.invalid("spec.preserveUnknownFields", True, _PRESERVING)
     strategy = (spec.get("conversion") or {}).get("strategy", "None")
     if strategy not in ("None", "Webhook"):
-        errors.append(not_supported("spec.conversion.strategy", strategy, ("None", "Webhook")))
+        errors.not_supported("spec.conversion.strategy", strategy, ("None", "Webhook"))
     if strategy == "Webhook":
         _conversion((spec.get("conversion") or {}).get("webhook"), errors)
     elif (spec.get("conversion") or {}).get("webhook") is not None:
-        errors.append(
-            forbidden(
-                "spec.conversion.webhook", "should not be set when strategy is not set to Webhook"
-            )
+        errors.forbidden(
+            "spec.conversion.webhook", "should not be set when strategy is not set to Webhook"
         )
     _versions(spec.get("versions") or (), errors)
     stored = (tree.get("status") or {}).get("storedVersions")
     if not stored:
-        errors.append(
-            invalid("status.storedVersions", None, "must have at least one stored version")
-        )
+        errors.invalid("status.storedVersions", None, "must have at least one stored version")
     else:
         left = set(stored)
         for version in spec.get("versions") or ():
             if version.get("storage") and version.get("name") not in left:
-                errors.append(
-                    invalid(
-                        "status.storedVersions",
-                        stored,
-                        f"must have the storage version {version.get('name')}",
-                    )
+                errors.invalid(
+                    "status.storedVersions",
+                    stored,
+                    f"must have the storage version {version.get('name')}",
                 )
             left.discard(version.get("name"))
     if is_protected_group(group):
@@ -96,17 +90,14 @@ def _approved(annotation: str, errors: Errors) -> None:
         "see https://github.com/kubernetes/enhancements/pull/1111",
     )
     if not annotation:
-        errors.append(
-            required(
-                place,
-                f'protected groups must have approval annotation "{API_APPROVED}", {where}',
-            )
+        errors.required(
+            place, f'protected groups must have approval annotation "{API_APPROVED}", {where}'
         )
     elif not annotation.startswith("unapproved") and not re.match(
         r"[A-Za-z][A-Za-z0-9+.-]*://[^/]", annotation
     ):
         why = f'protected groups must have approval annotation "{API_APPROVED}" with either a URL or a reason starting with "unapproved"'
-        errors.append(invalid(place, annotation, f"{why}, {where}"))
+        errors.invalid(place, annotation, f"{why}, {where}")
 
 
 def _conversion(webhook: Json | None, errors: Errors) -> None:
@@ -115,23 +106,17 @@ def _conversion(webhook: Json | None, errors: Errors) -> None:
         webhook = {}
     config = webhook.get("clientConfig")
     if config is None:
-        errors.append(
-            required(f"{path}.webhookClientConfig", "required when strategy is set to Webhook")
-        )
+        errors.required(f"{path}.webhookClientConfig", "required when strategy is set to Webhook")
     elif bool(config.get("url")) == (config.get("service") is not None):
-        errors.append(
-            required(f"{path}.webhookClientConfig", "exactly one of url or service is required")
-        )
+        errors.required(f"{path}.webhookClientConfig", "exactly one of url or service is required")
     versions = webhook.get("conversionReviewVersions") or ()
     if not versions:
-        errors.append(required(f"{path}.conversionReviewVersions"))
+        errors.required(f"{path}.conversionReviewVersions")
     elif not {"v1", "v1beta1"} & set(versions):
-        errors.append(
-            invalid(
-                f"{path}.conversionReviewVersions",
-                list(versions),
-                "must include at least one of v1, v1beta1",
-            )
+        errors.invalid(
+            f"{path}.conversionReviewVersions",
+            list(versions),
+            "must include at least one of v1, v1beta1",
         )
 
 
@@ -139,7 +124,7 @@ def _names(given: Json, errors: Errors) -> None:
     for name in ("plural", "singular", "kind", "listKind"):
         value = given.get(name) or ""
         if not value:
-            errors.append(required(f"spec.names.{name}"))
+            errors.required(f"spec.names.{name}")
             continue
         cased = name.endswith(("kind", "Kind"))
         lower = value.lower() if cased else value
@@ -154,17 +139,15 @@ def _names(given: Json, errors: Errors) -> None:
             for reason in names.dns_1035_label(short)
         ]
     if given.get("kind") and given.get("kind") == given.get("listKind"):
-        errors.append(
-            invalid(
-                "spec.names.listKind", given["listKind"], "kind and listKind may not be the same"
-            )
+        errors.invalid(
+            "spec.names.listKind", given["listKind"], "kind and listKind may not be the same"
         )
 
 
 def _versions(versions: Any, errors: Errors) -> None:
     if not versions:
-        errors.append(
-            invalid("spec.versions", [], "must have exactly one version marked as storage version")
+        errors.invalid(
+            "spec.versions", [], "must have exactly one version marked as storage version"
         )
         return
     seen: set[str] = set()
@@ -186,18 +169,16 @@ def _versions(versions: Any, errors: Errors) -> None:
                 invalid("spec.version", name, reason) for reason in names.dns_1035_label(name)
             ]
         if name in seen:
-            errors.append(
-                invalid(
-                    "spec.versions",
-                    [v.get("name") for v in versions],
-                    "must contain unique version names",
-                )
+            errors.invalid(
+                "spec.versions",
+                [v.get("name") for v in versions],
+                "must contain unique version names",
             )
         seen.add(name)
         storage += bool(version.get("storage"))
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
         if schema is None:
-            errors.append(required(f"{path}.schema.openAPIV3Schema"))
+            errors.required(f"{path}.schema.openAPIV3Schema")
         elif not alike:
             structural(schema, f"{path}.schema.openAPIV3Schema", errors)
         for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
@@ -210,31 +191,29 @@ def _versions(versions: Any, errors: Errors) -> None:
             ):
                 text = scale.get(field) or ""
                 if not text:
-                    errors.append(required(f"{path}.subresources.scale.{field}"))
+                    errors.required(f"{path}.subresources.scale.{field}")
                 elif not text.startswith(start):
                     why = f"should be a json path under {start[:-1]}"
-                    errors.append(invalid(f"{path}.subresources.scale.{field}", text, why))
+                    errors.invalid(f"{path}.subresources.scale.{field}", text, why)
     if storage != 1:
-        errors.append(
-            invalid(
-                "spec.versions",
-                [v.get("name") for v in versions],
-                "must have exactly one version marked as storage version",
-            )
+        errors.invalid(
+            "spec.versions",
+            [v.get("name") for v in versions],
+            "must have exactly one version marked as storage version",
         )
 
 
 def _column(column: Json, path: str, errors: Errors) -> None:
     if not column.get("name"):
-        errors.append(required(f"{path}.name"))
+        errors.required(f"{path}.name")
     kinds = ("boolean", "date", "integer", "number", "string")
     kind = column.get("type") or ""
     if not kind:
-        errors.append(required(f"{path}.type", f"must be one of {','.join(kinds)}"))
+        errors.required(f"{path}.type", f"must be one of {','.join(kinds)}")
     elif kind not in kinds:
-        errors.append(invalid(f"{path}.type", kind, f"must be one of {','.join(kinds)}"))
+        errors.invalid(f"{path}.type", kind, f"must be one of {','.join(kinds)}")
     if not column.get("jsonPath"):
-        errors.append(required(f"{path}.jsonPath"))
+        errors.required(f"{path}.jsonPath")
 
 
 def structural(
@@ -256,26 +235,22 @@ def structural(
         )
     elif not kind and not free:
         where = "at the root" if root else "for specified object fields"
-        errors.append(required(f"{path}.type", f"must not be empty {where}"))
+        errors.required(f"{path}.type", f"must not be empty {where}")
     elif kind and kind not in TYPES:
-        errors.append(not_supported(f"{path}.type", kind, TYPES))
+        errors.not_supported(f"{path}.type", kind, TYPES)
     for name in _NOT_STRUCTURAL:
         if schema.get(name):
-            errors.append(forbidden(f"{path}.{name}", f"{name} is not supported"))
+            errors.forbidden(f"{path}.{name}", f"{name} is not supported")
     if schema.get("uniqueItems"):
-        errors.append(
-            forbidden(
-                f"{path}.uniqueItems",
-                "uniqueItems cannot be set to true since the runtime complexity becomes quadratic",
-            )
+        errors.forbidden(
+            f"{path}.uniqueItems",
+            "uniqueItems cannot be set to true since the runtime complexity becomes quadratic",
         )
     if "pattern" in schema and (why := pattern_error(schema["pattern"])):
-        errors.append(
-            invalid(
-                f"{path}.pattern",
-                schema["pattern"],
-                f"must be a valid regular expression, but isn't: {why}",
-            )
+        errors.invalid(
+            f"{path}.pattern",
+            schema["pattern"],
+            f"must be a valid regular expression, but isn't: {why}",
         )
     if "default" in schema and not root:
         errors += [
@@ -283,23 +258,21 @@ def structural(
         ]
     properties, additional = schema.get("properties"), schema.get("additionalProperties")
     if root and additional is not None and additional is not False:
-        errors.append(forbidden(f"{path}.additionalProperties", "must not be used at the root"))
+        errors.forbidden(f"{path}.additionalProperties", "must not be used at the root")
     if root and schema.get("nullable"):
-        errors.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
+        errors.forbidden(f"{path}.nullable", "nullable cannot be true at the root")
     if (
         schema.get("x-kubernetes-embedded-resource")
         and not properties
         and not schema.get("x-kubernetes-preserve-unknown-fields")
     ):
         why = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields"
-        errors.append(required(f"{path}.properties", why))
+        errors.required(f"{path}.properties", why)
     _junctors(schema, path, errors)
     if properties and additional is not None and additional is not False:
-        errors.append(
-            forbidden(
-                f"{path}.additionalProperties",
-                "additionalProperties and properties are mutual exclusive",
-            )
+        errors.forbidden(
+            f"{path}.additionalProperties",
+            "additionalProperties and properties are mutual exclusive",
         )
     for name, inner in (properties or {}).items():
         if root and name in ("apiVersion", "kind"):
@@ -320,7 +293,7 @@ def structural(
         )
     items = schema.get("items")
     if isinstance(items, list):
-        errors.append(forbidden(f"{path}.items", "items must be a schema object and not an array"))
+        errors.forbidden(f"{path}.items", "items must be a schema object and not an array")
     elif items is not None:
         listed = schema.get("x-kubernetes-list-type") in ("map", "set")
         structural(
@@ -331,19 +304,19 @@ def structural(
             uncorrelated=uncorrelated or ("" if listed else path),
         )
     elif kind == "array":
-        errors.append(required(f"{path}.items", "must be specified"))
+        errors.required(f"{path}.items", "must be specified")
     _list_type(schema, path, errors)
 
 
 def default_errors(schema: Json) -> Errors:
     """Why a default does not fit its own schema. Called only if the schema itself is valid."""
     try:
-        return [
+        return Errors(
             error._replace(field=f".{error.field}" if error.field else "")
             for error in schema_errors.explain(schema, schema["default"], root=False)
-        ]
+        )
     except (ValueError, TypeError, KeyError):
-        return []
+        return Errors()
 
 
 _FORBIDDEN_IN_JUNCTORS = (
@@ -368,18 +341,16 @@ def _junctors(schema: Json, path: str, errors: Errors) -> None:
     for where, one in inner:
         for name, what in _FORBIDDEN_IN_JUNCTORS:
             if one.get(name) and not (whole and name == "type"):
-                errors.append(forbidden(f"{where}.{name}", f"must be {what} to be structural"))
+                errors.forbidden(f"{where}.{name}", f"must be {what} to be structural")
 
 
 def _root_metadata(schema: Json, path: str, errors: Errors) -> None:
     allowed = {"type", "properties", "description"}
     inner = set(schema.get("properties") or {})
     if set(schema) - allowed or inner - {"name", "generateName"}:
-        errors.append(
-            forbidden(
-                path,
-                "must not specify anything other than name and generateName, but metadata is implicitly specified",
-            )
+        errors.forbidden(
+            path,
+            "must not specify anything other than name and generateName, but metadata is implicitly specified",
         )
 
 
@@ -388,38 +359,30 @@ def _list_type(schema: Json, path: str, errors: Errors) -> None:
     if kind is None:
         return
     if kind not in ("atomic", "map", "set"):
-        errors.append(
-            not_supported(f"{path}.x-kubernetes-list-type", kind, ("atomic", "map", "set"))
-        )
+        errors.not_supported(f"{path}.x-kubernetes-list-type", kind, ("atomic", "map", "set"))
     elif schema.get("type") != "array":
-        errors.append(
-            invalid(
-                f"{path}.type",
-                schema.get("type") or "",
-                "must be array if x-kubernetes-list-type is specified",
-            )
+        errors.invalid(
+            f"{path}.type",
+            schema.get("type") or "",
+            "must be array if x-kubernetes-list-type is specified",
         )
     keys = schema.get("x-kubernetes-list-map-keys") or ()
     if kind == "map":
         if not keys:
-            errors.append(
-                required(
-                    f"{path}.x-kubernetes-list-map-keys",
-                    "must not be empty if x-kubernetes-list-type is map",
-                )
+            errors.required(
+                f"{path}.x-kubernetes-list-map-keys",
+                "must not be empty if x-kubernetes-list-type is map",
             )
         if schema.get("items") is None:
-            errors.append(
-                required(f"{path}.items", "must have a schema if x-kubernetes-list-type is map")
-            )
+            errors.required(f"{path}.items", "must have a schema if x-kubernetes-list-type is map")
         known = (schema.get("items") or {}).get("properties") or {}
         for key in keys:
             if key not in known:
                 why = "entries must all be names of item properties"
-                errors.append(invalid(f"{path}.x-kubernetes-list-map-keys", list(keys), why))
+                errors.invalid(f"{path}.x-kubernetes-list-map-keys", list(keys), why)
     elif keys:
         why = "must not be used if x-kubernetes-list-type is not map"
-        errors.append(forbidden(f"{path}.x-kubernetes-list-map-keys", why))
+        errors.forbidden(f"{path}.x-kubernetes-list-map-keys", why)
 
 
 def pattern_error(pattern: str) -> str:
@@ -432,13 +395,13 @@ def pattern_error(pattern: str) -> str:
 
 
 def update(new: Json, old: Json) -> Errors:
-    errors = [
+    errors = Errors(
         error
         for error in create(new)
         if not error.field.startswith(
             ("status.storedVersions", f"metadata.annotations[{API_APPROVED}]")
         )
-    ]
+    )
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     immutable(spec.get("group"), before.get("group"), "spec.group", errors)
     established = any(
@@ -457,7 +420,7 @@ def update(new: Json, old: Json) -> Errors:
     for position, version in enumerate(stored):
         if version not in known:
             where = f"status.storedVersions[{position}]"
-            errors.append(
-                invalid(where, version, "missing from spec.versions; is not found in spec.versions")
+            errors.invalid(
+                where, version, "missing from spec.versions; is not found in spec.versions"
             )
     return errors

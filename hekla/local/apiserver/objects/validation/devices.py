@@ -7,18 +7,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from hekla.api.text.fielderrors import invalid, required
 from hekla.api.text.fieldrules import Errors, label_key
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
-from hekla.local.apiserver.objects.errors import (
-    duplicate,
-    forbidden,
-    invalid,
-    not_supported,
-    required,
-    too_long,
-    too_many,
-)
 from hekla.local.apiserver.objects.validation import policies
 from hekla.local.apiserver.objects.validation.metadata import fixed_text, immutable, metadata
 from hekla.podrules.drivers import driver_name
@@ -43,10 +35,10 @@ def _label(text: str, path: str, errors: Errors) -> None:
 
 def _pool_name(name: str, path: str, errors: Errors) -> None:
     if not name:
-        errors.append(required(path))
+        errors.required(path)
         return
     if len(name.encode()) > MAX_POOL_NAME_LENGTH:
-        errors.append(too_long(path, MAX_POOL_NAME_LENGTH))
+        errors.too_long(path, MAX_POOL_NAME_LENGTH)
     for part in name.split("/"):
         errors += [invalid(path, part, reason) for reason in names.dns_subdomain(part)]
 
@@ -93,7 +85,7 @@ def _each(
     """Check that a list is not longer than its limit, that every item is valid, and that no key is
     repeated."""
     if len(items) > limit:
-        errors.append(too_many(path, len(items), limit))
+        errors.too_many(path, len(items), limit)
         return
     for position, item in enumerate(items):
         check(item, f"{path}[{position}]")
@@ -101,7 +93,7 @@ def _each(
     for position, item in enumerate(items if key is not None else ()):
         name = key(item)
         if name in seen:
-            errors.append(duplicate(f"{path}[{position}]", name))
+            errors.duplicate(f"{path}[{position}]", name)
         seen.add(name)
 
 
@@ -129,7 +121,7 @@ def _claim(devices: Json, path: str, errors: Errors) -> None:
                 _qualified(item[name], f"{where}.{name}", errors, whole=True)
                 return
         why = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
-        errors.append(required(where, why))
+        errors.required(where, why)
 
     def configuration(item: Json, where: str) -> None:
         _references(item, known, where, errors)
@@ -152,12 +144,12 @@ def _reference(name: str, known: Mapping[str, set[str]], path: str, errors: Erro
     why = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
     first, *rest = name.split("/")
     if len(rest) > 1:
-        errors.append(invalid(path, name, why))
+        errors.invalid(path, name, why)
         return
     for part in (first, *rest):
         _label(part, path, errors)
     if first not in known or (rest and rest[0] not in known[first]):
-        errors.append(invalid(path, name, why))
+        errors.invalid(path, name, why)
 
 
 def _request(request: Json, path: str, errors: Errors) -> None:
@@ -165,9 +157,9 @@ def _request(request: Json, path: str, errors: Errors) -> None:
     exactly, options = request.get("exactly"), request.get("firstAvailable")
     rule = "exactly one of `exactly` or `firstAvailable` is required"
     if exactly is None and not options:
-        errors.append(required(path, rule))
+        errors.required(path, rule)
     elif exactly is not None and options:
-        errors.append(invalid(path, None, f"{rule}, but multiple fields are set"))
+        errors.invalid(path, None, f"{rule}, but multiple fields are set")
     elif options:
 
         def option(item: Json, where: str) -> None:
@@ -189,7 +181,7 @@ def _request(request: Json, path: str, errors: Errors) -> None:
 def _device_request(request: Json, path: str, errors: Errors) -> None:
     name = request.get("deviceClassName") or ""
     if not name:
-        errors.append(required(f"{path}.deviceClassName"))
+        errors.required(f"{path}.deviceClassName")
     else:
         errors += [
             invalid(f"{path}.deviceClassName", name, reason) for reason in names.dns_subdomain(name)
@@ -198,16 +190,14 @@ def _device_request(request: Json, path: str, errors: Errors) -> None:
     mode, count = request.get("allocationMode"), request.get("count") or 0
     if mode == "All":
         if count:
-            errors.append(
-                invalid(
-                    f"{path}.count", count, "must not be specified when allocationMode is 'All'"
-                )
+            errors.invalid(
+                f"{path}.count", count, "must not be specified when allocationMode is 'All'"
             )
     elif mode == "ExactCount":
         if count <= 0:
-            errors.append(invalid(f"{path}.count", count, "must be greater than zero"))
+            errors.invalid(f"{path}.count", count, "must be greater than zero")
     else:
-        errors.append(not_supported(f"{path}.allocationMode", mode or "", ("All", "ExactCount")))
+        errors.not_supported(f"{path}.allocationMode", mode or "", ("All", "ExactCount"))
     for position, toleration in enumerate(request.get("tolerations") or ()):
         _toleration(toleration, f"{path}.tolerations[{position}]", errors)
 
@@ -219,22 +209,22 @@ def _toleration(toleration: Json, path: str, errors: Errors) -> None:
         errors += [invalid(f"{path}.key", key, reason) for reason in label_key(key)]
     if operator == "Exists":
         if value:
-            errors.append(invalid(f"{path}.value", value, "must be empty for operator `Exists`"))
+            errors.invalid(f"{path}.value", value, "must be empty for operator `Exists`")
     elif operator == "Equal":
         if not key:
-            errors.append(required(f"{path}.key", "must specify key for operator `Equal`"))
+            errors.required(f"{path}.key", "must specify key for operator `Equal`")
     elif not operator:
-        errors.append(required(f"{path}.operator"))
+        errors.required(f"{path}.operator")
     else:
-        errors.append(not_supported(f"{path}.operator", operator, ("Equal", "Exists")))
+        errors.not_supported(f"{path}.operator", operator, ("Equal", "Exists"))
     if effect and effect not in ("NoExecute", "NoSchedule", "None"):
-        errors.append(not_supported(f"{path}.effect", effect, ("NoExecute", "NoSchedule", "None")))
+        errors.not_supported(f"{path}.effect", effect, ("NoExecute", "NoSchedule", "None"))
 
 
 def _selectors(holder: Json, path: str, errors: Errors) -> None:
     selectors, path = holder.get("selectors") or (), f"{path}.selectors"
     if len(selectors) > MAX_SELECTORS:
-        errors.append(too_many(path, len(selectors), MAX_SELECTORS))
+        errors.too_many(path, len(selectors), MAX_SELECTORS)
     else:
         policies.device_selectors(selectors, path, errors)
 
@@ -242,29 +232,27 @@ def _selectors(holder: Json, path: str, errors: Errors) -> None:
 def _configuration(config: Json, path: str, errors: Errors) -> None:
     opaque = config.get("opaque")
     if opaque is None:
-        errors.append(required(f"{path}.opaque"))
+        errors.required(f"{path}.opaque")
         return
     driver_name(opaque.get("driver") or "", f"{path}.opaque.driver", errors)
     parameters = opaque.get("parameters")
     if parameters is None:
-        errors.append(required(f"{path}.opaque.parameters"))
+        errors.required(f"{path}.opaque.parameters")
     elif not isinstance(parameters, dict):
         why = "parameters must be a valid JSON object"
-        errors.append(invalid(f"{path}.opaque.parameters", "<value omitted>", why))
+        errors.invalid(f"{path}.opaque.parameters", "<value omitted>", why)
 
 
 def _identifier(text: str, path: str, errors: Errors) -> None:
     if len(text.encode()) > MAX_IDENTIFIER_LENGTH:
-        errors.append(too_long(path, MAX_IDENTIFIER_LENGTH))
+        errors.too_long(path, MAX_IDENTIFIER_LENGTH)
     if _IDENTIFIER(text) is None:
         why = "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_' "
-        errors.append(
-            invalid(
-                path,
-                text,
-                f"{why}(e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is "
-                "'[A-Za-z_][A-Za-z0-9_]*')",
-            )
+        errors.invalid(
+            path,
+            text,
+            f"{why}(e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is "
+            "'[A-Za-z_][A-Za-z0-9_]*')",
         )
 
 
@@ -275,20 +263,16 @@ def _qualified(name: str, path: str, errors: Errors, *, whole: bool = False) -> 
         _identifier(domain, path, errors)
     elif len(rest) == 1:
         if not domain:
-            errors.append(invalid(path, "", "the domain must not be empty"))
+            errors.invalid(path, "", "the domain must not be empty")
         else:
             driver_name(domain, path, errors)
         if not rest[0]:
-            errors.append(invalid(path, "", "the name must not be empty"))
+            errors.invalid(path, "", "the name must not be empty")
         else:
             _identifier(rest[0], path, errors)
     if whole and not rest:
-        errors.append(
-            invalid(
-                path,
-                name,
-                "a fully qualified name must be a domain and a name separated by a slash",
-            )
+        errors.invalid(
+            path, name, "a fully qualified name must be a domain and a name separated by a slash"
         )
 
 
@@ -300,21 +284,19 @@ def resource_claim_status(new: Json, old: Json) -> Errors:
     def user(item: Json, where: str) -> None:
         for name in ("resource", "name", "uid"):
             if not item.get(name):
-                errors.append(required(f"{where}.{name}"))
+                errors.required(f"{where}.{name}")
 
     _each(users, MAX_RESERVED_FOR, "status.reservedFor", errors, user, lambda item: item.get("uid"))
     allocation, earlier = status.get("allocation"), before.get("allocation")
     if users and allocation is None:
-        errors.append(
-            forbidden("status.reservedFor", "may not be specified when `allocated` is not set")
-        )
+        errors.forbidden("status.reservedFor", "may not be specified when `allocated` is not set")
     elif (
         users
         and "deletionTimestamp" in new["metadata"]
         and any(item not in (before.get("reservedFor") or ()) for item in users)
     ):
         why = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
-        errors.append(forbidden("status.reservedFor", why))
+        errors.forbidden("status.reservedFor", why)
     if allocation is not None and earlier is not None:
         immutable(allocation, earlier, "status.allocation", errors)
     elif allocation is not None:
@@ -363,9 +345,7 @@ def device_class(tree: Json) -> Errors:
     _each(spec.get("config") or (), MAX_CONFIGURATIONS, "spec.config", errors, configuration)
     name = spec.get("extendedResourceName")
     if name is not None and (not is_extended(name) or label_key(name)):
-        errors.append(
-            invalid("spec.extendedResourceName", name, "must be a valid extended resource name")
-        )
+        errors.invalid("spec.extendedResourceName", name, "must be a valid extended resource name")
     return errors
 
 
@@ -391,18 +371,14 @@ def _slice(spec: Json, before: Json | None, errors: Errors) -> None:
     pool = spec.get("pool") or {}
     _pool_name(pool.get("name") or "", "spec.pool.name", errors)
     if (pool.get("resourceSliceCount") or 0) <= 0:
-        errors.append(
-            invalid(
-                "spec.pool.resourceSliceCount",
-                pool.get("resourceSliceCount") or 0,
-                "must be greater than zero",
-            )
+        errors.invalid(
+            "spec.pool.resourceSliceCount",
+            pool.get("resourceSliceCount") or 0,
+            "must be greater than zero",
         )
     if (pool.get("generation") or 0) < 0:
-        errors.append(
-            invalid(
-                "spec.pool.generation", pool["generation"], "must be greater than or equal to zero"
-            )
+        errors.invalid(
+            "spec.pool.generation", pool["generation"], "must be greater than or equal to zero"
         )
     if before is not None:
         fixed_text(pool, before.get("pool") or {}, "name", "spec.pool.name", errors)
@@ -411,7 +387,7 @@ def _slice(spec: Json, before: Json | None, errors: Errors) -> None:
     _slice_nodes(spec, errors)
     devices = spec.get("devices") or ()
     if spec.get("sharedCounters") and devices:
-        errors.append(invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed"))
+        errors.invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed")
     special = any(device.get("taints") or device.get("consumesCounters") for device in devices)
 
     def device(item: Json, where: str) -> None:
@@ -435,10 +411,10 @@ def _slice_nodes(spec: Json, errors: Errors) -> None:
         if value is None:
             continue
         if name == "nodeName" and not value:
-            errors.append(invalid(path, value, "must be either unset or set to a non-empty string"))
+            errors.invalid(path, value, "must be either unset or set to a non-empty string")
             continue
         if value is False:
-            errors.append(invalid(path, value, "must be either unset or set to true"))
+            errors.invalid(path, value, "must be either unset or set to true")
             continue
         given.append(f"`{name}`")
         if name == "nodeName":
@@ -447,16 +423,12 @@ def _slice_nodes(spec: Json, errors: Errors) -> None:
             node_selector(value, path, errors)
             if len(value.get("nodeSelectorTerms") or ()) != 1:
                 why = "must have exactly one node selector term"
-                errors.append(
-                    invalid(f"{path}.nodeSelectorTerms", value.get("nodeSelectorTerms"), why)
-                )
+                errors.invalid(f"{path}.nodeSelectorTerms", value.get("nodeSelectorTerms"), why)
     rule = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
     if not given:
-        errors.append(required("spec", rule))
+        errors.required("spec", rule)
     elif len(given) > 1:
-        errors.append(
-            invalid("spec", f"{{{', '.join(given)}}}", f"{rule}, but multiple fields are set")
-        )
+        errors.invalid("spec", f"{{{', '.join(given)}}}", f"{rule}, but multiple fields are set")
 
 
 def _device(device: Json, path: str, placed: bool, errors: Errors) -> None:
@@ -464,18 +436,15 @@ def _device(device: Json, path: str, placed: bool, errors: Errors) -> None:
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     if len(attributes) + len(capacity) > MAX_ATTRIBUTES_AND_CAPACITIES:
         why = f"the total number of attributes and capacities must not exceed {MAX_ATTRIBUTES_AND_CAPACITIES}"
-        errors.append(invalid(path, len(attributes) + len(capacity), why))
+        errors.invalid(path, len(attributes) + len(capacity), why)
     for name, value in attributes.items():
         _qualified(name, f"{path}.attributes", errors)
         _attribute(value, f"{path}.attributes[{name}]", errors)
     for name, value in capacity.items():
         _qualified(name, f"{path}.capacity", errors)
         if value.get("requestPolicy") is not None and not device.get("allowMultipleAllocations"):
-            errors.append(
-                forbidden(
-                    f"{path}.capacity[{name}].requestPolicy",
-                    "allowMultipleAllocations must be true",
-                )
+            errors.forbidden(
+                f"{path}.capacity[{name}].requestPolicy", "allowMultipleAllocations must be true"
             )
     for position, taint in enumerate(device.get("taints") or ()):
         where, key, effect = (
@@ -485,17 +454,15 @@ def _device(device: Json, path: str, placed: bool, errors: Errors) -> None:
         )
         errors += [invalid(f"{where}.key", key, reason) for reason in label_key(key)]
         if not effect:
-            errors.append(required(f"{where}.effect"))
+            errors.required(f"{where}.effect")
         elif effect not in ("NoExecute", "NoSchedule", "None"):
-            errors.append(
-                not_supported(f"{where}.effect", effect, ("NoExecute", "NoSchedule", "None"))
-            )
+            errors.not_supported(f"{where}.effect", effect, ("NoExecute", "NoSchedule", "None"))
     given = [
         name for name in ("nodeName", "nodeSelector", "allNodes") if device.get(name) is not None
     ]
     if not placed and given:
         why = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the "
-        errors.append(invalid(path, None, f"{why}ResourceSlice spec"))
+        errors.invalid(path, None, f"{why}ResourceSlice spec")
     elif placed and len(given) != 1:
         why = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true "
         why += "in the ResourceSlice spec"
@@ -505,17 +472,17 @@ def _device(device: Json, path: str, placed: bool, errors: Errors) -> None:
 
 def _attribute(value: Json, path: str, errors: Errors) -> None:
     if len(value) != 1:
-        errors.append(invalid(path, value or "", "exactly one value must be specified"))
+        errors.invalid(path, value or "", "exactly one value must be specified")
     for name, each in value.items():
         texts = each if isinstance(each, list) else [each]
         for position, text in enumerate(texts if name.startswith(("string", "version")) else ()):
             where = f"{path}.{name}[{position}]" if isinstance(each, list) else f"{path}.{name}"
             if name.startswith("version") and _is_version(text) is None:
-                errors.append(
-                    invalid(where, text, "must be a string compatible with semver.org spec 2.0.0")
+                errors.invalid(
+                    where, text, "must be a string compatible with semver.org spec 2.0.0"
                 )
             if len(text.encode()) > MAX_ATTRIBUTE_VALUE_LENGTH:
-                errors.append(too_long(where, MAX_ATTRIBUTE_VALUE_LENGTH))
+                errors.too_long(where, MAX_ATTRIBUTE_VALUE_LENGTH)
 
 
 CREATE = {

@@ -8,17 +8,10 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from hekla.api.text import addresses
+from hekla.api.text.fielderrors import invalid, required
 from hekla.api.text.fieldrules import Errors, label_key, not_negative, one_of, selector
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
-from hekla.local.apiserver.objects.errors import (
-    duplicate,
-    invalid,
-    not_supported,
-    required,
-    too_long,
-    too_many,
-)
 from hekla.local.apiserver.objects.kind import FieldError
 from hekla.local.apiserver.objects.validation import pod as pods
 from hekla.local.apiserver.objects.validation.metadata import counts, immutable, matches, metadata
@@ -54,31 +47,25 @@ def _job_spec(spec: Json, path: str, errors: Errors) -> None:
         spec.get("maxFailedIndexes"),
     )
     if most_failed is not None and per_index is None:
-        errors.append(
-            required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified")
-        )
+        errors.required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified")
     if spec.get("managedBy") is not None:
         addresses.domain_path(spec["managedBy"], f"{path}.managedBy", errors)
         if len(spec["managedBy"].encode()) > MAX_MANAGED_BY_LENGTH:
-            errors.append(too_long(f"{path}.managedBy", MAX_MANAGED_BY_LENGTH))
+            errors.too_long(f"{path}.managedBy", MAX_MANAGED_BY_LENGTH)
     if mode is not None and mode not in ("NonIndexed", "Indexed"):
-        errors.append(not_supported(f"{path}.completionMode", mode, ("NonIndexed", "Indexed")))
+        errors.not_supported(f"{path}.completionMode", mode, ("NonIndexed", "Indexed"))
     if mode == "Indexed":
         _indexed(spec, path, errors)
     elif mode in (None, "NonIndexed"):
         for name, value in (("backoffLimitPerIndex", per_index), ("maxFailedIndexes", most_failed)):
             if value is not None:
-                errors.append(invalid(f"{path}.{name}", value, "requires indexed completion mode"))
+                errors.invalid(f"{path}.{name}", value, "requires indexed completion mode")
     if spec.get("podFailurePolicy") is not None:
         _failure_policy(spec, f"{path}.podFailurePolicy.rules", errors)
     if spec.get("successPolicy") is not None:
         if mode != "Indexed":
-            errors.append(
-                invalid(
-                    f"{path}.successPolicy",
-                    spec["successPolicy"],
-                    "requires indexed completion mode",
-                )
+            errors.invalid(
+                f"{path}.successPolicy", spec["successPolicy"], "requires indexed completion mode"
             )
         else:
             _success_policy(spec, f"{path}.successPolicy.rules", errors)
@@ -89,7 +76,7 @@ def _job_spec(spec: Json, path: str, errors: Errors) -> None:
         else ("Failed", "TerminatingOrFailed")
     )
     if replaced is not None and replaced not in ways:
-        errors.append(not_supported(f"{path}.podReplacementPolicy", replaced, ways))
+        errors.not_supported(f"{path}.podReplacementPolicy", replaced, ways)
     template = spec.get("template") or {}
     pods.template(template, f"{path}.template", errors)
     policy, where = (
@@ -97,12 +84,12 @@ def _job_spec(spec: Json, path: str, errors: Errors) -> None:
         f"{path}.template.spec.restartPolicy",
     )
     if not policy or policy == "Always":
-        errors.append(required(where, 'valid values: "OnFailure", "Never"'))
+        errors.required(where, 'valid values: "OnFailure", "Never"')
     elif policy not in ("OnFailure", "Never"):
-        errors.append(not_supported(where, policy, ("OnFailure", "Never")))
+        errors.not_supported(where, policy, ("OnFailure", "Never"))
     elif spec.get("podFailurePolicy") is not None and policy != "Never":
-        errors.append(
-            invalid(where, policy, 'only "Never" is supported when podFailurePolicy is specified')
+        errors.invalid(
+            where, policy, 'only "Never" is supported when podFailurePolicy is specified'
         )
 
 
@@ -113,21 +100,19 @@ def _indexed(spec: Json, path: str, errors: Errors) -> None:
         spec.get("maxFailedIndexes"),
     )
     if completions is None:
-        errors.append(required(f"{path}.completions", "when completion mode is Indexed"))
+        errors.required(f"{path}.completions", "when completion mode is Indexed")
     if parallelism is not None and parallelism > MAX_INDEXED_PARALLELISM:
         why = f"must be less than or equal to {MAX_INDEXED_PARALLELISM} when completion mode is Indexed"
-        errors.append(invalid(f"{path}.parallelism", parallelism, why))
+        errors.invalid(f"{path}.parallelism", parallelism, why)
     if completions is not None and failed is not None and failed > completions:
-        errors.append(
-            invalid(f"{path}.maxFailedIndexes", failed, "must be less than or equal to completions")
+        errors.invalid(
+            f"{path}.maxFailedIndexes", failed, "must be less than or equal to completions"
         )
     if failed is not None and failed > MAX_INDEXED_PARALLELISM:
-        errors.append(
-            invalid(
-                f"{path}.maxFailedIndexes",
-                failed,
-                f"must be less than or equal to {MAX_INDEXED_PARALLELISM}",
-            )
+        errors.invalid(
+            f"{path}.maxFailedIndexes",
+            failed,
+            f"must be less than or equal to {MAX_INDEXED_PARALLELISM}",
         )
     if (
         completions is None
@@ -139,27 +124,21 @@ def _indexed(spec: Json, path: str, errors: Errors) -> None:
         f"when completions are above {COMPLETIONS_SOFT_LIMIT} and used with backoff limit per index"
     )
     if failed is None:
-        errors.append(
-            required(
-                f"{path}.maxFailedIndexes",
-                f"must be specified when completions is above {COMPLETIONS_SOFT_LIMIT}",
-            )
+        errors.required(
+            f"{path}.maxFailedIndexes",
+            f"must be specified when completions is above {COMPLETIONS_SOFT_LIMIT}",
         )
     if parallelism is not None and parallelism > PARALLELISM_LIMIT_FOR_HIGH_COMPLETIONS:
-        errors.append(
-            invalid(
-                f"{path}.parallelism",
-                parallelism,
-                f"must be less than or equal to {PARALLELISM_LIMIT_FOR_HIGH_COMPLETIONS} {when}",
-            )
+        errors.invalid(
+            f"{path}.parallelism",
+            parallelism,
+            f"must be less than or equal to {PARALLELISM_LIMIT_FOR_HIGH_COMPLETIONS} {when}",
         )
     if failed is not None and failed > FAILED_INDEXES_LIMIT_FOR_HIGH_COMPLETIONS:
-        errors.append(
-            invalid(
-                f"{path}.maxFailedIndexes",
-                failed,
-                f"must be less than or equal to {FAILED_INDEXES_LIMIT_FOR_HIGH_COMPLETIONS} {when}",
-            )
+        errors.invalid(
+            f"{path}.maxFailedIndexes",
+            failed,
+            f"must be less than or equal to {FAILED_INDEXES_LIMIT_FOR_HIGH_COMPLETIONS} {when}",
         )
 
 
@@ -170,7 +149,7 @@ def _quoted(values: tuple[str, ...]) -> str:
 def _failure_policy(spec: Json, path: str, errors: Errors) -> None:
     rules = spec["podFailurePolicy"].get("rules") or ()
     if len(rules) > MAX_FAILURE_POLICY_RULES:
-        errors.append(too_many(path, len(rules), MAX_FAILURE_POLICY_RULES))
+        errors.too_many(path, len(rules), MAX_FAILURE_POLICY_RULES)
     pod = (spec.get("template") or {}).get("spec") or {}
     containers = {
         container.get("name") or ""
@@ -180,16 +159,14 @@ def _failure_policy(spec: Json, path: str, errors: Errors) -> None:
     for position, rule in enumerate(rules):
         where, action = f"{path}[{position}]", rule.get("action") or ""
         if not action:
-            errors.append(required(f"{where}.action", _quoted(ACTIONS)))
+            errors.required(f"{where}.action", _quoted(ACTIONS))
         elif action == "FailIndex":
             if spec.get("backoffLimitPerIndex") is None:
-                errors.append(
-                    invalid(
-                        f"{where}.action", action, "requires the backoffLimitPerIndex to be set"
-                    )
+                errors.invalid(
+                    f"{where}.action", action, "requires the backoffLimitPerIndex to be set"
                 )
         elif action not in ACTIONS:
-            errors.append(not_supported(f"{where}.action", action, ACTIONS))
+            errors.not_supported(f"{where}.action", action, ACTIONS)
         codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions") or ()
         if codes is not None:
             _exit_codes(codes, f"{where}.onExitCodes", containers, errors)
@@ -211,33 +188,31 @@ def _exit_codes(codes: Json, path: str, containers: set[str], errors: Errors) ->
         codes.get("containerName"),
     )
     if not operator:
-        errors.append(required(f"{path}.operator", _quoted(("In", "NotIn"))))
+        errors.required(f"{path}.operator", _quoted(("In", "NotIn")))
     elif operator not in ("In", "NotIn"):
-        errors.append(not_supported(f"{path}.operator", operator, ("In", "NotIn")))
+        errors.not_supported(f"{path}.operator", operator, ("In", "NotIn"))
     if name is not None and name not in containers:
         why = "must be one of the container or initContainer names in the pod template"
-        errors.append(invalid(f"{path}.containerName", name, why))
+        errors.invalid(f"{path}.containerName", name, why)
     if not values:
-        errors.append(
-            invalid(f"{path}.values", codes.get("values"), "at least one value is required")
-        )
+        errors.invalid(f"{path}.values", codes.get("values"), "at least one value is required")
     elif len(values) > MAX_EXIT_CODES:
-        errors.append(too_many(f"{path}.values", len(values), MAX_EXIT_CODES))
+        errors.too_many(f"{path}.values", len(values), MAX_EXIT_CODES)
     seen: set[int] = set()
     for position, value in enumerate(values):
         where = f"{path}.values[{position}]"
         if operator == "In" and value == 0:
-            errors.append(invalid(where, value, "must not be 0 for the In operator"))
+            errors.invalid(where, value, "must not be 0 for the In operator")
         if value in seen:
-            errors.append(duplicate(where, value))
+            errors.duplicate(where, value)
         seen.add(value)
     if values != sorted(values):
-        errors.append(invalid(f"{path}.values", values, "must be ordered"))
+        errors.invalid(f"{path}.values", values, "must be ordered")
 
 
 def _pod_conditions(conditions: Any, path: str, errors: Errors) -> None:
     if len(conditions) > MAX_CONDITION_PATTERNS:
-        errors.append(too_many(path, len(conditions), MAX_CONDITION_PATTERNS))
+        errors.too_many(path, len(conditions), MAX_CONDITION_PATTERNS)
     states = ("False", "True", "Unknown")
     for position, pattern in enumerate(conditions):
         where, kind, status = (
@@ -247,21 +222,19 @@ def _pod_conditions(conditions: Any, path: str, errors: Errors) -> None:
         )
         errors += [invalid(f"{where}.type", kind, reason) for reason in label_key(kind)]
         if not status:
-            errors.append(required(f"{where}.status", _quoted(states)))
+            errors.required(f"{where}.status", _quoted(states))
         elif status not in states:
-            errors.append(not_supported(f"{where}.status", status, states))
+            errors.not_supported(f"{where}.status", status, states)
 
 
 def _success_policy(spec: Json, path: str, errors: Errors) -> None:
     rules, completions = spec["successPolicy"].get("rules") or (), spec.get("completions") or 0
     if not rules:
-        errors.append(
-            required(
-                path, "at least one rules must be specified when the successPolicy is specified"
-            )
+        errors.required(
+            path, "at least one rules must be specified when the successPolicy is specified"
         )
     if len(rules) > MAX_SUCCESS_POLICY_RULES:
-        errors.append(too_many(path, len(rules), MAX_SUCCESS_POLICY_RULES))
+        errors.too_many(path, len(rules), MAX_SUCCESS_POLICY_RULES)
     for position, rule in enumerate(rules):
         where, count, indexes = (
             f"{path}[{position}]",
@@ -269,17 +242,13 @@ def _success_policy(spec: Json, path: str, errors: Errors) -> None:
             rule.get("succeededIndexes"),
         )
         if count is None and indexes is None:
-            errors.append(
-                required(
-                    where, "at least one of succeededCount or succeededIndexes must be specified"
-                )
+            errors.required(
+                where, "at least one of succeededCount or succeededIndexes must be specified"
             )
         total, why = _indexes(indexes, completions) if indexes is not None else (0, "")
         if why:
-            errors.append(
-                invalid(
-                    f"{where}.succeededIndexes", indexes, f"error parsing succeededIndexes: {why}"
-                )
+            errors.invalid(
+                f"{where}.succeededIndexes", indexes, f"error parsing succeededIndexes: {why}"
             )
         if count is None:
             continue
@@ -288,10 +257,10 @@ def _success_policy(spec: Json, path: str, errors: Errors) -> None:
             why = (
                 f"must be less than or equal to {completions} (the number of specified completions)"
             )
-            errors.append(invalid(f"{where}.succeededCount", count, why))
+            errors.invalid(f"{where}.succeededCount", count, why)
         if indexes is not None and count > total:
             why = f"must be less than or equal to {total} (the number of indexes in the specified succeededIndexes field)"
-            errors.append(invalid(f"{where}.succeededCount", count, why))
+            errors.invalid(f"{where}.succeededCount", count, why)
 
 
 def _indexes(text: str, completions: int) -> tuple[int, str]:
@@ -338,19 +307,17 @@ def new_job(tree: Json) -> Errors:
     if meta.get("labels") == template:
         # What a job is called for want of a name of its own it is called once it stands: only the
         # template is asked about that.
-        errors = [error for error in errors if error.field != "metadata.labels"]
+        errors = Errors(error for error in errors if error.field != "metadata.labels")
     _generated(tree, errors)
     _whole_spec(spec, errors)
     completions = spec.get("completions")
     if spec.get("completionMode") == "Indexed" and completions:
         last = f"{meta.get('name') or ''}-{completions - 1}"
         if names.dns_label(last):
-            errors.append(
-                invalid(
-                    "metadata.name",
-                    meta.get("name") or "",
-                    f"will not able to create pod with invalid DNS label: {last}",
-                )
+            errors.invalid(
+                "metadata.name",
+                meta.get("name") or "",
+                f"will not able to create pod with invalid DNS label: {last}",
             )
     return errors
 
@@ -365,11 +332,11 @@ def _generated(tree: Json, errors: Errors) -> None:
     for label, wanted in labels.items():
         path = f"spec.template.metadata.labels[{label}]"
         if label not in labels:
-            errors.append(required(path, f"must be '{wanted}'"))
+            errors.required(path, f"must be '{wanted}'")
         elif labels[label] != wanted:
-            errors.append(invalid(path, labels, f"must be '{wanted}'"))
+            errors.invalid(path, labels, f"must be '{wanted}'")
     if not matches(spec["selector"], labels):
-        errors.append(invalid("spec.selector", spec["selector"], "`selector` not auto-generated"))
+        errors.invalid("spec.selector", spec["selector"], "`selector` not auto-generated")
 
 
 def _whole_spec(spec: Json, errors: Errors) -> None:
@@ -412,10 +379,8 @@ def _completions(spec: Json, before: Json, errors: Errors) -> None:
     if spec.get("completionMode") != "Indexed":
         immutable(wanted, before.get("completions"), "spec.completions", errors)
     elif wanted not in (None, before.get("completions")) and wanted != spec.get("parallelism"):
-        errors.append(
-            invalid(
-                "spec.completions", wanted, "can only be modified in tandem with spec.parallelism"
-            )
+        errors.invalid(
+            "spec.completions", wanted, "can only be modified in tandem with spec.parallelism"
         )
 
 
@@ -498,7 +463,7 @@ def new_cron_job(tree: Json) -> Errors:
     errors = cron_job(tree)
     name = (tree.get("metadata") or {}).get("name") or ""
     if len(name) > 52:
-        errors.append(invalid("metadata.name", name, "must be no more than 52 characters"))
+        errors.invalid("metadata.name", name, "must be no more than 52 characters")
     return errors
 
 
@@ -507,33 +472,29 @@ def cron_job(tree: Json, old: Json | None = None) -> Errors:
     spec, before = tree.get("spec") or {}, (old or {}).get("spec") or {}
     schedule, zone = spec.get("schedule") or "", spec.get("timeZone")
     if not schedule:
-        errors.append(required("spec.schedule"))
+        errors.required("spec.schedule")
     else:
         zoned = "TZ=" in schedule
         why = "" if zoned else cron_reason(schedule)
         if why:
-            errors.append(invalid("spec.schedule", schedule, why))
+            errors.invalid("spec.schedule", schedule, why)
         if "TZ" in schedule and "TZ" not in (before.get("schedule") or ""):
-            errors.append(
-                invalid(
-                    "spec.schedule",
-                    schedule,
-                    "cannot use TZ or CRON_TZ in schedule, use timeZone field instead",
-                )
+            errors.invalid(
+                "spec.schedule",
+                schedule,
+                "cannot use TZ or CRON_TZ in schedule, use timeZone field instead",
             )
         elif "TZ" in schedule and zone is not None:
-            errors.append(
-                invalid(
-                    "spec.schedule",
-                    schedule,
-                    "cannot use both timeZone field and TZ or CRON_TZ in schedule",
-                )
+            errors.invalid(
+                "spec.schedule",
+                schedule,
+                "cannot use both timeZone field and TZ or CRON_TZ in schedule",
             )
     not_negative(spec.get("startingDeadlineSeconds"), "spec.startingDeadlineSeconds", errors)
     if zone is not None and (old is None or zone != before.get("timeZone")):
         why = _zone_reason(zone)
         if why:
-            errors.append(invalid("spec.timeZone", zone, why))
+            errors.invalid("spec.timeZone", zone, why)
     one_of(
         spec.get("concurrencyPolicy"),
         ("Allow", "Forbid", "Replace"),
@@ -544,11 +505,9 @@ def cron_job(tree: Json, old: Json | None = None) -> Errors:
     job, path = (spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec"
     _job_spec(job, path, errors)
     if job.get("selector") is not None:
-        errors.append(
-            invalid(f"{path}.selector", job["selector"], "`selector` will be auto-generated")
-        )
+        errors.invalid(f"{path}.selector", job["selector"], "`selector` will be auto-generated")
     if job.get("manualSelector"):
-        errors.append(not_supported(f"{path}.manualSelector", True, ("nil", "false")))
+        errors.not_supported(f"{path}.manualSelector", True, ("nil", "false"))
     counts(spec, ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"), errors, "spec")
     return errors
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import Errors, check_annotations, label_key, labels, not_negative
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
-from hekla.local.apiserver.objects.errors import invalid
 
 _STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 
@@ -20,7 +20,7 @@ def metadata(tree: Json, *, bare_finalizers: bool = False) -> Errors:
     `bare_finalizers`: CustomResourceDefinitions and custom objects may have finalizers without a
     prefix, because the definitions' own cleanup finalizer has none.
     """
-    errors: Errors = []
+    errors = Errors()
     meta = tree.get("metadata")
     if not meta:
         return errors
@@ -49,19 +49,19 @@ def _finalizers(finalizers: list[str], bare: bool, errors: Errors) -> None:
     for position, finalizer in enumerate(finalizers):
         if not bare and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             why = "name is neither a standard finalizer name nor is it fully qualified"
-            errors.append(invalid(f"metadata.finalizers[{position}]", finalizer, why))
+            errors.invalid(f"metadata.finalizers[{position}]", finalizer, why)
 
 
 def finalizer_names(finalizers: Sequence[str], path: str) -> Errors:
     """A finalizer has a domain prefix, or is one of Kubernetes' own."""
-    errors: Errors = []
+    errors = Errors()
     for position, finalizer in enumerate(finalizers):
         errors += [
             invalid(f"{path}[{position}]", finalizer, reason) for reason in label_key(finalizer)
         ]
         if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             why = "name is neither a standard finalizer name nor is it fully qualified"
-            errors.append(invalid(f"{path}[{position}]", finalizer, why))
+            errors.invalid(f"{path}[{position}]", finalizer, why)
     return errors
 
 
@@ -71,20 +71,18 @@ def _owners(references: list[Json] | None, errors: Errors) -> None:
     for owner in references or ():
         version = owner.get("apiVersion", "")
         if not version.rpartition("/")[2]:
-            errors.append(invalid(f"{path}.apiVersion", version, "version must not be empty"))
+            errors.invalid(f"{path}.apiVersion", version, "version must not be empty")
         for name in ("kind", "name", "uid"):
             if not owner.get(name):
-                errors.append(invalid(f"{path}.{name}", owner.get(name, ""), "must not be empty"))
+                errors.invalid(f"{path}.{name}", owner.get(name, ""), "must not be empty")
         if owner.get("kind") == "Event" and version == "v1":
-            errors.append(invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner"))
+            errors.invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner")
         if owner.get("controller"):
             shown = f"{owner.get('kind')}/{owner.get('name')}"
             if controller:
                 text = 'Only one reference can have Controller set to true. Found "true" in references for '
-                errors.append(
-                    invalid(
-                        "metadata.ownerReferences", references, f"{text}{controller} and {shown}"
-                    )
+                errors.invalid(
+                    "metadata.ownerReferences", references, f"{text}{controller} and {shown}"
                 )
             controller = shown
 
@@ -116,7 +114,7 @@ def counts(status: Json, names: Sequence[str], errors: Errors, path: str = "stat
 
 def immutable(new: Any, old: Any, path: str, errors: Errors) -> None:
     if new != old:
-        errors.append(invalid(path, new, "field is immutable"))
+        errors.invalid(path, new, "field is immutable")
 
 
 def fixed_text(new: Json, old: Json, name: str, path: str, errors: Errors) -> None:
@@ -132,7 +130,7 @@ def percent(value: Any) -> int:
 
 def at_most_all(value: Any, path: str, errors: Errors) -> None:
     if isinstance(value, str) and re.fullmatch("[0-9]+%", value) and percent(value) > 100:
-        errors.append(invalid(path, value, "must not be greater than 100%"))
+        errors.invalid(path, value, "must not be greater than 100%")
 
 
 def int_or_percent(value: Any, path: str, errors: Errors) -> None:
@@ -140,6 +138,6 @@ def int_or_percent(value: Any, path: str, errors: Errors) -> None:
         digits = value.removesuffix("%")
         if digits == value or not digits.isascii() or not digits.isdigit():
             why = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', "
-            errors.append(invalid(path, value, f"{why}regex used for validation is '[0-9]+%')"))
+            errors.invalid(path, value, f"{why}regex used for validation is '[0-9]+%')")
     elif value is not None:
         not_negative(value, path, errors)

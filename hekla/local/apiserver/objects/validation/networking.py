@@ -6,16 +6,10 @@ import re
 from collections.abc import Collection, Iterator
 
 from hekla.api.text import addresses
+from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import Errors, selector
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
-from hekla.local.apiserver.objects.errors import (
-    forbidden,
-    invalid,
-    not_supported,
-    required,
-    too_long,
-)
 from hekla.local.apiserver.objects.validation.metadata import fixed_text, immutable, metadata
 
 MAX_CONTROLLER_LENGTH = 250
@@ -58,40 +52,34 @@ def _policy(tree: Json, known: Collection[str]) -> Errors:
                 _peer(peer, f"{path}.{peers}[{index}]", known, errors)
     kinds = spec.get("policyTypes") or ()
     if len(kinds) > 2:
-        errors.append(
-            invalid("spec.policyTypes", list(kinds), "may not specify more than two policyTypes")
-        )
+        errors.invalid("spec.policyTypes", list(kinds), "may not specify more than two policyTypes")
         return errors
     for position, kind in enumerate(kinds):
         if kind not in ("Ingress", "Egress"):
-            errors.append(
-                not_supported(f"spec.policyTypes[{position}]", kind, ("Ingress", "Egress"))
-            )
+            errors.not_supported(f"spec.policyTypes[{position}]", kind, ("Ingress", "Egress"))
     return errors
 
 
 def _policy_port(port: Json, path: str, errors: Errors) -> None:
     protocol, number, end = port.get("protocol"), port.get("port"), port.get("endPort")
     if protocol is not None and protocol not in ("TCP", "UDP", "SCTP"):
-        errors.append(not_supported(f"{path}.protocol", protocol, ("TCP", "UDP", "SCTP")))
+        errors.not_supported(f"{path}.protocol", protocol, ("TCP", "UDP", "SCTP"))
     if number is None:
         if end is not None:
-            errors.append(
-                invalid(f"{path}.endPort", end, "may not be specified when `port` is not specified")
+            errors.invalid(
+                f"{path}.endPort", end, "may not be specified when `port` is not specified"
             )
     elif isinstance(number, str):
         if end is not None:
-            errors.append(
-                invalid(f"{path}.endPort", end, "may not be specified when `port` is non-numeric")
+            errors.invalid(
+                f"{path}.endPort", end, "may not be specified when `port` is non-numeric"
             )
         errors += [invalid(f"{path}.port", number, reason) for reason in names.port_name(number)]
     else:
         errors += [invalid(f"{path}.port", number, reason) for reason in names.port_number(number)]
         if end is not None:
             if end < number:
-                errors.append(
-                    invalid(f"{path}.endPort", number, "must be greater than or equal to `port`")
-                )
+                errors.invalid(f"{path}.endPort", number, "must be greater than or equal to `port`")
             errors += [invalid(f"{path}.endPort", end, reason) for reason in names.port_number(end)]
 
 
@@ -107,14 +95,14 @@ def _peer(peer: Json, path: str, known: Collection[str], errors: Errors) -> None
         else:
             selector(peer[name], f"{path}.{name}", errors)
     if not given:
-        errors.append(required(path, "must specify a peer"))
+        errors.required(path, "must specify a peer")
     elif len(given) > 1 and "ipBlock" in given:
-        errors.append(forbidden(path, "may not specify both ipBlock and another peer"))
+        errors.forbidden(path, "may not specify both ipBlock and another peer")
 
 
 def _block(block: Json, path: str, known: Collection[str], errors: Errors) -> None:
     if not block.get("cidr"):
-        errors.append(required(f"{path}.cidr"))
+        errors.required(f"{path}.cidr")
         return
     whole = addresses.network(block["cidr"], f"{path}.cidr", errors, known)
     if whole is None:
@@ -127,7 +115,7 @@ def _block(block: Json, path: str, known: Collection[str], errors: Errors) -> No
             or part.network_address not in whole
             or part.prefixlen <= whole.prefixlen
         ):
-            errors.append(invalid(where, text, "must be a strict subset of `cidr`"))
+            errors.invalid(where, text, "must be a strict subset of `cidr`")
 
 
 # --- ingresses ------------------------------------------------------------------------------------
@@ -140,12 +128,10 @@ def new_ingress(tree: Json) -> Errors:
     annotation = ((tree.get("metadata") or {}).get("annotations") or {}).get(_CLASS)
     name = (tree.get("spec") or {}).get("ingressClassName")
     if annotation is not None and name is not None and annotation != name:
-        errors.append(
-            invalid(
-                f"annotations.{_CLASS}",
-                annotation,
-                "must match `ingressClassName` when both are specified",
-            )
+        errors.invalid(
+            f"annotations.{_CLASS}",
+            annotation,
+            "must match `ingressClassName` when both are specified",
         )
     return errors
 
@@ -155,20 +141,20 @@ def ingress(tree: Json) -> Errors:
     spec = tree.get("spec") or {}
     rules, fallback = spec.get("rules") or (), spec.get("defaultBackend")
     if not rules and fallback is None:
-        errors.append(invalid("spec", None, "either `defaultBackend` or `rules` must be specified"))
+        errors.invalid("spec", None, "either `defaultBackend` or `rules` must be specified")
     if fallback is not None:
         _backend(fallback, "spec.defaultBackend", errors)
     for position, rule in enumerate(rules):
         path = f"spec.rules[{position}]"
         if rule.get("host"):
             if addresses.read(rule["host"]) is not None:
-                errors.append(
-                    invalid(f"{path}.host", rule["host"], "must be a DNS name, not an IP address")
+                errors.invalid(
+                    f"{path}.host", rule["host"], "must be a DNS name, not an IP address"
                 )
             _host(rule["host"], f"{path}.host", errors)
         if rule.get("http") is not None:
             if not rule["http"].get("paths"):
-                errors.append(required(f"{path}.http.paths"))
+                errors.required(f"{path}.http.paths")
             for index, entry in enumerate(rule["http"].get("paths") or ()):
                 _path(entry, f"{path}.http.paths[{index}]", errors)
     for position, certificate in enumerate(spec.get("tls") or ()):
@@ -193,21 +179,21 @@ def _host(host: str, path: str, errors: Errors) -> None:
         errors += [invalid(path, host, reason) for reason in names.dns_subdomain(host)]
         return
     if len(host) > 253:
-        errors.append(invalid(path, host, "must be no more than 253 characters"))
+        errors.invalid(path, host, "must be no more than 253 characters")
     if _is_wildcard(host) is None:
         why = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case "
         why += "alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', "
-        errors.append(invalid(path, host, f"{why}regex used for validation is '{_WILDCARD}')"))
+        errors.invalid(path, host, f"{why}regex used for validation is '{_WILDCARD}')")
 
 
 def _path(entry: Json, path: str, errors: Errors) -> None:
     kind, text = entry.get("pathType"), entry.get("path") or ""
     if kind is None:
-        errors.append(required(f"{path}.pathType", "pathType must be specified"))
+        errors.required(f"{path}.pathType", "pathType must be specified")
         return
     if kind in ("Exact", "Prefix"):
         if not text.startswith("/"):
-            errors.append(invalid(f"{path}.path", text, "must be an absolute path"))
+            errors.invalid(f"{path}.path", text, "must be an absolute path")
         errors += [
             invalid(f"{path}.path", text, f"must not contain '{part}'")
             for part in _INVALID_PATH_SEQUENCES
@@ -220,10 +206,10 @@ def _path(entry: Json, path: str, errors: Errors) -> None:
         ]
     elif kind == "ImplementationSpecific":
         if text and not text.startswith("/"):
-            errors.append(invalid(f"{path}.path", text, "must be an absolute path"))
+            errors.invalid(f"{path}.path", text, "must be an absolute path")
     else:
-        errors.append(
-            not_supported(f"{path}.pathType", kind, ("Exact", "ImplementationSpecific", "Prefix"))
+        errors.not_supported(
+            f"{path}.pathType", kind, ("Exact", "ImplementationSpecific", "Prefix")
         )
     _backend(entry.get("backend") or {}, f"{path}.backend", errors)
 
@@ -231,21 +217,21 @@ def _path(entry: Json, path: str, errors: Errors) -> None:
 def _backend(backend: Json, path: str, errors: Errors) -> None:
     service, resource = backend.get("service"), backend.get("resource")
     if service is None and resource is None:
-        errors.append(invalid(path, "", "resource or service backend is required"))
+        errors.invalid(path, "", "resource or service backend is required")
     elif service is not None and resource is not None:
-        errors.append(invalid(path, "", "cannot set both resource and service backends"))
+        errors.invalid(path, "", "cannot set both resource and service backends")
     elif service is None:
         reference(resource or {}, f"{path}.resource", errors)
     else:
         name, port = service.get("name") or "", service.get("port") or {}
         if not name:
-            errors.append(required(f"{path}.service.name"))
+            errors.required(f"{path}.service.name")
         else:
             errors += [
                 invalid(f"{path}.service.name", name, reason) for reason in names.dns_label(name)
             ]
         if port.get("name") and port.get("number"):
-            errors.append(invalid(path, "", "cannot set both port name & port number"))
+            errors.invalid(path, "", "cannot set both port name & port number")
         elif port.get("name"):
             errors += [
                 invalid(f"{path}.service.port.name", port["name"], reason)
@@ -257,7 +243,7 @@ def _backend(backend: Json, path: str, errors: Errors) -> None:
                 for why in names.port_number(port["number"])
             ]
         else:
-            errors.append(required(path, "port name or number is required"))
+            errors.required(path, "port name or number is required")
 
 
 def reference(value: Json, path: str, errors: Errors) -> None:
@@ -269,7 +255,7 @@ def reference(value: Json, path: str, errors: Errors) -> None:
         ]
     for name in ("kind", "name"):
         if not value.get(name):
-            errors.append(required(f"{path}.{name}"))
+            errors.required(f"{path}.{name}")
         else:
             errors += [
                 invalid(f"{path}.{name}", value[name], reason)
@@ -300,7 +286,7 @@ def ingress_class(tree: Json) -> Errors:
     spec = tree.get("spec") or {}
     controller = spec.get("controller") or ""
     if len(controller.encode()) > MAX_CONTROLLER_LENGTH:
-        errors.append(too_long("spec.controller", MAX_CONTROLLER_LENGTH))
+        errors.too_long("spec.controller", MAX_CONTROLLER_LENGTH)
     addresses.domain_path(controller, "spec.controller", errors)
     parameters, path = spec.get("parameters"), "spec.parameters"
     if parameters is None:
@@ -308,19 +294,19 @@ def ingress_class(tree: Json) -> Errors:
     reference(parameters, path, errors)
     scope, namespace = parameters.get("scope"), parameters.get("namespace")
     if scope is None:
-        errors.append(required(f"{path}.scope"))
+        errors.required(f"{path}.scope")
     elif scope not in ("Cluster", "Namespace"):
-        errors.append(not_supported(f"{path}.scope", scope, ("Cluster", "Namespace"), plain=True))
+        errors.not_supported(f"{path}.scope", scope, ("Cluster", "Namespace"), plain=True)
     elif scope == "Namespace":
         if namespace is None:
-            errors.append(required(f"{path}.namespace", "`parameters.scope` is set to 'Namespace'"))
+            errors.required(f"{path}.namespace", "`parameters.scope` is set to 'Namespace'")
         else:
             errors += [
                 invalid(f"{path}.namespace", namespace, reason)
                 for reason in names.dns_label(namespace)
             ]
     elif namespace is not None:
-        errors.append(forbidden(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'"))
+        errors.forbidden(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'")
     return errors
 
 
@@ -340,7 +326,7 @@ def ip_address(tree: Json) -> Errors:
     addresses.canonical((tree.get("metadata") or {}).get("name") or "", "metadata.name", errors)
     parent, path = (tree.get("spec") or {}).get("parentRef"), "spec.parentRef"
     if parent is None:
-        errors.append(required(path))
+        errors.required(path)
         return errors
     if parent.get("group"):
         errors += [
@@ -354,7 +340,7 @@ def ip_address(tree: Json) -> Errors:
                 for reason in names.path_segment(parent[name])
             ]
         elif name != "namespace":
-            errors.append(required(f"{path}.{name}"))
+            errors.required(f"{path}.{name}")
     return errors
 
 
@@ -373,10 +359,10 @@ def service_cidr(tree: Json) -> Errors:
 
 def _cidrs(ranges: list[str], errors: Errors) -> None:
     if not ranges:
-        errors.append(required("spec.cidrs", "at least one CIDR required"))
+        errors.required("spec.cidrs", "at least one CIDR required")
         return
     if len(ranges) > 2:
-        errors.append(invalid("spec.cidrs", {"cidrs": ranges}, "may only hold up to 2 values"))
+        errors.invalid("spec.cidrs", {"cidrs": ranges}, "may only hold up to 2 values")
         return
     given = []
     for position, text in enumerate(ranges):
@@ -384,14 +370,12 @@ def _cidrs(ranges: list[str], errors: Errors) -> None:
         if network is not None:
             given.append(network)
             if str(network) != text and str(network.network_address) == text.partition("/")[0]:
-                errors.append(
-                    invalid(
-                        f"spec.cidrs[{position}]", text, f'must be in canonical form ("{network}")'
-                    )
+                errors.invalid(
+                    f"spec.cidrs[{position}]", text, f'must be in canonical form ("{network}")'
                 )
     if len(given) == 2 and given[0].version == given[1].version:
         why = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"
-        errors.append(invalid("spec.cidrs", ranges, why))
+        errors.invalid("spec.cidrs", ranges, why)
 
 
 def service_cidr_update(new: Json, old: Json) -> Errors:

@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
+from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import Errors, one_of, selector
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
-from hekla.local.apiserver.objects.errors import (
-    duplicate,
-    forbidden,
-    invalid,
-    not_supported,
-    required,
-)
 from hekla.local.apiserver.objects.validation import policies
 from hekla.local.apiserver.objects.validation.metadata import immutable, metadata
 
@@ -38,13 +32,11 @@ def priority_class(tree: Json) -> Errors:
                 else f"{name} is not a known system priority class"
             )
             why = "priority class names with 'system-' prefix are reserved for system use only. error: "
-            errors.append(forbidden("metadata.name", why + error))
+            errors.forbidden("metadata.name", why + error)
     elif value > HIGHEST_USER_DEFINABLE_PRIORITY:
-        errors.append(
-            forbidden(
-                "value",
-                f"maximum allowed value of a user defined priority is {HIGHEST_USER_DEFINABLE_PRIORITY}",
-            )
+        errors.forbidden(
+            "value",
+            f"maximum allowed value of a user defined priority is {HIGHEST_USER_DEFINABLE_PRIORITY}",
         )
     one_of(
         tree.get("preemptionPolicy"), ("PreemptLowerPriority", "Never"), "preemptionPolicy", errors
@@ -58,7 +50,7 @@ _SYSTEM = {"system-cluster-critical": 2000000000, "system-node-critical": 200000
 def priority_class_update(new: Json, old: Json) -> Errors:
     errors = metadata(new)
     if (new.get("value") or 0) != (old.get("value") or 0):
-        errors.append(forbidden("value", "may not be changed in an update."))
+        errors.forbidden("value", "may not be changed in an update.")
     immutable(new.get("preemptionPolicy"), old.get("preemptionPolicy"), "preemptionPolicy", errors)
     return errors
 
@@ -71,29 +63,25 @@ def role(tree: Json, *, namespaced: bool = False) -> Errors:
     for position, rule in enumerate(tree.get("rules") or ()):
         path = f"rules[{position}]"
         if not rule.get("verbs"):
-            errors.append(required(f"{path}.verbs", "verbs must contain at least one value"))
+            errors.required(f"{path}.verbs", "verbs must contain at least one value")
         urls = rule.get("nonResourceURLs")
         if urls:
             if namespaced:
-                errors.append(
-                    invalid(
-                        f"{path}.nonResourceURLs",
-                        urls,
-                        "namespaced rules cannot apply to non-resource URLs",
-                    )
+                errors.invalid(
+                    f"{path}.nonResourceURLs",
+                    urls,
+                    "namespaced rules cannot apply to non-resource URLs",
                 )
             if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
                 why = "rules cannot apply to both regular resources and non-resource URLs"
-                errors.append(invalid(f"{path}.nonResourceURLs", urls, why))
+                errors.invalid(f"{path}.nonResourceURLs", urls, why)
             continue
         if not rule.get("apiGroups"):
-            errors.append(
-                required(f"{path}.apiGroups", "resource rules must supply at least one api group")
+            errors.required(
+                f"{path}.apiGroups", "resource rules must supply at least one api group"
             )
         if not rule.get("resources"):
-            errors.append(
-                required(f"{path}.resources", "resource rules must supply at least one resource")
-            )
+            errors.required(f"{path}.resources", "resource rules must supply at least one resource")
     return errors
 
 
@@ -104,12 +92,12 @@ def cluster_role(tree: Json) -> Errors:
         selectors = rule.get("clusterRoleSelectors") or ()
         if not selectors:
             why = "at least one clusterRoleSelector required if aggregationRule is non-nil"
-            errors.append(required("aggregationRule.clusterRoleSelectors", why))
+            errors.required("aggregationRule.clusterRoleSelectors", why)
         for position, each in enumerate(selectors):
             path, before = f"aggregationRule.clusterRoleSelectors[{position}]", len(errors)
             selector(each, path, errors)
             if len(errors) > before:
-                errors.append(invalid(path, None, "invalid label selector."))
+                errors.invalid(path, None, "invalid label selector.")
     return errors
 
 
@@ -129,13 +117,11 @@ def _binding(tree: Json, kinds: tuple[str, ...], *, namespaced: bool) -> Errors:
     errors = metadata(tree)
     reference = tree.get("roleRef") or {}
     if reference.get("apiGroup") != RBAC:
-        errors.append(
-            not_supported("roleRef.apiGroup", reference.get("apiGroup", ""), (RBAC,), plain=True)
-        )
+        errors.not_supported("roleRef.apiGroup", reference.get("apiGroup", ""), (RBAC,), plain=True)
     if reference.get("kind") not in kinds:
-        errors.append(not_supported("roleRef.kind", reference.get("kind", ""), kinds, plain=True))
+        errors.not_supported("roleRef.kind", reference.get("kind", ""), kinds, plain=True)
     if not reference.get("name"):
-        errors.append(required("roleRef.name"))
+        errors.required("roleRef.name")
     else:
         errors += [
             invalid("roleRef.name", reference["name"], reason)
@@ -145,7 +131,7 @@ def _binding(tree: Json, kinds: tuple[str, ...], *, namespaced: bool) -> Errors:
         path = f"subjects[{position}]"
         kind = subject.get("kind", "")
         if not subject.get("name"):
-            errors.append(required(f"{path}.name"))
+            errors.required(f"{path}.name")
         if kind == "ServiceAccount":
             if subject.get("name"):
                 errors += [
@@ -153,18 +139,16 @@ def _binding(tree: Json, kinds: tuple[str, ...], *, namespaced: bool) -> Errors:
                     for reason in names.dns_subdomain(subject["name"])
                 ]
             if subject.get("apiGroup"):
-                errors.append(
-                    not_supported(f"{path}.apiGroup", subject["apiGroup"], ("",), plain=True)
-                )
+                errors.not_supported(f"{path}.apiGroup", subject["apiGroup"], ("",), plain=True)
             if not namespaced and not subject.get("namespace"):
-                errors.append(required(f"{path}.namespace"))
+                errors.required(f"{path}.namespace")
         elif kind not in ("User", "Group"):
-            errors.append(
-                not_supported(f"{path}.kind", kind, ("ServiceAccount", "User", "Group"), plain=True)
+            errors.not_supported(
+                f"{path}.kind", kind, ("ServiceAccount", "User", "Group"), plain=True
             )
         elif subject.get("apiGroup") != RBAC:
-            errors.append(
-                not_supported(f"{path}.apiGroup", subject.get("apiGroup", ""), (RBAC,), plain=True)
+            errors.not_supported(
+                f"{path}.apiGroup", subject.get("apiGroup", ""), (RBAC,), plain=True
             )
     return errors
 
@@ -173,7 +157,7 @@ def binding_update(check: Callable[[Json], Errors]) -> Callable[[Json, Json], Er
     def update(new: Json, old: Json) -> Errors:
         errors = check(new)
         if new.get("roleRef") != old.get("roleRef"):
-            errors.append(invalid("roleRef", new.get("roleRef"), "cannot change roleRef"))
+            errors.invalid("roleRef", new.get("roleRef"), "cannot change roleRef")
         return errors
 
     return update
@@ -192,19 +176,17 @@ def webhooks(tree: Json) -> Errors:
         name = hook.get("name") or ""
         reasons = names.dns_subdomain(name)
         if not name:
-            errors.append(required(f"{path}.name"))
+            errors.required(f"{path}.name")
         elif reasons:
             errors += [invalid(f"{path}.name", name, reason) for reason in reasons]
         elif name.count(".") < 2:
-            errors.append(
-                invalid(
-                    f"{path}.name",
-                    name,
-                    "should be a domain with at least three segments separated by dots",
-                )
+            errors.invalid(
+                f"{path}.name",
+                name,
+                "should be a domain with at least three segments separated by dots",
             )
         if name in seen:
-            errors.append(duplicate(f"{path}.name", name))
+            errors.duplicate(f"{path}.name", name)
         seen.add(name)
         _webhook(hook, path, errors)
     return errors
@@ -213,25 +195,23 @@ def webhooks(tree: Json) -> Errors:
 def _webhook(hook: Json, path: str, errors: Errors) -> None:
     versions = hook.get("admissionReviewVersions") or ()
     if not versions:
-        errors.append(
-            required(f"{path}.admissionReviewVersions", "must specify one of v1, v1beta1")
-        )
+        errors.required(f"{path}.admissionReviewVersions", "must specify one of v1, v1beta1")
     seen: set[str] = set()
     for position, version in enumerate(versions):
         where = f"{path}.admissionReviewVersions[{position}]"
         if version in seen:
-            errors.append(invalid(where, version, "duplicate version"))
+            errors.invalid(where, version, "duplicate version")
         else:
             seen.add(version)
             errors += [invalid(where, version, reason) for reason in names.dns_1035_label(version)]
     if versions and not {"v1", "v1beta1"} & set(versions):
         why = "must include at least one of v1, v1beta1"
-        errors.append(invalid(f"{path}.admissionReviewVersions", list(versions), why))
+        errors.invalid(f"{path}.admissionReviewVersions", list(versions), why)
     effects = hook.get("sideEffects")
     if effects is None:
-        errors.append(required(f"{path}.sideEffects", "must specify one of None, NoneOnDryRun"))
+        errors.required(f"{path}.sideEffects", "must specify one of None, NoneOnDryRun")
     elif effects not in ("None", "NoneOnDryRun"):
-        errors.append(not_supported(f"{path}.sideEffects", effects, ("None", "NoneOnDryRun")))
+        errors.not_supported(f"{path}.sideEffects", effects, ("None", "NoneOnDryRun"))
     one_of(hook.get("failurePolicy"), ("Fail", "Ignore"), f"{path}.failurePolicy", errors)
     one_of(hook.get("matchPolicy"), ("Equivalent", "Exact"), f"{path}.matchPolicy", errors)
     one_of(
@@ -239,36 +219,32 @@ def _webhook(hook: Json, path: str, errors: Errors) -> None:
     )
     seconds = hook.get("timeoutSeconds")
     if seconds is not None and not 1 <= seconds <= 30:
-        errors.append(
-            invalid(
-                f"{path}.timeoutSeconds",
-                seconds,
-                "the timeout value must be between 1 and 30 seconds",
-            )
+        errors.invalid(
+            f"{path}.timeoutSeconds", seconds, "the timeout value must be between 1 and 30 seconds"
         )
     selector(hook.get("namespaceSelector"), f"{path}.namespaceSelector", errors)
     selector(hook.get("objectSelector"), f"{path}.objectSelector", errors)
     config = hook.get("clientConfig") or {}
     if (config.get("url") is None) == (config.get("service") is None):
-        errors.append(required(f"{path}.clientConfig", "exactly one of url or service is required"))
+        errors.required(f"{path}.clientConfig", "exactly one of url or service is required")
     if config.get("url") is not None:
         _url(config["url"], f"{path}.clientConfig.url", errors)
     service = config.get("service")
     if service is not None:
         for name in ("name", "namespace"):
             if not service.get(name):
-                errors.append(required(f"{path}.clientConfig.service.{name}"))
+                errors.required(f"{path}.clientConfig.service.{name}")
     policies.conditions(hook, f"{path}.matchConditions", errors)
     for position, rule in enumerate(hook.get("rules") or ()):
         where = f"{path}.rules[{position}]"
         if not rule.get("operations"):
-            errors.append(required(f"{where}.operations"))
+            errors.required(f"{where}.operations")
         for index, operation in enumerate(rule.get("operations") or ()):
             if operation not in _OPERATIONS:
-                errors.append(not_supported(f"{where}.operations[{index}]", operation, _OPERATIONS))
+                errors.not_supported(f"{where}.operations[{index}]", operation, _OPERATIONS)
         for name in ("apiGroups", "apiVersions", "resources"):
             if not rule.get(name):
-                errors.append(required(f"{where}.{name}"))
+                errors.required(f"{where}.{name}")
         one_of(rule.get("scope"), ("*", "Cluster", "Namespaced"), f"{where}.scope", errors)
 
 
@@ -276,23 +252,17 @@ def _url(text: str, path: str, errors: Errors) -> None:
     parts = urlsplit(text)
     form = "desired format: https://host[/path]"
     if parts.scheme != "https":
-        errors.append(
-            invalid(path, parts.scheme, f"'https' is the only allowed URL scheme; {form}")
-        )
+        errors.invalid(path, parts.scheme, f"'https' is the only allowed URL scheme; {form}")
     if not parts.netloc:
-        errors.append(invalid(path, parts.netloc, f"host must be specified; {form}"))
+        errors.invalid(path, parts.netloc, f"host must be specified; {form}")
     if parts.username is not None:
-        errors.append(
-            invalid(
-                path,
-                parts.netloc.rpartition("@")[0],
-                "user information is not permitted in the URL",
-            )
+        errors.invalid(
+            path, parts.netloc.rpartition("@")[0], "user information is not permitted in the URL"
         )
     if parts.fragment:
-        errors.append(invalid(path, parts.fragment, "fragments are not permitted in the URL"))
+        errors.invalid(path, parts.fragment, "fragments are not permitted in the URL")
     if parts.query:
-        errors.append(invalid(path, parts.query, "query parameters are not permitted in the URL"))
+        errors.invalid(path, parts.query, "query parameters are not permitted in the URL")
 
 
 # --- devices --------------------------------------------------------------------------------------

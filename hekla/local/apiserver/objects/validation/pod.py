@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from hekla.api.bounded import BoundedCache
+from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import Errors
 from hekla.api.text.syntax import dns_label
 from hekla.api.trees import Json
-from hekla.local.apiserver.objects.errors import forbidden, invalid
 from hekla.local.apiserver.objects.hashable import hashable
 from hekla.local.apiserver.objects.validation.metadata import metadata
 from hekla.podrules import profiles
@@ -41,10 +41,10 @@ def create(tree: Json) -> Errors:
     before = len(errors)
     whole_spec(spec, errors)
     if spec.get("ephemeralContainers"):
-        errors.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
+        errors.forbidden("spec.ephemeralContainers", "cannot be set on create")
     if spec.get("nodeName") and spec.get("schedulingGates"):
-        errors.append(
-            forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
+        errors.forbidden(
+            "spec.nodeName", "cannot be set until all schedulingGates have been cleared"
         )
     if len(errors) == before:
         _validated_specs[template] = True
@@ -109,16 +109,14 @@ def update(new: Json, old: Json) -> Errors:
     whole_spec(spec, errors)
     for name in ("containers", "initContainers"):
         if len(spec.get(name) or ()) != len(before.get(name) or ()):
-            errors.append(forbidden(f"spec.{name}", "pod updates may not add or remove containers"))
+            errors.forbidden(f"spec.{name}", "pod updates may not add or remove containers")
             return errors
     if not _deadline_change(spec, before, errors):
         return errors
     if not _keeps_tolerations(before.get("tolerations") or [], spec.get("tolerations") or []):
-        errors.append(
-            forbidden(
-                "spec.tolerations",
-                "existing toleration can not be modified except its tolerationSeconds",
-            )
+        errors.forbidden(
+            "spec.tolerations",
+            "existing toleration can not be modified except its tolerationSeconds",
         )
     _gate_change(spec, before, errors)
     gated = bool(before.get("schedulingGates"))
@@ -132,7 +130,7 @@ def update(new: Json, old: Json) -> Errors:
         and not _is_repaired_grace_period(name, spec, before)
     )
     if changed:
-        errors.append(forbidden("spec", f"{_CHANGEABLE}\nchanged: {', '.join(changed)}\n"))
+        errors.forbidden("spec", f"{_CHANGEABLE}\nchanged: {', '.join(changed)}\n")
     return errors
 
 
@@ -151,12 +149,10 @@ def _annotation_changes(new: Json, old: Json, errors: Errors) -> None:
     for key in changed:
         done = "remove or update" if key in before else "add"
         if key.startswith(profiles.APP_ARMOR):
-            errors.append(
-                forbidden(f"metadata.annotations[{key}]", f"may not {done} AppArmor annotations")
-            )
+            errors.forbidden(f"metadata.annotations[{key}]", f"may not {done} AppArmor annotations")
         if key == profiles.STATIC:
-            errors.append(
-                forbidden(f"metadata.annotations[{key}]", f"may not {done} mirror pod annotation")
+            errors.forbidden(
+                f"metadata.annotations[{key}]", f"may not {done} mirror pod annotation"
             )
 
 
@@ -189,16 +185,14 @@ def _deadline_change(spec: Json, before: Json, errors: Errors) -> bool:
     value, previous = spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds")
     path = "spec.activeDeadlineSeconds"
     if value is not None and not 0 <= value <= rules.LARGEST_DEADLINE:
-        errors.append(
-            invalid(path, value, f"must be between 0 and {rules.LARGEST_DEADLINE}, inclusive")
-        )
+        errors.invalid(path, value, f"must be between 0 and {rules.LARGEST_DEADLINE}, inclusive")
         return False
     if previous is None or value == previous:
         return True
     if value is None:
-        errors.append(invalid(path, None, "must not update from a positive integer to nil value"))
+        errors.invalid(path, None, "must not update from a positive integer to nil value")
     elif value > previous:
-        errors.append(invalid(path, value, "must be less than or equal to previous value"))
+        errors.invalid(path, value, "must be less than or equal to previous value")
         return False
     return True
 
@@ -209,7 +203,7 @@ def _gate_change(spec: Json, before: Json, errors: Errors) -> None:
         name = gate.get("name") or ""
         if name not in known:
             why = f"only deletion is allowed, but found new scheduling gate '{name}'"
-            errors.append(forbidden(f"spec.schedulingGates[{position}].name", why))
+            errors.forbidden(f"spec.schedulingGates[{position}].name", why)
 
 
 def _selector_change(spec: Json, before: Json, errors: Errors) -> None:
@@ -217,7 +211,7 @@ def _selector_change(spec: Json, before: Json, errors: Errors) -> None:
     wanted = spec.get("nodeSelector") or {}
     if any(wanted.get(key) != value for key, value in (before.get("nodeSelector") or {}).items()):
         why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
-        errors.append(invalid("spec.nodeSelector", spec.get("nodeSelector"), why))
+        errors.invalid("spec.nodeSelector", spec.get("nodeSelector"), why)
 
 
 def _affinity_change(spec: Json, before: Json, errors: Errors) -> None:
@@ -230,22 +224,18 @@ def _affinity_change(spec: Json, before: Json, errors: Errors) -> None:
     )
     path = f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
     if known and len(terms) != len(known):
-        errors.append(
-            invalid(
-                path,
-                terms or None,
-                "no additions/deletions to non-empty NodeSelectorTerms list are allowed",
-            )
+        errors.invalid(
+            path,
+            terms or None,
+            "no additions/deletions to non-empty NodeSelectorTerms list are allowed",
         )
         return
     for position, (term, previous) in enumerate(zip(terms, known, strict=False)):
         if not _narrower(term, previous):
-            errors.append(
-                invalid(
-                    f"{path}[{position}]",
-                    term,
-                    "only additions are allowed (no mutations or deletions)",
-                )
+            errors.invalid(
+                f"{path}[{position}]",
+                term,
+                "only additions are allowed (no mutations or deletions)",
             )
 
 
@@ -287,10 +277,10 @@ def status(new: Json, old: Json) -> Errors:
         for position, entry in enumerate(addresses):
             if not _is_address(entry.get("ip") or ""):
                 why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-                errors.append(invalid(f"status.podIPs[{position}]", entry.get("ip") or "", why))
+                errors.invalid(f"status.podIPs[{position}]", entry.get("ip") or "", why)
     node, before = (new.get("spec") or {}).get("nodeName"), (old.get("spec") or {}).get("nodeName")
     if node != before:
-        errors.append(
-            forbidden("status.nominatedNodeName", "spec.nodeName may not be changed through status")
+        errors.forbidden(
+            "status.nominatedNodeName", "spec.nodeName may not be changed through status"
         )
     return errors

@@ -8,17 +8,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from hekla.api.text.fielderrors import forbidden, invalid, required
 from hekla.api.text.fieldrules import Errors, one_of, selector
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
-from hekla.local.apiserver.objects.errors import (
-    duplicate,
-    forbidden,
-    invalid,
-    not_supported,
-    required,
-    too_many,
-)
 from hekla.local.apiserver.objects.expressions import (
     Unusable,
     compile_admission_expression,
@@ -36,14 +29,14 @@ def conditions(found_in: Json, path: str, errors: Errors, *, params: bool = Fals
     """The `matchConditions` of a webhook or a policy."""
     declared = found_in.get("matchConditions") or ()
     if len(declared) > MAX_MATCH_CONDITIONS:
-        errors.append(too_many(path, len(declared), MAX_MATCH_CONDITIONS))
+        errors.too_many(path, len(declared), MAX_MATCH_CONDITIONS)
         return
     seen: set[str] = set()
     for position, entry in enumerate(declared):
         where = f"{path}[{position}]"
         text, name = (entry.get("expression") or "").strip(), entry.get("name") or ""
         if not text:
-            errors.append(required(f"{where}.expression"))
+            errors.required(f"{where}.expression")
         else:
             usable(
                 partial(compile_match_condition, text, params=params),
@@ -52,13 +45,13 @@ def conditions(found_in: Json, path: str, errors: Errors, *, params: bool = Fals
                 errors,
             )
         if not name:
-            errors.append(required(f"{where}.name"))
+            errors.required(f"{where}.name")
         else:
             errors += [
                 invalid(f"{where}.name", name, reason) for reason in names.qualified_name(name)
             ]
             if name in seen:
-                errors.append(duplicate(f"{where}.name", name))
+                errors.duplicate(f"{where}.name", name)
         seen.add(name)
 
 
@@ -68,7 +61,7 @@ def usable(compile: Callable[[], Any], text: str, path: str, errors: Errors) -> 
     try:
         return compile()
     except Unusable as error:
-        errors.append(invalid(path, text, str(error)))
+        errors.invalid(path, text, str(error))
         return None
 
 
@@ -86,7 +79,7 @@ def validating(tree: Json) -> Errors:
         _validation(validation, f"spec.validations[{position}]", params, variables, errors)
     if len(annotations) > MAX_AUDIT_ANNOTATIONS:
         why = f"must not have more than {MAX_AUDIT_ANNOTATIONS} auditAnnotations"
-        errors.append(invalid("spec.auditAnnotations", list(annotations), why))
+        errors.invalid("spec.auditAnnotations", list(annotations), why)
     seen: set[str] = set()
     for position, annotation in enumerate(annotations):
         where = f"spec.auditAnnotations[{position}]"
@@ -99,7 +92,7 @@ def validating(tree: Json) -> Errors:
             errors,
         )
         if annotation.get("key") in seen:
-            errors.append(duplicate(f"{where}.key", annotation.get("key")))
+            errors.duplicate(f"{where}.key", annotation.get("key"))
         seen.add(annotation.get("key") or "")
     return errors
 
@@ -114,22 +107,22 @@ def _policy(spec: Json, errors: Errors) -> Json | None:
         _param_kind(kind, "spec.paramKind", errors)
     constraints = spec.get("matchConstraints")
     if constraints is None:
-        errors.append(required("spec.matchConstraints"))
+        errors.required("spec.matchConstraints")
     else:
         match_resources(constraints, "spec.matchConstraints", errors)
         if not constraints.get("resourceRules"):
-            errors.append(required("spec.matchConstraints.resourceRules"))
+            errors.required("spec.matchConstraints.resourceRules")
     conditions(spec, "spec.matchConditions", errors, params=kind is not None)
     types: Json = {}
     for position, variable in enumerate(spec.get("variables") or ()):
         where = f"spec.variables[{position}]"
         name, text = variable.get("name") or "", variable.get("expression") or ""
         if not name.strip():
-            errors.append(required(f"{where}.name", "name is not specified"))
+            errors.required(f"{where}.name", "name is not specified")
         elif _IDENTIFIER.fullmatch(name) is None:
-            errors.append(invalid(f"{where}.name", name, "must be a valid CEL identifier"))
+            errors.invalid(f"{where}.name", name, "must be a valid CEL identifier")
         if not text.strip():
-            errors.append(required(f"{where}.expression", "expression is not specified"))
+            errors.required(f"{where}.expression", "expression is not specified")
             continue
         program = usable(
             partial(compile_admission_expression, text, params=kind is not None, variables=types),
@@ -145,7 +138,7 @@ def _policy(spec: Json, errors: Errors) -> Json | None:
 def _param_kind(kind: Json, path: str, errors: Errors) -> None:
     version = kind.get("apiVersion") or ""
     if not version:
-        errors.append(required(f"{path}.apiVersion"))
+        errors.required(f"{path}.apiVersion")
     else:
         group, _, name = version.rpartition("/")
         errors += [
@@ -153,14 +146,14 @@ def _param_kind(kind: Json, path: str, errors: Errors) -> None:
             for reason in (names.dns_subdomain(group) if group else ())
         ]
         if not name:
-            errors.append(invalid(f"{path}.apiVersion", version, "version must be specified"))
+            errors.invalid(f"{path}.apiVersion", version, "version must be specified")
         else:
             errors += [
                 invalid(f"{path}.apiVersion", name, reason) for reason in names.dns_1035_label(name)
             ]
     word = kind.get("kind") or ""
     if not word:
-        errors.append(required(f"{path}.kind"))
+        errors.required(f"{path}.kind")
     else:
         start = "may have mixed case, but should otherwise match: "
         errors += [
@@ -181,10 +174,10 @@ def match_resources(tree: Json, path: str, errors: Errors) -> None:
 def _rule(entry: Json, where: str, errors: Errors) -> None:
     for name in ("operations", "apiGroups", "apiVersions", "resources"):
         if not entry.get(name):
-            errors.append(required(f"{where}.{name}"))
+            errors.required(f"{where}.{name}")
     for index, operation in enumerate(entry.get("operations") or ()):
         if operation not in OPERATIONS:
-            errors.append(not_supported(f"{where}.operations[{index}]", operation, OPERATIONS))
+            errors.not_supported(f"{where}.operations[{index}]", operation, OPERATIONS)
     one_of(entry.get("scope"), ("*", "Cluster", "Namespaced"), f"{where}.scope", errors)
 
 
@@ -196,7 +189,7 @@ def _validation(
     text, message = validation.get("expression") or "", validation.get("message") or ""
     message_expression = validation.get("messageExpression") or ""
     if not text.strip():
-        errors.append(required(f"{where}.expression", "expression is not specified"))
+        errors.required(f"{where}.expression", "expression is not specified")
     else:
         usable(
             lambda: compile_admission_expression(text, (BOOL,), params=params, variables=variables),
@@ -205,10 +198,8 @@ def _validation(
             errors,
         )
     if message_expression and not message_expression.strip():
-        errors.append(
-            invalid(
-                f"{where}.messageExpression", message_expression, "must be non-empty if specified"
-            )
+        errors.invalid(
+            f"{where}.messageExpression", message_expression, "must be non-empty if specified"
         )
     elif message_expression:
         usable(
@@ -220,12 +211,12 @@ def _validation(
             errors,
         )
     if message and not message.strip():
-        errors.append(invalid(f"{where}.message", message, "must be non-empty if specified"))
+        errors.invalid(f"{where}.message", message, "must be non-empty if specified")
     elif "\n" in message:
-        errors.append(invalid(f"{where}.message", message, "must not contain line breaks"))
+        errors.invalid(f"{where}.message", message, "must not contain line breaks")
     reason = validation.get("reason")
     if reason is not None and reason not in REASONS:
-        errors.append(not_supported(f"{where}.reason", reason, REASONS))
+        errors.not_supported(f"{where}.reason", reason, REASONS)
 
 
 def _annotation(
@@ -237,13 +228,11 @@ def _annotation(
     key = f"{policy}/{annotation.get('key') or ''}"
     errors += [invalid(f"{where}.key", key, reason) for reason in names.qualified_name(key)]
     if not text.strip():
-        errors.append(required(f"{where}.valueExpression", "valueExpression is not specified"))
+        errors.required(f"{where}.valueExpression", "valueExpression is not specified")
     elif len(text.strip()) > MAX_VALUE_EXPRESSION_LENGTH:
-        errors.append(
-            required(
-                f"{where}.valueExpression",
-                f"must not exceed {MAX_VALUE_EXPRESSION_LENGTH} bytes in length",
-            )
+        errors.required(
+            f"{where}.valueExpression",
+            f"must not exceed {MAX_VALUE_EXPRESSION_LENGTH} bytes in length",
         )
     else:
         usable(
@@ -263,10 +252,10 @@ def mutating(tree: Json) -> Errors:
     params = spec.get("paramKind") is not None
     policies = ("IfNeeded", "Never")
     if not spec.get("reinvocationPolicy"):
-        errors.append(required("spec.reinvocationPolicy"))
+        errors.required("spec.reinvocationPolicy")
     one_of(spec.get("reinvocationPolicy"), policies, "spec.reinvocationPolicy", errors)
     if not spec.get("mutations"):
-        errors.append(required("spec.mutations", "mutations must contain at least one item"))
+        errors.required("spec.mutations", "mutations must contain at least one item")
     for position, mutation in enumerate(spec.get("mutations") or ()):
         _mutation(mutation, f"spec.mutations[{position}]", params, variables, errors)
     return errors
@@ -280,18 +269,18 @@ def _mutation(
 ) -> None:
     kind = mutation.get("patchType") or ""
     if not kind:
-        errors.append(required(f"{where}.patchType"))
+        errors.required(f"{where}.patchType")
         return
     if kind not in _FORMS:
-        errors.append(not_supported(f"{where}.patchType", kind, tuple(_FORMS)))
+        errors.not_supported(f"{where}.patchType", kind, tuple(_FORMS))
         return
     form = _FORMS[kind]
     if mutation.get(form) is None:
-        errors.append(required(f"{where}.{form}", f"must be specified when patchType is {kind}"))
+        errors.required(f"{where}.{form}", f"must be specified when patchType is {kind}")
     else:
         text = (mutation[form].get("expression") or "").strip()
         if not text:
-            errors.append(required(f"{where}.{form}.expression"))
+            errors.required(f"{where}.{form}.expression")
         else:
             usable(
                 lambda: mutation_program(kind, text, params, variables),
@@ -302,7 +291,7 @@ def _mutation(
     for other in _FORMS.values():
         if other != form and mutation.get(other) is not None:
             why = f"must not be specified when patchType is {kind}"
-            errors.append(invalid(f"{where}.{other}", f"{{{other}}}", why))
+            errors.invalid(f"{where}.{other}", f"{{{other}}}", why)
 
 
 def mutation_program(kind: str, text: str, params: bool, variables: Json | None) -> Any:
@@ -321,7 +310,7 @@ def binding(tree: Json) -> Errors:
     spec = tree.get("spec") or {}
     name = spec.get("policyName") or ""
     if not name:
-        errors.append(required("spec.policyName"))
+        errors.required("spec.policyName")
     else:
         errors += [invalid("spec.policyName", name, reason) for reason in names.dns_subdomain(name)]
     reference = spec.get("paramRef")
@@ -342,12 +331,12 @@ def _param_ref(reference: Json, path: str, errors: Errors) -> None:
     elif by_labels is not None:
         selector(by_labels, f"{path}.selector", errors)
     if not name and by_labels is None:
-        errors.append(required(path, "one of name or selector must be specified"))
+        errors.required(path, "one of name or selector must be specified")
     action = reference.get("parameterNotFoundAction")
     if not action:
-        errors.append(required(f"{path}.parameterNotFoundAction"))
+        errors.required(f"{path}.parameterNotFoundAction")
     elif action not in ("Allow", "Deny"):
-        errors.append(not_supported(f"{path}.parameterNotFoundAction", action, ("Deny", "Allow")))
+        errors.not_supported(f"{path}.parameterNotFoundAction", action, ("Deny", "Allow"))
 
 
 def validating_binding(tree: Json) -> Errors:
@@ -357,20 +346,18 @@ def validating_binding(tree: Json) -> Errors:
     for position, action in enumerate(actions):
         where = f"spec.validationActions[{position}]"
         if action not in ("Audit", "Deny", "Warn"):
-            errors.append(not_supported(where, action, ("Audit", "Deny", "Warn")))
+            errors.not_supported(where, action, ("Audit", "Deny", "Warn"))
         if action in seen:
-            errors.append(duplicate(where, action))
+            errors.duplicate(where, action)
         seen.add(action)
     if "Deny" in actions and "Warn" in actions:
         why = (
             "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers "
             "serves no purpose)"
         )
-        errors.append(invalid("spec.validationActions", list(actions), why))
+        errors.invalid("spec.validationActions", list(actions), why)
     if not actions:
-        errors.append(
-            required("spec.validationActions", "at least one validation action is required")
-        )
+        errors.required("spec.validationActions", "at least one validation action is required")
     return errors
 
 
@@ -398,20 +385,18 @@ def device_class(tree: Json) -> Errors:
 def device_selectors(selectors: Any, path: str, errors: Errors) -> None:
     """The CEL selectors of a device class or a device request."""
     if len(selectors) > MAX_CEL_SELECTORS:
-        errors.append(too_many(path, len(selectors), MAX_CEL_SELECTORS))
+        errors.too_many(path, len(selectors), MAX_CEL_SELECTORS)
     for position, entry in enumerate(selectors):
         where = f"{path}[{position}].cel"
         if entry.get("cel") is None:
-            errors.append(required(where))
+            errors.required(where)
             continue
         text = entry["cel"].get("expression") or ""
         if len(text) > MAX_SELECTOR_EXPRESSION_LENGTH:
-            errors.append(
-                invalid(
-                    f"{where}.expression",
-                    text,
-                    f"may not be longer than {MAX_SELECTOR_EXPRESSION_LENGTH} bytes",
-                )
+            errors.invalid(
+                f"{where}.expression",
+                text,
+                f"may not be longer than {MAX_SELECTOR_EXPRESSION_LENGTH} bytes",
             )
             continue
         from hekla.cel.devices import Selector
@@ -420,7 +405,7 @@ def device_selectors(selectors: Any, path: str, errors: Errors) -> None:
         try:
             Selector(text)
         except UnusableSelector as error:
-            errors.append(invalid(f"{where}.expression", text, str(error)))
+            errors.invalid(f"{where}.expression", text, str(error))
 
 
 CREATE = {

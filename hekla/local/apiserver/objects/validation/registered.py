@@ -7,10 +7,10 @@ from __future__ import annotations
 import base64
 import binascii
 
+from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import Errors, one_of
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
-from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required
 from hekla.local.apiserver.objects.merging.patch import same
 from hekla.local.apiserver.objects.validation.metadata import fixed_text, metadata
 from hekla.local.apiserver.objects.validation.resources import amounts
@@ -29,7 +29,7 @@ def runtime_class(tree: Json) -> Errors:
     errors = metadata(tree)
     handler = tree.get("handler") or ""
     if not handler:
-        errors.append(required("handler"))
+        errors.required("handler")
     else:
         errors += [invalid("handler", handler, reason) for reason in names.dns_label(handler)]
     amounts((tree.get("overhead") or {}).get("podFixed"), "overhead.podFixed", errors)
@@ -45,23 +45,23 @@ def runtime_class_update(new: Json, old: Json) -> Errors:
 def controller_revision(tree: Json) -> Errors:
     errors = _revision(tree)
     if tree.get("data") is None:
-        errors.append(required("data", "data is mandatory"))
+        errors.required("data", "data is mandatory")
     elif not isinstance(tree["data"], dict):
-        errors.append(required("data", "data must be a valid JSON object"))
+        errors.required("data", "data must be a valid JSON object")
     return errors
 
 
 def _revision(tree: Json) -> Errors:
     errors = metadata(tree)
     if (tree.get("revision") or 0) < 0:
-        errors.append(invalid("revision", tree["revision"], "must be greater than or equal to 0"))
+        errors.invalid("revision", tree["revision"], "must be greater than or equal to 0")
     return errors
 
 
 def controller_revision_update(new: Json, old: Json) -> Errors:
     errors = _revision(new)
     if not same(new.get("data"), old.get("data")):
-        errors.append(invalid("data", new.get("data"), "field is immutable"))
+        errors.invalid("data", new.get("data"), "field is immutable")
     return errors
 
 
@@ -71,16 +71,12 @@ def api_service(tree: Json) -> Errors:
     name = (tree.get("metadata") or {}).get("name") or ""
     wanted = f"{spec.get('version', '')}.{spec.get('group', '')}"
     if name != wanted:
-        errors.append(
-            invalid("metadata.name", name, f'must be `spec.version+"."+spec.group`: "{wanted}"')
-        )
+        errors.invalid("metadata.name", name, f'must be `spec.version+"."+spec.group`: "{wanted}"')
     for field in ("groupPriorityMinimum", "versionPriority"):
         limit = 20000 if field == "groupPriorityMinimum" else 1000
         if not 0 < (spec.get(field) or 0) <= limit:
-            errors.append(
-                invalid(
-                    f"spec.{field}", spec.get(field) or 0, f"must be positive and less than {limit}"
-                )
+            errors.invalid(
+                f"spec.{field}", spec.get(field) or 0, f"must be positive and less than {limit}"
             )
     return errors
 
@@ -101,32 +97,26 @@ def certificate_request(tree: Json) -> Errors:
     errors = metadata(tree)
     spec = tree.get("spec") or {}
     if not _is_request(spec.get("request") or ""):
-        errors.append(
-            invalid(
-                "spec.request",
-                spec.get("request") or None,
-                "PEM block type must be CERTIFICATE REQUEST",
-            )
+        errors.invalid(
+            "spec.request",
+            spec.get("request") or None,
+            "PEM block type must be CERTIFICATE REQUEST",
         )
     if not spec.get("usages"):
-        errors.append(required("spec.usages"))
+        errors.required("spec.usages")
     for position, usage in enumerate(spec.get("usages") or ()):
         if usage not in _USAGES:
-            errors.append(not_supported(f"spec.usages[{position}]", usage, sorted(_USAGES)))
+            errors.not_supported(f"spec.usages[{position}]", usage, sorted(_USAGES))
     signer = spec.get("signerName") or ""
     signer_name(signer, "spec.signerName", errors)
     if signer == "kubernetes.io/legacy-unknown":
-        errors.append(
-            invalid(
-                "spec.signerName",
-                signer,
-                "the legacy signerName is not allowed via this API version",
-            )
+        errors.invalid(
+            "spec.signerName", signer, "the legacy signerName is not allowed via this API version"
         )
     seconds = spec.get("expirationSeconds")
     if seconds is not None and seconds < MIN_EXPIRATION_SECONDS:
         why = "may not specify a duration less than 600 seconds (10 minutes)"
-        errors.append(invalid("spec.expirationSeconds", seconds, why))
+        errors.invalid("spec.expirationSeconds", seconds, why)
     return errors
 
 
@@ -142,12 +132,10 @@ def certificate_request_status(new: Json, old: Json) -> Errors:
     conditions = (new.get("status") or {}).get("conditions") or ()
     types = [condition.get("type") for condition in conditions]
     if "Approved" in types and "Denied" in types:
-        errors.append(
-            invalid(
-                "status.conditions",
-                list(conditions),
-                "Approved and Denied conditions are mutually exclusive",
-            )
+        errors.invalid(
+            "status.conditions",
+            list(conditions),
+            "Approved and Denied conditions are mutually exclusive",
         )
     return errors
 
@@ -160,14 +148,12 @@ def flow_schema(tree: Json) -> Errors:
     spec = tree.get("spec") or {}
     precedence = spec.get("matchingPrecedence") or 0
     if precedence <= 0:
-        errors.append(invalid("spec.matchingPrecedence", precedence, "must be a positive value"))
+        errors.invalid("spec.matchingPrecedence", precedence, "must be a positive value")
     if precedence > 10000:
-        errors.append(
-            invalid("spec.matchingPrecedence", precedence, "must not be greater than 10000")
-        )
+        errors.invalid("spec.matchingPrecedence", precedence, "must not be greater than 10000")
     if precedence == 1 and (tree.get("metadata") or {}).get("name") != "exempt":
         why = "only the schema named 'exempt' may have matchingPrecedence 1"
-        errors.append(invalid("spec.matchingPrecedence", precedence, why))
+        errors.invalid("spec.matchingPrecedence", precedence, why)
     path, level = (
         "spec.priorityLevelConfiguration.name",
         (spec.get("priorityLevelConfiguration") or {}).get("name") or "",
@@ -176,7 +162,7 @@ def flow_schema(tree: Json) -> Errors:
         [invalid(path, level, reason) for reason in names.dns_subdomain(level)] if level else []
     )
     if not level:
-        errors.append(required(path, "must reference a priority level"))
+        errors.required(path, "must reference a priority level")
     method = spec.get("distinguisherMethod")
     if method is not None:
         one_of(
@@ -189,12 +175,10 @@ def flow_schema(tree: Json) -> Errors:
     for position, rule in enumerate(spec.get("rules") or ()):
         path = f"spec.rules[{position}]"
         if not rule.get("subjects"):
-            errors.append(required(f"{path}.subjects", "subjects must contain at least one value"))
+            errors.required(f"{path}.subjects", "subjects must contain at least one value")
         if not rule.get("resourceRules") and not rule.get("nonResourceRules"):
-            errors.append(
-                required(
-                    path, "at least one of resourceRules and nonResourceRules has to be non-empty"
-                )
+            errors.required(
+                path, "at least one of resourceRules and nonResourceRules has to be non-empty"
             )
     return errors
 
@@ -206,10 +190,10 @@ def priority_level(tree: Json) -> Errors:
     one_of(kind or "", ("Exempt", "Limited"), "spec.type", errors, known=True)
     limited = spec.get("limited")
     if kind == "Exempt" and limited is not None:
-        errors.append(forbidden("spec.limited", "must be nil if the type is not Limited"))
+        errors.forbidden("spec.limited", "must be nil if the type is not Limited")
     if kind == "Limited":
         if limited is None:
-            errors.append(required("spec.limited", "must not be empty when type is Limited"))
+            errors.required("spec.limited", "must not be empty when type is Limited")
         else:
             response = limited.get("limitResponse") or {}
             one_of(
@@ -220,11 +204,9 @@ def priority_level(tree: Json) -> Errors:
                 known=True,
             )
             if response.get("type") == "Reject" and response.get("queuing") is not None:
-                errors.append(
-                    forbidden(
-                        "spec.limited.limitResponse.queuing",
-                        "must be nil if limited.limitResponse.type is not Limited",
-                    )
+                errors.forbidden(
+                    "spec.limited.limitResponse.queuing",
+                    "must be nil if limited.limitResponse.type is not Limited",
                 )
     return errors
 

@@ -8,7 +8,6 @@ from hekla.api.text.fieldrules import Errors, label_key
 from hekla.api.text.quantity import QuantityError
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.amounts import amount
-from hekla.local.apiserver.objects.errors import invalid
 
 
 def amounts(values: Json | None, path: str, errors: Errors, form: str = "{}[{}]") -> None:
@@ -16,10 +15,10 @@ def amounts(values: Json | None, path: str, errors: Errors, form: str = "{}[{}]"
     path is built from the path of the map and the name."""
     for name, text in (values or {}).items():
         for reason in label_key(name):
-            errors.append(invalid(form.format(path, name), name, reason))
+            errors.invalid(form.format(path, name), name, reason)
         why = _reason(text)
         if why:
-            errors.append(invalid(form.format(path, name), text, why))
+            errors.invalid(form.format(path, name), text, why)
 
 
 def _reason(text: Any) -> str:

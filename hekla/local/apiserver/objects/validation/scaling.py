@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from hekla.api.text.fielderrors import forbidden, invalid
 from hekla.api.text.fieldrules import Errors
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.amounts import amount
-from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required
 from hekla.local.apiserver.objects.validation.metadata import counts, metadata
 
 METRIC_SOURCE_FIELDS = {
@@ -25,22 +25,20 @@ def autoscaler(tree: Json) -> Errors:
     spec = tree.get("spec") or {}
     least, most = spec.get("minReplicas"), spec.get("maxReplicas") or 0
     if least is not None and least < 1:
-        errors.append(invalid("spec.minReplicas", least, "must be greater than or equal to 1"))
+        errors.invalid("spec.minReplicas", least, "must be greater than or equal to 1")
     if most == 0:
-        errors.append(required("spec.maxReplicas", "must be set and greater than 0"))
+        errors.required("spec.maxReplicas", "must be set and greater than 0")
     elif most < 0:
-        errors.append(invalid("spec.maxReplicas", most, "must be greater than or equal to 1"))
+        errors.invalid("spec.maxReplicas", most, "must be greater than or equal to 1")
     if least is not None and most < least:
-        errors.append(
-            invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`")
-        )
+        errors.invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`")
     _scale_target(spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef", errors)
     metrics = spec.get("metrics") or ()
     for position, metric in enumerate(metrics):
         _metric(metric, f"spec.metrics[{position}]", errors)
     if least == 0 and not any(metric.get("type") in ("Object", "External") for metric in metrics):
         why = "must specify at least one Object or External metric to support scaling to zero replicas"
-        errors.append(forbidden("spec.metrics", why))
+        errors.forbidden("spec.metrics", why)
     for way in ("scaleUp", "scaleDown"):
         rules = (spec.get("behavior") or {}).get(way)
         if rules is not None:
@@ -58,36 +56,32 @@ def _scale_target(target: Json, path: str, errors: Errors) -> None:
     for name in ("kind", "name"):
         value = target.get(name) or ""
         if not value:
-            errors.append(required(f"{path}.{name}"))
+            errors.required(f"{path}.{name}")
         else:
             errors += [
                 invalid(f"{path}.{name}", value, reason) for reason in names.path_segment(value)
             ]
     version = target.get("apiVersion") or ""
     if version.count("/") > 1:
-        errors.append(
-            invalid(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}")
-        )
+        errors.invalid(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}")
     elif not version.rpartition("/")[0]:
-        errors.append(invalid(f"{path}.apiVersion", version, "apiVersion must specify API group"))
+        errors.invalid(f"{path}.apiVersion", version, "apiVersion must specify API group")
 
 
 def _metric(metric: Json, path: str, errors: Errors) -> None:
     kind = metric.get("type") or ""
     if not kind:
-        errors.append(required(f"{path}.type", "must specify a metric source type"))
+        errors.required(f"{path}.type", "must specify a metric source type")
     if kind not in METRIC_SOURCE_FIELDS:
-        errors.append(not_supported(f"{path}.type", kind, sorted(METRIC_SOURCE_FIELDS)))
+        errors.not_supported(f"{path}.type", kind, sorted(METRIC_SOURCE_FIELDS))
     given = [name for name in METRIC_SOURCE_FIELDS.values() if metric.get(name) is not None]
     if given:
         _source(given[0], metric[given[0]], f"{path}.{given[0]}", errors)
     wanted = METRIC_SOURCE_FIELDS.get(kind)
     if wanted is None:
-        errors.append(not_supported(f"{path}.type", kind, sorted(METRIC_SOURCE_FIELDS)))
+        errors.not_supported(f"{path}.type", kind, sorted(METRIC_SOURCE_FIELDS))
     elif wanted not in given:
-        errors.append(
-            required(f"{path}.{wanted}", "must populate information for the given metric source")
-        )
+        errors.required(f"{path}.{wanted}", "must populate information for the given metric source")
     if len(given) != 1:
         errors += [
             forbidden(f"{path}.{name}", "must populate the given metric source only")
@@ -102,11 +96,11 @@ def _source(name: str, source: Json, path: str, errors: Errors) -> None:
         _scale_target(source.get("describedObject") or {}, f"{path}.describedObject", errors)
     if name in ("resource", "containerResource"):
         if not source.get("name"):
-            errors.append(required(f"{path}.name", "must specify a resource name"))
+            errors.required(f"{path}.name", "must specify a resource name")
         if name == "containerResource":
             container = source.get("container") or ""
             if not container:
-                errors.append(required(f"{path}.container", "must specify a container"))
+                errors.required(f"{path}.container", "must specify a container")
             else:
                 errors += [
                     invalid(f"{path}.container", container, reason)
@@ -115,7 +109,7 @@ def _source(name: str, source: Json, path: str, errors: Errors) -> None:
     else:
         text = (source.get("metric") or {}).get("name") or ""
         if not text:
-            errors.append(required(f"{path}.metric.name", "must specify a metric name"))
+            errors.required(f"{path}.metric.name", "must specify a metric name")
         else:
             errors += [
                 invalid(f"{path}.metric.name", text, reason) for reason in names.path_segment(text)
@@ -126,10 +120,8 @@ def _source(name: str, source: Json, path: str, errors: Errors) -> None:
     )
     if name == "pods":
         if average is None:
-            errors.append(
-                required(
-                    f"{path}.target.averageValue", "must specify a positive target averageValue"
-                )
+            errors.required(
+                f"{path}.target.averageValue", "must specify a positive target averageValue"
             )
     elif name in ("object", "external"):
         if value is None and average is None:
@@ -138,91 +130,71 @@ def _source(name: str, source: Json, path: str, errors: Errors) -> None:
                 if name == "object"
                 else "either a target value for metric or a per-pod target"
             )
-            errors.append(required(f"{path}.target.averageValue", f"must set {what}"))
+            errors.required(f"{path}.target.averageValue", f"must set {what}")
         if name == "external" and value is not None and average is not None:
-            errors.append(
-                forbidden(
-                    f"{path}.target.value",
-                    "may not set both a target value for metric and a per-pod target",
-                )
+            errors.forbidden(
+                f"{path}.target.value",
+                "may not set both a target value for metric and a per-pod target",
             )
     elif share is None and average is None:
-        errors.append(
-            required(
-                f"{path}.target.averageUtilization",
-                "must set either a target raw value or a target utilization",
-            )
+        errors.required(
+            f"{path}.target.averageUtilization",
+            "must set either a target raw value or a target utilization",
         )
     elif share is not None and average is not None:
-        errors.append(
-            forbidden(
-                f"{path}.target.averageValue",
-                "may not set both a target raw value and a target utilization",
-            )
+        errors.forbidden(
+            f"{path}.target.averageValue",
+            "may not set both a target raw value and a target utilization",
         )
 
 
 def _metric_target(target: Json, path: str, errors: Errors) -> None:
     kind = target.get("type") or ""
     if not kind:
-        errors.append(required(f"{path}.type", "must specify a metric target type"))
+        errors.required(f"{path}.type", "must specify a metric target type")
     if kind not in ("Utilization", "Value", "AverageValue"):
-        errors.append(
-            invalid(f"{path}.type", kind, "must be either Utilization, Value, or AverageValue")
-        )
+        errors.invalid(f"{path}.type", kind, "must be either Utilization, Value, or AverageValue")
     for name in ("value", "averageValue"):
         if target.get(name) is not None and amount(target[name]).nanos <= 0:
-            errors.append(invalid(f"{path}.{name}", target[name], "must be positive"))
+            errors.invalid(f"{path}.{name}", target[name], "must be positive")
     share = target.get("averageUtilization")
     if share is not None and share < 1:
-        errors.append(invalid(f"{path}.averageUtilization", share, "must be greater than 0"))
+        errors.invalid(f"{path}.averageUtilization", share, "must be greater than 0")
 
 
 def _scaling_rules(rules: Json, path: str, errors: Errors) -> None:
     window, choice = rules.get("stabilizationWindowSeconds"), rules.get("selectPolicy")
     if window is not None and window < 0:
-        errors.append(
-            invalid(
-                f"{path}.stabilizationWindowSeconds",
-                window,
-                "must be greater than or equal to zero",
-            )
+        errors.invalid(
+            f"{path}.stabilizationWindowSeconds", window, "must be greater than or equal to zero"
         )
     if window is not None and window > MAX_STABILIZATION_WINDOW_SECONDS:
-        errors.append(
-            invalid(
-                f"{path}.stabilizationWindowSeconds",
-                window,
-                f"must be less than or equal to {MAX_STABILIZATION_WINDOW_SECONDS}",
-            )
+        errors.invalid(
+            f"{path}.stabilizationWindowSeconds",
+            window,
+            f"must be less than or equal to {MAX_STABILIZATION_WINDOW_SECONDS}",
         )
     if choice is not None and choice not in ("Disabled", "Max", "Min"):
-        errors.append(not_supported(f"{path}.selectPolicy", choice, ("Disabled", "Max", "Min")))
+        errors.not_supported(f"{path}.selectPolicy", choice, ("Disabled", "Max", "Min"))
     if not rules.get("policies"):
-        errors.append(required(f"{path}.policies", "must specify at least one Policy"))
+        errors.required(f"{path}.policies", "must specify at least one Policy")
     for position, policy in enumerate(rules.get("policies") or ()):
         where, period = f"{path}.policies[{position}]", policy.get("periodSeconds") or 0
         if policy.get("type") not in ("Pods", "Percent"):
-            errors.append(
-                not_supported(f"{where}.type", policy.get("type") or "", ("Percent", "Pods"))
-            )
+            errors.not_supported(f"{where}.type", policy.get("type") or "", ("Percent", "Pods"))
         if (policy.get("value") or 0) <= 0:
-            errors.append(
-                invalid(f"{where}.value", policy.get("value") or 0, "must be greater than zero")
-            )
+            errors.invalid(f"{where}.value", policy.get("value") or 0, "must be greater than zero")
         if period <= 0:
-            errors.append(invalid(f"{where}.periodSeconds", period, "must be greater than zero"))
+            errors.invalid(f"{where}.periodSeconds", period, "must be greater than zero")
         if period > MAX_POLICY_PERIOD_SECONDS:
-            errors.append(
-                invalid(
-                    f"{where}.periodSeconds",
-                    period,
-                    f"must be less than or equal to {MAX_POLICY_PERIOD_SECONDS}",
-                )
+            errors.invalid(
+                f"{where}.periodSeconds",
+                period,
+                f"must be less than or equal to {MAX_POLICY_PERIOD_SECONDS}",
             )
     tolerance = rules.get("tolerance")
     if tolerance is not None and amount(tolerance).nanos < 0:
-        errors.append(invalid(f"{path}.tolerance", tolerance, "must be greater than or equal to 0"))
+        errors.invalid(f"{path}.tolerance", tolerance, "must be greater than or equal to 0")
 
 
 CREATE = {("autoscaling", "HorizontalPodAutoscaler"): autoscaler}

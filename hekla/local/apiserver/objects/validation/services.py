@@ -6,17 +6,10 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from hekla.api.text import addresses
+from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import Errors, label_key, label_value, labels, one_of
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
-from hekla.local.apiserver.objects.errors import (
-    duplicate,
-    forbidden,
-    invalid,
-    not_supported,
-    required,
-    too_many,
-)
 from hekla.local.apiserver.objects.validation.metadata import immutable, metadata
 
 TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
@@ -41,11 +34,11 @@ def service_update(new: Json, old: Json) -> Errors:
     if spec.get("type") == before.get("type") == "LoadBalancer":
         kind = spec.get("loadBalancerClass")
         if kind != before.get("loadBalancerClass"):
-            errors.append(invalid("spec.loadBalancerClass", kind, "may not change once set"))
+            errors.invalid("spec.loadBalancerClass", kind, "may not change once set")
     _load_balancer_class(spec, errors)
     checked = _needs_health_check(spec) and _needs_health_check(before)
     if checked and spec.get("healthCheckNodePort") != before.get("healthCheckNodePort"):
-        errors.append(forbidden("spec.healthCheckNodePort", "field is immutable"))
+        errors.forbidden("spec.healthCheckNodePort", "field is immutable")
     _service(new, old, errors)
     return errors
 
@@ -63,17 +56,15 @@ def _addresses_change(spec: Json, before: Json, errors: Errors) -> None:
         if len(ours) == len(theirs):
             for position, address in enumerate(theirs):
                 if address != ours[position]:
-                    errors.append(
-                        invalid(f"spec.clusterIPs[{position}]", ours, "may not change once set")
-                    )
+                    errors.invalid(f"spec.clusterIPs[{position}]", ours, "may not change once set")
         else:
             if not ours:
-                errors.append(invalid(path, None, "primary clusterIP can not be unset"))
+                errors.invalid(path, None, "primary clusterIP can not be unset")
             elif theirs and ours[0] != theirs[0]:
-                errors.append(invalid(path, ours, "may not change once set"))
+                errors.invalid(path, ours, "may not change once set")
             if len(theirs) > len(ours) == 1 and not single:
                 why = "must be set to 'SingleStack' when releasing the secondary clusterIP"
-                errors.append(invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), why))
+                errors.invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), why)
     if _headless(spec) or _headless(before):
         return
     families, previous = spec.get("ipFamilies") or [], before.get("ipFamilies") or []
@@ -81,15 +72,15 @@ def _addresses_change(spec: Json, before: Json, errors: Errors) -> None:
     if len(families) == len(previous):
         for position, family in enumerate(previous):
             if family != families[position]:
-                errors.append(invalid(path, families, "may not change once set"))
+                errors.invalid(path, families, "may not change once set")
         return
     if len(previous) > len(families) and not ours:
-        errors.append(invalid(path, families or None, "primary ipFamily can not be unset"))
+        errors.invalid(path, families or None, "primary ipFamily can not be unset")
     if families and previous and families[0] != previous[0]:
-        errors.append(invalid(path, ours, "may not change once set"))
+        errors.invalid(path, ours, "may not change once set")
     if len(previous) > len(families) == 1 and not single:
         why = "must be set to 'SingleStack' when releasing the secondary ipFamily"
-        errors.append(invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), why))
+        errors.invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), why)
 
 
 MAX_SERVICE_PORTS = 1000
@@ -103,17 +94,17 @@ def _service(tree: Json, old: Json | None, errors: Errors) -> None:
     notes = (tree.get("metadata") or {}).get("annotations") or {}
     if _MODE in notes and _HINTS in notes and notes[_MODE] != notes[_HINTS]:
         why = f"must match annotations[{_HINTS}] when both are specified"
-        errors.append(invalid(f"metadata.annotations[{_MODE}]", notes[_MODE], why))
+        errors.invalid(f"metadata.annotations[{_MODE}]", notes[_MODE], why)
     if not ports and not _headless(spec) and kind != "ExternalName":
-        errors.append(required("spec.ports"))
+        errors.required("spec.ports")
     if kind in EXTERNALLY_ACCESSIBLE_TYPES and _headless(spec):
-        errors.append(
-            invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
+        errors.invalid(
+            "spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services"
         )
     if kind == "ExternalName":
         _external_name(spec, errors)
     if len(ports) > MAX_SERVICE_PORTS and len(ports) > len(before.get("ports") or ()):
-        errors.append(too_many("spec.ports", len(ports), MAX_SERVICE_PORTS))
+        errors.too_many("spec.ports", len(ports), MAX_SERVICE_PORTS)
         return  # an error for each of them would not help
     _service_ports(ports, errors)
     labels(spec.get("selector"), "spec.selector", errors)
@@ -130,14 +121,11 @@ def _service(tree: Json, old: Json | None, errors: Errors) -> None:
     _duplicate_ports(kind, ports, errors)
     _source_ranges(spec, notes, before, (old or {}).get("metadata") or {}, errors)
     if kind != "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not None:
-        errors.append(
-            forbidden(
-                "spec.allocateLoadBalancerNodePorts",
-                "may only be used when `type` is 'LoadBalancer'",
-            )
+        errors.forbidden(
+            "spec.allocateLoadBalancerNodePorts", "may only be used when `type` is 'LoadBalancer'"
         )
     if kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is None:
-        errors.append(required("allocateLoadBalancerNodePorts"))
+        errors.required("allocateLoadBalancerNodePorts")
     if old is None:
         _load_balancer_class(spec, errors)
     _traffic(spec, errors)
@@ -146,10 +134,10 @@ def _service(tree: Json, old: Json | None, errors: Errors) -> None:
 def _external_name(spec: Json, errors: Errors) -> None:
     for name in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
         if spec.get(name):
-            errors.append(forbidden(f"spec.{name}", "may not be set for ExternalName services"))
+            errors.forbidden(f"spec.{name}", "may not be set for ExternalName services")
     name = (spec.get("externalName") or "").removesuffix(".")
     if not name:
-        errors.append(required("spec.externalName"))
+        errors.required("spec.externalName")
     else:
         errors += [
             invalid("spec.externalName", name, reason) for reason in names.dns_subdomain(name)
@@ -163,10 +151,10 @@ def _service_ports(ports: Sequence[Json], errors: Errors) -> None:
         if name:
             errors += [invalid(f"{where}.name", name, reason) for reason in names.dns_label(name)]
             if name in seen:
-                errors.append(duplicate(f"{where}.name", name))
+                errors.duplicate(f"{where}.name", name)
             seen.add(name)
         elif len(ports) > 1:
-            errors.append(required(f"{where}.name"))
+            errors.required(f"{where}.name")
         number = port.get("port") or 0
         errors += [invalid(f"{where}.port", number, reason) for reason in names.port_number(number)]
         one_of(port.get("protocol"), PROTOCOLS, f"{where}.protocol", errors, needed=True)
@@ -191,19 +179,17 @@ def _duplicate_ports(kind: str, ports: Sequence[Json], errors: Errors) -> None:
             (port.get("protocol"), port.get("nodePort")),
         )
         if port.get("nodePort") and kind == "ClusterIP":
-            errors.append(forbidden(path, "may not be used when `type` is 'ClusterIP'"))
+            errors.forbidden(path, "may not be used when `type` is 'ClusterIP'")
         if port.get("nodePort") and given in on_nodes:
-            errors.append(duplicate(path, port["nodePort"]))
+            errors.duplicate(path, port["nodePort"])
         on_nodes.add(given)
     seen: set[tuple[Any, Any]] = set()
     for position, port in enumerate(ports):
         key = (port.get("protocol"), port.get("port"))
         if key in seen:
-            errors.append(
-                duplicate(
-                    f"spec.ports[{position}]",
-                    {"port": port.get("port"), "protocol": port.get("protocol")},
-                )
+            errors.duplicate(
+                f"spec.ports[{position}]",
+                {"port": port.get("port"), "protocol": port.get("protocol")},
             )
         seen.add(key)
 
@@ -216,21 +202,21 @@ def _affinity(spec: Json, errors: Errors) -> None:
     )
     one_of(kind, ("ClientIP", "None"), "spec.sessionAffinity", errors, needed=True)
     if kind == "None" and config is not None:
-        errors.append(forbidden(path, "must not be set when session affinity is None"))
+        errors.forbidden(path, "must not be set when session affinity is None")
     if kind != "ClientIP":
         return
     why = "when session affinity type is ClientIP"
     client = (config or {}).get("clientIP")
     seconds = (client or {}).get("timeoutSeconds")
     if config is None:
-        errors.append(required(path, why))
+        errors.required(path, why)
     elif client is None:
-        errors.append(required(f"{path}.clientIP", why))
+        errors.required(f"{path}.clientIP", why)
     elif seconds is None:
-        errors.append(required(f"{path}.clientIP.timeoutSeconds", why))
+        errors.required(f"{path}.clientIP.timeoutSeconds", why)
     elif not 0 < seconds <= MAX_AFFINITY_TIMEOUT_SECONDS:
         why = f"must be greater than 0 and less than {MAX_AFFINITY_TIMEOUT_SECONDS}"
-        errors.append(invalid(f"{path}.clientIP.timeoutSeconds", seconds, why))
+        errors.invalid(f"{path}.clientIP.timeoutSeconds", seconds, why)
 
 
 def _cluster_addresses(spec: Json, known: Collection[str], errors: Errors) -> None:
@@ -240,18 +226,18 @@ def _cluster_addresses(spec: Json, known: Collection[str], errors: Errors) -> No
         "spec.clusterIPs",
     )
     if first and not given:
-        errors.append(required(path))
+        errors.required(path)
     elif first and given[0] != first:
-        errors.append(invalid(path, given, "first value must match `clusterIP`"))
+        errors.invalid(path, given, "first value must match `clusterIP`")
     elif not first and given:
-        errors.append(invalid(path, given, "must be empty when `clusterIP` is not specified"))
+        errors.invalid(path, given, "must be empty when `clusterIP` is not specified")
     families = spec.get("ipFamilies") or []
     seen: set[str] = set()
     for position, family in enumerate(families):
         if family not in ("IPv4", "IPv6"):
-            errors.append(not_supported(f"spec.ipFamilies[{position}]", family, ("IPv4", "IPv6")))
+            errors.not_supported(f"spec.ipFamilies[{position}]", family, ("IPv4", "IPv6"))
         if family in seen:
-            errors.append(duplicate(f"spec.ipFamilies[{position}]", family))
+            errors.duplicate(f"spec.ipFamilies[{position}]", family)
         seen.add(family)
     policies = ("PreferDualStack", "RequireDualStack", "SingleStack")
     one_of(
@@ -266,7 +252,7 @@ def _cluster_addresses(spec: Json, known: Collection[str], errors: Errors) -> No
         if position == 0 and text == "None":
             if len(given) > 1:
                 wrong = True
-                errors.append(invalid(path, given, "'None' must be the first and only value"))
+                errors.invalid(path, given, "'None' must be the first and only value")
             continue
         before = len(errors)
         address = addresses.address(text, f"{path}[{position}]", errors, known)
@@ -274,16 +260,16 @@ def _cluster_addresses(spec: Json, known: Collection[str], errors: Errors) -> No
         if address is not None:
             read.append(address)
     if len(given) > 2:
-        errors.append(invalid(path, given, "may only hold up to 2 values"))
+        errors.invalid(path, given, "may only hold up to 2 values")
     if wrong:
         return
     if len(given) > 1 and (len(given) != 2 or len(addresses.families(read)) != 2):
-        errors.append(invalid(path, given, "may specify no more than one IP for each IP family"))
+        errors.invalid(path, given, "may specify no more than one IP for each IP family")
     if not _headless(spec):
         for position, (family, address) in enumerate(zip(families, read, strict=False)):
             if family in ("IPv4", "IPv6") and f"IPv{address.version}" != family:
                 why = f"expected an {family} value as indicated by `ipFamilies[{position}]`"
-                errors.append(invalid(f"{path}[{position}]", given[position], why))
+                errors.invalid(f"{path}[{position}]", given[position], why)
 
 
 def _source_ranges(spec: Json, notes: Json, before: Json, old: Json, errors: Errors) -> None:
@@ -295,13 +281,13 @@ def _source_ranges(spec: Json, notes: Json, before: Json, old: Json, errors: Err
             {text.strip() for text in before.get("loadBalancerSourceRanges") or ()},
         )
         if kind != "LoadBalancer":
-            errors.append(forbidden(path, rule))
+            errors.forbidden(path, rule)
         for position, text in enumerate(ranges):
             addresses.network(text.strip(), f"{path}[{position}]", errors, known)
     elif _RANGES in notes:
         path = f"metadata.annotations[{_RANGES}]"
         if kind != "LoadBalancer":
-            errors.append(forbidden(path, rule))
+            errors.forbidden(path, rule)
         if (old.get("annotations") or {}).get(_RANGES) != notes[_RANGES] and notes[_RANGES].strip():
             for text in notes[_RANGES].split(","):
                 addresses.network(text.strip(), path, errors)
@@ -314,9 +300,7 @@ def _load_balancer_class(spec: Json, errors: Errors) -> None:
     if spec.get("type") == "LoadBalancer":
         errors += [invalid("spec.loadBalancerClass", name, reason) for reason in label_key(name)]
     else:
-        errors.append(
-            forbidden("spec.loadBalancerClass", "may only be used when `type` is 'LoadBalancer'")
-        )
+        errors.forbidden("spec.loadBalancerClass", "may only be used when `type` is 'LoadBalancer'")
 
 
 def _needs_health_check(spec: Json) -> bool:
@@ -329,35 +313,33 @@ def _traffic(spec: Json, errors: Errors) -> None:
     if kind in EXTERNALLY_ACCESSIBLE_TYPES or (kind == "ClusterIP" and spec.get("externalIPs")):
         one_of(policy, ("Cluster", "Local"), path, errors, needed=True)
     elif policy:
-        errors.append(invalid(path, policy, "may only be set for externally-accessible services"))
+        errors.invalid(path, policy, "may only be set for externally-accessible services")
     port, path = spec.get("healthCheckNodePort") or 0, "spec.healthCheckNodePort"
     if not _needs_health_check(spec):
         if port:
             why = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
-            errors.append(invalid(path, port, why))
+            errors.invalid(path, port, why)
     elif not port:
-        errors.append(required(path))
+        errors.required(path)
     else:
         errors += [invalid(path, port, reason) for reason in names.port_number(port)]
     inside, path = spec.get("internalTrafficPolicy"), "spec.internalTrafficPolicy"
     if inside is None and kind in ("ClusterIP", *EXTERNALLY_ACCESSIBLE_TYPES):
-        errors.append(required(path))
+        errors.required(path)
     elif inside is not None and inside not in ("Cluster", "Local"):
-        errors.append(not_supported(path, inside, ("Cluster", "Local")))
+        errors.not_supported(path, inside, ("Cluster", "Local"))
     spread = spec.get("trafficDistribution")
     ways = ("PreferClose", "PreferSameZone", "PreferSameNode")
     if spread is not None and spread not in ways:
-        errors.append(not_supported("spec.trafficDistribution", spread, ways, plain=True))
+        errors.not_supported("spec.trafficDistribution", spread, ways, plain=True)
 
 
 def service_status(new: Json, old: Json) -> Errors:
     errors = metadata(new)
     entries = ((new.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
     if entries and (new.get("spec") or {}).get("type") != "LoadBalancer":
-        errors.append(
-            forbidden(
-                "status.loadBalancer.ingress", "may only be used when `spec.type` is 'LoadBalancer'"
-            )
+        errors.forbidden(
+            "status.loadBalancer.ingress", "may only be used when `spec.type` is 'LoadBalancer'"
         )
         return errors
     before = ((old.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
@@ -371,11 +353,11 @@ def service_status(new: Json, old: Json) -> Errors:
         if address:
             addresses.address(address, f"{path}.ip", errors, known)
         if mode is None and address:
-            errors.append(required(f"{path}.ipMode", "must be specified when `ip` is set"))
+            errors.required(f"{path}.ipMode", "must be specified when `ip` is set")
         elif mode is not None and not address:
-            errors.append(forbidden(f"{path}.ipMode", "may not be specified when `ip` is not set"))
+            errors.forbidden(f"{path}.ipMode", "may not be specified when `ip` is not set")
         elif mode is not None and mode not in ("Proxy", "VIP"):
-            errors.append(not_supported(f"{path}.ipMode", mode, ("Proxy", "VIP")))
+            errors.not_supported(f"{path}.ipMode", mode, ("Proxy", "VIP"))
         if entry.get("hostname"):
             addresses.hostname(entry["hostname"], f"{path}.hostname", errors)
     return errors
@@ -401,7 +383,7 @@ def endpoints(tree: Json) -> Errors:
     for position, subset in enumerate(tree.get("subsets") or ()):
         path = f"subsets[{position}]"
         if not subset.get("addresses") and not subset.get("notReadyAddresses"):
-            errors.append(required(path, "must specify `addresses` or `notReadyAddresses`"))
+            errors.required(path, "must specify `addresses` or `notReadyAddresses`")
         for name in ("addresses", "notReadyAddresses"):
             for index, address in enumerate(subset.get(name) or ()):
                 _endpoint(
@@ -443,7 +425,7 @@ def _endpoint_port(port: Json, path: str, named: bool, errors: Errors) -> None:
     if name:
         errors += [invalid(f"{path}.name", name, reason) for reason in names.dns_label(name)]
     elif named:
-        errors.append(required(f"{path}.name"))
+        errors.required(f"{path}.name")
     errors += [invalid(f"{path}.port", number, reason) for reason in names.port_number(number)]
     one_of(port.get("protocol"), PROTOCOLS, f"{path}.protocol", errors, needed=True)
     if port.get("appProtocol") is not None:
@@ -462,12 +444,13 @@ def endpoint_slice(tree: Json) -> Errors:
     errors = metadata(tree)
     one_of(tree.get("addressType"), ("FQDN", "IPv4", "IPv6"), "addressType", errors, needed=True)
     _slice_ports(tree.get("ports") or (), errors)
-    return errors + _slice_endpoints(tree)
+    _slice_endpoints(tree, errors)
+    return errors
 
 
 def _slice_ports(ports: Sequence[Json], errors: Errors) -> None:
     if len(ports) > MAX_PORTS:
-        errors.append(too_many("ports", len(ports), MAX_PORTS))
+        errors.too_many("ports", len(ports), MAX_PORTS)
         return
     seen: set[str] = set()
     for position, port in enumerate(ports):
@@ -475,7 +458,7 @@ def _slice_ports(ports: Sequence[Json], errors: Errors) -> None:
         if name:
             errors += [invalid(f"{path}.name", name, reason) for reason in names.dns_label(name)]
         if name in seen:
-            errors.append(duplicate(f"{path}.name", name))
+            errors.duplicate(f"{path}.name", name)
         seen.add(name)
         one_of(port.get("protocol"), PROTOCOLS, f"{path}.protocol", errors, needed=True)
         if port.get("appProtocol") is not None:
@@ -485,8 +468,7 @@ def _slice_ports(ports: Sequence[Json], errors: Errors) -> None:
             ]
 
 
-def _slice_endpoints(tree: Json) -> Errors:
-    errors: Errors = []
+def _slice_endpoints(tree: Json, errors: Errors) -> None:
     entries, kind, about = (
         tree.get("endpoints") or (),
         tree.get("addressType"),
@@ -494,13 +476,14 @@ def _slice_endpoints(tree: Json) -> Errors:
     )
     own = (about.get("namespace"), about.get("name")) == ("default", "kubernetes")
     if len(entries) > MAX_ENDPOINTS:
-        return [too_many("endpoints", len(entries), MAX_ENDPOINTS)]
+        errors.too_many("endpoints", len(entries), MAX_ENDPOINTS)
+        return
     for position, endpoint in enumerate(entries):
         path, given = f"endpoints[{position}]", endpoint.get("addresses") or ()
         if not given:
-            errors.append(required(f"{path}.addresses", "must contain at least 1 address"))
+            errors.required(f"{path}.addresses", "must contain at least 1 address")
         elif len(given) > MAX_ADDRESSES:
-            errors.append(too_many(f"{path}.addresses", len(given), MAX_ADDRESSES))
+            errors.too_many(f"{path}.addresses", len(given), MAX_ADDRESSES)
         for index, address in enumerate(given):
             _slice_address(
                 address,
@@ -517,9 +500,7 @@ def _slice_endpoints(tree: Json) -> Errors:
             ]
         topology = endpoint.get("deprecatedTopology") or {}
         if len(topology) > MAX_TOPOLOGY_LABELS:
-            errors.append(
-                too_many(f"{path}.deprecatedTopology", len(topology), MAX_TOPOLOGY_LABELS)
-            )
+            errors.too_many(f"{path}.deprecatedTopology", len(topology), MAX_TOPOLOGY_LABELS)
         labels(topology, f"{path}.deprecatedTopology", errors)
         if endpoint.get("hostname") is not None:
             host = endpoint["hostname"]
@@ -527,7 +508,6 @@ def _slice_endpoints(tree: Json) -> Errors:
                 invalid(f"{path}.hostname", host, reason) for reason in names.dns_label(host)
             ]
         _hints(endpoint.get("hints") or {}, f"{path}.hints", errors)
-    return errors
 
 
 def _slice_address(
@@ -542,7 +522,7 @@ def _slice_address(
         if len(errors) > before or given is None:
             return
         if f"IPv{given.version}" != kind:
-            errors.append(invalid(path, address, f"must be an {kind} address"))
+            errors.invalid(path, address, f"must be an {kind} address")
         addresses.reachable(address, where, errors, loopback=loopback)
 
 
@@ -550,13 +530,13 @@ def _hints(hints: Json, path: str, errors: Errors) -> None:
     for name, rule in (("forZones", label_value), ("forNodes", names.dns_subdomain)):
         entries = hints.get(name) or ()
         if len(entries) > MAX_HINTS:
-            errors.append(too_many(f"{path}.{name}", len(entries), MAX_HINTS))
+            errors.too_many(f"{path}.{name}", len(entries), MAX_HINTS)
             return
         seen: set[str] = set()
         for position, entry in enumerate(entries):
             where, text = f"{path}.{name}[{position}].name", entry.get("name") or ""
             if text in seen:
-                errors.append(duplicate(where, text))
+                errors.duplicate(where, text)
             seen.add(text)
             errors += [invalid(where, text, reason) for reason in rule(text)]
 
@@ -564,7 +544,7 @@ def _hints(hints: Json, path: str, errors: Errors) -> None:
 def endpoint_slice_update(new: Json, old: Json) -> Errors:
     errors = endpoint_slice(new)
     if (new.get("endpoints") or []) == (old.get("endpoints") or []):
-        errors = [error for error in errors if not error.field.startswith("endpoints")]
+        errors = Errors(error for error in errors if not error.field.startswith("endpoints"))
     immutable(new.get("addressType") or "", old.get("addressType") or "", "addressType", errors)
     return errors
 

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import Errors, label_key, not_negative, one_of, selector
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.amounts import amount
-from hekla.local.apiserver.objects.errors import (
-    duplicate,
-    forbidden,
-    invalid,
-    not_supported,
-    required,
-    too_long,
-)
 from hekla.local.apiserver.objects.validation.metadata import fixed_text, immutable, metadata
 from hekla.podrules.claims import access_modes, claim_spec
 from hekla.podrules.drivers import driver_name
@@ -45,27 +38,21 @@ def _volume_spec(spec: Json, path: str, errors: Errors, *, inline: bool = False)
     if inline:
         for name in ("claimRef", "capacity"):
             if spec.get(name):
-                errors.append(
-                    forbidden(
-                        f"{path}.{name}", "may not be specified in the context of inline volumes"
-                    )
+                errors.forbidden(
+                    f"{path}.{name}", "may not be specified in the context of inline volumes"
                 )
         if spec.get("csi") is None:
-            errors.append(
-                required(f"{path}.csi", "has to be specified in the context of inline volumes")
-            )
+            errors.required(f"{path}.csi", "has to be specified in the context of inline volumes")
     if not spec.get("accessModes"):
-        errors.append(required(f"{path}.accessModes"))
+        errors.required(f"{path}.accessModes")
     access_modes(spec.get("accessModes"), f"{path}.accessModes", errors)
     if not inline:
         _capacity(spec.get("capacity"), f"{path}.capacity", errors)
     policy = spec.get("persistentVolumeReclaimPolicy")
     if inline and policy and policy != "Retain":
-        errors.append(
-            forbidden(
-                f"{path}.persistentVolumeReclaimPolicy",
-                "may only be Retain in the context of inline volumes",
-            )
+        errors.forbidden(
+            f"{path}.persistentVolumeReclaimPolicy",
+            "may only be Retain in the context of inline volumes",
         )
     elif not inline:
         one_of(
@@ -74,14 +61,12 @@ def _volume_spec(spec: Json, path: str, errors: Errors, *, inline: bool = False)
     placed = spec.get("nodeAffinity")
     if placed is not None:
         if inline:
-            errors.append(
-                forbidden(
-                    f"{path}.nodeAffinity", "may not be specified in the context of inline volumes"
-                )
+            errors.forbidden(
+                f"{path}.nodeAffinity", "may not be specified in the context of inline volumes"
             )
         elif placed.get("required") is None:
-            errors.append(
-                required(f"{path}.nodeAffinity.required", "must specify required node constraints")
+            errors.required(
+                f"{path}.nodeAffinity.required", "must specify required node constraints"
             )
         else:
             node_selector(placed["required"], f"{path}.nodeAffinity.required", errors)
@@ -98,49 +83,49 @@ def _volume_spec(spec: Json, path: str, errors: Errors, *, inline: bool = False)
 
 def _capacity(capacity: Json | None, path: str, errors: Errors) -> None:
     if not capacity:
-        errors.append(required(path))
+        errors.required(path)
     if "storage" not in (capacity or {}) or len(capacity or {}) > 1:
-        errors.append(not_supported(path, capacity, ("storage",)))
+        errors.not_supported(path, capacity, ("storage",))
     for name, text in (capacity or {}).items():
         value = amount(text).nanos
         if value < 0:
-            errors.append(
-                invalid(f"{path}[{name}]", -(-value // 10**9), "must be a valid resource quantity")
+            errors.invalid(
+                f"{path}[{name}]", -(-value // 10**9), "must be a valid resource quantity"
             )
         if value <= 0:
-            errors.append(invalid(f"{path}[{name}]", text, "must be greater than zero"))
+            errors.invalid(f"{path}[{name}]", text, "must be greater than zero")
 
 
 def _sources(spec: Json, path: str, errors: Errors) -> None:
     given = [name for name in VOLUME_SOURCES if spec.get(name) is not None]
     for name in given[1:]:
-        errors.append(forbidden(f"{path}.{name}", "may not specify more than 1 volume type"))
+        errors.forbidden(f"{path}.{name}", "may not specify more than 1 volume type")
     if not given:
-        errors.append(required(path, "must specify a volume type"))
+        errors.required(path, "must specify a volume type")
         return
     source, where = spec[given[0]], f"{path}.{given[0]}"
     if given[0] == "hostPath":
         host_path(source, where, errors)
         if source.get("path") == "/" and spec.get("persistentVolumeReclaimPolicy") == "Recycle":
             why = "may not be 'recycle' for a hostPath mount of '/'"
-            errors.append(forbidden(f"{path}.persistentVolumeReclaimPolicy", why))
+            errors.forbidden(f"{path}.persistentVolumeReclaimPolicy", why)
     elif given[0] == "nfs":
         for name in ("server", "path"):
             if not source.get(name):
-                errors.append(required(f"{where}.{name}"))
+                errors.required(f"{where}.{name}")
         if source.get("path") and not source["path"].startswith("/"):
-            errors.append(invalid(f"{where}.path", source["path"], "must be an absolute path"))
+            errors.invalid(f"{where}.path", source["path"], "must be an absolute path")
     elif given[0] == "local":
         if not source.get("path"):
-            errors.append(required(f"{where}.path"))
+            errors.required(f"{where}.path")
         elif ".." in source["path"].split("/"):
-            errors.append(invalid(f"{where}.path", source["path"], "must not contain '..'"))
+            errors.invalid(f"{where}.path", source["path"], "must not contain '..'")
         if spec.get("nodeAffinity") is None:
-            errors.append(required("metadata.annotations", "Local volume requires node affinity"))
+            errors.required("metadata.annotations", "Local volume requires node affinity")
     elif given[0] == "csi":
         driver_name(source.get("driver") or "", f"{where}.driver", errors)
         if not source.get("volumeHandle"):
-            errors.append(required(f"{where}.volumeHandle"))
+            errors.required(f"{where}.volumeHandle")
 
 
 def persistent_volume_update(new: Json, old: Json) -> Errors:
@@ -150,11 +135,8 @@ def persistent_volume_update(new: Json, old: Json) -> Errors:
         {name: tree[name] for name in VOLUME_SOURCES if name in tree} for tree in (spec, before)
     )
     if sources != previous:
-        errors.append(
-            forbidden(
-                "spec.persistentvolumesource",
-                "spec.persistentvolumesource is immutable after creation",
-            )
+        errors.forbidden(
+            "spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation"
         )
     immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode", errors)
     return errors
@@ -191,14 +173,12 @@ def persistent_volume_claim_update(new: Json, old: Json) -> Errors:
             }
         before["volumeAttributesClassName"] = spec.get("volumeAttributesClassName")
     if _given(spec) != _given(before):
-        errors.append(forbidden("spec", CLAIM_RULE))
+        errors.forbidden("spec", CLAIM_RULE)
     if amount(sizes[0]) < amount(sizes[1]):
         capacity = ((old.get("status") or {}).get("capacity") or {}).get("storage", "0")
         if amount(sizes[0]) <= amount(capacity):
-            errors.append(
-                forbidden(
-                    "spec.resources.requests.storage", "field can not be less than status.capacity"
-                )
+            errors.forbidden(
+                "spec.resources.requests.storage", "field can not be less than status.capacity"
             )
     immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode", errors)
     return errors
@@ -212,12 +192,10 @@ def persistent_volume_claim_status(new: Json, old: Json) -> Errors:
     errors = metadata(new)
     for name, text in ((new.get("status") or {}).get("capacity") or {}).items():
         if amount(text).nanos < 0:
-            errors.append(
-                invalid(
-                    f"status.capacity[{name}]",
-                    amount(text).nanos // 10**9,
-                    "must be a valid resource quantity",
-                )
+            errors.invalid(
+                f"status.capacity[{name}]",
+                amount(text).nanos // 10**9,
+                "must be a valid resource quantity",
             )
     return errors
 
@@ -242,31 +220,31 @@ def storage_class(tree: Json) -> Errors:
         path = f"allowedTopologies[{position}]"
         _topology(term, path, errors)
         if term in terms:
-            errors.append(duplicate(f"{path}.matchLabelExpressions", ""))
+            errors.duplicate(f"{path}.matchLabelExpressions", "")
         terms.append(term)
     return errors
 
 
 def _provisioner(name: str, path: str, errors: Errors) -> None:
     if not name:
-        errors.append(required(path))
+        errors.required(path)
     else:
         errors += [invalid(path, name.lower(), reason) for reason in label_key(name.lower())]
 
 
 def _parameters(parameters: Json, errors: Errors, *, needed: bool = False) -> None:
     if len(parameters) > MAX_PARAMETERS:
-        errors.append(too_long("parameters", MAX_PARAMETERS))
+        errors.too_long("parameters", MAX_PARAMETERS)
         return
     if "" in parameters:
-        errors.append(invalid("parameters", "", "field can not be empty."))
+        errors.invalid("parameters", "", "field can not be empty.")
     if (
         sum(len(key.encode()) + len(value.encode()) for key, value in parameters.items())
         > MAX_PARAMETERS_BYTES
     ):
-        errors.append(too_long("parameters", MAX_PARAMETERS_BYTES))
+        errors.too_long("parameters", MAX_PARAMETERS_BYTES)
     if needed and not parameters:
-        errors.append(required("parameters", "must contain at least one key/value pair"))
+        errors.required("parameters", "must contain at least one key/value pair")
 
 
 def _topology(term: Json, path: str, errors: Errors) -> None:
@@ -275,14 +253,14 @@ def _topology(term: Json, path: str, errors: Errors) -> None:
         where, key = f"{path}.matchLabelExpressions[{position}]", wanted.get("key") or ""
         values: set[str] = set()
         if not wanted.get("values"):
-            errors.append(required(f"{where}.values"))
+            errors.required(f"{where}.values")
         for index, value in enumerate(wanted.get("values") or ()):
             if value in values:
-                errors.append(duplicate(f"{where}.values[{index}]", value))
+                errors.duplicate(f"{where}.values[{index}]", value)
             values.add(value)
         errors += [invalid(f"{where}.key", key, reason) for reason in label_key(key)]
         if key in seen:
-            errors.append(duplicate(f"{where}.key", key))
+            errors.duplicate(f"{where}.key", key)
         seen.add(key)
 
 
@@ -306,7 +284,7 @@ def attributes_class_update(new: Json, old: Json) -> Errors:
     errors = attributes_class(new)
     for name in ("driverName", "parameters"):
         if new.get(name) != old.get(name):
-            errors.append(forbidden(name, "updates to " + name + " are forbidden."))
+            errors.forbidden(name, "updates to " + name + " are forbidden.")
     return errors
 
 
@@ -321,23 +299,23 @@ def csi_node(tree: Json) -> Errors:
         name, node = driver.get("name") or "", driver.get("nodeID") or ""
         driver_name(name, f"{path}.name", errors)
         if not node:
-            errors.append(required(f"{path}.nodeID"))
+            errors.required(f"{path}.nodeID")
         elif len(node.encode()) > MAX_NODE_ID_LENGTH:
-            errors.append(
-                invalid(f"{path}.nodeID", node, f"must be {MAX_NODE_ID_LENGTH} characters or less")
+            errors.invalid(
+                f"{path}.nodeID", node, f"must be {MAX_NODE_ID_LENGTH} characters or less"
             )
         not_negative(
             (driver.get("allocatable") or {}).get("count"), f"{path}.allocatable.count", errors
         )
         if name in seen:
-            errors.append(duplicate(f"{path}.name", name))
+            errors.duplicate(f"{path}.name", name)
         seen.add(name)
         keys: set[str] = set()
         for key in driver.get("topologyKeys") or ():
             if not key:
-                errors.append(required(path))
+                errors.required(path)
             if key in keys:
-                errors.append(duplicate(path, key))
+                errors.duplicate(path, key)
             keys.add(key)
             errors += [invalid(path, key, reason) for reason in label_key(key)]
     return errors
@@ -371,7 +349,7 @@ def csi_driver(tree: Json) -> Errors:
         ("storageCapacity", ""),
     ):
         if spec.get(name) is None:
-            errors.append(required(f"spec.{shown or name}"))
+            errors.required(f"spec.{shown or name}")
     policies = ("File", "None", "ReadWriteOnceWithFSType")
     one_of(
         spec.get("fsGroupPolicy"),
@@ -388,45 +366,37 @@ def csi_driver(tree: Json) -> Errors:
             asked.get("expirationSeconds"),
         )
         if audience in audiences:
-            errors.append(duplicate(f"{path}.audience", audience))
+            errors.duplicate(f"{path}.audience", audience)
             continue
         audiences.add(audience)
         if seconds is not None and seconds < _MIN_TOKEN_SECONDS:
-            errors.append(
-                invalid(
-                    f"{path}.expirationSeconds",
-                    seconds,
-                    "may not specify a duration less than 10 minutes",
-                )
+            errors.invalid(
+                f"{path}.expirationSeconds",
+                seconds,
+                "may not specify a duration less than 10 minutes",
             )
         if seconds is not None and seconds > _MAX_TOKEN_SECONDS:
-            errors.append(
-                invalid(
-                    f"{path}.expirationSeconds",
-                    seconds,
-                    "may not specify a duration larger than 2^32 seconds",
-                )
+            errors.invalid(
+                f"{path}.expirationSeconds",
+                seconds,
+                "may not specify a duration larger than 2^32 seconds",
             )
     for mode in spec.get("volumeLifecycleModes") or ():
         if mode not in ("Persistent", "Ephemeral"):
-            errors.append(
-                not_supported("spec.volumeLifecycleModes", mode, ("Persistent", "Ephemeral"))
-            )
+            errors.not_supported("spec.volumeLifecycleModes", mode, ("Persistent", "Ephemeral"))
     if spec.get("seLinuxMount") is None:
-        errors.append(required("spec.seLinuxMount"))
+        errors.required("spec.seLinuxMount")
     period = spec.get("nodeAllocatableUpdatePeriodSeconds")
     if period is not None and period < 10:
-        errors.append(
-            invalid(
-                "spec.nodeAllocatableUpdatePeriodSeconds",
-                period,
-                "must be greater than or equal to 10 seconds",
-            )
+        errors.invalid(
+            "spec.nodeAllocatableUpdatePeriodSeconds",
+            period,
+            "must be greater than or equal to 10 seconds",
         )
     if spec.get("serviceAccountTokenInSecrets") is not None and not spec.get("tokenRequests"):
         why = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
-        errors.append(
-            invalid("spec.serviceAccountTokenInSecrets", spec["serviceAccountTokenInSecrets"], why)
+        errors.invalid(
+            "spec.serviceAccountTokenInSecrets", spec["serviceAccountTokenInSecrets"], why
         )
     return errors
 
@@ -448,7 +418,7 @@ def csi_storage_capacity(tree: Json) -> Errors:
     name = tree.get("storageClassName") or ""
     errors += [invalid("storageClassName", name, reason) for reason in names.dns_subdomain(name)]
     if tree.get("capacity") is not None and amount(tree["capacity"]).nanos < 0:
-        errors.append(invalid("capacity", tree["capacity"], "must be greater than or equal to 0"))
+        errors.invalid("capacity", tree["capacity"], "must be greater than or equal to 0")
     return errors
 
 
@@ -467,14 +437,12 @@ def volume_attachment(tree: Json) -> Errors:
     name, inline = source.get("persistentVolumeName"), source.get("inlineVolumeSpec")
     rule = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
     if name is None and inline is None:
-        errors.append(required("spec.source", rule))
+        errors.required("spec.source", rule)
     elif name is not None and inline is not None:
-        errors.append(forbidden("spec.source", rule))
+        errors.forbidden("spec.source", rule)
     elif name == "":
-        errors.append(
-            required(
-                "spec.source.persistentVolumeName", "must specify non empty persistentVolumeName"
-            )
+        errors.required(
+            "spec.source.persistentVolumeName", "must specify non empty persistentVolumeName"
         )
     elif inline is not None:
         _volume_spec(inline, "spec.source.inlineVolumeSpec", errors, inline=True)

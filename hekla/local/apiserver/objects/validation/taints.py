@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import Errors, label_key, label_value
-from hekla.local.apiserver.objects.errors import invalid, not_supported, required
 from hekla.podrules.placement import EFFECTS
 
 
@@ -20,9 +20,9 @@ def taints(values: Any, path: str, errors: Errors) -> None:
             for reason in label_value(taint.get("value") or "")
         ]
         if not effect:
-            errors.append(required(f"{where}.effect"))
+            errors.required(f"{where}.effect")
         elif effect not in EFFECTS:
-            errors.append(not_supported(f"{where}.effect", effect, EFFECTS))
+            errors.not_supported(f"{where}.effect", effect, EFFECTS)
         if (key, effect) in seen:
-            errors.append(invalid(where, taint, "taints must be unique by key and effect pair"))
+            errors.invalid(where, taint, "taints must be unique by key and effect pair")
         seen.add((key, effect))

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import Errors, not_negative, one_of, selector
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
-from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required
 from hekla.local.apiserver.objects.kind import FieldError
 from hekla.local.apiserver.objects.validation import pod as pods
 from hekla.local.apiserver.objects.validation.metadata import (
@@ -37,13 +37,13 @@ def _selector(spec: Json, kind: str, errors: Errors) -> bool | None:
     labels = (template.get("metadata") or {}).get("labels")
     if wanted is None:
         if kind != "daemonset":
-            errors.append(required("spec.selector"))
+            errors.required("spec.selector")
         return False
     before = len(errors)
     selector(wanted, "spec.selector", errors)
     right = len(errors) == before
     if not wanted.get("matchLabels") and not wanted.get("matchExpressions"):
-        errors.append(invalid("spec.selector", wanted, f"empty selector is invalid for {kind}"))
+        errors.invalid("spec.selector", wanted, f"empty selector is invalid for {kind}")
         return True
     return matches(wanted, labels) if right else None
 
@@ -58,12 +58,10 @@ def _selected_template(spec: Json, errors: Errors, kind: str, shown: str) -> Non
     template = spec.get("template") or {}
     right = _selector(spec, kind, errors)
     if right is None and kind != "daemonset":
-        errors.append(
-            invalid(
-                "spec.selector",
-                spec["selector"],
-                "" if kind == "statefulset" else "invalid label selector",
-            )
+        errors.invalid(
+            "spec.selector",
+            spec["selector"],
+            "" if kind == "statefulset" else "invalid label selector",
         )
     if right is False:
         errors.append(unmatched((template.get("metadata") or {}).get("labels")))
@@ -75,10 +73,10 @@ def _selected_template(spec: Json, errors: Errors, kind: str, shown: str) -> Non
         return
     policy = (template.get("spec") or {}).get("restartPolicy")
     if policy != "Always":
-        errors.append(not_supported("spec.template.spec.restartPolicy", policy, ("Always",)))
+        errors.not_supported("spec.template.spec.restartPolicy", policy, ("Always",))
     if (template.get("spec") or {}).get("activeDeadlineSeconds") is not None:
         why = f"activeDeadlineSeconds in {shown} is not Supported"
-        errors.append(forbidden("spec.template.spec.activeDeadlineSeconds", why))
+        errors.forbidden("spec.template.spec.activeDeadlineSeconds", why)
 
 
 def _as_run(spec: Json, template: Json) -> Json:
@@ -111,18 +109,13 @@ def deployment(tree: Json) -> Errors:
     strategy = spec.get("strategy") or {}
     kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
     if kind not in ("Recreate", "RollingUpdate"):
-        errors.append(not_supported("spec.strategy", strategy, ("Recreate", "RollingUpdate")))
+        errors.not_supported("spec.strategy", strategy, ("Recreate", "RollingUpdate"))
     elif kind == "Recreate" and rolling is not None:
-        errors.append(
-            forbidden(
-                "spec.strategy.rollingUpdate",
-                "may not be specified when strategy `type` is 'Recreate'",
-            )
+        errors.forbidden(
+            "spec.strategy.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'"
         )
     elif kind == "RollingUpdate" and rolling is None:
-        errors.append(
-            required("spec.strategy.rollingUpdate", "this should be defaulted and never be nil")
-        )
+        errors.required("spec.strategy.rollingUpdate", "this should be defaulted and never be nil")
     elif kind == "RollingUpdate":
         _rolling(rolling or {}, "spec.strategy.rollingUpdate", errors)
     for name in ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"):
@@ -131,7 +124,7 @@ def deployment(tree: Json) -> Errors:
         spec.get("minReadySeconds") or 0
     ):
         why = "must be greater than minReadySeconds"
-        errors.append(invalid("spec.progressDeadlineSeconds", spec["progressDeadlineSeconds"], why))
+        errors.invalid("spec.progressDeadlineSeconds", spec["progressDeadlineSeconds"], why)
     return errors
 
 
@@ -140,9 +133,7 @@ def _rolling(rolling: Json, path: str, errors: Errors) -> None:
         int_or_percent(rolling.get(name), f"{path}.{name}", errors)
     missing, more = rolling.get("maxUnavailable"), rolling.get("maxSurge")
     if not percent(missing or 0) and not percent(more or 0):
-        errors.append(
-            invalid(f"{path}.maxUnavailable", missing or 0, "may not be 0 when `maxSurge` is 0")
-        )
+        errors.invalid(f"{path}.maxUnavailable", missing or 0, "may not be 0 when `maxSurge` is 0")
     at_most_all(missing, f"{path}.maxUnavailable", errors)
 
 
@@ -161,9 +152,9 @@ def replication_controller(tree: Json) -> Errors:
     not_negative(spec.get("replicas"), "spec.replicas", errors)
     wanted, template = spec.get("selector") or {}, spec.get("template")
     if not wanted:
-        errors.append(required("spec.selector"))
+        errors.required("spec.selector")
     if template is None:
-        errors.append(required("spec.template"))
+        errors.required("spec.template")
         return errors
     labels = (template.get("metadata") or {}).get("labels") or {}
     if any(labels.get(key) != value for key, value in wanted.items()):
@@ -171,7 +162,7 @@ def replication_controller(tree: Json) -> Errors:
     pods.template(template, "spec.template", errors)
     policy = (template.get("spec") or {}).get("restartPolicy")
     if policy != "Always":
-        errors.append(not_supported("spec.template.spec.restartPolicy", policy, ("Always",)))
+        errors.not_supported("spec.template.spec.restartPolicy", policy, ("Always",))
     return errors
 
 
@@ -181,11 +172,9 @@ def stateful_set(tree: Json, *, updated: bool = False) -> Errors:
     spec = tree.get("spec") or {}
     policy = spec.get("podManagementPolicy")
     if not policy:
-        errors.append(required("spec.podManagementPolicy"))
+        errors.required("spec.podManagementPolicy")
     elif policy not in ("OrderedReady", "Parallel"):
-        errors.append(
-            invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'")
-        )
+        errors.invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'")
     _set_strategy(spec.get("updateStrategy") or {}, "spec.updateStrategy", errors)
     kept: Json = spec.get("persistentVolumeClaimRetentionPolicy") or {}
     for name in (
@@ -193,7 +182,7 @@ def stateful_set(tree: Json, *, updated: bool = False) -> Errors:
     ):
         if kept.get(name) not in ("Retain", "Delete"):
             path = f"spec.persistentVolumeClaimRetentionPolicy.{name}"
-            errors.append(not_supported(path, kept.get(name) or "", ("Retain", "Delete")))
+            errors.not_supported(path, kept.get(name) or "", ("Retain", "Delete"))
     if not updated:
         for position, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
             claim_spec(
@@ -211,14 +200,12 @@ def stateful_set(tree: Json, *, updated: bool = False) -> Errors:
 def _set_strategy(strategy: Json, path: str, errors: Errors) -> None:
     kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
     if not kind:
-        errors.append(required(path))
+        errors.required(path)
     elif kind not in ("RollingUpdate", "OnDelete"):
-        errors.append(invalid(path, strategy, "must be 'RollingUpdate' or 'OnDelete'"))
+        errors.invalid(path, strategy, "must be 'RollingUpdate' or 'OnDelete'")
     elif kind == "OnDelete" and rolling is not None:
-        errors.append(
-            invalid(
-                f"{path}.rollingUpdate", rolling, "only allowed for updateStrategy 'RollingUpdate'"
-            )
+        errors.invalid(
+            f"{path}.rollingUpdate", rolling, "only allowed for updateStrategy 'RollingUpdate'"
         )
     elif rolling is not None:
         not_negative(rolling.get("partition"), f"{path}.rollingUpdate.partition", errors)
@@ -226,7 +213,7 @@ def _set_strategy(strategy: Json, path: str, errors: Errors) -> None:
         if missing is not None:
             int_or_percent(missing, where, errors)
             if not percent(missing):
-                errors.append(invalid(where, missing, "cannot be 0"))
+                errors.invalid(where, missing, "cannot be 0")
             at_most_all(missing, where, errors)
 
 
@@ -237,10 +224,10 @@ def daemon_set(tree: Json) -> Errors:
     not_negative(spec.get("minReadySeconds"), "spec.minReadySeconds", errors)
     strategy, path = spec.get("updateStrategy") or {}, "spec.updateStrategy"
     if strategy.get("type") not in ("RollingUpdate", "OnDelete"):
-        errors.append(not_supported(path, strategy, ("RollingUpdate", "OnDelete")))
+        errors.not_supported(path, strategy, ("RollingUpdate", "OnDelete"))
     elif strategy["type"] == "RollingUpdate":
         if strategy.get("rollingUpdate") is None:
-            errors.append(required(f"{path}.rollingUpdate"))
+            errors.required(f"{path}.rollingUpdate")
         else:
             _rolling_daemons(strategy["rollingUpdate"], f"{path}.rollingUpdate", errors)
     not_negative(spec.get("revisionHistoryLimit"), "spec.revisionHistoryLimit", errors)
@@ -253,11 +240,9 @@ def _rolling_daemons(rolling: Json, path: str, errors: Errors) -> None:
         check(missing, f"{path}.maxUnavailable", errors)
         check(more, f"{path}.maxSurge", errors)
     if percent(missing or 0) and percent(more or 0):
-        errors.append(
-            invalid(f"{path}.maxSurge", more, "may not be set when maxUnavailable is non-zero")
-        )
+        errors.invalid(f"{path}.maxSurge", more, "may not be set when maxUnavailable is non-zero")
     elif not percent(missing or 0) and not percent(more or 0):
-        errors.append(required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
+        errors.required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0")
 
 
 def pod_disruption_budget(tree: Json) -> Errors:
@@ -265,7 +250,7 @@ def pod_disruption_budget(tree: Json) -> Errors:
     spec = tree.get("spec") or {}
     given = [name for name in ("minAvailable", "maxUnavailable") if spec.get(name) is not None]
     if len(given) == 2:
-        errors.append(invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set"))
+        errors.invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set")
     for name in given:
         int_or_percent(spec[name], f"spec.{name}", errors)
         at_most_all(spec[name], f"spec.{name}", errors)
@@ -310,12 +295,10 @@ def stateful_set_update(new: Json, old: Json) -> Errors:
         for name in spec.keys() | before.keys()
         if name not in _SET_CHANGEABLE
     ):
-        errors.append(
-            forbidden(
-                "spec",
-                "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
-                "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
-            )
+        errors.forbidden(
+            "spec",
+            "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
+            "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
         )
     return errors
 
@@ -354,23 +337,19 @@ def _no_more_than(status: Json, names: tuple[str, ...], ready: str, errors: Erro
     ready ones."""
     for name in names:
         if (status.get(name) or 0) > (status.get("replicas") or 0):
-            errors.append(
-                invalid(f"status.{name}", status[name], "cannot be greater than status.replicas")
-            )
+            errors.invalid(f"status.{name}", status[name], "cannot be greater than status.replicas")
     if (status.get("availableReplicas") or 0) > (status.get("readyReplicas") or 0):
-        errors.append(
-            invalid(
-                "status.availableReplicas",
-                status["availableReplicas"],
-                f"cannot be greater than {ready}",
-            )
+        errors.invalid(
+            "status.availableReplicas",
+            status["availableReplicas"],
+            f"cannot be greater than {ready}",
         )
 
 
 def _collisions(new: Json, old: Json, errors: Errors) -> None:
     count, before = ((tree.get("status") or {}).get("collisionCount") for tree in (new, old))
     if before is not None and (count or 0) < before:
-        errors.append(invalid("status.collisionCount", count or 0, "cannot be decremented"))
+        errors.invalid("status.collisionCount", count or 0, "cannot be decremented")
 
 
 def deployment_status(new: Json, old: Json) -> Errors:
