@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import msgspec
 
 from hekla.api.bus import Event
-from hekla.api.kinds import Column, Kind
+from hekla.api.kinds import Column, kind_of
 from hekla.api.kubernetes.references import ObjectReference
 from hekla.api.meta import Object, Struct, TemplateMeta, always
 from hekla.api.scheduling import NetworkTopology
@@ -30,8 +30,7 @@ from hekla.api.schema import (
     Time,
 )
 
-GROUP = "batch.volcano.sh"
-API_VERSION = f"{GROUP}/v1alpha1"
+API_VERSION = "batch.volcano.sh/v1alpha1"
 
 
 class JobPhase(StrEnum):
@@ -204,13 +203,9 @@ class CronJob(Object):
     status: CronJobStatus = msgspec.field(default_factory=CronJobStatus)
 
 
-JOB = Kind(
-    GROUP,
-    "v1alpha1",
-    "Job",
+JOB = kind_of(
+    Job,
     "jobs",
-    namespaced=True,
-    type=Job,
     short_names=("vcjob", "vj"),
     columns=(
         Column("STATUS", "string", ".status.state.phase"),
@@ -221,13 +216,4 @@ JOB = Kind(
     ),
     status=True,
 )
-CRON_JOB = Kind(
-    GROUP,
-    "v1alpha1",
-    "CronJob",
-    "cronjobs",
-    namespaced=True,
-    type=CronJob,
-    short_names=("cronvcjob", "cronvj"),
-    status=True,
-)
+CRON_JOB = kind_of(CronJob, "cronjobs", short_names=("cronvcjob", "cronvj"), status=True)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from hekla.api.kinds import Kind
+from hekla.api.kinds import kind_of
 from hekla.api.meta import Object, OwnerReference, always
 
-GROUP = "bus.volcano.sh"
-API_VERSION = f"{GROUP}/v1alpha1"
+API_VERSION = "bus.volcano.sh/v1alpha1"
 
 
 class Event(StrEnum):
@@ -62,4 +61,4 @@ class Command(Object):
     message: str = ""
 
 
-COMMAND = Kind(GROUP, "v1alpha1", "Command", "commands", namespaced=True, type=Command)
+COMMAND = kind_of(Command, "commands")

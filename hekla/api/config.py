@@ -6,12 +6,11 @@ from typing import Annotated
 
 import msgspec
 
-from hekla.api.kinds import Kind
+from hekla.api.kinds import kind_of
 from hekla.api.meta import Condition, LabelSelector, Object, Struct, always
 from hekla.api.schema import Required, Rule
 
-GROUP = "config.volcano.sh"
-API_VERSION = f"{GROUP}/v1alpha1"
+API_VERSION = "config.volcano.sh/v1alpha1"
 
 
 class MemoryQos(Struct):
@@ -43,12 +42,4 @@ class ColocationConfiguration(Object):
     )
 
 
-COLOCATION_CONFIGURATION = Kind(
-    GROUP,
-    "v1alpha1",
-    "ColocationConfiguration",
-    "colocationconfigurations",
-    namespaced=True,
-    type=ColocationConfiguration,
-    status=True,
-)
+COLOCATION_CONFIGURATION = kind_of(ColocationConfiguration, "colocationconfigurations", status=True)

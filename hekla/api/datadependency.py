@@ -7,13 +7,12 @@ from typing import Annotated
 
 import msgspec
 
-from hekla.api.kinds import Kind
+from hekla.api.kinds import kind_of
 from hekla.api.kubernetes.references import ObjectReference
 from hekla.api.meta import Condition, Object, Struct, always
 from hekla.api.schema import Int32, Required, Rule
 
-GROUP = "datadependency.volcano.sh"
-API_VERSION = f"{GROUP}/v1alpha1"
+API_VERSION = "datadependency.volcano.sh/v1alpha1"
 
 
 class ReclaimPolicy(StrEnum):
@@ -80,15 +79,5 @@ class DataSourceClaim(Object):
     status: DataSourceClaimStatus = msgspec.field(default_factory=DataSourceClaimStatus)
 
 
-DATA_SOURCE = Kind(
-    GROUP, "v1alpha1", "DataSource", "datasources", namespaced=False, type=DataSource, status=True
-)
-DATA_SOURCE_CLAIM = Kind(
-    GROUP,
-    "v1alpha1",
-    "DataSourceClaim",
-    "datasourceclaims",
-    namespaced=True,
-    type=DataSourceClaim,
-    status=True,
-)
+DATA_SOURCE = kind_of(DataSource, "datasources", namespaced=False, status=True)
+DATA_SOURCE_CLAIM = kind_of(DataSourceClaim, "datasourceclaims", status=True)

@@ -8,12 +8,11 @@ from typing import Annotated
 import msgspec
 
 from hekla.api.batch import JobSpec, TaskState
-from hekla.api.kinds import Column, Kind
+from hekla.api.kinds import Column, kind_of
 from hekla.api.meta import Object, Struct, always
 from hekla.api.schema import Count, Duration, Required, Rule, Time
 
-GROUP = "flow.volcano.sh"
-API_VERSION = f"{GROUP}/v1alpha1"
+API_VERSION = "flow.volcano.sh/v1alpha1"
 
 TaskName = Annotated[str, Rule(max_length=253)]
 
@@ -160,13 +159,9 @@ class JobTemplate(Object):
     status: JobTemplateStatus = msgspec.field(default_factory=JobTemplateStatus)
 
 
-JOB_FLOW = Kind(
-    GROUP,
-    "v1alpha1",
-    "JobFlow",
+JOB_FLOW = kind_of(
+    JobFlow,
     "jobflows",
-    namespaced=True,
-    type=JobFlow,
     short_names=("jf",),
     columns=(
         Column("Status", "string", ".status.state.phase"),
@@ -174,13 +169,4 @@ JOB_FLOW = Kind(
     ),
     status=True,
 )
-JOB_TEMPLATE = Kind(
-    GROUP,
-    "v1alpha1",
-    "JobTemplate",
-    "jobtemplates",
-    namespaced=True,
-    type=JobTemplate,
-    short_names=("jt",),
-    status=True,
-)
+JOB_TEMPLATE = kind_of(JobTemplate, "jobtemplates", short_names=("jt",), status=True)

@@ -17,11 +17,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from hekla.api.meta import ListMeta, Status, Struct
+from hekla.api.meta import ListMeta, Object, Status, Struct
 from hekla.api.trees import without_nulls
 
 T = TypeVar("T")
 U = TypeVar("U")
+AnObject = TypeVar("AnObject", bound=Object)
 
 
 class Malformed(msgspec.Struct, frozen=True):
@@ -255,6 +256,22 @@ def _malformed(kind: str, body: bytes | msgspec.Raw, reason: str) -> Malformed:
     return Malformed(
         kind, f"{namespace}/{name}" if namespace else name, text("resourceVersion"), reason
     )
+
+
+def kind_of(
+    type: type[AnObject],
+    plural: str,
+    *,
+    namespaced: bool = True,
+    short_names: tuple[str, ...] = (),
+    columns: tuple[Column, ...] = (),
+    status: bool = False,
+) -> Kind[AnObject]:
+    """The kind whose objects decode into this struct; an empty object says its group, version and
+    kind."""
+    empty = type()
+    group, _, version = empty.api_version.rpartition("/")
+    return Kind(group, version, empty.kind, plural, namespaced, type, short_names, columns, status)
 
 
 def names_of(kinds: Sequence[Kind[Any]]) -> dict[str, Kind[Any]]:

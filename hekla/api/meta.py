@@ -147,6 +147,16 @@ class Condition(Struct):
     message: Annotated[str, Rule(required=True, max_length=32768)] = always("")
 
 
+class BriefCondition(Struct):
+    """The condition of older kinds of Kubernetes, which demand no member."""
+
+    type: str = ""
+    status: str = ""
+    last_transition_time: Time = ""
+    reason: str = ""
+    message: str = ""
+
+
 class ListMeta(Struct):
     resource_version: str = ""
     continue_: str = ""

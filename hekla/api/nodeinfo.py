@@ -6,12 +6,11 @@ from typing import Annotated
 
 import msgspec
 
-from hekla.api.kinds import Kind
+from hekla.api.kinds import kind_of
 from hekla.api.meta import Object, Struct, always
 from hekla.api.schema import Rule
 
-GROUP = "nodeinfo.volcano.sh"
-API_VERSION = f"{GROUP}/v1alpha1"
+API_VERSION = "nodeinfo.volcano.sh/v1alpha1"
 
 
 Index = Annotated[int, Rule(minimum=0)]
@@ -60,12 +59,4 @@ class Numatopology(Object):
     spec: NumatopoSpec = msgspec.field(default_factory=NumatopoSpec)
 
 
-NUMATOPOLOGY = Kind(
-    GROUP,
-    "v1alpha1",
-    "Numatopology",
-    "numatopologies",
-    namespaced=False,
-    type=Numatopology,
-    short_names=("numatopo",),
-)
+NUMATOPOLOGY = kind_of(Numatopology, "numatopologies", namespaced=False, short_names=("numatopo",))

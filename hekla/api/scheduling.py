@@ -7,12 +7,11 @@ from typing import Annotated
 
 import msgspec
 
-from hekla.api.kinds import Column, Kind
+from hekla.api.kinds import Column, kind_of
 from hekla.api.meta import LabelSelector, Object, Struct, always
 from hekla.api.schema import Atomic, Count, Int32, ResourceList, Rule, Subdomain, Time
 
-GROUP = "scheduling.volcano.sh"
-API_VERSION = f"{GROUP}/v1beta1"
+API_VERSION = "scheduling.volcano.sh/v1beta1"
 
 
 class NetworkTopologyMode(StrEnum):
@@ -162,13 +161,9 @@ class Queue(Object):
     status: QueueStatus = msgspec.field(default_factory=QueueStatus)
 
 
-POD_GROUP = Kind(
-    GROUP,
-    "v1beta1",
-    "PodGroup",
+POD_GROUP = kind_of(
+    PodGroup,
     "podgroups",
-    namespaced=True,
-    type=PodGroup,
     short_names=("pg", "podgroup-v1beta1"),
     columns=(
         Column("STATUS", "string", ".status.phase"),
@@ -178,13 +173,10 @@ POD_GROUP = Kind(
         Column("QUEUE", "string", ".spec.queue", priority=1),
     ),
 )
-QUEUE = Kind(
-    GROUP,
-    "v1beta1",
-    "Queue",
+QUEUE = kind_of(
+    Queue,
     "queues",
     namespaced=False,
-    type=Queue,
     short_names=("q", "queue-v1beta1"),
     columns=(Column("PARENT", "string", ".spec.parent"),),
     status=True,

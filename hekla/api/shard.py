@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from hekla.api.kinds import Column, Kind
+from hekla.api.kinds import Column, kind_of
 from hekla.api.meta import Object, Struct, always
 from hekla.api.schema import Required, Time
 
-GROUP = "shard.volcano.sh"
-API_VERSION = f"{GROUP}/v1alpha1"
+API_VERSION = "shard.volcano.sh/v1alpha1"
 
 
 def _no_nodes() -> list[str]:
@@ -35,13 +34,10 @@ class NodeShard(Object):
     status: NodeShardStatus = msgspec.field(default_factory=NodeShardStatus)
 
 
-NODE_SHARD = Kind(
-    GROUP,
-    "v1alpha1",
-    "NodeShard",
+NODE_SHARD = kind_of(
+    NodeShard,
     "nodeshards",
     namespaced=False,
-    type=NodeShard,
     short_names=("nsh",),
     columns=(Column("AGE", "date", ".metadata.creationTimestamp"),),
     status=True,

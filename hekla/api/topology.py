@@ -8,12 +8,11 @@ from typing import Annotated
 
 import msgspec
 
-from hekla.api.kinds import Column, Kind
+from hekla.api.kinds import Column, kind_of
 from hekla.api.meta import Condition, LabelSelector, Object, Struct, always
 from hekla.api.schema import SUBDOMAIN_PATTERN, Rule, Validation
 
-GROUP = "topology.volcano.sh"
-API_VERSION = f"{GROUP}/v1alpha1"
+API_VERSION = "topology.volcano.sh/v1alpha1"
 
 
 class MemberType(StrEnum):
@@ -72,13 +71,10 @@ class HyperNode(Object):
     status: HyperNodeStatus = msgspec.field(default_factory=HyperNodeStatus)
 
 
-HYPER_NODE = Kind(
-    GROUP,
-    "v1alpha1",
-    "HyperNode",
+HYPER_NODE = kind_of(
+    HyperNode,
     "hypernodes",
     namespaced=False,
-    type=HyperNode,
     short_names=("hn",),
     columns=(
         Column("Tier", "string", ".spec.tier"),

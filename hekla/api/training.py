@@ -9,12 +9,11 @@ from typing import Annotated
 import msgspec
 
 from hekla.api.batch import JobSpec, JobState
-from hekla.api.kinds import Kind
+from hekla.api.kinds import kind_of
 from hekla.api.meta import Condition, Object, Struct, always
 from hekla.api.schema import Int32, Int64, NamedList, Required, Rule
 
-GROUP = "training.volcano.sh"
-API_VERSION = f"{GROUP}/v1alpha1"
+API_VERSION = "training.volcano.sh/v1alpha1"
 
 
 class SplitMode(StrEnum):
@@ -68,13 +67,4 @@ class HyperJob(Object):
     status: HyperJobStatus = msgspec.field(default_factory=HyperJobStatus)
 
 
-HYPER_JOB = Kind(
-    GROUP,
-    "v1alpha1",
-    "HyperJob",
-    "hyperjobs",
-    namespaced=True,
-    type=HyperJob,
-    short_names=("hyperjob", "hj"),
-    status=True,
-)
+HYPER_JOB = kind_of(HyperJob, "hyperjobs", short_names=("hyperjob", "hj"), status=True)

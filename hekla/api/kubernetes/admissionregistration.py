@@ -5,37 +5,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from hekla.api.kinds import Kind
+from hekla.api.kinds import kind_of
 from hekla.api.meta import Object, always
 
-GROUP = "admissionregistration.k8s.io"
+API_VERSION = "admissionregistration.k8s.io/v1"
 
 
 class MutatingWebhookConfiguration(Object):
-    api_version: str = always(f"{GROUP}/v1")
+    api_version: str = always(API_VERSION)
     kind: str = always("MutatingWebhookConfiguration")
     webhooks: list[dict[str, Any]] = []
 
 
 class ValidatingWebhookConfiguration(Object):
-    api_version: str = always(f"{GROUP}/v1")
+    api_version: str = always(API_VERSION)
     kind: str = always("ValidatingWebhookConfiguration")
     webhooks: list[dict[str, Any]] = []
 
 
-MUTATING_WEBHOOK_CONFIGURATION = Kind(
-    GROUP,
-    "v1",
-    "MutatingWebhookConfiguration",
-    "mutatingwebhookconfigurations",
-    namespaced=False,
-    type=MutatingWebhookConfiguration,
+MUTATING_WEBHOOK_CONFIGURATION = kind_of(
+    MutatingWebhookConfiguration, "mutatingwebhookconfigurations", namespaced=False
 )
-VALIDATING_WEBHOOK_CONFIGURATION = Kind(
-    GROUP,
-    "v1",
-    "ValidatingWebhookConfiguration",
-    "validatingwebhookconfigurations",
-    namespaced=False,
-    type=ValidatingWebhookConfiguration,
+VALIDATING_WEBHOOK_CONFIGURATION = kind_of(
+    ValidatingWebhookConfiguration, "validatingwebhookconfigurations", namespaced=False
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from hekla.api.kinds import Kind
+from hekla.api.kinds import kind_of
 from hekla.api.meta import Condition, Object, Struct, always
 
 
@@ -47,11 +47,6 @@ class CustomResourceDefinition(Object):
     )
 
 
-CUSTOM_RESOURCE_DEFINITION = Kind(
-    "apiextensions.k8s.io",
-    "v1",
-    "CustomResourceDefinition",
-    "customresourcedefinitions",
-    namespaced=False,
-    type=CustomResourceDefinition,
+CUSTOM_RESOURCE_DEFINITION = kind_of(
+    CustomResourceDefinition, "customresourcedefinitions", namespaced=False
 )

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from hekla.api.kinds import Kind
+from hekla.api.kinds import kind_of
 from hekla.api.kubernetes.claims import PersistentVolumeClaim
-from hekla.api.meta import LabelSelector, Object, Struct, always
+from hekla.api.meta import BriefCondition, LabelSelector, Object, Struct, always
 from hekla.api.schema import Int32, Int64, IntOrString, PodTemplate, Time
 
 
@@ -69,21 +69,13 @@ class ReplicaSetSpec(Struct):
     min_ready_seconds: Int32 = 0
 
 
-class ReplicaSetCondition(Struct):
-    type: str = ""
-    status: str = ""
-    last_transition_time: Time = ""
-    reason: str = ""
-    message: str = ""
-
-
 class ReplicaSetStatus(Struct):
     replicas: Int32 = always(0)
     fully_labeled_replicas: Int32 = 0
     observed_generation: Int64 = 0
     ready_replicas: Int32 = 0
     available_replicas: Int32 = 0
-    conditions: list[ReplicaSetCondition] = []
+    conditions: list[BriefCondition] = []
     terminating_replicas: Int32 | None = None
 
 
@@ -131,14 +123,6 @@ class StatefulSetSpec(Struct):
     ordinals: StatefulSetOrdinals | None = None
 
 
-class StatefulSetCondition(Struct):
-    type: str = ""
-    status: str = ""
-    last_transition_time: Time = ""
-    reason: str = ""
-    message: str = ""
-
-
 class StatefulSetStatus(Struct):
     observed_generation: Int64 = 0
     replicas: Int32 = always(0)
@@ -148,7 +132,7 @@ class StatefulSetStatus(Struct):
     current_revision: str = ""
     update_revision: str = ""
     collision_count: Int32 | None = None
-    conditions: list[StatefulSetCondition] = []
+    conditions: list[BriefCondition] = []
     available_replicas: Int32 = always(0)
 
 
@@ -179,14 +163,6 @@ class DaemonSetSpec(Struct):
     revision_history_limit: Int32 | None = None
 
 
-class DaemonSetCondition(Struct):
-    type: str = ""
-    status: str = ""
-    last_transition_time: Time = ""
-    reason: str = ""
-    message: str = ""
-
-
 class DaemonSetStatus(Struct):
     current_number_scheduled: Int32 = always(0)
     number_misscheduled: Int32 = always(0)
@@ -197,7 +173,7 @@ class DaemonSetStatus(Struct):
     number_available: Int32 = 0
     number_unavailable: Int32 = 0
     collision_count: Int32 | None = None
-    conditions: list[DaemonSetCondition] = []
+    conditions: list[BriefCondition] = []
 
 
 class DaemonSet(Object):
@@ -214,15 +190,8 @@ class ControllerRevision(Object):
     revision: Int64 = 0
 
 
-DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments", namespaced=True, type=Deployment)
-REPLICA_SET = Kind("apps", "v1", "ReplicaSet", "replicasets", namespaced=True, type=ReplicaSet)
-STATEFUL_SET = Kind("apps", "v1", "StatefulSet", "statefulsets", namespaced=True, type=StatefulSet)
-DAEMON_SET = Kind("apps", "v1", "DaemonSet", "daemonsets", namespaced=True, type=DaemonSet)
-CONTROLLER_REVISION = Kind(
-    "apps",
-    "v1",
-    "ControllerRevision",
-    "controllerrevisions",
-    namespaced=True,
-    type=ControllerRevision,
-)
+DEPLOYMENT = kind_of(Deployment, "deployments")
+REPLICA_SET = kind_of(ReplicaSet, "replicasets")
+STATEFUL_SET = kind_of(StatefulSet, "statefulsets")
+DAEMON_SET = kind_of(DaemonSet, "daemonsets")
+CONTROLLER_REVISION = kind_of(ControllerRevision, "controllerrevisions")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from hekla.api.kinds import Kind
+from hekla.api.kinds import kind_of
 from hekla.api.kubernetes.references import ObjectReference
 from hekla.api.meta import LabelSelector, Object, Struct, TemplateMeta, always
 from hekla.api.schema import Int32, Int64, NullableTime, PodTemplate, Time
@@ -123,5 +123,5 @@ class CronJob(Object):
     status: CronJobStatus = msgspec.field(default_factory=CronJobStatus)
 
 
-JOB = Kind("batch", "v1", "Job", "jobs", namespaced=True, type=Job)
-CRON_JOB = Kind("batch", "v1", "CronJob", "cronjobs", namespaced=True, type=CronJob)
+JOB = kind_of(Job, "jobs")
+CRON_JOB = kind_of(CronJob, "cronjobs")

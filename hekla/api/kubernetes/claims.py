@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hekla.api.kinds import Kind
+from hekla.api.kinds import kind_of
 from hekla.api.kubernetes.placement import NodeSelector
 from hekla.api.kubernetes.references import ObjectReference, SecretReference
 from hekla.api.kubernetes.volumes import (
@@ -120,14 +120,5 @@ class PersistentVolume(Object):
     status: PersistentVolumeStatus = msgspec.field(default_factory=PersistentVolumeStatus)
 
 
-PERSISTENT_VOLUME_CLAIM = Kind(
-    "",
-    "v1",
-    "PersistentVolumeClaim",
-    "persistentvolumeclaims",
-    namespaced=True,
-    type=PersistentVolumeClaim,
-)
-PERSISTENT_VOLUME = Kind(
-    "", "v1", "PersistentVolume", "persistentvolumes", namespaced=False, type=PersistentVolume
-)
+PERSISTENT_VOLUME_CLAIM = kind_of(PersistentVolumeClaim, "persistentvolumeclaims")
+PERSISTENT_VOLUME = kind_of(PersistentVolume, "persistentvolumes", namespaced=False)

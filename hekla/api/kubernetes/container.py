@@ -254,36 +254,5 @@ class Container(Struct):
     restart_policy_rules: Atomic[list[ContainerRestartRule]] = []
 
 
-class EphemeralContainer(Struct):
-    name: Required[str] = ""
-    image: str = ""
-    command: Atomic[list[str]] = []
-    args: Atomic[list[str]] = []
-    working_dir: str = ""
-    ports: Annotated[
-        list[ContainerPort], Rule(list_type="map", list_keys=("containerPort", "protocol"))
-    ] = []
-    env: NamedList[EnvVar] = []
-    resources: ResourceRequirements = msgspec.field(default_factory=ResourceRequirements)
-    volume_mounts: Annotated[
-        list[VolumeMount], Rule(list_type="map", list_keys=("mountPath",))
-    ] = []
-    liveness_probe: Probe | None = None
-    readiness_probe: Probe | None = None
-    lifecycle: Lifecycle | None = None
-    termination_message_path: str = ""
-    image_pull_policy: str = ""
-    security_context: SecurityContext | None = None
-    stdin: bool = False
-    stdin_once: bool = False
-    tty: bool = False
-    env_from: Atomic[list[EnvFromSource]] = []
-    termination_message_policy: str = ""
-    volume_devices: Annotated[
-        list[VolumeDevice], Rule(list_type="map", list_keys=("devicePath",))
-    ] = []
-    startup_probe: Probe | None = None
-    resize_policy: Atomic[list[ContainerResizePolicy]] = []
-    restart_policy: str = ""
-    restart_policy_rules: Atomic[list[ContainerRestartRule]] = []
+class EphemeralContainer(Container):
     target_container_name: str = ""

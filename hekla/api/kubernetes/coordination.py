@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from hekla.api.kinds import Kind
+from hekla.api.kinds import kind_of
 from hekla.api.meta import Object, Struct, always
 from hekla.api.schema import Int32, Time
 
@@ -25,4 +25,4 @@ class Lease(Object):
     spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
 
 
-LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases", namespaced=True, type=Lease)
+LEASE = kind_of(Lease, "leases")

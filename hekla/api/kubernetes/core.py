@@ -1,386 +1,32 @@
-"""The core group in one place: everything that lives under /api/v1."""
+"""The core group in one place: everything that lives under /api/v1.  Its larger parts stand in the
+modules beside it and are handed on whole."""
 
 from __future__ import annotations
 
 import msgspec
 
-from hekla.api.kinds import Kind
-from hekla.api.kubernetes.claims import (
-    PERSISTENT_VOLUME,
-    PERSISTENT_VOLUME_CLAIM,
-    CSIPersistentVolumeSource,
-    LocalVolumeSource,
-    ModifyVolumeStatus,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    PersistentVolumeClaimCondition,
-    PersistentVolumeClaimStatus,
-    PersistentVolumeSpec,
-    PersistentVolumeStatus,
-    VolumeNodeAffinity,
-)
-from hekla.api.kubernetes.container import (
-    AppArmorProfile,
-    Capabilities,
-    ConfigMapEnvSource,
-    ConfigMapKeySelector,
-    Container,
-    ContainerPort,
-    ContainerResizePolicy,
-    ContainerRestartRule,
-    ContainerRestartRuleOnExitCodes,
-    EnvFromSource,
-    EnvVar,
-    EnvVarSource,
-    EphemeralContainer,
-    ExecAction,
-    FileKeySelector,
-    GRPCAction,
-    HTTPGetAction,
-    HTTPHeader,
-    Lifecycle,
-    LifecycleHandler,
-    Probe,
-    ResourceRequirements,
-    SeccompProfile,
-    SecretEnvSource,
-    SecretKeySelector,
-    SecurityContext,
-    SELinuxOptions,
-    SleepAction,
-    TCPSocketAction,
-    VolumeDevice,
-    VolumeMount,
-    WindowsSecurityContextOptions,
-)
-from hekla.api.kubernetes.container_status import (
-    ContainerState,
-    ContainerStateRunning,
-    ContainerStateTerminated,
-    ContainerStateWaiting,
-    ContainerStatus,
-    ContainerUser,
-    ImageVolumeStatus,
-    LinuxContainerUser,
-    ResourceHealth,
-    ResourceStatus,
-    VolumeMountStatus,
-    VolumeStatus,
-)
-from hekla.api.kubernetes.nodes import (
-    NODE,
-    AttachedVolume,
-    ConfigMapNodeConfigSource,
-    ContainerImage,
-    DaemonEndpoint,
-    Node,
-    NodeAddress,
-    NodeCondition,
-    NodeConfigSource,
-    NodeConfigStatus,
-    NodeDaemonEndpoints,
-    NodeFeatures,
-    NodeRuntimeHandler,
-    NodeRuntimeHandlerFeatures,
-    NodeSpec,
-    NodeStatus,
-    NodeSwapStatus,
-    NodeSystemInfo,
-)
-from hekla.api.kubernetes.placement import (
-    Affinity,
-    NodeAffinity,
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
-    PodAffinity,
-    PodAffinityTerm,
-    PodAntiAffinity,
-    PreferredSchedulingTerm,
-    Taint,
-    Toleration,
-    TopologySpreadConstraint,
-    WeightedPodAffinityTerm,
-)
-from hekla.api.kubernetes.pod import (
-    POD,
-    ContainerExtendedResourceRequest,
-    HostAlias,
-    HostIP,
-    NodeAllocatableResourceClaimStatus,
-    Pod,
-    PodCondition,
-    PodDNSConfig,
-    PodDNSConfigOption,
-    PodExtendedResourceClaimStatus,
-    PodIP,
-    PodOS,
-    PodReadinessGate,
-    PodResourceClaim,
-    PodResourceClaimStatus,
-    PodSchedulingGate,
-    PodSchedulingGroup,
-    PodSecurityContext,
-    PodSpec,
-    PodStatus,
-    PodTemplateSpec,
-    Sysctl,
-)
-from hekla.api.kubernetes.references import (
-    LocalObjectReference,
-    ObjectFieldSelector,
-    ObjectReference,
-    ResourceFieldSelector,
-    SecretReference,
-    TypedLocalObjectReference,
-    TypedObjectReference,
-)
-from hekla.api.kubernetes.services import (
-    ENDPOINTS,
-    SERVICE,
-    ClientIPConfig,
-    EndpointAddress,
-    EndpointPort,
-    Endpoints,
-    EndpointSubset,
-    LoadBalancerIngress,
-    LoadBalancerStatus,
-    PortStatus,
-    Service,
-    ServicePort,
-    ServiceSpec,
-    ServiceStatus,
-    SessionAffinityConfig,
-)
-from hekla.api.kubernetes.volumes import (
-    ConfigMapProjection,
-    ConfigMapVolumeSource,
-    CSIVolumeSource,
-    DownwardAPIProjection,
-    DownwardAPIVolumeFile,
-    DownwardAPIVolumeSource,
-    EmptyDirVolumeSource,
-    EphemeralVolumeSource,
-    HostPathVolumeSource,
-    ImageVolumeSource,
-    KeyToPath,
-    NFSVolumeSource,
-    PersistentVolumeClaimSpec,
-    PersistentVolumeClaimTemplate,
-    PersistentVolumeClaimVolumeSource,
-    ProjectedVolumeSource,
-    SecretProjection,
-    SecretVolumeSource,
-    ServiceAccountTokenProjection,
-    Volume,
-    VolumeProjection,
-    VolumeResourceRequirements,
-)
-from hekla.api.meta import AtomicStruct, Object, Struct, always
-from hekla.api.schema import Int32, Int64, NullableTime, PodTemplate, ResourceList, Time
-
-__all__ = [
-    "CONFIG_MAP",
-    "ENDPOINTS",
-    "EVENT",
-    "LIMIT_RANGE",
-    "NAMESPACE",
-    "NODE",
-    "PERSISTENT_VOLUME",
-    "PERSISTENT_VOLUME_CLAIM",
-    "POD",
-    "REPLICATION_CONTROLLER",
-    "RESOURCE_QUOTA",
-    "SECRET",
-    "SERVICE",
-    "SERVICE_ACCOUNT",
-    "Affinity",
-    "AppArmorProfile",
-    "AttachedVolume",
-    "Binding",
-    "CSIPersistentVolumeSource",
-    "CSIVolumeSource",
-    "Capabilities",
-    "ClientIPConfig",
-    "ConfigMap",
-    "ConfigMapEnvSource",
-    "ConfigMapKeySelector",
-    "ConfigMapNodeConfigSource",
-    "ConfigMapProjection",
-    "ConfigMapVolumeSource",
-    "Container",
-    "ContainerExtendedResourceRequest",
-    "ContainerImage",
-    "ContainerPort",
-    "ContainerResizePolicy",
-    "ContainerRestartRule",
-    "ContainerRestartRuleOnExitCodes",
-    "ContainerState",
-    "ContainerStateRunning",
-    "ContainerStateTerminated",
-    "ContainerStateWaiting",
-    "ContainerStatus",
-    "ContainerUser",
-    "DaemonEndpoint",
-    "DownwardAPIProjection",
-    "DownwardAPIVolumeFile",
-    "DownwardAPIVolumeSource",
-    "EmptyDirVolumeSource",
-    "EndpointAddress",
-    "EndpointPort",
-    "EndpointSubset",
-    "Endpoints",
-    "EnvFromSource",
-    "EnvVar",
-    "EnvVarSource",
-    "EphemeralContainer",
-    "EphemeralVolumeSource",
-    "Event",
-    "EventSeries",
-    "EventSource",
-    "ExecAction",
-    "FileKeySelector",
-    "GRPCAction",
-    "HTTPGetAction",
-    "HTTPHeader",
-    "HostAlias",
-    "HostIP",
-    "HostPathVolumeSource",
-    "ImageVolumeSource",
-    "ImageVolumeStatus",
-    "KeyToPath",
-    "Lifecycle",
-    "LifecycleHandler",
-    "LimitRange",
-    "LimitRangeItem",
-    "LimitRangeSpec",
-    "LinuxContainerUser",
-    "LoadBalancerIngress",
-    "LoadBalancerStatus",
-    "LocalVolumeSource",
-    "ModifyVolumeStatus",
-    "NFSVolumeSource",
-    "Namespace",
-    "NamespaceCondition",
-    "NamespaceSpec",
-    "NamespaceStatus",
-    "Node",
-    "NodeAddress",
-    "NodeAffinity",
-    "NodeAllocatableResourceClaimStatus",
-    "NodeCondition",
-    "NodeConfigSource",
-    "NodeConfigStatus",
-    "NodeDaemonEndpoints",
-    "NodeFeatures",
-    "NodeRuntimeHandler",
-    "NodeRuntimeHandlerFeatures",
-    "NodeSelector",
-    "NodeSelectorRequirement",
-    "NodeSelectorTerm",
-    "NodeSpec",
-    "NodeStatus",
-    "NodeSwapStatus",
-    "NodeSystemInfo",
-    "ObjectFieldSelector",
-    "ObjectReference",
-    "PersistentVolume",
-    "PersistentVolumeClaim",
-    "PersistentVolumeClaimCondition",
-    "PersistentVolumeClaimSpec",
-    "PersistentVolumeClaimStatus",
-    "PersistentVolumeClaimTemplate",
-    "PersistentVolumeClaimVolumeSource",
-    "PersistentVolumeSpec",
-    "PersistentVolumeStatus",
-    "Pod",
-    "PodAffinity",
-    "PodAffinityTerm",
-    "PodAntiAffinity",
-    "PodCondition",
-    "PodDNSConfig",
-    "PodDNSConfigOption",
-    "PodExtendedResourceClaimStatus",
-    "PodIP",
-    "PodOS",
-    "PodReadinessGate",
-    "PodResourceClaim",
-    "PodResourceClaimStatus",
-    "PodSchedulingGate",
-    "PodSchedulingGroup",
-    "PodSecurityContext",
-    "PodSpec",
-    "PodStatus",
-    "PodTemplateSpec",
-    "PortStatus",
-    "PreferredSchedulingTerm",
-    "Probe",
-    "ProjectedVolumeSource",
-    "ReplicationController",
-    "ReplicationControllerCondition",
-    "ReplicationControllerSpec",
-    "ReplicationControllerStatus",
-    "ResourceFieldSelector",
-    "ResourceHealth",
-    "ResourceQuota",
-    "ResourceQuotaSpec",
-    "ResourceQuotaStatus",
-    "ResourceRequirements",
-    "ResourceStatus",
-    "SELinuxOptions",
-    "ScopeSelector",
-    "ScopedResourceSelectorRequirement",
-    "SeccompProfile",
-    "Secret",
-    "SecretEnvSource",
-    "SecretKeySelector",
-    "SecretProjection",
-    "SecretReference",
-    "SecretVolumeSource",
-    "SecurityContext",
-    "Service",
-    "ServiceAccount",
-    "ServiceAccountTokenProjection",
-    "ServicePort",
-    "ServiceSpec",
-    "ServiceStatus",
-    "SessionAffinityConfig",
-    "SleepAction",
-    "Sysctl",
-    "TCPSocketAction",
-    "Taint",
-    "Toleration",
-    "TopologySpreadConstraint",
-    "TypedLocalObjectReference",
-    "TypedObjectReference",
-    "Volume",
-    "VolumeDevice",
-    "VolumeMount",
-    "VolumeMountStatus",
-    "VolumeNodeAffinity",
-    "VolumeProjection",
-    "VolumeResourceRequirements",
-    "VolumeStatus",
-    "WeightedPodAffinityTerm",
-    "WindowsSecurityContextOptions",
-]
+from hekla.api.kinds import kind_of
+from hekla.api.kubernetes.claims import *
+from hekla.api.kubernetes.container import *
+from hekla.api.kubernetes.container_status import *
+from hekla.api.kubernetes.nodes import *
+from hekla.api.kubernetes.placement import *
+from hekla.api.kubernetes.pod import *
+from hekla.api.kubernetes.references import *
+from hekla.api.kubernetes.references import LocalObjectReference, ObjectReference
+from hekla.api.kubernetes.services import *
+from hekla.api.kubernetes.volumes import *
+from hekla.api.meta import AtomicStruct, BriefCondition, Object, Struct, always
+from hekla.api.schema import Int32, Int64, NullableTime, PodTemplate, ResourceList
 
 
 class NamespaceSpec(Struct):
     finalizers: list[str] = []
 
 
-class NamespaceCondition(Struct):
-    type: str = ""
-    status: str = ""
-    last_transition_time: Time = ""
-    reason: str = ""
-    message: str = ""
-
-
 class NamespaceStatus(Struct):
     phase: str = ""
-    conditions: list[NamespaceCondition] = []
+    conditions: list[BriefCondition] = []
 
 
 class Namespace(Object):
@@ -504,21 +150,13 @@ class ReplicationControllerSpec(Struct):
     min_ready_seconds: Int32 = 0
 
 
-class ReplicationControllerCondition(Struct):
-    type: str = ""
-    status: str = ""
-    last_transition_time: Time = ""
-    reason: str = ""
-    message: str = ""
-
-
 class ReplicationControllerStatus(Struct):
     replicas: Int32 = always(0)
     fully_labeled_replicas: Int32 = 0
     observed_generation: Int64 = 0
     ready_replicas: Int32 = 0
     available_replicas: Int32 = 0
-    conditions: list[ReplicationControllerCondition] = []
+    conditions: list[BriefCondition] = []
 
 
 class ReplicationController(Object):
@@ -528,22 +166,11 @@ class ReplicationController(Object):
     status: ReplicationControllerStatus = msgspec.field(default_factory=ReplicationControllerStatus)
 
 
-NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False, type=Namespace)
-CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps", namespaced=True, type=ConfigMap)
-SECRET = Kind("", "v1", "Secret", "secrets", namespaced=True, type=Secret)
-SERVICE_ACCOUNT = Kind(
-    "", "v1", "ServiceAccount", "serviceaccounts", namespaced=True, type=ServiceAccount
-)
-EVENT = Kind("", "v1", "Event", "events", namespaced=True, type=Event)
-RESOURCE_QUOTA = Kind(
-    "", "v1", "ResourceQuota", "resourcequotas", namespaced=True, type=ResourceQuota
-)
-LIMIT_RANGE = Kind("", "v1", "LimitRange", "limitranges", namespaced=True, type=LimitRange)
-REPLICATION_CONTROLLER = Kind(
-    "",
-    "v1",
-    "ReplicationController",
-    "replicationcontrollers",
-    namespaced=True,
-    type=ReplicationController,
-)
+NAMESPACE = kind_of(Namespace, "namespaces", namespaced=False)
+CONFIG_MAP = kind_of(ConfigMap, "configmaps")
+SECRET = kind_of(Secret, "secrets")
+SERVICE_ACCOUNT = kind_of(ServiceAccount, "serviceaccounts")
+EVENT = kind_of(Event, "events")
+RESOURCE_QUOTA = kind_of(ResourceQuota, "resourcequotas")
+LIMIT_RANGE = kind_of(LimitRange, "limitranges")
+REPLICATION_CONTROLLER = kind_of(ReplicationController, "replicationcontrollers")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from hekla.api.kinds import Kind
+from hekla.api.kinds import kind_of
 from hekla.api.kubernetes.references import ObjectReference
 from hekla.api.meta import Object, Struct, always
 from hekla.api.schema import Int32
@@ -55,6 +55,4 @@ class EndpointSlice(Object):
     address_type: str = always("")
 
 
-ENDPOINT_SLICE = Kind(
-    "discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", namespaced=True, type=EndpointSlice
-)
+ENDPOINT_SLICE = kind_of(EndpointSlice, "endpointslices")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from hekla.api.kinds import Kind
+from hekla.api.kinds import kind_of
 from hekla.api.meta import LabelSelector, Object, Struct, always
 from hekla.api.schema import Int32, IntOrString
 
@@ -49,11 +49,4 @@ class NetworkPolicy(Object):
     spec: NetworkPolicySpec = msgspec.field(default_factory=NetworkPolicySpec)
 
 
-NETWORK_POLICY = Kind(
-    "networking.k8s.io",
-    "v1",
-    "NetworkPolicy",
-    "networkpolicies",
-    namespaced=True,
-    type=NetworkPolicy,
-)
+NETWORK_POLICY = kind_of(NetworkPolicy, "networkpolicies")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from hekla.api.kinds import Kind
+from hekla.api.kinds import kind_of
 from hekla.api.kubernetes.placement import Taint
 from hekla.api.meta import Object, Struct, always
 from hekla.api.schema import Int32, Int64, NullableTime, ResourceList, Time
@@ -127,4 +127,4 @@ class Node(Object):
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 
 
-NODE = Kind("", "v1", "Node", "nodes", namespaced=False, type=Node)
+NODE = kind_of(Node, "nodes", namespaced=False)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from hekla.api.kinds import Kind
+from hekla.api.kinds import kind_of
 from hekla.api.kubernetes.container import (
     AppArmorProfile,
     Container,
@@ -220,4 +220,4 @@ class PodTemplateSpec(Struct):
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
 
 
-POD = Kind("", "v1", "Pod", "pods", namespaced=True, type=Pod)
+POD = kind_of(Pod, "pods")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from hekla.api.kinds import Kind
+from hekla.api.kinds import kind_of
 from hekla.api.meta import Condition, LabelSelector, Object, Struct, always
 from hekla.api.schema import Int32, Int64, IntOrString, Time
 
@@ -33,11 +33,4 @@ class PodDisruptionBudget(Object):
     status: PodDisruptionBudgetStatus = msgspec.field(default_factory=PodDisruptionBudgetStatus)
 
 
-POD_DISRUPTION_BUDGET = Kind(
-    "policy",
-    "v1",
-    "PodDisruptionBudget",
-    "poddisruptionbudgets",
-    namespaced=True,
-    type=PodDisruptionBudget,
-)
+POD_DISRUPTION_BUDGET = kind_of(PodDisruptionBudget, "poddisruptionbudgets")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hekla.api.kinds import Kind
+from hekla.api.kinds import kind_of
 from hekla.api.meta import Object, always
 from hekla.api.schema import Int32
 
@@ -16,11 +16,4 @@ class PriorityClass(Object):
     preemption_policy: str = ""
 
 
-PRIORITY_CLASS = Kind(
-    "scheduling.k8s.io",
-    "v1",
-    "PriorityClass",
-    "priorityclasses",
-    namespaced=False,
-    type=PriorityClass,
-)
+PRIORITY_CLASS = kind_of(PriorityClass, "priorityclasses", namespaced=False)

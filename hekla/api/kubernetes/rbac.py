@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from hekla.api.kinds import Kind
+from hekla.api.kinds import kind_of
 from hekla.api.meta import LabelSelector, Object, Struct, always
 
-GROUP = "rbac.authorization.k8s.io"
+API_VERSION = "rbac.authorization.k8s.io/v1"
 
 
 class PolicyRule(Struct):
@@ -36,40 +36,33 @@ class RoleRef(Struct):
 
 
 class Role(Object):
-    api_version: str = always(f"{GROUP}/v1")
+    api_version: str = always(API_VERSION)
     kind: str = always("Role")
     rules: list[PolicyRule] = []
 
 
 class ClusterRole(Object):
-    api_version: str = always(f"{GROUP}/v1")
+    api_version: str = always(API_VERSION)
     kind: str = always("ClusterRole")
     rules: list[PolicyRule] = []
     aggregation_rule: AggregationRule | None = None
 
 
 class RoleBinding(Object):
-    api_version: str = always(f"{GROUP}/v1")
+    api_version: str = always(API_VERSION)
     kind: str = always("RoleBinding")
     subjects: list[Subject] = []
     role_ref: RoleRef = msgspec.field(default_factory=RoleRef)
 
 
 class ClusterRoleBinding(Object):
-    api_version: str = always(f"{GROUP}/v1")
+    api_version: str = always(API_VERSION)
     kind: str = always("ClusterRoleBinding")
     subjects: list[Subject] = []
     role_ref: RoleRef = msgspec.field(default_factory=RoleRef)
 
 
-ROLE = Kind(GROUP, "v1", "Role", "roles", namespaced=True, type=Role)
-CLUSTER_ROLE = Kind(GROUP, "v1", "ClusterRole", "clusterroles", namespaced=False, type=ClusterRole)
-ROLE_BINDING = Kind(GROUP, "v1", "RoleBinding", "rolebindings", namespaced=True, type=RoleBinding)
-CLUSTER_ROLE_BINDING = Kind(
-    GROUP,
-    "v1",
-    "ClusterRoleBinding",
-    "clusterrolebindings",
-    namespaced=False,
-    type=ClusterRoleBinding,
-)
+ROLE = kind_of(Role, "roles")
+CLUSTER_ROLE = kind_of(ClusterRole, "clusterroles", namespaced=False)
+ROLE_BINDING = kind_of(RoleBinding, "rolebindings")
+CLUSTER_ROLE_BINDING = kind_of(ClusterRoleBinding, "clusterrolebindings", namespaced=False)

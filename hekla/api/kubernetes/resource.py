@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hekla.api.kinds import Kind
+from hekla.api.kinds import kind_of
 from hekla.api.kubernetes.placement import NodeSelector
 from hekla.api.meta import Condition, Object, Struct, TemplateMeta, always
 from hekla.api.schema import Int32, Int64, Quantity, ResourceList, Time
@@ -292,28 +292,8 @@ class DeviceClass(Object):
     spec: DeviceClassSpec = msgspec.field(default_factory=DeviceClassSpec)
 
 
-RESOURCE_CLAIM = Kind(
-    "resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", namespaced=True, type=ResourceClaim
-)
-RESOURCE_CLAIM_TEMPLATE = Kind(
-    "resource.k8s.io",
-    "v1",
-    "ResourceClaimTemplate",
-    "resourceclaimtemplates",
-    namespaced=True,
-    type=ResourceClaimTemplate,
-)
-RESOURCE_SLICE = Kind(
-    "resource.k8s.io", "v1", "ResourceSlice", "resourceslices", namespaced=False, type=ResourceSlice
-)
-DEVICE_CLASS = Kind(
-    "resource.k8s.io", "v1", "DeviceClass", "deviceclasses", namespaced=False, type=DeviceClass
-)
-DEVICE_TAINT_RULE = Kind(
-    "resource.k8s.io",
-    "v1beta2",
-    "DeviceTaintRule",
-    "devicetaintrules",
-    namespaced=False,
-    type=DeviceTaintRule,
-)
+RESOURCE_CLAIM = kind_of(ResourceClaim, "resourceclaims")
+RESOURCE_CLAIM_TEMPLATE = kind_of(ResourceClaimTemplate, "resourceclaimtemplates")
+RESOURCE_SLICE = kind_of(ResourceSlice, "resourceslices", namespaced=False)
+DEVICE_CLASS = kind_of(DeviceClass, "deviceclasses", namespaced=False)
+DEVICE_TAINT_RULE = kind_of(DeviceTaintRule, "devicetaintrules", namespaced=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hekla.api.kinds import Kind
+from hekla.api.kinds import kind_of
 from hekla.api.kubernetes.placement import Toleration
 from hekla.api.meta import Object, Struct, always
 from hekla.api.schema import ResourceList
@@ -25,6 +25,4 @@ class RuntimeClass(Object):
     scheduling: Scheduling | None = None
 
 
-RUNTIME_CLASS = Kind(
-    "node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", namespaced=False, type=RuntimeClass
-)
+RUNTIME_CLASS = kind_of(RuntimeClass, "runtimeclasses", namespaced=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from hekla.api.kinds import Kind
+from hekla.api.kinds import kind_of
 from hekla.api.kubernetes.references import ObjectReference
 from hekla.api.meta import Condition, Object, Struct, always
 from hekla.api.schema import Int32, IntOrString
@@ -105,5 +105,5 @@ class Endpoints(Object):
     subsets: list[EndpointSubset] = []
 
 
-SERVICE = Kind("", "v1", "Service", "services", namespaced=True, type=Service)
-ENDPOINTS = Kind("", "v1", "Endpoints", "endpoints", namespaced=True, type=Endpoints)
+SERVICE = kind_of(Service, "services")
+ENDPOINTS = kind_of(Endpoints, "endpoints")

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hekla.api.kinds import Kind
+from hekla.api.kinds import kind_of
 from hekla.api.meta import AtomicStruct, LabelSelector, Object, Struct, always
 from hekla.api.schema import Int32, Int64, Quantity, Time
 
@@ -118,26 +118,8 @@ class VolumeAttachment(Object):
     status: VolumeAttachmentStatus = msgspec.field(default_factory=VolumeAttachmentStatus)
 
 
-STORAGE_CLASS = Kind(
-    "storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False, type=StorageClass
-)
-CSI_DRIVER = Kind(
-    "storage.k8s.io", "v1", "CSIDriver", "csidrivers", namespaced=False, type=CSIDriver
-)
-CSI_NODE = Kind("storage.k8s.io", "v1", "CSINode", "csinodes", namespaced=False, type=CSINode)
-CSI_STORAGE_CAPACITY = Kind(
-    "storage.k8s.io",
-    "v1",
-    "CSIStorageCapacity",
-    "csistoragecapacities",
-    namespaced=True,
-    type=CSIStorageCapacity,
-)
-VOLUME_ATTACHMENT = Kind(
-    "storage.k8s.io",
-    "v1",
-    "VolumeAttachment",
-    "volumeattachments",
-    namespaced=False,
-    type=VolumeAttachment,
-)
+STORAGE_CLASS = kind_of(StorageClass, "storageclasses", namespaced=False)
+CSI_DRIVER = kind_of(CSIDriver, "csidrivers", namespaced=False)
+CSI_NODE = kind_of(CSINode, "csinodes", namespaced=False)
+CSI_STORAGE_CAPACITY = kind_of(CSIStorageCapacity, "csistoragecapacities")
+VOLUME_ATTACHMENT = kind_of(VolumeAttachment, "volumeattachments", namespaced=False)
