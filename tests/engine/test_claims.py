@@ -134,7 +134,7 @@ def settle(here: World) -> None:
         for key, allocation in bind.claims.items():
             tree = here.state.others["ResourceClaim"][key]
             users = [
-                *tree["status"].get("reservedFor", ()),
+                *(tree["status"].get("reservedFor") or ()),
                 {"resource": "pods", "name": bind.pod.partition("/")[2], "uid": bind.uid},
             ]
             here.state.upsert_other(
