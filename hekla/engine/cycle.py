@@ -41,47 +41,6 @@ def cycle(
         return _run(state, policy, hooks, now, uid, stage)
 
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without Python's search for cyclic garbage: a cycle makes hardly any, and each search goes
-    through the whole state."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        _age()
-        gc.enable()
-
-
-MANY_YOUNG = 20_000
-MOST_AGED = 8
-_aged = [0, 0]
-"""How often the young were made old since Python last searched everything, and how often it had
-done that."""
-
-
-def _age() -> None:
-    """Let what a large cycle made count as old at once.
-
-    It is decisions, and what the state keeps of them: the search would begin with all of it as soon
-    as it is allowed again, and find nothing.  Done a few times only between two searches of
-    everything, because it puts them off.
-    """
-    # Whoever froze something meant it to stay so.
-    if gc.get_count()[0] < MANY_YOUNG or gc.get_freeze_count():
-        return
-    searched = gc.get_stats()[2]["collections"]
-    if searched != _aged[1]:
-        _aged[:] = 0, searched
-    if _aged[0] < MOST_AGED:
-        _aged[0] += 1
-        gc.freeze()
-        gc.unfreeze()
-
-
 def _run(
     state: State, policy: Policy, hooks: Hooks, now: float, uid: str, stage: Stage
 ) -> Decisions:
@@ -199,3 +158,44 @@ def close_session(session: Session, stage: Stage = _unwatched) -> Decisions:
         else (state.version, session.hooks)
     )
     return decided
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without Python's search for cyclic garbage: a cycle makes hardly any, and each search goes
+    through the whole state."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        _age()
+        gc.enable()
+
+
+MANY_YOUNG = 20_000
+MOST_AGED = 8
+_aged = [0, 0]
+"""How often the young were made old since Python last searched everything, and how often it had
+done that."""
+
+
+def _age() -> None:
+    """Let what a large cycle made count as old at once.
+
+    It is decisions, and what the state keeps of them: the search would begin with all of it as soon
+    as it is allowed again, and find nothing.  Done a few times only between two searches of
+    everything, because it puts them off.
+    """
+    # Whoever froze something meant it to stay so.
+    if gc.get_count()[0] < MANY_YOUNG or gc.get_freeze_count():
+        return
+    searched = gc.get_stats()[2]["collections"]
+    if searched != _aged[1]:
+        _aged[:] = 0, searched
+    if _aged[0] < MOST_AGED:
+        _aged[0] += 1
+        gc.freeze()
+        gc.unfreeze()

@@ -167,14 +167,13 @@ class _Turns:
                 continue
             job = jobs.pop()
             if not (strict and session.order.own.held_back(job)):
+                again = False
                 try:
-                    again = not one_pod_jobs.take(queue, job, single.get(job.key)) and self._serve(
-                        queue, job, not queues and not jobs
-                    )
+                    if not one_pod_jobs.take(queue, job, single.get(job.key)):
+                        again = self._serve(queue, job, not queues and not jobs)
                 except Exception as error:
                     # The others are still served.
                     session.broke_off(f"the placement of {job.key}", error)
-                    again = False
                 if again:
                     jobs.push(job)
             queue = queues.pass_on(queue)

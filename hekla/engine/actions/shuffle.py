@@ -25,4 +25,6 @@ class Shuffle:
             task for job in session.jobs() for task in job.counts.statuses[Status.RUNNING].values()
         ]
         for task in session.votes.victim_tasks(running):
-            session.evict_now(task, self.name)
+            statement = session.statement()
+            statement.evict(task, self.name)
+            statement.commit()

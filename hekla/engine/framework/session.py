@@ -21,10 +21,8 @@ from hekla.engine.framework.statement import Statement
 from hekla.engine.framework.view import CycleView
 from hekla.engine.framework.votes import Votes
 from hekla.engine.model.arrays import Rows
-from hekla.engine.model.decisions import Bind, Evict
-from hekla.engine.model.explanations import purpose_of
 from hekla.engine.model.resources import Amounts
-from hekla.engine.model.tasks import Job, Status, Task, is_allocated
+from hekla.engine.model.tasks import Job, Task
 from hekla.engine.model.transfers import IN_VAIN, OTHERS
 
 if TYPE_CHECKING:
@@ -133,50 +131,6 @@ class Session(CycleView):
         for plugin in self._deallocated:
             plugin.deallocated(job, first, total, len(tasks))
 
-    def decide_bind(self, tasks: Sequence[Task], rows: Rows) -> None:
-        """Allocated tasks become binds."""
-        job = tasks[0].job
-        assert job is not None
-        job.set_status_many(tasks, Status.BINDING)
-        self.state.transfers.placed(tasks)
-        names, key, volumes, claims = (
-            self.state.nodes.names,
-            job.key,
-            self.state.volumes,
-            self.state.claims,
-        )
-        pods = tasks[0].pods
-        if not pods.volumes and not pods.claims:
-            self.decisions.binds.extend(
-                Bind(task.key, task.uid, names[row], key, task.annotations)
-                for task, row in zip(tasks, rows.tolist())
-            )
-            return
-        self.decisions.binds.extend(
-            Bind(
-                task.key,
-                task.uid,
-                names[row],
-                key,
-                task.annotations,
-                volumes.promised_to(task),
-                claims.given_to(task),
-                claims.implied_by(task),
-            )
-            for task, row in zip(tasks, rows.tolist())
-        )
-
-    def decide_evict(self, task: Task, reason: str, preemptor: Job | None = None) -> None:
-        """A task that is on its way out is to be evicted, for `preemptor` where it is for somebody."""
-        job = task.job
-        node = self.state.nodes.names[task.row]
-        purpose = "" if preemptor is None else purpose_of(preemptor, job)
-        self.decisions.evictions.append(
-            Evict(task.key, task.uid, node, job.key if job is not None else "", reason, purpose)
-        )
-        self.evicted.append(task)
-        self.state.transfers.evicted(task, preemptor)
-
     def allocate_now(self, task: Task, row: int) -> None:
         """Without a statement: once the job is ready, everything it holds is bound.  Used by
         backfill."""
@@ -197,11 +151,6 @@ class Session(CycleView):
         """Take back what was promised to one task."""
         for statement in self.promised:
             statement.unplace(task)
-
-    def evict_now(self, task: Task, reason: str) -> None:
-        statement = self.statement()
-        statement.evict(task, reason)
-        statement.commit()
 
     def hold_back(self, job: Job, takers: Iterable[str], action: str) -> None:
         """The job may not take back what these took from it: said once, until something outside
@@ -236,6 +185,3 @@ def session_of(view: CycleView) -> Session:
 def _times(task: Task, count: int) -> Amounts:
     amounts = task.request.amounts
     return amounts if count == 1 else {name: value * count for name, value in amounts.items()}
-
-
-__all__ = ["Session", "is_allocated", "session_of"]

@@ -11,11 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 import numpy as np
 
 from hekla.engine.model.arrays import Rows
+from hekla.engine.model.decisions import Bind, Evict
+from hekla.engine.model.explanations import purpose_of
 from hekla.engine.model.reasons import FitErrors
-from hekla.engine.model.tasks import NOWHERE, Status, Task
+from hekla.engine.model.tasks import NOWHERE, Job, Status, Task
 
 if TYPE_CHECKING:
     from hekla.engine.framework.session import Session
@@ -143,14 +146,14 @@ class Statement:
         )
         for operation in self.operations:
             if isinstance(operation, Evicted):
-                session.decide_evict(operation.task, operation.reason, preemptor)
+                self._decide_evict(operation.task, operation.reason, preemptor)
                 continue
             for task in operation.tasks:
                 task.last = None
             if operation.status is Status.PIPELINED:
                 kept.append(operation)
             else:
-                session.decide_bind(operation.tasks, operation.rows)
+                self._decide_binds(operation.tasks, operation.rows)
         if kept and self.evicts:
             session.evicted_for.update(operation.tasks[0].job.key for operation in kept)  # type: ignore[union-attr]  # what was placed has a job
             for operation in kept:
@@ -159,6 +162,40 @@ class Statement:
         self.operations = list(kept)
         if kept:
             session.promised.append(self)
+
+    def _decide_binds(self, tasks: Sequence[Task], rows: Rows) -> None:
+        """Allocated tasks of one class become binds."""
+        session, state, pods, job = self.session, self.session.state, tasks[0].pods, tasks[0].job
+        assert job is not None
+        job.set_status_many(tasks, Status.BINDING)
+        state.transfers.placed(tasks)
+        names = state.nodes.names
+        binds = [
+            Bind(task.key, task.uid, names[row], job.key, task.annotations)
+            for task, row in zip(tasks, rows.tolist())
+        ]
+        if pods.volumes or pods.claims:
+            binds = [
+                msgspec.structs.replace(
+                    bind,
+                    volumes=state.volumes.promised_to(task),
+                    claims=state.claims.given_to(task),
+                    implied=state.claims.implied_by(task),
+                )
+                for bind, task in zip(binds, tasks)
+            ]
+        session.decisions.binds.extend(binds)
+
+    def _decide_evict(self, task: Task, reason: str, preemptor: Job | None) -> None:
+        """A task that is on its way out is to be evicted, for `preemptor` if it is for somebody."""
+        session, job = self.session, task.job
+        node = session.state.nodes.names[task.row]
+        purpose = "" if preemptor is None else purpose_of(preemptor, job)
+        session.decisions.evictions.append(
+            Evict(task.key, task.uid, node, job.key if job is not None else "", reason, purpose)
+        )
+        session.evicted.append(task)
+        session.state.transfers.evicted(task, preemptor)
 
     def merge(self, other: Statement) -> None:
         self.operations.extend(other.operations)

@@ -9,6 +9,7 @@ it.  Reference: scheduler-core 2.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import wraps
 
 from hekla.api.trees import Tree
 from hekla.engine.model import resources
@@ -40,13 +41,26 @@ from hekla.engine.model.resources import ResourceSpace
 from hekla.engine.model.shapes import check
 from hekla.engine.model.shards import Shard
 from hekla.engine.model.spread_peers import KINDS as PEER_KINDS
-from hekla.engine.model.tasks import (
-    NOWHERE,
-    Status,
-)
+from hekla.engine.model.tasks import NOWHERE, Status
 from hekla.engine.model.transfers import Transfers, wants_of
 from hekla.engine.model.volumes import KINDS as VOLUME_KINDS
 from hekla.engine.model.volumes import VolumeBinder
+
+
+def upserts(
+    kind: str,
+) -> Callable[[Callable[[State, Tree], None]], Callable[[State, object], None]]:
+    """An update of the state that is handed the tree of an object of this kind; one that cannot be
+    understood is left out."""
+
+    def of_trees(upsert: Callable[[State, Tree], None]) -> Callable[[State, object], None]:
+        @wraps(upsert)
+        def guarded(state: State, obj: object) -> None:
+            state.upsert_or_reject(kind, obj, upsert)
+
+        return guarded
+
+    return of_trees
 
 
 class State:
@@ -138,34 +152,22 @@ class State:
 
     # ----------------------------------------------------------------------------------------- pods
 
-    def upsert_pod(self, pod: object) -> None:
-        """A pod came or changed."""
-        self._guard("Pod", pod, self._upsert_pod)
-
-    def _upsert_pod(self, tree: Tree) -> None:
+    @upserts("Pod")
+    def upsert_pod(self, tree: Tree) -> None:
+        """A pod came or changed: its task joins its job, which the next cycle looks at if it has
+        something to decide."""
         self.version += self.pods.upsert(tree)
 
     def remove_pod(self, pod: object) -> None:
         """A pod is gone.  Takes the object or its key."""
-        key = pod if isinstance(pod, str) else key_of(tree_of_object(pod))
-        self.rejected.pop(("Pod", key), None)
+        key = self._gone("Pod", pod)
         self.version += self.pods.remove(key)
 
     # ---------------------------------------------------------------------------------------- nodes
 
-    def upsert_node(self, node: object) -> None:
+    @upserts("Node")
+    def upsert_node(self, tree: Tree) -> None:
         """A node came or changed."""
-        self._guard("Node", node, self._upsert_node)
-
-    def remove_node(self, node: object) -> None:
-        """A node is gone.  Takes the object or its name."""
-        name = node if isinstance(node, str) else key_of(tree_of_object(node))
-        self.rejected.pop(("Node", name), None)
-        self.nodes.remove(name)
-        self.transfers.forget()
-        self.version += 1
-
-    def _upsert_node(self, tree: Tree) -> None:
         facts = node_facts(tree)
         before = self.nodes.version
         row = self.nodes.rows.get(facts.name)
@@ -173,36 +175,21 @@ class State:
         self.nodes.upsert(facts)
         self.version += self.nodes.version != before
 
+    def remove_node(self, node: object) -> None:
+        """A node is gone.  Takes the object or its name."""
+        name = self._gone("Node", node)
+        self.nodes.remove(name)
+        self.transfers.forget()
+        self.version += 1
+
     # ----------------------------------------------------------------------------------- pod groups
 
-    def upsert_pod_group(self, group: object) -> None:
+    @upserts("PodGroup")
+    def upsert_pod_group(self, tree: Tree) -> None:
         """A PodGroup came or changed."""
-        self._guard("PodGroup", group, self._upsert_pod_group)
-
-    def remove_pod_group(self, group: object) -> None:
-        """A PodGroup is gone.  Takes the object or its key."""
-        key = group if isinstance(group, str) else key_of(tree_of_object(group))
-        self.rejected.pop(("PodGroup", key), None)
-        job = self.jobs.get(key)
-        if job is None:
-            return
-        self.version += 1
-        self.transfers.forget()
-        job.has_group = False
-        job.stated = b""
-        job.topology = None
-        job.policies = ()
-        job.rebuild_sub_jobs()
-        self.job_table.touch(job)
-        if not job.tasks:
-            self.job_table.drop(job)
-
-    def _upsert_pod_group(self, tree: Tree) -> None:
-        meta, spec, status = (
-            tree.get("metadata") or {},
-            tree.get("spec") or {},
-            tree.get("status") or {},
-        )
+        meta = tree.get("metadata") or {}
+        spec = tree.get("spec") or {}
+        status = tree.get("status") or {}
         stated = stated_by(meta, spec)
         known = self.jobs.get(key_of(tree))
         if known is not None and stated and known.stated == stated and says_as_sent(status, known):
@@ -251,30 +238,42 @@ class State:
         job.rebuild_sub_jobs()
         self.job_table.touch(job)
 
+    def remove_pod_group(self, group: object) -> None:
+        """A PodGroup is gone.  Takes the object or its key."""
+        key = self._gone("PodGroup", group)
+        job = self.jobs.get(key)
+        if job is None:
+            return
+        self.version += 1
+        self.transfers.forget()
+        job.has_group = False
+        job.stated = b""
+        job.topology = None
+        job.policies = ()
+        job.rebuild_sub_jobs()
+        self.job_table.touch(job)
+        if not job.tasks:
+            self.job_table.drop(job)
+
     # -------------------------------------------------------------------------- queues and the rest
 
-    def upsert_queue(self, queue: object) -> None:
+    @upserts("Queue")
+    def upsert_queue(self, tree: Tree) -> None:
         """A Queue came or changed."""
-        self._guard("Queue", queue, self._upsert_queue)
-
-    def remove_queue(self, queue: object) -> None:
-        """A Queue is gone.  Takes the object or its name."""
-        name = queue if isinstance(queue, str) else key_of(tree_of_object(queue))
-        self.rejected.pop(("Queue", name), None)
-        if self.job_table.remove_queue(name):
-            self.version += 1
-            self.transfers.forget()
-
-    def _upsert_queue(self, tree: Tree) -> None:
         queue = read_queue(tree)
         self.version += 1
         self.transfers.queue_changed(self.job_table.put_queue(queue), queue)
 
-    def upsert_priority_class(self, priority: object) -> None:
-        """A PriorityClass came or changed."""
-        self._guard("PriorityClass", priority, self._upsert_priority_class)
+    def remove_queue(self, queue: object) -> None:
+        """A Queue is gone.  Takes the object or its name."""
+        name = self._gone("Queue", queue)
+        if self.job_table.remove_queue(name):
+            self.version += 1
+            self.transfers.forget()
 
-    def _upsert_priority_class(self, tree: Tree) -> None:
+    @upserts("PriorityClass")
+    def upsert_priority_class(self, tree: Tree) -> None:
+        """A PriorityClass came or changed."""
         check("PriorityClass", tree)
         value, default = int(tree.get("value", 0)), bool(tree.get("globalDefault"))
         if self.job_table.put_priority_class(key_of(tree), value, default):
@@ -288,11 +287,9 @@ class State:
         self.transfers.forget()
         self.version += 1
 
-    def upsert_namespace(self, namespace: object) -> None:
+    @upserts("Namespace")
+    def upsert_namespace(self, tree: Tree) -> None:
         """A Namespace came or changed; its labels may be selected by inter-pod terms."""
-        self._guard("Namespace", namespace, self._upsert_namespace)
-
-    def _upsert_namespace(self, tree: Tree) -> None:
         name = key_of(tree)
         self.terms.relabel(name, dict((tree.get("metadata") or {}).get("labels") or {}))
         self.pods.count_new_terms()
@@ -301,7 +298,7 @@ class State:
     def upsert_other(self, kind: str, obj: object) -> None:
         """Any other object that a plugin may read: ResourceQuota, PodDisruptionBudget, HyperNode, a
         volume claim, ..."""
-        self._guard(kind, obj, lambda tree: self._upsert_other(kind, tree))
+        self.upsert_or_reject(kind, obj, lambda state, tree: state._upsert_other(kind, tree))
 
     def _upsert_other(self, kind: str, tree: Tree) -> None:
         try:
@@ -317,24 +314,44 @@ class State:
         # Kept for long, so it must not change when whoever fed it lets go of the rest of its own.
         kept = {**tree, "metadata": dict(tree.get("metadata") or {})}
         self.others.setdefault(kind, {})[key_of(tree)] = kept
-        self.version += 1
-        if kind in CLAIM_KINDS:
-            self.claims.changed(kind, key_of(tree), kept)
-        self.volumes.version += kind in VOLUME_KINDS
-        self.hyper_version += kind == "HyperNode"
+        self._other_changed(kind, key_of(tree), kept)
 
     def remove_other(self, kind: str, obj: object) -> None:
-        key = obj if isinstance(obj, str) else key_of(tree_of_object(obj))
-        self.rejected.pop((kind, key), None)
+        key = self._gone(kind, obj)
         if kind in PEER_KINDS:
             self.terms.peers.changed(kind, key, None)
             return
         self.others.get(kind, {}).pop(key, None)
+        self._other_changed(kind, key, None)
+
+    def _other_changed(self, kind: str, key: str, tree: Tree | None) -> None:
         self.version += 1
         if kind in CLAIM_KINDS:
-            self.claims.changed(kind, key, None)
+            self.claims.changed(kind, key, tree)
         self.volumes.version += kind in VOLUME_KINDS
         self.hyper_version += kind == "HyperNode"
+
+    def upsert_or_reject(
+        self, kind: str, obj: object, upsert: Callable[[State, Tree], None]
+    ) -> None:
+        """Hand the tree of an object to `upsert`; where that fails, `rejected` says why."""
+        try:
+            tree = tree_of_object(obj)
+            key = key_of(tree)
+        except (AttributeError, TypeError, ValueError, KeyError) as error:
+            self.rejected[(kind, "?")] = f"not an object: {error}"
+            return
+        self.rejected.pop((kind, key), None)
+        try:
+            upsert(self, tree)
+        except (AttributeError, TypeError, ValueError, KeyError, OverflowError) as error:
+            self.rejected[(kind, key)] = str(error)
+
+    def _gone(self, kind: str, obj: object) -> str:
+        """The key of what is gone, given as the object or its key; it is not rejected any more."""
+        key = obj if isinstance(obj, str) else key_of(tree_of_object(obj))
+        self.rejected.pop((kind, key), None)
+        return key
 
     # --------------------------------------------------------------------- what became of decisions
 
@@ -386,16 +403,3 @@ class State:
         if len(self.classes.by_key) + len(self.terms.label_sets) > self._compact_at:
             self.pods.compact_classes()
             self._compact_at = 1024 + 2 * (len(self.classes.by_key) + len(self.terms.label_sets))
-
-    def _guard(self, kind: str, obj: object, upsert: Callable[[Tree], None]) -> None:
-        try:
-            tree = tree_of_object(obj)
-            key = key_of(tree)
-        except (AttributeError, TypeError, ValueError, KeyError) as error:
-            self.rejected[(kind, "?")] = f"not an object: {error}"
-            return
-        self.rejected.pop((kind, key), None)
-        try:
-            upsert(tree)
-        except (AttributeError, TypeError, ValueError, KeyError, OverflowError) as error:
-            self.rejected[(kind, key)] = str(error)
