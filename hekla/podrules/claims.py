@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hekla.api.text.fielderrors import forbidden, invalid
+from hekla.api.text.fielderrors import forbidden
 from hekla.api.text.fieldrules import Errors, Tree, check_annotations, labels, one_of, selector
 from hekla.api.text.quantity import ZERO, Quantity
 from hekla.api.text.syntax import dns_subdomain
@@ -51,9 +51,7 @@ def claim_spec(spec: Tree, path: str, found: Errors) -> None:
 
 def _class(spec: Tree, name: str, path: str, found: Errors) -> None:
     if spec.get(name):
-        found += [
-            invalid(f"{path}.{name}", spec[name], reason) for reason in dns_subdomain(spec[name])
-        ]
+        found.malformed(f"{path}.{name}", spec[name], dns_subdomain(spec[name]))
 
 
 def access_modes(values: Sequence[str] | None, path: str, found: Errors) -> None:
@@ -77,7 +75,7 @@ def _data_source(source: Tree, path: str, found: Errors) -> None:
             "must be 'PersistentVolumeClaim' when referencing the default apiGroup",
         )
     if group:
-        found += [invalid(f"{path}.apiGroup", group, reason) for reason in dns_subdomain(group)]
+        found.malformed(f"{path}.apiGroup", group, dns_subdomain(group))
 
 
 def _one_source(spec: Tree, path: str, found: Errors) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from hekla.api.text.fielderrors import forbidden, invalid
+from hekla.api.text.fielderrors import forbidden
 from hekla.api.text.fieldrules import Errors, Tree, named, one_of
 from hekla.api.text.syntax import dns_label, port_name, port_number
 from hekla.podrules import environment, mounts, probes, resources, security
@@ -221,20 +221,16 @@ def _ports(ports: list[Tree], path: str, found: Errors) -> None:
         where, name = f"{path}[{position}]", port.get("name")
         if name:
             reasons = port_name(name)
-            found += [invalid(f"{where}.name", name, reason) for reason in reasons]
+            found.malformed(f"{where}.name", name, reasons)
             if not reasons:
                 unique(name, names, f"{where}.name", found)
         number, on_host = port.get("containerPort") or 0, port.get("hostPort") or 0
         if not number:
             found.required(f"{where}.containerPort")
         else:
-            found += [
-                invalid(f"{where}.containerPort", number, reason) for reason in port_number(number)
-            ]
+            found.malformed(f"{where}.containerPort", number, port_number(number))
         if on_host:
-            found += [
-                invalid(f"{where}.hostPort", on_host, reason) for reason in port_number(on_host)
-            ]
+            found.malformed(f"{where}.hostPort", on_host, port_number(on_host))
         one_of(port.get("protocol"), PROTOCOLS, f"{where}.protocol", found)
 
 

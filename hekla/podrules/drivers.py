@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import Errors
 from hekla.api.text.syntax import dns_subdomain
 
@@ -15,4 +14,4 @@ def driver_name(name: str, path: str, found: Errors) -> None:
         return
     if len(name.encode()) > LONGEST_DRIVER:
         found.too_long(path, LONGEST_DRIVER)
-    found += [invalid(path, name, reason) for reason in dns_subdomain(name.lower())]
+    found.malformed(path, name, dns_subdomain(name.lower()))

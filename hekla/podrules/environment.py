@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import Errors, Tree, label_key, named
 from hekla.api.text.quantity import Quantity
 from hekla.api.text.syntax import (
@@ -64,10 +63,7 @@ def check(container: Tree, path: str, options: Options, found: Errors) -> None:
         if not name:
             found.required(f"{path}.env[{position}].name")
         elif not (name.isascii() and name.isidentifier()):
-            found += [
-                invalid(f"{path}.env[{position}].name", name, reason)
-                for reason in _name(name, options)
-            ]
+            found.malformed(f"{path}.env[{position}].name", name, _name(name, options))
         if variable.get("valueFrom") is not None:
             _value_from(
                 variable["valueFrom"],
@@ -125,7 +121,7 @@ def own_field(body: Tree, allowed: tuple[str, ...], path: str, found: Errors) ->
             )
             return
         key = subscript[2].lower() if subscript[1] == "metadata.annotations" else subscript[2]
-        found += [invalid(path, key, reason) for reason in label_key(key)]
+        found.malformed(path, key, label_key(key))
     elif text not in KNOWN_PATHS and text != "spec.host":
         found.invalid(where, text, f"error converting fieldPath: field label not supported: {text}")
     else:
@@ -169,7 +165,7 @@ def resource(body: Tree, path: str, found: Errors, *, in_volume: bool = False) -
 def _key(body: Tree, path: str, found: Errors) -> None:
     """Check a reference to a key of a ConfigMap or a Secret."""
     name = body.get("name") or ""
-    found += [invalid(f"{path}.name", name, reason) for reason in dns_subdomain(name)]
+    found.malformed(f"{path}.name", name, dns_subdomain(name))
     named(body.get("key"), configuration_key, f"{path}.key", found)
 
 
@@ -195,10 +191,7 @@ _SOURCES = {
 def _whole_source(source: Tree, path: str, position: int, options: Options, found: Errors) -> None:
     prefix = source.get("prefix")
     if prefix:
-        found += [
-            invalid(f"{path}[{position}].prefix", prefix, reason)
-            for reason in _name(prefix, options)
-        ]
+        found.malformed(f"{path}[{position}].prefix", prefix, _name(prefix, options))
     given = [name for name in ("configMapRef", "secretRef") if source.get(name) is not None]
     for name in given:
         named(source[name].get("name"), dns_subdomain, f"{path}[{position}].{name}.name", found)

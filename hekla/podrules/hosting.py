@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from hekla.api.text.addresses import address
-from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import Errors, Tree
 from hekla.api.text.syntax import dns_subdomain, underscored_subdomain
 from hekla.podrules.options import Options
@@ -58,9 +57,7 @@ def lookups(config: Tree | None, policy: Any, path: str, options: Options, found
     for position, search in enumerate(searches):
         name = search.removesuffix(".")  # one dot at the end means that nothing is to be added
         if not options.features or search != ".":
-            found += [
-                invalid(f"{path}.searches[{position}]", name, reason) for reason in grammar(name)
-            ]
+            found.malformed(f"{path}.searches[{position}]", name, grammar(name))
     for position, option in enumerate(given.get("options") or ()):
         if not option.get("name"):
             found.required(f"{path}.options[{position}]", "must not be empty")
@@ -75,7 +72,7 @@ def hostname(spec: Tree, path: str, found: Errors) -> None:
         found.forbidden(path, "may not be specified when hostNetwork is true")
     if len(name.encode()) > LONGEST_HOSTNAME:
         found.too_long(path, LONGEST_HOSTNAME)
-    found += [invalid(path, name, reason) for reason in dns_subdomain(name)]
+    found.malformed(path, name, dns_subdomain(name))
 
 
 def aliases(given: list[Tree], path: str, found: Errors) -> None:
@@ -83,7 +80,4 @@ def aliases(given: list[Tree], path: str, found: Errors) -> None:
     for position, alias in enumerate(given):
         address(alias.get("ip") or "", f"{path}[{position}].ip", found)
         for index, name in enumerate(alias.get("hostnames") or ()):
-            found += [
-                invalid(f"{path}[{position}].hostnames[{index}]", name, reason)
-                for reason in dns_subdomain(name)
-            ]
+            found.malformed(f"{path}[{position}].hostnames[{index}]", name, dns_subdomain(name))

@@ -3,7 +3,6 @@ scheduler's decision."""
 
 from __future__ import annotations
 
-from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import (
     Errors,
     Tree,
@@ -79,11 +78,9 @@ def _node_labels(wanted: Tree, judged: bool, path: str, found: Errors) -> None:
         wanted.get("values") or (),
     )
     operator_fits(operator, values, path, found, numbers=True)
-    found += [invalid(f"{path}.key", key, reason) for reason in label_key(key)]
+    found.malformed(f"{path}.key", key, label_key(key))
     for position, text in enumerate(values if judged else ()):
-        found += [
-            invalid(f"{path}.values[{position}]", text, reason) for reason in label_value(text)
-        ]
+        found.malformed(f"{path}.values[{position}]", text, label_value(text))
 
 
 def _node_fields(wanted: Tree, path: str, found: Errors) -> None:
@@ -104,9 +101,7 @@ def _node_fields(wanted: Tree, path: str, found: Errors) -> None:
         found.invalid(f"{path}.key", key, "not a valid field selector key")
         return
     for position, text in enumerate(values):
-        found += [
-            invalid(f"{path}.values[{position}]", text, reason) for reason in dns_subdomain(text)
-        ]
+        found.malformed(f"{path}.values[{position}]", text, dns_subdomain(text))
 
 
 def _weight(term: Tree, path: str, found: Errors) -> None:
@@ -119,13 +114,13 @@ def _pod_term(term: Tree, path: str, found: Errors) -> None:
     selector(term.get("labelSelector"), f"{path}.labelSelector", found)
     selector(term.get("namespaceSelector"), f"{path}.namespaceSelector", found)
     for name in term.get("namespaces") or ():
-        found += [invalid(f"{path}.namespace", name, reason) for reason in dns_label(name)]
+        found.malformed(f"{path}.namespace", name, dns_label(name))
     if term.get("matchLabelKeys") or term.get("mismatchLabelKeys"):
         label_keys(term, path, found)
     key = term.get("topologyKey") or ""
     if not key:
         found.required(f"{path}.topologyKey", "can not be empty")
-    found += [invalid(f"{path}.topologyKey", key, reason) for reason in label_key(key)]
+    found.malformed(f"{path}.topologyKey", key, label_key(key))
 
 
 def label_keys(term: Tree, path: str, found: Errors) -> None:
@@ -141,9 +136,7 @@ def label_keys(term: Tree, path: str, found: Errors) -> None:
             found.forbidden(f"{path}.{field}", NO_SELECTOR)
             continue
         for position, key in enumerate(keys):
-            found += [
-                invalid(f"{path}.{field}[{position}]", key, reason) for reason in label_key(key)
-            ]
+            found.malformed(f"{path}.{field}[{position}]", key, label_key(key))
     positions = {key: position for position, key in enumerate(wanted)}
     said = set((given or {}).get("matchLabels") or ())
     for expression in (given or {}).get("matchExpressions") or ():
@@ -171,9 +164,7 @@ def _former_label_keys(constraint: Tree, path: str, found: Errors) -> None:
         *(term.get("key") for term in (given or {}).get("matchExpressions") or ()),
     }
     for position, key in enumerate(keys):
-        found += [
-            invalid(f"{path}.matchLabelKeys[{position}]", key, reason) for reason in label_key(key)
-        ]
+        found.malformed(f"{path}.matchLabelKeys[{position}]", key, label_key(key))
         if key in said:
             found.invalid(f"{path}.matchLabelKeys[{position}]", key, IN_BOTH)
 
@@ -186,7 +177,7 @@ def tolerations(values: list[Tree], path: str, found: Errors) -> None:
         key, operator = toleration.get("key") or "", toleration.get("operator") or ""
         effect, value = toleration.get("effect") or "", toleration.get("value") or ""
         if key:
-            found += [invalid(f"{where}.key", key, reason) for reason in label_key(key)]
+            found.malformed(f"{where}.key", key, label_key(key))
         elif operator != "Exists":
             why = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
             found.invalid(f"{where}.operator", operator, why)

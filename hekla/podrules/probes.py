@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hekla.api.text.fielderrors import forbidden, invalid
+from hekla.api.text.fielderrors import forbidden
 from hekla.api.text.fieldrules import Errors, Tree, not_negative
 from hekla.api.text.syntax import port_name, port_number
 from hekla.podrules.options import Options
@@ -134,6 +134,4 @@ def _request(body: Tree, path: str, found: Errors) -> None:
 
 def _port(port: Any, path: str, found: Errors) -> None:
     reasons = port_name(port) if isinstance(port, str) else port_number(port or 0)
-    found += [
-        invalid(path, port or ("" if isinstance(port, str) else 0), reason) for reason in reasons
-    ]
+    found.malformed(path, port or ("" if isinstance(port, str) else 0), reasons)

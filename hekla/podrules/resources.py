@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 from itertools import islice
 
-from hekla.api.text.fielderrors import duplicate, invalid
+from hekla.api.text.fielderrors import duplicate
 from hekla.api.text.fieldrules import Errors, Tree, label_key
 from hekla.api.text.quantity import ZERO, Quantity, QuantityError, Wire
 from hekla.api.text.syntax import Reasons, dns_label, dns_subdomain
@@ -142,12 +142,12 @@ def _right(limits: tuple[tuple[str, Wire], ...], requests: tuple[tuple[str, Wire
 
 
 def _container_names(name: str, path: str, found: Errors) -> None:
-    found += [invalid(path, name, reason) for reason in _container_name(name)]
+    found.malformed(path, name, _container_name(name))
 
 
 def _pod_names(name: str, path: str, found: Errors) -> None:
     reasons = _any_name(name)
-    found += [invalid(path, name, reason) for reason in reasons]
+    found.malformed(path, name, reasons)
     if not reasons and name not in OF_PODS and not name.startswith(PAGES):
         found.not_supported(path, name, sorted((*OF_PODS, PAGES)))
 
@@ -164,7 +164,7 @@ def _requirements(
         for name, value in given.items():
             where = f"{path}.{field}[{name}]"
             check_name(name, where, found)
-            found += [invalid(where, str(value), reason) for reason in _amount_reasons(name, value)]
+            found.malformed(where, str(value), _amount_reasons(name, value))
             if given is requests:
                 _against_limit(name, value, limits.get(name), path, found)
     names = limits.keys() | requests.keys()
@@ -218,9 +218,7 @@ def _claims(wanted: Iterable[Tree], there: Collection[str], path: str, found: Er
         else:
             key = f"{name}/{request}" if request else name
             if request:
-                found += [
-                    invalid(f"{where}.request", request, reason) for reason in dns_label(request)
-                ]
+                found.malformed(f"{where}.request", request, dns_label(request))
             if key in seen:
                 found.duplicate(where, key)
             elif not request:
@@ -246,7 +244,7 @@ def pod_claims(claims: Iterable[Tree], path: str, found: Errors) -> None:
         elif name in seen:
             found.duplicate(f"{where}.name", name)
         else:
-            found += [invalid(f"{where}.name", name, reason) for reason in dns_label(name)]
+            found.malformed(f"{where}.name", name, dns_label(name))
             seen.add(name)
         given = [form for form in _CLAIM_FORMS if claim.get(form) is not None]
         if len(given) == len(_CLAIM_FORMS):
@@ -262,10 +260,7 @@ def pod_claims(claims: Iterable[Tree], path: str, found: Errors) -> None:
                 "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
             )
         for form in given:
-            found += [
-                invalid(f"{where}.{form}", claim[form], reason)
-                for reason in dns_subdomain(claim[form])
-            ]
+            found.malformed(f"{where}.{form}", claim[form], dns_subdomain(claim[form]))
 
 
 def of_pod(spec: Tree, path: str, found: Errors) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import Errors, Tree, check_annotations, label_key, labels, one_of
 from hekla.api.text.syntax import dns_label, dns_subdomain
 from hekla.podrules import (
@@ -106,14 +105,11 @@ def pod_spec(spec: Tree, path: str, options: Options, found: Errors) -> None:
 def _gates(spec: Tree, path: str, found: Errors) -> None:
     for position, gate in enumerate(spec.get("readinessGates") or ()):
         kind = gate.get("conditionType") or ""
-        found += [
-            invalid(f"{path}.readinessGates[{position}].conditionType", kind, reason)
-            for reason in label_key(kind)
-        ]
+        found.malformed(f"{path}.readinessGates[{position}].conditionType", kind, label_key(kind))
     seen: set[str] = set()
     for position, gate in enumerate(spec.get("schedulingGates") or ()):
         name, where = gate.get("name") or "", f"{path}.schedulingGates[{position}]"
-        found += [invalid(where, name, reason) for reason in label_key(name)]
+        found.malformed(where, name, label_key(name))
         containers.unique(name, seen, where, found)
 
 
@@ -138,10 +134,7 @@ _subdomain = lru_cache(maxsize=4096)(dns_subdomain)
 def _names(spec: Tree, path: str, found: Errors) -> None:
     for field in ("serviceAccountName", "nodeName"):
         if spec.get(field):
-            found += [
-                invalid(f"{path}.{field}", spec[field], reason)
-                for reason in _subdomain(spec[field])
-            ]
+            found.malformed(f"{path}.{field}", spec[field], _subdomain(spec[field]))
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= LARGEST_DEADLINE:
         found.invalid(
@@ -151,9 +144,7 @@ def _names(spec: Tree, path: str, found: Errors) -> None:
         )
     for field in ("hostname", "subdomain"):
         if spec.get(field):
-            found += [
-                invalid(f"{path}.{field}", spec[field], reason) for reason in dns_label(spec[field])
-            ]
+            found.malformed(f"{path}.{field}", spec[field], dns_label(spec[field]))
     if spec.get("tolerations"):
         placement.tolerations(spec["tolerations"], f"{path}.tolerations", found)
     if spec.get("hostAliases"):
@@ -164,11 +155,9 @@ def _names(spec: Tree, path: str, found: Errors) -> None:
         spec.get("preemptionPolicy"),
     )
     if rank:
-        found += [invalid(f"{path}.priorityClassName", rank, reason) for reason in _subdomain(rank)]
+        found.malformed(f"{path}.priorityClassName", rank, _subdomain(rank))
     if runtime is not None:
-        found += [
-            invalid(f"{path}.runtimeClassName", runtime, reason) for reason in _subdomain(runtime)
-        ]
+        found.malformed(f"{path}.runtimeClassName", runtime, _subdomain(runtime))
     if preemption is not None and preemption not in PREEMPTION:
         one_of(preemption, PREEMPTION, f"{path}.preemptionPolicy", found, needed=True)
 
@@ -178,7 +167,7 @@ def _group(group: Tree, path: str, found: Errors) -> None:
     if name is None:
         found.invalid(path, None, "must specify one of: `podGroupName`")
     else:
-        found += [invalid(path, name, reason) for reason in dns_subdomain(name)]
+        found.malformed(path, name, dns_subdomain(name))
 
 
 def pods_alone(spec: Tree, path: str, found: Errors) -> None:

@@ -95,10 +95,7 @@ def windows_options(options: Tree, path: str, found: Errors) -> None:
         options.get("runAsUserName"),
     )
     if name is not None:
-        found += [
-            invalid(f"{path}.gmsaCredentialSpecName", name, reason)
-            for reason in dns_subdomain(name)
-        ]
+        found.malformed(f"{path}.gmsaCredentialSpecName", name, dns_subdomain(name))
     if credentials is not None:
         where = f"{path}.gmsaCredentialSpec"
         if not credentials:

@@ -274,9 +274,7 @@ def _storage_os(body: Tree, path: str, options: Options, found: Errors) -> None:
     namespace = body.get("volumeNamespace") or ""
     named(body.get("volumeName"), dns_label, f"{path}.volumeName", found)
     if namespace:
-        found += [
-            invalid(f"{path}.volumeNamespace", namespace, reason) for reason in dns_label(namespace)
-        ]
+        found.malformed(f"{path}.volumeNamespace", namespace, dns_label(namespace))
     _secret_named(body, path, found)
 
 
@@ -286,10 +284,7 @@ def _driver(body: Tree, path: str, options: Options, found: Errors) -> None:
     if secret is not None and not secret.get("name"):
         found.required(f"{path}.nodePublishSecretRef.name")
     elif secret is not None:
-        found += [
-            invalid(f"{path}.name", secret["name"], reason)
-            for reason in dns_subdomain(secret["name"])
-        ]
+        found.malformed(f"{path}.name", secret["name"], dns_subdomain(secret["name"]))
 
 
 def _ephemeral(body: Tree, path: str, options: Options, found: Errors) -> None:

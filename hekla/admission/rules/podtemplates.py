@@ -14,7 +14,7 @@ import msgspec
 
 from hekla.admission.review import Tree
 from hekla.api.bounded import BoundedCache
-from hekla.api.text.fielderrors import invalid, required
+from hekla.api.text.fielderrors import required
 from hekla.api.text.fieldrules import Errors, not_negative
 from hekla.api.text.quantity import ZERO, Quantity
 from hekla.api.text.syntax import dns_subdomain
@@ -48,7 +48,7 @@ def _problems(template: Tree, name: str, pod_level_resources: bool) -> Errors:
     if not name:
         found.append(required("metadata.name", "name or generateName is required"))
     else:
-        found += [invalid("metadata.name", name, reason) for reason in dns_subdomain(name)]
+        found.malformed("metadata.name", name, dns_subdomain(name))
     rules.template(
         dict(template), "template", Options(features=False, resources=pod_level_resources), found
     )

@@ -7,7 +7,6 @@ import re
 from collections.abc import Collection, Iterable
 
 from hekla.api.text import syntax
-from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import Errors
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -93,7 +92,7 @@ def network(text: str, path: str, found: Errors, known: Collection[str] = ()) ->
 
 def hostname(text: str, path: str, found: Errors) -> None:
     """Check the name of a load balancer, which may not be an address."""
-    found += [invalid(path, text, reason) for reason in syntax.dns_subdomain(text)]
+    found.malformed(path, text, syntax.dns_subdomain(text))
     if read(text) is not None:
         found.invalid(path, text, "must be a DNS name, not an IP address")
 
@@ -126,7 +125,7 @@ def domain_path(text: str, path: str, found: Errors) -> None:
     if not host or not rest:
         found.invalid(path, text, 'must be a domain-prefixed path (such as "acme.io/foo")')
         return
-    found += [invalid(path, host, reason) for reason in syntax.dns_subdomain(host)]
+    found.malformed(path, host, syntax.dns_subdomain(host))
     if _PATH(rest) is None:
         why = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')"
         found.invalid(path, rest, why)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from hekla.api.text import fielderrors, syntax
-from hekla.api.text.fielderrors import FieldError, invalid
+from hekla.api.text.fielderrors import FieldError
 
 Tree = dict[str, Any]
 
@@ -30,6 +30,11 @@ class Errors(list[FieldError]):
 
     def invalid(self, path: str, value: Any, detail: str) -> None:
         self.append(fielderrors.invalid(path, value, detail))
+
+    def malformed(self, path: str, value: Any, reasons: Iterable[str]) -> None:
+        """An error for each reason why the value breaks its grammar; nothing if there is none."""
+        for reason in reasons:
+            self.append(fielderrors.invalid(path, value, reason))
 
     def not_supported(
         self, path: str, value: Any, allowed: Iterable[str], *, plain: bool = False
@@ -69,7 +74,7 @@ def check_annotations(values: Tree | None, path: str, found: Errors) -> None:
         size += len(key) + len(value)
         reasons = label_key(key)
         if reasons:
-            found += [invalid(path, key, reason) for reason in label_key(key.lower())]
+            found.malformed(path, key, label_key(key.lower()))
     if size * 4 > LARGEST_ANNOTATIONS:
         size = sum(len(key.encode()) + len(value.encode()) for key, value in (values or {}).items())
         if size > LARGEST_ANNOTATIONS:
@@ -85,14 +90,9 @@ def selector(value: Tree | None, path: str, found: Errors) -> None:
         where = f"{path}.matchExpressions[{position}]"
         operator, values = term.get("operator", ""), term.get("values")
         operator_fits(operator, values or (), where, found)
-        found += [
-            invalid(f"{where}.key", term.get("key", ""), reason)
-            for reason in label_key(term.get("key", ""))
-        ]
+        found.malformed(f"{where}.key", term.get("key", ""), label_key(term.get("key", "")))
         for index, text in enumerate(values or ()):
-            found += [
-                invalid(f"{where}.values[{index}]", text, reason) for reason in label_value(text)
-            ]
+            found.malformed(f"{where}.values[{index}]", text, label_value(text))
 
 
 def operator_fits(
@@ -125,7 +125,7 @@ def named(
     if not text:
         found.required(path)
     else:
-        found += [invalid(path, text, reason) for reason in grammar(text)]
+        found.malformed(path, text, grammar(text))
 
 
 def one_of(

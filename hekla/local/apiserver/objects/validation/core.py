@@ -6,7 +6,7 @@ from base64 import b64decode
 from collections.abc import Callable, Collection, Hashable
 
 from hekla.api.text import addresses
-from hekla.api.text.fielderrors import forbidden, invalid, required
+from hekla.api.text.fielderrors import forbidden, required
 from hekla.api.text.fieldrules import Errors, label_key
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
@@ -31,14 +31,12 @@ def config_map(tree: Json) -> Errors:
     data, binary = tree.get("data") or {}, tree.get("binaryData") or {}
     size = 0
     for key, text in data.items():
-        errors += [invalid(f"data[{key}]", key, reason) for reason in names.configuration_key(key)]
+        errors.malformed(f"data[{key}]", key, names.configuration_key(key))
         if key in binary:
             errors.invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
         size += len(text.encode())
     for key, text in binary.items():
-        errors += [
-            invalid(f"binaryData[{key}]", key, reason) for reason in names.configuration_key(key)
-        ]
+        errors.malformed(f"binaryData[{key}]", key, names.configuration_key(key))
         size += len(text) * 3 // 4
     if size > MAX_DATA_BYTES:
         errors.too_long("[]", MAX_DATA_BYTES)
@@ -70,7 +68,7 @@ def secret(tree: Json) -> Errors:
     data = tree.get("data") or {}
     size = 0
     for key, text in data.items():
-        errors += [invalid(f"data[{key}]", key, reason) for reason in names.configuration_key(key)]
+        errors.malformed(f"data[{key}]", key, names.configuration_key(key))
         size += len(text) * 3 // 4
     if size > MAX_DATA_BYTES:
         errors.too_long("data", MAX_DATA_BYTES)
@@ -201,7 +199,7 @@ def _event_fields(tree: Json, about: str, controller: str, note: str, errors: Er
     value = tree.get(controller) or ""
     if not value:
         errors.required(controller)
-    errors += [invalid(controller, value, reason) for reason in names.qualified_name(value)]
+    errors.malformed(controller, value, names.qualified_name(value))
     for name, limit in _MAX_LENGTHS.items():
         text = tree.get(name) or ""
         if not text:
@@ -243,7 +241,7 @@ def new_event(tree: Json) -> Errors:
     _event_fields(tree, "regarding", "reportingController", "note", errors)
     name = (tree.get("metadata") or {}).get("name") or ""
     if name:
-        errors += [invalid("metadata.name", name, reason) for reason in names.dns_subdomain(name)]
+        errors.malformed("metadata.name", name, names.dns_subdomain(name))
     _series(tree, errors)
     if not tree.get("eventTime"):
         errors.required("eventTime")
@@ -358,7 +356,7 @@ def _hard(hard: Json, path: str, errors: Errors) -> None:
     for resource, text in hard.items():
         where = f"{path}[{resource}]"
         reasons = label_key(resource)
-        errors += [invalid(where, resource, reason) for reason in reasons]
+        errors.malformed(where, resource, reasons)
         known = resource in _QUOTA_RESOURCES or resource.startswith(
             ("hugepages-", "requests.hugepages-")
         )
@@ -448,7 +446,7 @@ def limit_range(tree: Json) -> Errors:
         path = f"spec.limits[{position}]"
         kind = item.get("type") or ""
         reasons = label_key(kind)
-        errors += [invalid(f"{path}.type", kind, reason) for reason in reasons]
+        errors.malformed(f"{path}.type", kind, reasons)
         if (
             not reasons
             and "/" not in kind
@@ -478,7 +476,7 @@ def limit_range(tree: Json) -> Errors:
 
 def _limited(resource: str, kind: str, path: str, errors: Errors) -> None:
     reasons = label_key(resource)
-    errors += [invalid(path, resource, reason) for reason in reasons]
+    errors.malformed(path, resource, reasons)
     if "/" in resource or resource.startswith("hugepages-"):
         return
     if not reasons and resource not in _LIMITED:

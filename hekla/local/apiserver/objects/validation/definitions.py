@@ -42,7 +42,7 @@ def create(tree: Json) -> Errors:
     elif "." not in group:
         errors.invalid("spec.group", group, "should be a domain with at least one dot")
     else:
-        errors += [invalid("spec.group", group, reason) for reason in names.dns_subdomain(group)]
+        errors.malformed("spec.group", group, names.dns_subdomain(group))
     scope = spec.get("scope") or ""
     if not scope:
         errors.required("spec.scope")
@@ -134,10 +134,7 @@ def _names(given: Json, errors: Errors) -> None:
             for reason in names.dns_1035_label(lower)
         ]
     for position, short in enumerate(given.get("shortNames") or ()):
-        errors += [
-            invalid(f"spec.names.shortNames[{position}]", short, reason)
-            for reason in names.dns_1035_label(short)
-        ]
+        errors.malformed(f"spec.names.shortNames[{position}]", short, names.dns_1035_label(short))
     if given.get("kind") and given.get("kind") == given.get("listKind"):
         errors.invalid(
             "spec.names.listKind", given["listKind"], "kind and listKind may not be the same"
@@ -162,12 +159,10 @@ def _versions(versions: Any, errors: Errors) -> None:
     for position, version in enumerate(versions):
         path = f"spec.versions[{position}]"
         name = version.get("name") or ""
-        errors += [invalid(f"{path}.name", name, reason) for reason in names.dns_1035_label(name)]
+        errors.malformed(f"{path}.name", name, names.dns_1035_label(name))
         # of the first Kubernetes says it twice: it is also the version of before there were several
         if not position:
-            errors += [
-                invalid("spec.version", name, reason) for reason in names.dns_1035_label(name)
-            ]
+            errors.malformed("spec.version", name, names.dns_1035_label(name))
         if name in seen:
             errors.invalid(
                 "spec.versions",

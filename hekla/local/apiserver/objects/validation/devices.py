@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hekla.api.text.fielderrors import invalid, required
-from hekla.api.text.fieldrules import Errors, label_key
+from hekla.api.text.fieldrules import Errors, label_key, named
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.validation import policies
@@ -30,7 +30,7 @@ _is_version = re.compile(
 
 
 def _label(text: str, path: str, errors: Errors) -> None:
-    errors += [invalid(path, text, reason) for reason in names.dns_label(text)]
+    errors.malformed(path, text, names.dns_label(text))
 
 
 def _pool_name(name: str, path: str, errors: Errors) -> None:
@@ -40,7 +40,7 @@ def _pool_name(name: str, path: str, errors: Errors) -> None:
     if len(name.encode()) > MAX_POOL_NAME_LENGTH:
         errors.too_long(path, MAX_POOL_NAME_LENGTH)
     for part in name.split("/"):
-        errors += [invalid(path, part, reason) for reason in names.dns_subdomain(part)]
+        errors.malformed(path, part, names.dns_subdomain(part))
 
 
 # --- claims ---------------------------------------------------------------------------------------
@@ -180,12 +180,7 @@ def _request(request: Json, path: str, errors: Errors) -> None:
 
 def _device_request(request: Json, path: str, errors: Errors) -> None:
     name = request.get("deviceClassName") or ""
-    if not name:
-        errors.required(f"{path}.deviceClassName")
-    else:
-        errors += [
-            invalid(f"{path}.deviceClassName", name, reason) for reason in names.dns_subdomain(name)
-        ]
+    named(name, names.dns_subdomain, f"{path}.deviceClassName", errors)
     _selectors(request, path, errors)
     mode, count = request.get("allocationMode"), request.get("count") or 0
     if mode == "All":
@@ -206,7 +201,7 @@ def _toleration(toleration: Json, path: str, errors: Errors) -> None:
     key, operator = toleration.get("key") or "", toleration.get("operator") or ""
     value, effect = toleration.get("value") or "", toleration.get("effect") or ""
     if key:
-        errors += [invalid(f"{path}.key", key, reason) for reason in label_key(key)]
+        errors.malformed(f"{path}.key", key, label_key(key))
     if operator == "Exists":
         if value:
             errors.invalid(f"{path}.value", value, "must be empty for operator `Exists`")
@@ -418,7 +413,7 @@ def _slice_nodes(spec: Json, errors: Errors) -> None:
             continue
         given.append(f"`{name}`")
         if name == "nodeName":
-            errors += [invalid(path, value, reason) for reason in names.dns_subdomain(value)]
+            errors.malformed(path, value, names.dns_subdomain(value))
         elif name == "nodeSelector":
             node_selector(value, path, errors)
             if len(value.get("nodeSelectorTerms") or ()) != 1:
@@ -452,7 +447,7 @@ def _device(device: Json, path: str, placed: bool, errors: Errors) -> None:
             taint.get("key") or "",
             taint.get("effect") or "",
         )
-        errors += [invalid(f"{where}.key", key, reason) for reason in label_key(key)]
+        errors.malformed(f"{where}.key", key, label_key(key))
         if not effect:
             errors.required(f"{where}.effect")
         elif effect not in ("NoExecute", "NoSchedule", "None"):

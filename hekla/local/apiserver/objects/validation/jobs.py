@@ -8,7 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from hekla.api.text import addresses
-from hekla.api.text.fielderrors import invalid, required
+from hekla.api.text.fielderrors import required
 from hekla.api.text.fieldrules import Errors, label_key, not_negative, one_of, selector
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
@@ -220,7 +220,7 @@ def _pod_conditions(conditions: Any, path: str, errors: Errors) -> None:
             pattern.get("type") or "",
             pattern.get("status") or "",
         )
-        errors += [invalid(f"{where}.type", kind, reason) for reason in label_key(kind)]
+        errors.malformed(f"{where}.type", kind, label_key(kind))
         if not status:
             errors.required(f"{where}.status", _quoted(states))
         elif status not in states:

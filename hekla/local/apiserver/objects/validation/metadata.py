@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import Errors, check_annotations, label_key, labels, not_negative
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
@@ -34,18 +33,15 @@ def metadata(tree: Json, *, bare_finalizers: bool = False) -> Errors:
         _finalizers(meta["finalizers"] or [], bare_finalizers, errors)
     if meta.get("generateName"):
         prefix = meta["generateName"].rstrip("-.")
-        errors += [
-            invalid("metadata.generateName", meta["generateName"], why)
-            for why in names.dns_subdomain(prefix or "-")
-        ]
+        errors.malformed(
+            "metadata.generateName", meta["generateName"], names.dns_subdomain(prefix or "-")
+        )
     return errors
 
 
 def _finalizers(finalizers: list[str], bare: bool, errors: Errors) -> None:
     for finalizer in finalizers:
-        errors += [
-            invalid("metadata.finalizers", finalizer, reason) for reason in label_key(finalizer)
-        ]
+        errors.malformed("metadata.finalizers", finalizer, label_key(finalizer))
     for position, finalizer in enumerate(finalizers):
         if not bare and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             why = "name is neither a standard finalizer name nor is it fully qualified"
@@ -56,9 +52,7 @@ def finalizer_names(finalizers: Sequence[str], path: str) -> Errors:
     """A finalizer has a domain prefix, or is one of Kubernetes' own."""
     errors = Errors()
     for position, finalizer in enumerate(finalizers):
-        errors += [
-            invalid(f"{path}[{position}]", finalizer, reason) for reason in label_key(finalizer)
-        ]
+        errors.malformed(f"{path}[{position}]", finalizer, label_key(finalizer))
         if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             why = "name is neither a standard finalizer name nor is it fully qualified"
             errors.invalid(f"{path}[{position}]", finalizer, why)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 
 from hekla.api.text import addresses
 from hekla.api.text.fielderrors import invalid
-from hekla.api.text.fieldrules import Errors, selector
+from hekla.api.text.fieldrules import Errors, named, selector
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.validation.metadata import fixed_text, immutable, metadata
@@ -74,13 +74,13 @@ def _policy_port(port: Json, path: str, errors: Errors) -> None:
             errors.invalid(
                 f"{path}.endPort", end, "may not be specified when `port` is non-numeric"
             )
-        errors += [invalid(f"{path}.port", number, reason) for reason in names.port_name(number)]
+        errors.malformed(f"{path}.port", number, names.port_name(number))
     else:
-        errors += [invalid(f"{path}.port", number, reason) for reason in names.port_number(number)]
+        errors.malformed(f"{path}.port", number, names.port_number(number))
         if end is not None:
             if end < number:
                 errors.invalid(f"{path}.endPort", number, "must be greater than or equal to `port`")
-            errors += [invalid(f"{path}.endPort", end, reason) for reason in names.port_number(end)]
+            errors.malformed(f"{path}.endPort", end, names.port_number(end))
 
 
 def _peer(peer: Json, path: str, known: Collection[str], errors: Errors) -> None:
@@ -162,21 +162,16 @@ def ingress(tree: Json) -> Errors:
             _host(host, f"spec.tls[{position}].hosts[{index}]", errors)
         name = certificate.get("secretName") or ""
         if name:
-            errors += [
-                invalid(f"spec.tls[{position}].secretName", name, reason)
-                for reason in names.dns_subdomain(name)
-            ]
+            errors.malformed(f"spec.tls[{position}].secretName", name, names.dns_subdomain(name))
     name = spec.get("ingressClassName")
     if name is not None:
-        errors += [
-            invalid("spec.ingressClassName", name, reason) for reason in names.dns_subdomain(name)
-        ]
+        errors.malformed("spec.ingressClassName", name, names.dns_subdomain(name))
     return errors
 
 
 def _host(host: str, path: str, errors: Errors) -> None:
     if "*" not in host:
-        errors += [invalid(path, host, reason) for reason in names.dns_subdomain(host)]
+        errors.malformed(path, host, names.dns_subdomain(host))
         return
     if len(host) > 253:
         errors.invalid(path, host, "must be no more than 253 characters")
@@ -224,24 +219,17 @@ def _backend(backend: Json, path: str, errors: Errors) -> None:
         reference(resource or {}, f"{path}.resource", errors)
     else:
         name, port = service.get("name") or "", service.get("port") or {}
-        if not name:
-            errors.required(f"{path}.service.name")
-        else:
-            errors += [
-                invalid(f"{path}.service.name", name, reason) for reason in names.dns_label(name)
-            ]
+        named(name, names.dns_label, f"{path}.service.name", errors)
         if port.get("name") and port.get("number"):
             errors.invalid(path, "", "cannot set both port name & port number")
         elif port.get("name"):
-            errors += [
-                invalid(f"{path}.service.port.name", port["name"], reason)
-                for reason in names.port_name(port["name"])
-            ]
+            errors.malformed(
+                f"{path}.service.port.name", port["name"], names.port_name(port["name"])
+            )
         elif port.get("number"):
-            errors += [
-                invalid(f"{path}.service.port.number", port["number"], why)
-                for why in names.port_number(port["number"])
-            ]
+            errors.malformed(
+                f"{path}.service.port.number", port["number"], names.port_number(port["number"])
+            )
         else:
             errors.required(path, "port name or number is required")
 
@@ -249,18 +237,11 @@ def _backend(backend: Json, path: str, errors: Errors) -> None:
 def reference(value: Json, path: str, errors: Errors) -> None:
     """A reference to an object by group, kind and name."""
     if value.get("apiGroup") is not None:
-        errors += [
-            invalid(f"{path}.apiGroup", value["apiGroup"], reason)
-            for reason in names.dns_subdomain(value["apiGroup"])
-        ]
+        errors.malformed(
+            f"{path}.apiGroup", value["apiGroup"], names.dns_subdomain(value["apiGroup"])
+        )
     for name in ("kind", "name"):
-        if not value.get(name):
-            errors.required(f"{path}.{name}")
-        else:
-            errors += [
-                invalid(f"{path}.{name}", value[name], reason)
-                for reason in names.path_segment(value[name])
-            ]
+        named(value.get(name), names.path_segment, f"{path}.{name}", errors)
 
 
 def ingress_status(new: Json, old: Json) -> Errors:
@@ -301,10 +282,7 @@ def ingress_class(tree: Json) -> Errors:
         if namespace is None:
             errors.required(f"{path}.namespace", "`parameters.scope` is set to 'Namespace'")
         else:
-            errors += [
-                invalid(f"{path}.namespace", namespace, reason)
-                for reason in names.dns_label(namespace)
-            ]
+            errors.malformed(f"{path}.namespace", namespace, names.dns_label(namespace))
     elif namespace is not None:
         errors.forbidden(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'")
     return errors
@@ -329,16 +307,10 @@ def ip_address(tree: Json) -> Errors:
         errors.required(path)
         return errors
     if parent.get("group"):
-        errors += [
-            invalid(f"{path}.group", parent["group"], reason)
-            for reason in names.dns_subdomain(parent["group"])
-        ]
+        errors.malformed(f"{path}.group", parent["group"], names.dns_subdomain(parent["group"]))
     for name in ("resource", "name", "namespace"):
         if parent.get(name):
-            errors += [
-                invalid(f"{path}.{name}", parent[name], reason)
-                for reason in names.path_segment(parent[name])
-            ]
+            errors.malformed(f"{path}.{name}", parent[name], names.path_segment(parent[name]))
         elif name != "namespace":
             errors.required(f"{path}.{name}")
     return errors

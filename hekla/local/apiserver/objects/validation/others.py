@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from hekla.api.text.fielderrors import invalid
-from hekla.api.text.fieldrules import Errors, one_of, selector
+from hekla.api.text.fieldrules import Errors, named, one_of, selector
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.validation import policies
@@ -120,13 +119,7 @@ def _binding(tree: Json, kinds: tuple[str, ...], *, namespaced: bool) -> Errors:
         errors.not_supported("roleRef.apiGroup", reference.get("apiGroup", ""), (RBAC,), plain=True)
     if reference.get("kind") not in kinds:
         errors.not_supported("roleRef.kind", reference.get("kind", ""), kinds, plain=True)
-    if not reference.get("name"):
-        errors.required("roleRef.name")
-    else:
-        errors += [
-            invalid("roleRef.name", reference["name"], reason)
-            for reason in names.path_segment(reference["name"])
-        ]
+    named(reference.get("name"), names.path_segment, "roleRef.name", errors)
     for position, subject in enumerate(tree.get("subjects") or ()):
         path = f"subjects[{position}]"
         kind = subject.get("kind", "")
@@ -134,10 +127,9 @@ def _binding(tree: Json, kinds: tuple[str, ...], *, namespaced: bool) -> Errors:
             errors.required(f"{path}.name")
         if kind == "ServiceAccount":
             if subject.get("name"):
-                errors += [
-                    invalid(f"{path}.name", subject["name"], reason)
-                    for reason in names.dns_subdomain(subject["name"])
-                ]
+                errors.malformed(
+                    f"{path}.name", subject["name"], names.dns_subdomain(subject["name"])
+                )
             if subject.get("apiGroup"):
                 errors.not_supported(f"{path}.apiGroup", subject["apiGroup"], ("",), plain=True)
             if not namespaced and not subject.get("namespace"):
@@ -178,7 +170,7 @@ def webhooks(tree: Json) -> Errors:
         if not name:
             errors.required(f"{path}.name")
         elif reasons:
-            errors += [invalid(f"{path}.name", name, reason) for reason in reasons]
+            errors.malformed(f"{path}.name", name, reasons)
         elif name.count(".") < 2:
             errors.invalid(
                 f"{path}.name",
@@ -203,7 +195,7 @@ def _webhook(hook: Json, path: str, errors: Errors) -> None:
             errors.invalid(where, version, "duplicate version")
         else:
             seen.add(version)
-            errors += [invalid(where, version, reason) for reason in names.dns_1035_label(version)]
+            errors.malformed(where, version, names.dns_1035_label(version))
     if versions and not {"v1", "v1beta1"} & set(versions):
         why = "must include at least one of v1, v1beta1"
         errors.invalid(f"{path}.admissionReviewVersions", list(versions), why)

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from hekla.api.bounded import BoundedCache
-from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import Errors
 from hekla.api.text.syntax import dns_label
 from hekla.api.trees import Json
@@ -36,7 +35,7 @@ def create(tree: Json) -> Errors:
     if template in _validated_specs:
         hostname = spec.get("hostname")
         if hostname:
-            errors += [invalid("spec.hostname", hostname, reason) for reason in dns_label(hostname)]
+            errors.malformed("spec.hostname", hostname, dns_label(hostname))
         return errors
     before = len(errors)
     whole_spec(spec, errors)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from hekla.api.text.fielderrors import forbidden, invalid, required
-from hekla.api.text.fieldrules import Errors, one_of, selector
+from hekla.api.text.fieldrules import Errors, named, one_of, selector
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.expressions import (
@@ -47,9 +47,7 @@ def conditions(found_in: Json, path: str, errors: Errors, *, params: bool = Fals
         if not name:
             errors.required(f"{where}.name")
         else:
-            errors += [
-                invalid(f"{where}.name", name, reason) for reason in names.qualified_name(name)
-            ]
+            errors.malformed(f"{where}.name", name, names.qualified_name(name))
             if name in seen:
                 errors.duplicate(f"{where}.name", name)
         seen.add(name)
@@ -141,16 +139,11 @@ def _param_kind(kind: Json, path: str, errors: Errors) -> None:
         errors.required(f"{path}.apiVersion")
     else:
         group, _, name = version.rpartition("/")
-        errors += [
-            invalid(f"{path}.apiVersion", group, reason)
-            for reason in (names.dns_subdomain(group) if group else ())
-        ]
+        errors.malformed(f"{path}.apiVersion", group, names.dns_subdomain(group) if group else ())
         if not name:
             errors.invalid(f"{path}.apiVersion", version, "version must be specified")
         else:
-            errors += [
-                invalid(f"{path}.apiVersion", name, reason) for reason in names.dns_1035_label(name)
-            ]
+            errors.malformed(f"{path}.apiVersion", name, names.dns_1035_label(name))
     word = kind.get("kind") or ""
     if not word:
         errors.required(f"{path}.kind")
@@ -226,7 +219,7 @@ def _annotation(
 
     text = annotation.get("valueExpression") or ""
     key = f"{policy}/{annotation.get('key') or ''}"
-    errors += [invalid(f"{where}.key", key, reason) for reason in names.qualified_name(key)]
+    errors.malformed(f"{where}.key", key, names.qualified_name(key))
     if not text.strip():
         errors.required(f"{where}.valueExpression", "valueExpression is not specified")
     elif len(text.strip()) > MAX_VALUE_EXPRESSION_LENGTH:
@@ -309,10 +302,7 @@ def binding(tree: Json) -> Errors:
     errors = metadata(tree)
     spec = tree.get("spec") or {}
     name = spec.get("policyName") or ""
-    if not name:
-        errors.required("spec.policyName")
-    else:
-        errors += [invalid("spec.policyName", name, reason) for reason in names.dns_subdomain(name)]
+    named(name, names.dns_subdomain, "spec.policyName", errors)
     reference = spec.get("paramRef")
     if reference is not None:
         _param_ref(reference, "spec.paramRef", errors)
@@ -324,7 +314,7 @@ def binding(tree: Json) -> Errors:
 def _param_ref(reference: Json, path: str, errors: Errors) -> None:
     name, by_labels = reference.get("name") or "", reference.get("selector")
     if name:
-        errors += [invalid(f"{path}.name", name, reason) for reason in names.path_segment(name)]
+        errors.malformed(f"{path}.name", name, names.path_segment(name))
     if name and by_labels is not None:
         why = "name and selector are mutually exclusive"
         errors += [forbidden(f"{path}.name", why), forbidden(f"{path}.selector", why)]

@@ -8,7 +8,7 @@ import base64
 import binascii
 
 from hekla.api.text.fielderrors import invalid
-from hekla.api.text.fieldrules import Errors, one_of
+from hekla.api.text.fieldrules import Errors, named, one_of
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.merging.patch import same
@@ -28,10 +28,7 @@ from hekla.podrules.signers import signer_name
 def runtime_class(tree: Json) -> Errors:
     errors = metadata(tree)
     handler = tree.get("handler") or ""
-    if not handler:
-        errors.required("handler")
-    else:
-        errors += [invalid("handler", handler, reason) for reason in names.dns_label(handler)]
+    named(handler, names.dns_label, "handler", errors)
     amounts((tree.get("overhead") or {}).get("podFixed"), "overhead.podFixed", errors)
     return errors
 

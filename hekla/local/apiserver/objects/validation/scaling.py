@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hekla.api.text.fielderrors import forbidden, invalid
-from hekla.api.text.fieldrules import Errors
+from hekla.api.text.fielderrors import forbidden
+from hekla.api.text.fieldrules import Errors, named
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.amounts import amount
@@ -55,12 +55,7 @@ def autoscaler_status(new: Json, old: Json) -> Errors:
 def _scale_target(target: Json, path: str, errors: Errors) -> None:
     for name in ("kind", "name"):
         value = target.get(name) or ""
-        if not value:
-            errors.required(f"{path}.{name}")
-        else:
-            errors += [
-                invalid(f"{path}.{name}", value, reason) for reason in names.path_segment(value)
-            ]
+        named(value, names.path_segment, f"{path}.{name}", errors)
     version = target.get("apiVersion") or ""
     if version.count("/") > 1:
         errors.invalid(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}")
@@ -102,18 +97,13 @@ def _source(name: str, source: Json, path: str, errors: Errors) -> None:
             if not container:
                 errors.required(f"{path}.container", "must specify a container")
             else:
-                errors += [
-                    invalid(f"{path}.container", container, reason)
-                    for reason in names.dns_label(container)
-                ]
+                errors.malformed(f"{path}.container", container, names.dns_label(container))
     else:
         text = (source.get("metric") or {}).get("name") or ""
         if not text:
             errors.required(f"{path}.metric.name", "must specify a metric name")
         else:
-            errors += [
-                invalid(f"{path}.metric.name", text, reason) for reason in names.path_segment(text)
-            ]
+            errors.malformed(f"{path}.metric.name", text, names.path_segment(text))
     _metric_target(target, f"{path}.target", errors)
     value, average, share = (
         target.get(key) for key in ("value", "averageValue", "averageUtilization")

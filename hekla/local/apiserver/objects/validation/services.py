@@ -6,8 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from hekla.api.text import addresses
-from hekla.api.text.fielderrors import invalid
-from hekla.api.text.fieldrules import Errors, label_key, label_value, labels, one_of
+from hekla.api.text.fieldrules import Errors, label_key, label_value, labels, named, one_of
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.validation.metadata import immutable, metadata
@@ -136,12 +135,7 @@ def _external_name(spec: Json, errors: Errors) -> None:
         if spec.get(name):
             errors.forbidden(f"spec.{name}", "may not be set for ExternalName services")
     name = (spec.get("externalName") or "").removesuffix(".")
-    if not name:
-        errors.required("spec.externalName")
-    else:
-        errors += [
-            invalid("spec.externalName", name, reason) for reason in names.dns_subdomain(name)
-        ]
+    named(name, names.dns_subdomain, "spec.externalName", errors)
 
 
 def _service_ports(ports: Sequence[Json], errors: Errors) -> None:
@@ -149,25 +143,24 @@ def _service_ports(ports: Sequence[Json], errors: Errors) -> None:
     for position, port in enumerate(ports):
         where, name = f"spec.ports[{position}]", port.get("name") or ""
         if name:
-            errors += [invalid(f"{where}.name", name, reason) for reason in names.dns_label(name)]
+            errors.malformed(f"{where}.name", name, names.dns_label(name))
             if name in seen:
                 errors.duplicate(f"{where}.name", name)
             seen.add(name)
         elif len(ports) > 1:
             errors.required(f"{where}.name")
         number = port.get("port") or 0
-        errors += [invalid(f"{where}.port", number, reason) for reason in names.port_number(number)]
+        errors.malformed(f"{where}.port", number, names.port_number(number))
         one_of(port.get("protocol"), PROTOCOLS, f"{where}.protocol", errors, needed=True)
         target = port.get("targetPort")
         reasons = (
             names.port_name(target) if isinstance(target, str) else names.port_number(target or 0)
         )
-        errors += [invalid(f"{where}.targetPort", target, reason) for reason in reasons]
+        errors.malformed(f"{where}.targetPort", target, reasons)
         if port.get("appProtocol") is not None:
-            errors += [
-                invalid(f"{where}.appProtocol", port["appProtocol"], reason)
-                for reason in label_key(port["appProtocol"])
-            ]
+            errors.malformed(
+                f"{where}.appProtocol", port["appProtocol"], label_key(port["appProtocol"])
+            )
 
 
 def _duplicate_ports(kind: str, ports: Sequence[Json], errors: Errors) -> None:
@@ -298,7 +291,7 @@ def _load_balancer_class(spec: Json, errors: Errors) -> None:
     if name is None:
         return
     if spec.get("type") == "LoadBalancer":
-        errors += [invalid("spec.loadBalancerClass", name, reason) for reason in label_key(name)]
+        errors.malformed("spec.loadBalancerClass", name, label_key(name))
     else:
         errors.forbidden("spec.loadBalancerClass", "may only be used when `type` is 'LoadBalancer'")
 
@@ -322,7 +315,7 @@ def _traffic(spec: Json, errors: Errors) -> None:
     elif not port:
         errors.required(path)
     else:
-        errors += [invalid(path, port, reason) for reason in names.port_number(port)]
+        errors.malformed(path, port, names.port_number(port))
     inside, path = spec.get("internalTrafficPolicy"), "spec.internalTrafficPolicy"
     if inside is None and kind in ("ClusterIP", *EXTERNALLY_ACCESSIBLE_TYPES):
         errors.required(path)
@@ -408,31 +401,26 @@ def _endpoint(address: Json, path: str, errors: Errors, *, loopback: bool) -> No
     text = address.get("ip") or ""
     addresses.address(text, f"{path}.ip", errors)
     if address.get("hostname"):
-        errors += [
-            invalid(f"{path}.hostname", address["hostname"], reason)
-            for reason in names.dns_label(address["hostname"])
-        ]
+        errors.malformed(
+            f"{path}.hostname", address["hostname"], names.dns_label(address["hostname"])
+        )
     if address.get("nodeName") is not None:
-        errors += [
-            invalid(f"{path}.nodeName", address["nodeName"], reason)
-            for reason in names.dns_subdomain(address["nodeName"])
-        ]
+        errors.malformed(
+            f"{path}.nodeName", address["nodeName"], names.dns_subdomain(address["nodeName"])
+        )
     addresses.reachable(text, f"{path}.ip", errors, loopback=loopback)
 
 
 def _endpoint_port(port: Json, path: str, named: bool, errors: Errors) -> None:
     name, number = port.get("name") or "", port.get("port") or 0
     if name:
-        errors += [invalid(f"{path}.name", name, reason) for reason in names.dns_label(name)]
+        errors.malformed(f"{path}.name", name, names.dns_label(name))
     elif named:
         errors.required(f"{path}.name")
-    errors += [invalid(f"{path}.port", number, reason) for reason in names.port_number(number)]
+    errors.malformed(f"{path}.port", number, names.port_number(number))
     one_of(port.get("protocol"), PROTOCOLS, f"{path}.protocol", errors, needed=True)
     if port.get("appProtocol") is not None:
-        errors += [
-            invalid(f"{path}.appProtocol", port["appProtocol"], reason)
-            for reason in label_key(port["appProtocol"])
-        ]
+        errors.malformed(f"{path}.appProtocol", port["appProtocol"], label_key(port["appProtocol"]))
 
 
 # --- slices ---------------------------------------------------------------------------------------
@@ -456,16 +444,15 @@ def _slice_ports(ports: Sequence[Json], errors: Errors) -> None:
     for position, port in enumerate(ports):
         path, name = f"ports[{position}]", port.get("name") or ""
         if name:
-            errors += [invalid(f"{path}.name", name, reason) for reason in names.dns_label(name)]
+            errors.malformed(f"{path}.name", name, names.dns_label(name))
         if name in seen:
             errors.duplicate(f"{path}.name", name)
         seen.add(name)
         one_of(port.get("protocol"), PROTOCOLS, f"{path}.protocol", errors, needed=True)
         if port.get("appProtocol") is not None:
-            errors += [
-                invalid(f"{path}.appProtocol", port["appProtocol"], reason)
-                for reason in label_key(port["appProtocol"])
-            ]
+            errors.malformed(
+                f"{path}.appProtocol", port["appProtocol"], label_key(port["appProtocol"])
+            )
 
 
 def _slice_endpoints(tree: Json, errors: Errors) -> None:
@@ -495,18 +482,14 @@ def _slice_endpoints(tree: Json, errors: Errors) -> None:
             )
         if endpoint.get("nodeName") is not None:
             name = endpoint["nodeName"]
-            errors += [
-                invalid(f"{path}.nodeName", name, reason) for reason in names.dns_subdomain(name)
-            ]
+            errors.malformed(f"{path}.nodeName", name, names.dns_subdomain(name))
         topology = endpoint.get("deprecatedTopology") or {}
         if len(topology) > MAX_TOPOLOGY_LABELS:
             errors.too_many(f"{path}.deprecatedTopology", len(topology), MAX_TOPOLOGY_LABELS)
         labels(topology, f"{path}.deprecatedTopology", errors)
         if endpoint.get("hostname") is not None:
             host = endpoint["hostname"]
-            errors += [
-                invalid(f"{path}.hostname", host, reason) for reason in names.dns_label(host)
-            ]
+            errors.malformed(f"{path}.hostname", host, names.dns_label(host))
         _hints(endpoint.get("hints") or {}, f"{path}.hints", errors)
 
 
@@ -538,7 +521,7 @@ def _hints(hints: Json, path: str, errors: Errors) -> None:
             if text in seen:
                 errors.duplicate(where, text)
             seen.add(text)
-            errors += [invalid(where, text, reason) for reason in rule(text)]
+            errors.malformed(where, text, rule(text))
 
 
 def endpoint_slice_update(new: Json, old: Json) -> Errors:

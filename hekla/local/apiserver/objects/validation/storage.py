@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import Errors, label_key, not_negative, one_of, selector
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
@@ -73,10 +72,7 @@ def _volume_spec(spec: Json, path: str, errors: Errors, *, inline: bool = False)
     _sources(spec, path, errors)
     group = spec.get("storageClassName")
     if group:
-        errors += [
-            invalid(f"{path}.storageClassName", group, reason)
-            for reason in names.dns_subdomain(group)
-        ]
+        errors.malformed(f"{path}.storageClassName", group, names.dns_subdomain(group))
     if not inline:
         one_of(spec.get("volumeMode"), ("Block", "Filesystem"), f"{path}.volumeMode", errors)
 
@@ -229,7 +225,7 @@ def _provisioner(name: str, path: str, errors: Errors) -> None:
     if not name:
         errors.required(path)
     else:
-        errors += [invalid(path, name.lower(), reason) for reason in label_key(name.lower())]
+        errors.malformed(path, name.lower(), label_key(name.lower()))
 
 
 def _parameters(parameters: Json, errors: Errors, *, needed: bool = False) -> None:
@@ -258,7 +254,7 @@ def _topology(term: Json, path: str, errors: Errors) -> None:
             if value in values:
                 errors.duplicate(f"{where}.values[{index}]", value)
             values.add(value)
-        errors += [invalid(f"{where}.key", key, reason) for reason in label_key(key)]
+        errors.malformed(f"{where}.key", key, label_key(key))
         if key in seen:
             errors.duplicate(f"{where}.key", key)
         seen.add(key)
@@ -317,7 +313,7 @@ def csi_node(tree: Json) -> Errors:
             if key in keys:
                 errors.duplicate(path, key)
             keys.add(key)
-            errors += [invalid(path, key, reason) for reason in label_key(key)]
+            errors.malformed(path, key, label_key(key))
     return errors
 
 
@@ -416,7 +412,7 @@ def csi_storage_capacity(tree: Json) -> Errors:
     errors = metadata(tree)
     selector(tree.get("nodeTopology"), "nodeTopology", errors)
     name = tree.get("storageClassName") or ""
-    errors += [invalid("storageClassName", name, reason) for reason in names.dns_subdomain(name)]
+    errors.malformed("storageClassName", name, names.dns_subdomain(name))
     if tree.get("capacity") is not None and amount(tree["capacity"]).nanos < 0:
         errors.invalid("capacity", tree["capacity"], "must be greater than or equal to 0")
     return errors
@@ -447,12 +443,9 @@ def volume_attachment(tree: Json) -> Errors:
     elif inline is not None:
         _volume_spec(inline, "spec.source.inlineVolumeSpec", errors, inline=True)
     node = spec.get("nodeName") or ""
-    errors += [invalid("spec.nodeName", node, reason) for reason in names.dns_subdomain(node)]
+    errors.malformed("spec.nodeName", node, names.dns_subdomain(node))
     if name is not None:
-        errors += [
-            invalid("spec.source.persistentVolumeName", name, reason)
-            for reason in names.dns_subdomain(name)
-        ]
+        errors.malformed("spec.source.persistentVolumeName", name, names.dns_subdomain(name))
     return errors
 
 

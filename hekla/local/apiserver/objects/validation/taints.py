@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import Errors, label_key, label_value
 from hekla.podrules.placement import EFFECTS
 
@@ -14,11 +13,10 @@ def taints(values: Any, path: str, errors: Errors) -> None:
     for position, taint in enumerate(values or ()):
         where = f"{path}[{position}]"
         key, effect = taint.get("key") or "", taint.get("effect") or ""
-        errors += [invalid(f"{where}.key", key, reason) for reason in label_key(key)]
-        errors += [
-            invalid(f"{where}.value", taint.get("value", ""), reason)
-            for reason in label_value(taint.get("value") or "")
-        ]
+        errors.malformed(f"{where}.key", key, label_key(key))
+        errors.malformed(
+            f"{where}.value", taint.get("value", ""), label_value(taint.get("value") or "")
+        )
         if not effect:
             errors.required(f"{where}.effect")
         elif effect not in EFFECTS:

@@ -192,7 +192,7 @@ def stateful_set(tree: Json, *, updated: bool = False) -> Errors:
     not_negative((spec.get("ordinals") or {}).get("start"), "spec.ordinals.start", errors)
     name = spec.get("serviceName") or ""
     if name and not updated:
-        errors += [invalid("spec.serviceName", name, reason) for reason in names.dns_label(name)]
+        errors.malformed("spec.serviceName", name, names.dns_label(name))
     _selected_template(spec, errors, "statefulset", "StatefulSet")
     return errors
 
