@@ -302,6 +302,22 @@ def test_a_job_selects_its_own_pods() -> None:
     ]
 
 
+def test_a_job_may_not_give_its_pods_labels_that_the_server_generates() -> None:
+    template = pod()
+    template["spec"]["restartPolicy"] = "Never"
+    template["metadata"] = {"labels": {"job-name": "other", "app": "x"}}
+    _, wrong = made(KINDS["batch", "Job"], {"spec": {"template": template}})
+    assert wrong == [
+        'spec.template.metadata.labels[job-name]: Invalid value: {"app":"x","batch.kubernetes.io/controller-uid":"u1",'
+        '"batch.kubernetes.io/job-name":"a","controller-uid":"u1","job-name":"other"}: must be \'a\''
+    ]
+    template["metadata"] = {"labels": {"app": "x"}}
+    selector = {"matchLabels": {"app": "x"}}
+    _, wrong = made(KINDS["batch", "Job"], {"spec": {"template": template, "selector": selector}})
+    assert [text.split(": ")[0] for text in wrong] == ["spec.selector"]
+    assert wrong[0].endswith("`selector` not auto-generated")
+
+
 def test_secrets_and_config_maps() -> None:
     secret, config = KINDS["", "Secret"], KINDS["", "ConfigMap"]
     tree, wrong = made(secret, {"stringData": {"a": "hi"}})

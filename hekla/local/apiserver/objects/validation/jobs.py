@@ -328,14 +328,14 @@ def _generated(tree: Json, errors: Errors) -> None:
     if spec.get("manualSelector") or spec.get("selector") is None:
         return
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-    labels = {label: meta.get(name) or "" for label, name in _OWNER_LABELS}
-    for label, wanted in labels.items():
+    generated = {label: meta.get(name) or "" for label, name in _OWNER_LABELS}
+    for label, wanted in generated.items():
         path = f"spec.template.metadata.labels[{label}]"
         if label not in labels:
             errors.required(path, f"must be '{wanted}'")
         elif labels[label] != wanted:
             errors.invalid(path, labels, f"must be '{wanted}'")
-    if not matches(spec["selector"], labels):
+    if not matches(spec["selector"], generated):
         errors.invalid("spec.selector", spec["selector"], "`selector` not auto-generated")
 
 
