@@ -98,10 +98,9 @@ class HyperTree:
     def sums(self, values: Floats) -> Floats:
         """`[domains]`, by their `number`: what is given for each node, added up over the nodes of
         each domain."""
-        result: Floats = np.bincount(
+        return np.bincount(
             self._owner, weights=values[self._flat], minlength=len(self.number)
         ).astype(np.float64, copy=False)
-        return result
 
     def highest_within(self, values: Floats) -> Floats:
         """`[domains]`: the largest value of the domain itself and of all below it."""

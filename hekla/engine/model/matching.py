@@ -69,8 +69,7 @@ class Requirement:
         verdicts = np.array(
             [*(self._compare(value) for value in column.values), False], dtype=np.bool_
         )
-        result: Bools = verdicts[codes]
-        return result
+        return verdicts[codes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +213,7 @@ def hard_taints_mask(nodes: NodeTable, by: Sequence[Toleration]) -> Bools:
     """`[nodes]`: no taint keeps the pod away.  Computed once a distinct list of taints, then looked
     up."""
     verdicts = [tolerated(taints, by, (NO_SCHEDULE, NO_EXECUTE)) for taints in nodes.taint_sets]
-    result: Bools = np.array(verdicts, dtype=np.bool_)[nodes.taint_codes]
-    return result
+    return np.array(verdicts, dtype=np.bool_)[nodes.taint_codes]
 
 
 def soft_taints_count(nodes: NodeTable, by: Sequence[Toleration]) -> Floats:
@@ -229,5 +227,4 @@ def soft_taints_count(nodes: NodeTable, by: Sequence[Toleration]) -> Floats:
         )
         for taints in nodes.taint_sets
     ]
-    result: Floats = np.array(counts, dtype=np.float64)[nodes.taint_codes]
-    return result
+    return np.array(counts, dtype=np.float64)[nodes.taint_codes]

@@ -209,8 +209,7 @@ class NodeTable:
             facts.capacity.get(name, 0.0) if facts is not None else 0.0 for facts in self.facts
         )
         whole: Floats = np.fromiter(stated, dtype=np.float64, count=len(self.facts))
-        result: Floats = np.where(whole > 0, whole, self.allocatable[column])
-        return result
+        return np.where(whole > 0, whole, self.allocatable[column])
 
     def idle(self) -> Floats:
         """`[resources, nodes]`, fresh: what is free now."""
@@ -226,13 +225,12 @@ class NodeTable:
 
     def future_idle_of(self, row: int) -> Floats:
         """`[resources]` of one node."""
-        result: Floats = (
+        return (
             self.allocatable[:, row]
             - self.used[:, row]
             + self.releasing[:, row]
             - self.pipelined[:, row]
         )
-        return result
 
     def fits_future(self, row: int, request: Request) -> bool:
         """Whether one node has room for the request once the releasing have gone."""

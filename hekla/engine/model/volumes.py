@@ -404,8 +404,7 @@ class VolumeBinder:
             part = np.floor(amount * 100.0 / np.where(has, taken[name], 1.0))
             total += np.where(has, shape(part), 0.0)
             classes += has
-        result: Floats = np.floor(total / np.maximum(classes, 1.0) + 0.5)
-        return result
+        return np.floor(total / np.maximum(classes, 1.0) + 0.5)
 
     # ------------------------------------------------------------------------------------- promises
 
@@ -502,8 +501,7 @@ def _only(nodes: NodeTable, name: str) -> Bools:
 
 def _in(values: Iterable[str], codes: Ints, wanted: set[str]) -> Bools:
     verdicts = np.array([*(value in wanted for value in values), False], dtype=np.bool_)
-    result: Bools = verdicts[codes]
-    return result
+    return verdicts[codes]
 
 
 __all__ = ["KINDS", "AssumedVolume", "Options", "VolumeBinder"]

@@ -143,8 +143,7 @@ class Tdm(Plugin):
         verdicts = np.array(
             [*(not zone or verdict(zone) for zone in column.values), True], dtype=np.bool_
         )
-        result: Bools = verdicts[nodes.take(nodes.table.label_codes(ZONE_LABEL))]
-        return result
+        return verdicts[nodes.take(nodes.table.label_codes(ZONE_LABEL))]
 
     def scores(self) -> Iterable[Score]:
         yield Score("tdm", 1.0, Depends.STATIC, self._revocable, batch=False)
@@ -156,8 +155,7 @@ class Tdm(Plugin):
         scores = np.array(
             [*(100.0 if zone and not self._closed(zone) else 0.0 for zone in column.values), 0.0]
         )
-        result: Floats = scores[nodes.take(nodes.table.label_codes(ZONE_LABEL))]
-        return result
+        return scores[nodes.take(nodes.table.label_codes(ZONE_LABEL))]
 
     # ----------------------------------------------------------------------------------- who leaves
 

@@ -97,8 +97,7 @@ class _Places:
         self.raw: Floats = np.floor(self.host_part + self._zone_part()[:, None] + 0.5)
 
     def _zone_part(self) -> Floats:
-        part: Floats = self.zoned * (self.around * self.by_zone + (ZONE_SKEW - 1))
-        return part
+        return self.zoned * (self.around * self.by_zone + (ZONE_SKEW - 1))
 
     def now(self) -> Floats:
         """`[candidates]`, from 0 to 100."""

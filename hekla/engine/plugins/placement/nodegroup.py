@@ -143,8 +143,7 @@ class NodeGroup(Plugin):
         verdicts = np.array(
             [*(verdict(group) for group in column.values), unlabelled], dtype=np.bool_
         )
-        result: Bools = verdicts[nodes.take(nodes.table.label_codes(LABEL))]
-        return result
+        return verdicts[nodes.take(nodes.table.label_codes(LABEL))]
 
     def _readable(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
         return np.zeros(len(nodes), dtype=np.bool_) if self._rules(task).broken else None
@@ -193,8 +192,7 @@ class NodeGroup(Plugin):
                 0.0,
             ]
         )
-        result: Floats = scores[nodes.take(nodes.table.label_codes(LABEL))]
-        return result
+        return scores[nodes.take(nodes.table.label_codes(LABEL))]
 
     def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
         self._recount(job)

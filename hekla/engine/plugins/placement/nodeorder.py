@@ -123,8 +123,7 @@ def _least_allocated(pods: PodClass, nodes: NodeView, task: Task | None) -> Floa
         free = np.floor((allocatable - wanted) * MAX_SCORE / np.where(has, allocatable, 1.0))
         total += np.where(has & (wanted <= allocatable), free, 0.0)
         weights += has
-    result: Floats = np.floor(total / np.maximum(weights, 1.0))
-    return result
+    return np.floor(total / np.maximum(weights, 1.0))
 
 
 def _most_allocated(pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
@@ -136,8 +135,7 @@ def _most_allocated(pods: PodClass, nodes: NodeView, task: Task | None) -> Float
         wanted = np.minimum(nodes.nonzero(which) + asked, allocatable)
         total += np.where(has, np.floor(wanted * MAX_SCORE / np.where(has, allocatable, 1.0)), 0.0)
         weights += has
-    result: Floats = np.floor(total / np.maximum(weights, 1.0))
-    return result
+    return np.floor(total / np.maximum(weights, 1.0))
 
 
 def _balanced(pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
@@ -162,8 +160,7 @@ def _balanced(pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | No
         )
         present.append(has)
     gain = _balance(after, present) - _balance(before, present)
-    result: Floats = 50.0 + np.trunc((50.0 + gain) / 2.0)
-    return result
+    return 50.0 + np.trunc((50.0 + gain) / 2.0)
 
 
 def _balance(fractions: list[Floats], present: list[Bools]) -> Floats:
@@ -177,8 +174,7 @@ def _balance(fractions: list[Floats], present: list[Bools]) -> Floats:
         mean = stacked.sum(axis=0) / count
         squares = np.where(there, (stacked - mean) ** 2, 0.0).sum(axis=0) / count
         spread = np.where(there.sum(axis=0) > 1, np.sqrt(squares), 0.0)
-    result: Floats = np.trunc((1.0 - spread) * MAX_SCORE)
-    return result
+    return np.trunc((1.0 - spread) * MAX_SCORE)
 
 
 def _node_affinity(pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
@@ -191,15 +187,13 @@ def _node_affinity(pods: PodClass, nodes: NodeView, task: Task | None) -> Floats
             total += weight * term.mask(nodes.table)
         return total
 
-    result: Floats = nodes.take(pods.static("nodeaffinity", nodes.table, compute))
-    return result
+    return nodes.take(pods.static("nodeaffinity", nodes.table, compute))
 
 
 def _taints(pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
     if len(nodes.table.taint_sets) == 1:
         return None  # No taints anywhere: the same for every node.
-    result: Floats = nodes.take(matching.soft_taints_count(nodes.table, pods.tolerations))
-    return result
+    return nodes.take(matching.soft_taints_count(nodes.table, pods.tolerations))
 
 
 def _image_locality(pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
@@ -216,8 +210,6 @@ def _image_locality(pods: PodClass, nodes: NodeView, task: Task | None) -> Float
                 total[list(rows)] += int(size * (len(rows) / count))
         ceiling = _IMAGE_CEILING * pods.without_init
         clamped = np.clip(total, _IMAGE_FLOOR, ceiling)
-        scaled: Floats = np.floor(MAX_SCORE * (clamped - _IMAGE_FLOOR) / (ceiling - _IMAGE_FLOOR))
-        return scaled
+        return np.floor(MAX_SCORE * (clamped - _IMAGE_FLOOR) / (ceiling - _IMAGE_FLOOR))
 
-    result: Floats = nodes.take(pods.static("imagelocality", table, compute))
-    return result
+    return nodes.take(pods.static("imagelocality", table, compute))

@@ -231,8 +231,7 @@ class Predicates(Plugin):
         answers = self.claims.ask(task, nodes) if task is not None and task.claims else None
         if answers is None:
             return None
-        found: Bools = nodes.take(answers.fits[: len(nodes.table)])
-        return found
+        return nodes.take(answers.fits[: len(nodes.table)])
 
     def _why_not(self, pods: PodClass, row: int) -> str:
         return self.claims.last_reason(row)
@@ -243,8 +242,7 @@ class Predicates(Plugin):
         answers = self.claims.ask(task, nodes) if task is not None and task.claims else None
         if answers is None or not answers.ranked:
             return None
-        found: Floats = nodes.take(answers.scores[: len(nodes.table)])
-        return found
+        return nodes.take(answers.scores[: len(nodes.table)])
 
     # -------------------------------------------------------------------------------------- volumes
 
@@ -265,8 +263,7 @@ class Predicates(Plugin):
     ) -> Bools | None:
         if not pods.volumes or task is None:
             return None
-        found: Bools = nodes.take(self.volumes.options(task).allowed[reason])
-        return found
+        return nodes.take(self.volumes.options(task).allowed[reason])
 
     def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
         if (
@@ -364,8 +361,7 @@ class Predicates(Plugin):
     ) -> Floats:
         """`[rows]`: the sum over each row's domain; 0 where a row has no such label."""
         sums = np.append(domain_sums(table.label_codes(key), counts), 0.0)
-        result: Floats = sums[codes]
-        return result
+        return sums[codes]
 
     # --------------------------------------------------------------------------------------- spread
 
@@ -450,15 +446,13 @@ def _counts(column: NDArray[np.int64], size: int) -> NDArray[np.int64]:
 
 def _pod_number(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
     column = nodes.table.space.column(PODS)
-    result: Bools = nodes.allocatable(column) > nodes.pods()
-    return result
+    return nodes.allocatable(column) > nodes.pods()
 
 
 def _cordoned(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
     if any(one.tolerates(matching.UNSCHEDULABLE_TAINT) for one in pods.tolerations):
         return None
-    result: Bools = ~nodes.take(nodes.table.unschedulable)
-    return result
+    return ~nodes.take(nodes.table.unschedulable)
 
 
 def _node_affinity(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
@@ -477,15 +471,13 @@ def _node_affinity(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools 
             mask &= either
         return mask
 
-    result: Bools = nodes.take(pods.static("NodeAffinity", nodes.table, compute))
-    return result
+    return nodes.take(pods.static("NodeAffinity", nodes.table, compute))
 
 
 def _taints(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
     if len(nodes.table.taint_sets) == 1:
         return None
-    result: Bools = nodes.take(matching.hard_taints_mask(nodes.table, pods.tolerations))
-    return result
+    return nodes.take(matching.hard_taints_mask(nodes.table, pods.tolerations))
 
 
 def _ports(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
@@ -495,8 +487,7 @@ def _ports(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
     for row, used in nodes.table.ports.items():
         if any(_clash(wanted, taken) for wanted in pods.ports for taken in used):
             result[row] = False
-    free: Bools = nodes.take(result) & np.equal(nodes.extra, 0)
-    return free
+    return nodes.take(result) & np.equal(nodes.extra, 0)
 
 
 def _clash(wanted: tuple[str, str, int], taken: tuple[str, str, int]) -> bool:

@@ -163,8 +163,7 @@ class ResourceStrategyFit(Plugin):
         lacks = np.zeros(len(nodes), dtype=np.bool_)
         for name in pods.requested:
             lacks |= nodes.allocatable(space.column(name)) <= 0
-        result: Floats = np.where(lacks, 0.0, 1.0 - present / whole)
-        return result
+        return np.where(lacks, 0.0, 1.0 - present / whole)
 
     # --------------------------------------------------------------------------------------- filter
 
@@ -207,8 +206,7 @@ class ResourceStrategyFit(Plugin):
                 idle(space.column(MEMORY)) - request.get(MEMORY, 0.0)
                 >= devices * rate(MEMORY) * 1e6
             )
-            result: Bools = (nodes.allocatable(column) <= 0) | (cpu & memory)
-            return result
+            return (nodes.allocatable(column) <= 0) | (cpu & memory)
 
         return mask
 

@@ -119,8 +119,7 @@ class Usage(Plugin):
         capacity = self.capacity[:, rows]
         safe = np.where(capacity > 0, capacity, 1.0)
         part = (self.load[:, rows] / 100.0 * capacity + self.shadow[:, rows]) / safe
-        result: Floats = np.where(capacity > 0, np.clip(part, 0.0, 1.0), 0.0)
-        return result
+        return np.where(capacity > 0, np.clip(part, 0.0, 1.0), 0.0)
 
     def _estimate(self, task: Task, row: int) -> None:
         estimator = self.estimator
@@ -152,8 +151,7 @@ class Usage(Plugin):
     def _below(self, which: int) -> Mask:
         def mask(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
             limit = self.limits[which]
-            result: Bools = ~(nodes.take(self.fresh) & (nodes.take(self.load[which]) > limit))
-            return result
+            return ~(nodes.take(self.fresh) & (nodes.take(self.load[which]) > limit))
 
         return mask
 
@@ -169,8 +167,7 @@ class Usage(Plugin):
         score = (
             (1 - composite[0]) * self.weights[0] + (1 - composite[1]) * self.weights[1]
         ) / whole
-        result: Floats = np.where(nodes.take(self.fresh), score, 0.0)
-        return result
+        return np.where(nodes.take(self.fresh), score, 0.0)
 
     def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
         if count == 1 and task.row >= 0:
