@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cmp_to_key
 from typing import TYPE_CHECKING
 
-from hekla.engine.model.resources import EPSILON, Amounts, Floats, add, empty, less_equal
-from hekla.engine.model.tasks import Job, Task
+from hekla.engine.model.resources import EPSILON, Amounts, Floats, add, less_equal
+from hekla.engine.model.tasks import Job, Task, requests_of
 
 if TYPE_CHECKING:
     from hekla.engine.framework.session import Session
@@ -31,7 +31,7 @@ class Bundle:
     @property
     def local(self) -> Amounts:
         """What evicting it frees."""
-        return _sum(self.tasks)
+        return requests_of(self.tasks)
 
     def worth(self, need: Amounts) -> float:
         """How much of the need it covers for what is lost in all; without end where nothing else is
@@ -39,7 +39,7 @@ class Bundle:
         if self.safe:
             return math.inf
         wanted = {name: value for name, value in need.items() if value > 0}
-        local, lost = self.local, _sum(self.job.tasks.values())
+        local, lost = self.local, requests_of(self.job.tasks.values())
         gain = sum(min(local.get(name, 0.0), value) / value for name, value in wanted.items())
         cost = sum(lost.get(name, 0.0) / value for name, value in wanted.items())
         return gain / cost if cost else math.inf
@@ -175,10 +175,3 @@ def _last(bundle: Bundle, need: Amounts) -> tuple[float, str, str, int]:
 
 def _compare(left: tuple[float, str, str, int], right: tuple[float, str, str, int]) -> int:
     return (left > right) - (left < right)
-
-
-def _sum(tasks: Iterable[Task]) -> Amounts:
-    total = empty()
-    for task in tasks:
-        add(total, task.request.amounts)
-    return total

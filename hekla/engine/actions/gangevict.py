@@ -23,7 +23,15 @@ from hekla.engine.model.arrays import Bools, Rows
 from hekla.engine.model.hypernodes import ROOT
 from hekla.engine.model.queues.balance import Demand, demand_of
 from hekla.engine.model.resources import PODS, Amounts, add, empty, subtract
-from hekla.engine.model.tasks import NOWHERE, PREEMPTABLE, Job, Status, SubJob, Task
+from hekla.engine.model.tasks import (
+    NOWHERE,
+    PREEMPTABLE,
+    Job,
+    Status,
+    SubJob,
+    Task,
+    requests_of,
+)
 from hekla.engine.model.transfers import IN_VAIN, OTHERS
 from hekla.engine.placement.placer import placer_of
 from hekla.engine.placement.refused_nodes import Refused
@@ -86,9 +94,7 @@ class GangPreempt:
             session.no_victim.setdefault(job.key, session.votes.not_preemptive(queue, tasks))
             return
         search = Search()
-        need = empty()
-        for task in tasks:
-            add(need, task.request.amounts)
+        need = requests_of(tasks)
         for domain in self._domains(session, job):
             made = self._make_room(session, job, sheet, need, domain, search)
             if made is not None:
@@ -192,12 +198,9 @@ class GangPreempt:
         by_job: dict[str, list[Task]] = {}
         for row in np.flatnonzero(mask).tolist():
             for one in session.state.nodes.tasks[row].values():
-                if (
-                    one.job is not None
-                    and session.in_session(one.job)
-                    and self._may_go(session, job, one, one.job)
-                ):
-                    by_job.setdefault(one.job.key, []).append(one)
+                other = one.job
+                if session.in_session(other) and self._may_go(session, job, one, other):
+                    by_job.setdefault(other.key, []).append(one)
         allowed = {key: search.without_takers(session, job, tasks) for key, tasks in by_job.items()}
         found = [
             bundle

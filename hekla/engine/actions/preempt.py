@@ -62,12 +62,7 @@ def _between_jobs(session: Session, preemption: _Preemption, job: Job, tasks: li
 
     def wanted(victim: Task) -> bool:
         other = victim.job
-        return (
-            other is not None
-            and session.in_session(other)
-            and other.queue == job.queue
-            and other is not job
-        )
+        return session.in_session(other) and other.queue == job.queue and other is not job
 
     why = ""
     while tasks and session.votes.job_starving(job):

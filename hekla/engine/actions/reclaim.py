@@ -140,8 +140,7 @@ class _Balance:
 def _may_go(session: Session, job: Job, one: Task) -> bool:
     other = one.job
     return (
-        other is not None
-        and session.in_session(other)
+        session.in_session(other)
         and other.queue != job.queue
         and session.queue_of(other).reclaimable
     )

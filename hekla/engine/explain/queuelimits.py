@@ -12,8 +12,8 @@ from hekla.engine.explain.upstream_texts import would_be
 from hekla.engine.framework.plugin import defines
 from hekla.engine.model.explanations import not_open
 from hekla.engine.model.queues.queues import OPEN
-from hekla.engine.model.resources import Amounts, add, empty, ordered
-from hekla.engine.model.tasks import Job, Status, Task
+from hekla.engine.model.resources import Amounts, ordered
+from hekla.engine.model.tasks import Job, Status, Task, requests_of
 
 if TYPE_CHECKING:
     from hekla.engine.framework.session import Session
@@ -68,12 +68,5 @@ def _lacking(job: Job) -> Amounts:
         if not task.gated and not task.best_effort and task.key not in job.fit_errors
     ]
     wanted = max(job.min_available - job.counts.ready, 1)
-    total = empty()
-    for task in sorted(pending, key=lambda task: (-task.priority, task.creation, task.key))[
-        :wanted
-    ]:
-        add(total, task.request.amounts)
-    return total
-
-
-__all__ = ["QueueLimit"]
+    pending.sort(key=lambda task: (-task.priority, task.creation, task.key))
+    return requests_of(pending[:wanted])

@@ -6,7 +6,7 @@ Reference: scheduler-core 5.3.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
 from hekla.engine.model.arrays import Bools, Rows
 from hekla.engine.model.decisions import Decisions, Event
@@ -83,7 +83,7 @@ class CycleView:
     def queue_of(self, job: Job) -> Queue:
         return self.state.queues[job.queue]
 
-    def in_session(self, job: Job | None) -> bool:
+    def in_session(self, job: Job | None) -> TypeGuard[Job]:
         return job is not None and job.contribution is not None
 
     def has_action(self, name: str) -> bool:

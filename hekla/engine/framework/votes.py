@@ -14,8 +14,8 @@ from hekla.engine.model.explanations import not_open
 from hekla.engine.model.queues.balance import Demand
 from hekla.engine.model.queues.queues import OPEN, Queue
 from hekla.engine.model.reasons import Shortage
-from hekla.engine.model.resources import Amounts, add, empty
-from hekla.engine.model.tasks import Job, SubJob, Task
+from hekla.engine.model.resources import Amounts
+from hekla.engine.model.tasks import Job, SubJob, Task, requests_of
 
 _NOTHING: Mapping[str, Amounts] = {}
 
@@ -151,9 +151,7 @@ class Votes:
         """As a clause, why the queue may take nothing from others for these tasks."""
         if queue.state != OPEN:
             return not_open(queue)
-        asked = empty()
-        for task in tasks:
-            add(asked, task.request.amounts)
+        asked = requests_of(tasks)
         short = [
             one
             for plugin in self.hooks("preemptive")

@@ -77,6 +77,19 @@ def subtract(left: Amounts, right: Mapping[str, float], times: float = 1.0) -> N
         left[name] = left.get(name, 0.0) - value * times
 
 
+def plus(left: Mapping[str, float], right: Mapping[str, float], times: float = 1.0) -> Amounts:
+    """The sum; neither changes."""
+    result = dict(left)
+    add(result, right, times)
+    return result
+
+
+def present(of: Amounts) -> Amounts:
+    """Sums that were counted up and down again keep names whose value went back to nothing; those
+    are absent."""
+    return {name: value for name, value in of.items() if value or name in (CPU, MEMORY)}
+
+
 def maximum(left: Amounts, right: Mapping[str, float]) -> Amounts:
     """The larger of both in each dimension of either; one that is named as 0 stays named."""
     result = dict(left)

@@ -359,10 +359,7 @@ class SubJob(Group):
 
     def pending_resources(self) -> Amounts:
         """What its pending tasks ask for together."""
-        total = empty()
-        for task in self.pending():
-            add(total, task.request.amounts)
-        return total
+        return requests_of(self.pending())
 
 
 class Job(Group):
@@ -737,6 +734,14 @@ class Job(Group):
             if task.gated and task.gated_by_others:
                 add(gated, task.request.amounts)
         return floor_subtract(of, gated) if gated and not is_empty(gated) else of
+
+
+def requests_of(tasks: Iterable[Task]) -> Amounts:
+    """What these tasks ask for together."""
+    total = empty()
+    for task in tasks:
+        add(total, task.request.amounts)
+    return total
 
 
 def short_hash(text: str) -> str:

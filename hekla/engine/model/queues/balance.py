@@ -13,7 +13,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hekla.engine.model.resources import EPSILON, PODS, Amounts, add, empty
+from hekla.engine.model.resources import EPSILON, PODS, Amounts
+from hekla.engine.model.tasks import requests_of
 
 if TYPE_CHECKING:
     from hekla.engine.model.queues.queuetree import Branch
@@ -34,9 +35,7 @@ class Demand:
 
 def demand_of(space: ResourceSpace, queue: str, tasks: Iterable[Task], free: Floats) -> Demand:
     """What the tasks ask for where so much is free."""
-    asked = empty()
-    for task in tasks:
-        add(asked, task.request.amounts)
+    asked = requests_of(tasks)
     wanted = [name for name, value in asked.items() if value >= EPSILON and name != PODS]
     short = [name for name in wanted if asked[name] >= free[space.column(name)] + EPSILON]
     return Demand(queue, asked, tuple(short or wanted))

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from hekla.api.trees import Json
-from hekla.engine.model.resources import Amounts, empty
+from hekla.engine.model.resources import Amounts, add, empty, subtract
 
 ROOT = "root"
 OPEN = "Open"
@@ -56,3 +57,21 @@ class Queue:
 
     def __hash__(self) -> int:
         return hash(self.name)
+
+
+class Holder(Protocol):
+    """A queue, or what a plugin follows of one within a cycle."""
+
+    allocated: Amounts
+    inqueue: Amounts
+    elastic: Amounts
+
+
+def held_by_queue(queue: Holder, entering: bool) -> Amounts:
+    """What counts against a queue: for a pod what its pods hold, for a job that is to be let in
+    also what is promised."""
+    held = dict(queue.allocated)
+    if entering:
+        add(held, queue.inqueue)
+        subtract(held, queue.elastic)
+    return held

@@ -20,6 +20,7 @@ from hekla.engine.model.resources import (
     is_empty,
     maximum,
     minimum_present,
+    present,
 )
 
 
@@ -80,16 +81,12 @@ def _branch(queue: Queue) -> Branch:
         guarantee={**empty(), **without_devices(queue.guarantee)},
         capability={**empty(), **without_devices(queue.capability)},
         real_capability=empty(),
-        allocated=_present(queue.allocated),
-        request=_present(queue.request),
+        allocated=present(queue.allocated),
+        request=present(queue.request),
         inqueue=dict(queue.inqueue),
         elastic=dict(queue.elastic),
         ledger=Ledger(queue.quota),
     )
-
-
-def _present(of: Amounts) -> Amounts:
-    return {name: value for name, value in of.items() if value or name in (CPU, MEMORY)}
 
 
 def flat(

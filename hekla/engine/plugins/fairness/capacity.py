@@ -17,7 +17,7 @@ from hekla.engine.model.explanations import not_open
 from hekla.engine.model.queues import devicequota
 from hekla.engine.model.queues.balance import Demand, balanced
 from hekla.engine.model.queues.devicequota import Claimed, Exceeded, without_devices
-from hekla.engine.model.queues.queues import OPEN, ROOT, Queue
+from hekla.engine.model.queues.queues import OPEN, ROOT, Queue, held_by_queue
 from hekla.engine.model.queues.queuetree import Branch, TreeError, flat, tree
 from hekla.engine.model.reasons import Shortage
 from hekla.engine.model.resources import (
@@ -26,16 +26,16 @@ from hekla.engine.model.resources import (
     Amounts,
     above_capability,
     add,
-    empty,
     exceeding,
     exceeds_relevant,
     less_equal,
     less_equal_partly,
     minimum_present,
     names,
+    plus,
     subtract,
 )
-from hekla.engine.model.tasks import QUEUE_GATE, Job, Status, Task
+from hekla.engine.model.tasks import QUEUE_GATE, Job, Status, Task, requests_of
 from hekla.engine.placement.victims import in_order
 from hekla.engine.plugins.fairness.guarantees import Guarantees
 from hekla.engine.plugins.fairness.queuegauges import NOTHING, QueueGauges
@@ -217,13 +217,8 @@ class Capacity(Plugin):
             return PERMIT
         minimum = job.min_resources or {}
         for one in branch.path():
-            held = empty()
-            add(held, one.allocated)
-            add(held, one.inqueue)
-            subtract(held, one.elastic)
-            wanted = dict(minimum)
-            add(wanted, held)
-            short = exceeding(wanted, one.real_capability, minimum)
+            held = held_by_queue(one, entering=True)
+            short = exceeding(plus(minimum, held), one.real_capability, minimum)
             exceeded = (
                 one.ledger.exceeded(devices, with_inqueue=True)
                 if devices is not None and one.ledger.limited
@@ -275,8 +270,7 @@ class Capacity(Plugin):
         asked = task.request.amounts
         claims = self._claims_of(task)
         for one in branch.path():
-            future = dict(one.allocated)
-            add(future, asked)
+            future = plus(one.allocated, asked)
             for key, amounts in self.reserved.get(one.name, {}).items():
                 if key != task.key:
                     add(future, amounts)
@@ -320,11 +314,8 @@ class Capacity(Plugin):
             return []
         found: list[str] = []
         for one in branch.path():
-            held = dict(one.allocated)
-            if entering:
-                add(held, one.inqueue)
-                subtract(held, one.elastic)
-            found += above_capability(without_devices(one.queue.capability), asked, held)
+            capability = without_devices(one.queue.capability)
+            found += above_capability(capability, asked, held_by_queue(one, entering))
         return found
 
     def reclaim_shortages(self, queue: Queue, asked: Amounts) -> list[Shortage]:
@@ -362,11 +353,8 @@ class Capacity(Plugin):
         branch = self.branches.get(queue.name)
         if self.trouble or branch is None or queue.state != OPEN:
             return False
-        asked = empty()
-        for task in tasks:
-            add(asked, task.request.amounts)
-        future = dict(branch.allocated)
-        add(future, asked)
+        asked = requests_of(tasks)
+        future = plus(branch.allocated, asked)
         if exceeding(future, branch.real_capability, asked):
             return False
         if less_equal_partly(future, branch.deserved, asked):
@@ -375,30 +363,20 @@ class Capacity(Plugin):
             above = branch.above(level)
             if above is None:
                 continue
-            future = dict(above.allocated)
-            add(future, asked)
-            if less_equal_partly(future, above.deserved, asked):
+            if less_equal_partly(plus(above.allocated, asked), above.deserved, asked):
                 return True
         return False
 
     def reclaimable(self, preemptor: Task, candidates: list[Task]) -> Victims:
         job = preemptor.job
-        branch = (
-            self.branches.get(job.queue)
-            if job is not None and self.session.in_session(job)
-            else None
-        )
+        branch = self.branches.get(job.queue) if self.session.in_session(job) else None
         if self.trouble or branch is None:
             return Victims([], REJECT)
         running: dict[str, Amounts] = {}
         chosen = []
         for task in in_order(self.session, candidates, preemptor):
             held_by = task.job
-            if (
-                held_by is None
-                or not (_wanted(task) & _wanted(preemptor))
-                or not self.session.in_session(held_by)
-            ):
+            if not self.session.in_session(held_by) or not _wanted(task) & _wanted(preemptor):
                 continue
             theirs = self.branches.get(held_by.queue)
             if theirs is not None and self._may_take(branch, preemptor, theirs, task, running):
@@ -462,11 +440,7 @@ class Capacity(Plugin):
         chosen = []
         for task in candidates:
             other = task.job
-            branch = (
-                self.branches.get(other.queue)
-                if other is not None and self.session.in_session(other)
-                else None
-            )
+            branch = self.branches.get(other.queue) if self.session.in_session(other) else None
             if branch is None:
                 continue
             asked = task.request.amounts

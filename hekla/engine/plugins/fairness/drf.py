@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hekla.engine.framework.heap import Comparable
 from hekla.engine.framework.plugin import NoArguments, Plugin, Reads, Source, Victims
 from hekla.engine.model.queues.queues import Queue
-from hekla.engine.model.resources import Amounts, add, dominant_share, empty, subtract
+from hekla.engine.model.resources import Amounts, add, dominant_share, empty, plus, subtract
 from hekla.engine.model.tasks import Job, Status, Task
 from hekla.engine.plugins.fairness.fairtree import FairOrder, FairTree
 
@@ -66,9 +66,7 @@ class Drf(Plugin):
         job = preemptor.job
         if not self.session.in_session(job):
             return Victims()
-        assert job is not None
-        mine = dict(self._held(job))
-        add(mine, preemptor.request.amounts)
+        mine = plus(self._held(job), preemptor.request.amounts)
         mine_share = dominant_share(mine, self.total)
         left: dict[str, Amounts] = {}
         chosen = []
@@ -76,7 +74,6 @@ class Drf(Plugin):
             theirs = task.job
             if not self.session.in_session(theirs):
                 continue
-            assert theirs is not None
             held = left.get(theirs.key)
             if held is None:
                 held = left[theirs.key] = dict(self._held(theirs))
@@ -93,14 +90,14 @@ class Drf(Plugin):
     def _reclaimable(self, preemptor: Task, candidates: list[Task]) -> Victims:
         """Whose queue would still stand behind the preemptor's, each candidate judged alone."""
         job = preemptor.job
-        if self.tree is None or job is None or not self.session.in_session(job):
+        if self.tree is None or not self.session.in_session(job):
             return Victims()
         mine = self.session.queue_of(job)
         self.tree.follow(job.key, preemptor.request.amounts, 1.0)
         chosen = []
         for task in candidates:
             other = task.job
-            if other is None or not self.session.in_session(other):
+            if not self.session.in_session(other):
                 continue
             self.tree.follow(other.key, task.request.amounts, -1.0)
             if self.tree.compare(mine, self.session.queue_of(other)) < 0:

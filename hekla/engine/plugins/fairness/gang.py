@@ -109,7 +109,7 @@ class Gang(Plugin):
         """Whether the pod's job has no minimum that it is needed for: there is no gang to keep
         whole."""
         job = task.job
-        if job is None or not self.session.in_session(job):
+        if not self.session.in_session(job):
             return False
         return job.min_available <= 1 and not job.role_minimums and not job.min_sub_jobs
 
@@ -120,7 +120,6 @@ class Gang(Plugin):
             job = task.job
             if not self.session.in_session(job):
                 continue
-            assert job is not None
             ready = left.setdefault(job.key, job.counts.ready)
             if ready > job.min_available:
                 left[job.key] = ready - 1

@@ -9,7 +9,7 @@ import msgspec
 
 from hekla.engine.explain.explanation import shortages
 from hekla.engine.framework.plugin import PERMIT, REJECT, Arguments, Plugin
-from hekla.engine.model.resources import Amounts, add, exceeding, exceeds
+from hekla.engine.model.resources import Amounts, add, exceeding, exceeds, plus
 from hekla.engine.model.tasks import Job
 
 if TYPE_CHECKING:
@@ -51,9 +51,7 @@ class Overcommit(Plugin):
             return PERMIT
         if not exceeds(self.room, job.min_resources, self.inqueue):
             return PERMIT
-        wanted = dict(self.inqueue)
-        add(wanted, job.min_resources)
-        short = exceeding(wanted, self.room, job.min_resources)
+        short = exceeding(plus(self.inqueue, job.min_resources), self.room, job.min_resources)
         self.session.refuse(
             job,
             "resource in cluster is overused: " + ", ".join(f"overused {name}" for name in short),

@@ -37,13 +37,11 @@ class Priority(Plugin):
         mine = preemptor.job
         if not self.session.in_session(mine):
             return Victims()
-        assert mine is not None
         chosen = []
         for task in candidates:
             job = task.job
             if not self.session.in_session(job):
                 continue
-            assert job is not None
             lower = (
                 task.priority < preemptor.priority if job is mine else job.priority < mine.priority
             )

@@ -21,7 +21,7 @@ from hekla.engine.framework.plugin import (
     Victims,
 )
 from hekla.engine.model.explanations import not_open
-from hekla.engine.model.queues.queues import OPEN, Queue
+from hekla.engine.model.queues.queues import OPEN, Queue, held_by_queue
 from hekla.engine.model.reasons import Shortage
 from hekla.engine.model.resources import (
     CPU,
@@ -43,9 +43,11 @@ from hekla.engine.model.resources import (
     maximum,
     minimum_present,
     minimum_zero,
+    plus,
+    present,
     subtract,
 )
-from hekla.engine.model.tasks import Job, Task
+from hekla.engine.model.tasks import Job, Task, requests_of
 from hekla.engine.plugins.fairness.queuegauges import NOTHING, QueueGauges
 
 if TYPE_CHECKING:
@@ -113,20 +115,14 @@ def open_accounts(session: CycleView) -> dict[str, Account]:
             weight=queue.weight,
             guarantee=dict(queue.guarantee),
             real_capability=real_capability(queue, session.total, guaranteed),
-            request=_positive(queue.request),
+            request=present(queue.request),
             inqueue=dict(queue.inqueue),
             elastic=dict(queue.elastic),
-            allocated=_positive(queue.allocated),
+            allocated=present(queue.allocated),
         )
         for queue in queues.values()
         if queue.jobs
     }
-
-
-def _positive(of: Amounts) -> Amounts:
-    """Sums that were counted up and down again keep names whose value went back to nothing; those
-    are absent."""
-    return {name: value for name, value in of.items() if value or name in (CPU, MEMORY)}
 
 
 def share_out(accounts: list[Account], total: Amounts) -> None:
@@ -159,8 +155,7 @@ def _share_out(accounts: list[Account], total: Amounts) -> None:
             if account.queue.name in met:
                 continue
             previous = account.deserved
-            deserved = dict(previous)
-            add(deserved, remaining, account.weight / weights)
+            deserved = plus(previous, remaining, account.weight / weights)
             deserved = minimum_present(deserved, account.real_capability)
             deserved = minimum_zero(deserved, account.request)
             deserved = maximum(deserved, account.guarantee)
@@ -226,10 +221,7 @@ class Proportion(Plugin):
         return self._admits(queue, task.request.amounts)
 
     def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
-        total = empty()
-        for task in tasks:
-            add(total, task.request.amounts)
-        return self._admits(queue, total)
+        return self._admits(queue, requests_of(tasks))
 
     def quota_shortages(self, queue: Queue, asked: Amounts) -> list[Shortage]:
         """Where so much more would go past what the queue deserves now."""
@@ -248,8 +240,7 @@ class Proportion(Plugin):
         account = self.accounts.get(queue.name)
         if account is None:
             return []
-        held = _held(account, entering)
-        return above_capability(queue.capability, asked, held)
+        return above_capability(queue.capability, asked, held_by_queue(account, entering))
 
     def _admits(self, queue: Queue, asked: Amounts) -> bool:
         if queue.state != OPEN:
@@ -296,7 +287,7 @@ class Proportion(Plugin):
         chosen = []
         for task in candidates:
             job = task.job
-            if job is None or not self.session.in_session(job) or job.queue not in self.accounts:
+            if not self.session.in_session(job) or job.queue not in self.accounts:
                 continue
             account = self.accounts[job.queue]
             running = left.setdefault(job.queue, dict(account.allocated))
@@ -325,10 +316,8 @@ def admit(session: CycleView, job: Job, account: Account) -> int:
         account.real_capability, minimum, account.allocated, account.inqueue, account.elastic
     ):
         return PERMIT
-    held = _held(account, entering=True)
-    wanted = dict(minimum)
-    add(wanted, held)
-    short = exceeding(wanted, account.real_capability, minimum)
+    held = held_by_queue(account, entering=True)
+    short = exceeding(plus(minimum, held), account.real_capability, minimum)
     message = "queue resource quota insufficient: " + ", ".join(
         f"insufficient {name}" for name in short
     )
@@ -336,25 +325,3 @@ def admit(session: CycleView, job: Job, account: Account) -> int:
         job, message, shortages(job.queue, "capability", minimum, held, account.real_capability)
     )
     return REJECT
-
-
-def _held(account: Account, entering: bool) -> Amounts:
-    """What counts against a queue: for a pod what its pods hold, for a job that is to be let in
-    also what is promised."""
-    held = empty()
-    add(held, account.allocated)
-    if entering:
-        add(held, account.inqueue)
-        subtract(held, account.elastic)
-    return held
-
-
-__all__ = [
-    "EPSILON",
-    "Account",
-    "Proportion",
-    "admit",
-    "open_accounts",
-    "real_capability",
-    "share_out",
-]

@@ -189,12 +189,7 @@ class Tdm(Plugin):
         groups: dict[Job, list[Task]] = {}
         for task in tasks:
             job = task.job
-            if (
-                job is not None
-                and self.session.in_session(job)
-                and task.preemptable
-                and task.status is Status.RUNNING
-            ):
+            if self.session.in_session(job) and task.preemptable and task.status is Status.RUNNING:
                 groups.setdefault(job, []).append(task)
         return [task for job, held in groups.items() for task in held[: most_evictions(job)]]
 

@@ -23,8 +23,8 @@ from hekla.engine.framework.plugin import (
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.hypernodes import ROOT, HyperTree
 from hekla.engine.model.nodes import NodeView
-from hekla.engine.model.resources import CPU, EPSILON, MEMORY, Amounts, Floats, add, empty
-from hekla.engine.model.tasks import Group, Job, Status, SubJob, Task
+from hekla.engine.model.resources import CPU, EPSILON, MEMORY, Amounts, Floats
+from hekla.engine.model.tasks import Group, Job, Status, SubJob, Task, requests_of
 
 if TYPE_CHECKING:
     from hekla.engine.framework.view import CycleView
@@ -223,10 +223,7 @@ class NetworkTopologyAware(Plugin):
         return int(np.isin(placed, self.tree.by_name[name].rows).sum()) / len(sub_job.tasks)
 
     def _packed_together(self, sub_job: SubJob) -> Floats:
-        asked = empty()
-        for task in sub_job.tasks.values():
-            add(asked, task.request.amounts)
-        return self._packed(asked)
+        return self._packed(requests_of(sub_job.tasks.values()))
 
     def _packed(self, asked: Amounts) -> Floats:
         """`[domains]`: how full each would be, 0 to 1; 0 where it would overflow."""
