@@ -1,5 +1,5 @@
 """A stable door for users' plugins (docs/scheduler/custom-plugins.md): names of
-`hekla.engine.framework.plugin`."""
+`hekla.engine.framework.plugin` and `hekla.engine.model.nodes`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from hekla.engine.framework.plugin import (
     Depends,
     Filter,
     NoArguments,
-    NodeTable,
-    NodeView,
     Normalise,
     Plugin,
     Reads,
@@ -25,6 +23,7 @@ from hekla.engine.framework.plugin import (
     Victims,
     defines,
 )
+from hekla.engine.model.nodes import NodeTable, NodeView
 
 __all__ = [
     "ABSTAIN",

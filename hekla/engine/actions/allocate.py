@@ -636,6 +636,3 @@ def _may_continue(job: Job, sub_job: SubJob, failed_roles: set[str]) -> bool:
         if minimum > 0 and job.role_count(role) < minimum:
             return False
     return True
-
-
-__all__ = ["Allocate", "Worksheet", "allocate_tasks", "worksheet"]

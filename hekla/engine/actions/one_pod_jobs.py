@@ -150,6 +150,3 @@ class OnePodJobs:
             Bind(task.key, task.uid, session.state.nodes.names[row], job.key, task.annotations)
         )
         return True
-
-
-__all__ = ["OnePodJobs", "plain"]

@@ -244,6 +244,3 @@ def _tell(session: Session, told: dict[str, str], kind: str, key: str, text: str
         told[known] = text
     elif told:
         told.pop(known, None)
-
-
-__all__ = ["OF_JOBS", "OF_PODS", "OF_QUEUES", "Unanswered", "report_unanswered"]

@@ -17,7 +17,7 @@ import msgspec
 from hekla.api.trees import Tree
 from hekla.engine.framework.heap import Comparable
 from hekla.engine.model.arrays import Bools
-from hekla.engine.model.nodes import NodeTable, NodeView
+from hekla.engine.model.nodes import NodeView
 from hekla.engine.model.resources import Amounts, Floats
 
 if TYPE_CHECKING:
@@ -472,27 +472,3 @@ class Plugin:
 def defines(plugin: Plugin, hook: str) -> bool:
     """Whether the plugin fills a hook."""
     return callable(getattr(plugin, hook, None))
-
-
-__all__ = [
-    "ABSTAIN",
-    "MAX_SCORE",
-    "PERMIT",
-    "REJECT",
-    "Answer",
-    "Arguments",
-    "Code",
-    "Depends",
-    "Filter",
-    "NoArguments",
-    "NodeTable",
-    "NodeView",
-    "Normalise",
-    "Plugin",
-    "Reads",
-    "Running",
-    "Score",
-    "Source",
-    "Victims",
-    "defines",
-]

@@ -10,9 +10,6 @@ import msgspec
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.resources import Floats
 
-__all__ = ["UNSCORED", "FitErrors", "Reason", "Shortage"]
-
-
 UNSCORED = "no node was chosen, because a plugin whose scores are needed could not give them"
 
 

@@ -328,6 +328,3 @@ def _equalities(selected: Selected) -> list[Pair]:
 
 def _text(one: Requirement) -> tuple[str, str, tuple[str, ...]]:
     return one.key, one.operator, one.values
-
-
-__all__ = ["KINDS", "OWNERS", "SpreadPeers", "SpreadPeersIndex", "owner_of"]

@@ -502,6 +502,3 @@ def _only(nodes: NodeTable, name: str) -> Bools:
 def _in(values: Iterable[str], codes: Ints, wanted: set[str]) -> Bools:
     verdicts = np.array([*(value in wanted for value in values), False], dtype=np.bool_)
     return verdicts[codes]
-
-
-__all__ = ["KINDS", "AssumedVolume", "Options", "VolumeBinder"]

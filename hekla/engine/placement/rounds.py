@@ -119,6 +119,3 @@ class Rounds:
                 if passed is not None:
                     alive &= passed
         scores[which] = np.where(alive, self.scorer.at(view, which), -np.inf)
-
-
-__all__ = ["Rounds", "running_scores"]

@@ -14,8 +14,6 @@ from hekla.engine.model.tasks import Job, Task
 if TYPE_CHECKING:
     from hekla.engine.framework.session import Session
 
-__all__ = ["agreed", "in_order", "leaving", "make_room"]
-
 
 class _Order:
     """Which of two victims goes first, as things stand: what is known of jobs and queues is worked

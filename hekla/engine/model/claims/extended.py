@@ -257,6 +257,3 @@ def pod_of(claim: Tree) -> str:
         "",
     )
     return f"{meta.get('namespace', '')}/{owner}" if owner else ""
-
-
-__all__ = ["ANNOTATION", "MARK", "ExtendedResources", "Implied", "backed_by", "implied", "pod_of"]

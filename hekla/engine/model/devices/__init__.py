@@ -93,17 +93,3 @@ class Device(Protocol):
 def whole(of: Amounts, name: str) -> int:
     """An amount of a device resource in whole units."""
     return int(of.get(name, 0.0) // 1000)
-
-
-__all__ = [
-    "BINPACK",
-    "SPREAD",
-    "Asker",
-    "Assignment",
-    "Cards",
-    "Device",
-    "Fit",
-    "Holder",
-    "Kind",
-    "whole",
-]

@@ -306,16 +306,3 @@ def settings_of(tree: Tree) -> list[Settings]:
         for one in tree.get("vnpus") or ()
         if one.get("commonWord")
     ]
-
-
-__all__ = [
-    "Ascend",
-    "Card",
-    "Cards",
-    "Settings",
-    "Template",
-    "card_score",
-    "fits",
-    "settings_of",
-    "trimmed",
-]

@@ -126,6 +126,3 @@ def _packed(open_cards: Bools, memory: Whole, used: Whole, wanted: Whole, number
         )
         left[card, columns] = -2
     return total
-
-
-__all__ = ["CardTable"]

@@ -213,6 +213,3 @@ def preferred(order: Iterable[tuple[int, bool]]) -> dict[int, float]:
         if not downgraded:
             break
     return result
-
-
-__all__ = ["MindCluster", "Template", "preferred", "read", "template_for"]

@@ -174,6 +174,3 @@ def _exchange(total: Amounts, old: Amounts, new: Amounts, times: int) -> None:
 def _significant(of: Amounts) -> Amounts:
     """Without what is zero."""
     return of if all(of.values()) else {name: value for name, value in of.items() if value}
-
-
-__all__ = ["Sums", "contribution"]

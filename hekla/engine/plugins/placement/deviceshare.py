@@ -441,6 +441,3 @@ def _show(session: CycleView, node: str, card: vgpu.Card) -> None:
 def _group(task: Task) -> str:
     name = task.annotations.get(GROUP_NAME) or task.annotations.get(_OTHER_GROUP_NAME)
     return f"{task.namespace}/{name}" if name else ""
-
-
-__all__ = ["DeviceShare", "matching_rules"]

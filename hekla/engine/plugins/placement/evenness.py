@@ -185,6 +185,3 @@ def _stated_part(pods: PodClass, nodes: NodeView, spread: Spread, complete: Bool
         around = sums[mine]
     result: Floats = around * np.log(size + 2) + (spread.max_skew - 1)
     return result
-
-
-__all__ = ["raw", "running"]
