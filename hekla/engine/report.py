@@ -89,11 +89,9 @@ def _report_job(session: Session, job: Job) -> None:
         )
     text: str | None = None
     wrote = False
-    allocated, pending, promised = (
-        statuses[Status.ALLOCATED],
-        statuses[Status.PENDING],
-        statuses[Status.PIPELINED],
-    )
+    allocated = statuses[Status.ALLOCATED]
+    pending = statuses[Status.PENDING]
+    promised = statuses[Status.PIPELINED]
     waiting = (
         [*allocated.values(), *pending.values(), *promised.values()]
         if allocated or pending or promised

@@ -353,10 +353,8 @@ class Binder:
         loop = asyncio.get_running_loop()
         now = loop.time()
         debounce = self.client.debounce
-        stable, longest = (
-            debounce.delay(STABLE, LONGEST_UNSTABLE),
-            debounce.delay(LONGEST_UNSTABLE, LONGEST_DEFERRAL),
-        )
+        stable = debounce.delay(STABLE, LONGEST_UNSTABLE)
+        longest = debounce.delay(LONGEST_UNSTABLE, LONGEST_DEFERRAL)
         for pod, held in list(self.deferred_conditions.items()):
             if not self.is_pending(pod):
                 del self.deferred_conditions[pod]

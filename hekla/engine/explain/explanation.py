@@ -345,11 +345,9 @@ def shortages(
     """Where so much more than what is held goes past a ceiling, a resource each."""
     result = []
     for name in ordered(asked):
-        more, has, ceiling = (
-            asked[name],
-            max(held.get(name, 0.0), 0.0),
-            max(most.get(name, 0.0), 0.0),
-        )
+        more = asked[name]
+        has = max(held.get(name, 0.0), 0.0)
+        ceiling = max(most.get(name, 0.0), 0.0)
         if more > 0 and name != PODS and has + more > ceiling:
             numbers = (more, has, ceiling, max(ceiling - has, 0.0), has + more - ceiling)
             need, used, top, left, missing = (amount(name, number) for number in numbers)

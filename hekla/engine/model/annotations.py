@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-AFFINITY, ANTI_AFFINITY = (
-    "volcano.sh/task-topology-affinity",
-    "volcano.sh/task-topology-anti-affinity",
-)
+AFFINITY = "volcano.sh/task-topology-affinity"
+ANTI_AFFINITY = "volcano.sh/task-topology-anti-affinity"
 TASK_ORDER = "volcano.sh/task-topology-task-order"
 COOLDOWN = "volcano.sh/cooldown-time"
 MIN_AVAILABLE, MAX_UNAVAILABLE = "volcano.sh/jdb-min-available", "volcano.sh/jdb-max-unavailable"

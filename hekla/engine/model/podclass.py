@@ -471,10 +471,8 @@ class PodClasses:
         if not toward and not away and not spreads:
             return
         pods.label_set = self.terms.label_set(namespace, labels)
-        required, preferred = (
-            "requiredDuringSchedulingIgnoredDuringExecution",
-            "preferredDuringSchedulingIgnoredDuringExecution",
-        )
+        required = "requiredDuringSchedulingIgnoredDuringExecution"
+        preferred = "preferredDuringSchedulingIgnoredDuringExecution"
         pods.affinity = tuple(self._term(namespace, one) for one in toward.get(required) or ())
         pods.anti_affinity = tuple(self._term(namespace, one) for one in away.get(required) or ())
         pods.preferences = tuple(

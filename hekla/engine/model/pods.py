@@ -136,11 +136,9 @@ class PodTable:
     def read(self, tree: Tree) -> Task:
         """What the engine keeps of a pod.  Raises ValueError and the like for a pod that cannot be
         understood."""
-        meta, spec, status = (
-            tree.get("metadata") or {},
-            tree.get("spec") or {},
-            tree.get("status") or {},
-        )
+        meta = tree.get("metadata") or {}
+        spec = tree.get("spec") or {}
+        status = tree.get("status") or {}
         namespace, name = meta.get("namespace", ""), meta.get("name", "")
         labels, annotations = texts(meta, "labels"), texts(meta, "annotations")
         stays = resized(spec, status)
@@ -156,10 +154,8 @@ class PodTable:
             self.terms.label_set(namespace, labels, owner_of(meta)),
         )
         task.role = annotations.get(TASK_SPEC) or labels.get(TASK_SPEC, "")
-        task.priority, task.pod_priority = (
-            priority_of(spec, annotations),
-            int(spec.get("priority") or 0),
-        )
+        task.priority = priority_of(spec, annotations)
+        task.pod_priority = int(spec.get("priority") or 0)
         task.priority_class = spec.get("priorityClassName", "")
         stated = annotations.get(PREEMPTABLE, labels.get(PREEMPTABLE))
         task.preemptable = True if stated is None else stated in TRUE
@@ -173,10 +169,8 @@ class PodTable:
         task.index = pod_index(name)
         task.gated = tuple(gate.get("name", "") for gate in spec.get("schedulingGates") or ())
         if pods.claims or pods.extended:
-            task.claims, task.unmade = (
-                claim_keys(namespace, spec, status),
-                claims_to_come(spec, status),
-            )
+            task.claims = claim_keys(namespace, spec, status)
+            task.unmade = claims_to_come(spec, status)
             self.imply_claims(task, spec, status)
         task.nominated = status.get("nominatedNodeName", "")
         task.terminating = bool(meta.get("deletionTimestamp"))
@@ -224,11 +218,9 @@ class PodTable:
         if reached not in HOLDS or pod_stated_by(meta, resized(spec, status)) != old.stated:
             return False
         start, scheduled = instant(status.get("startTime", "") or ""), scheduled_at(status)
-        old.nominated, old.start, old.scheduled = (
-            status.get("nominatedNodeName", ""),
-            start,
-            scheduled,
-        )
+        old.nominated = status.get("nominatedNodeName", "")
+        old.start = start
+        old.scheduled = scheduled
         old.status, old.last, old.evicted_for, old.allocated_domain = reached, None, False, ""
         self._renew(old, was)
         return True

@@ -155,10 +155,8 @@ def resized(spec: Tree, status: Tree) -> Tree:
             ):
                 continue
             wanted = (container.get("resources") or {}).get("requests") or {}
-            held, granted = (
-                told["resources"].get("requests") or {},
-                told.get("allocatedResources") or {},
-            )
+            held = told["resources"].get("requests") or {}
+            granted = told.get("allocatedResources") or {}
             if wanted == held and (not granted or granted == held):
                 continue
             requests = _largest(held, granted, *(() if _infeasible(status) else (wanted,)))
@@ -342,16 +340,12 @@ def pod_stated_by(meta: Tree, spec: Tree) -> bytes:
 
 def node_facts(tree: Tree) -> NodeFacts:
     """What the engine keeps of a Node."""
-    meta, spec, status = (
-        tree.get("metadata") or {},
-        tree.get("spec") or {},
-        tree.get("status") or {},
-    )
+    meta = tree.get("metadata") or {}
+    spec = tree.get("spec") or {}
+    status = tree.get("status") or {}
     annotations = dict(texts(meta, "annotations"))
-    allocatable, capacity = (
-        resources.amounts(status.get("allocatable")),
-        resources.amounts(status.get("capacity")),
-    )
+    allocatable = resources.amounts(status.get("allocatable"))
+    capacity = resources.amounts(status.get("capacity"))
     for name, annotation in (
         (resources.CPU, "volcano.sh/oversubscription-cpu"),
         (resources.MEMORY, "volcano.sh/oversubscription-memory"),
@@ -383,11 +377,9 @@ def node_facts(tree: Tree) -> NodeFacts:
 
 def read_queue(tree: Tree) -> Queue:
     """What the engine keeps of a Queue.  Raises ValueError where it cannot be understood."""
-    meta, spec, status = (
-        tree.get("metadata") or {},
-        tree.get("spec") or {},
-        tree.get("status") or {},
-    )
+    meta = tree.get("metadata") or {}
+    spec = tree.get("spec") or {}
+    status = tree.get("status") or {}
     name = key_of(tree)
     check("Queue", tree)
     guarantee = (spec.get("guarantee") or {}).get("resource")

@@ -84,11 +84,9 @@ class CardTable:
 
         `types`: for each code of a card type whether the pod may use it.
         """
-        memory, used_memory, used_cores = (
-            self.memory[:, rows],
-            self.used_memory[:, rows],
-            self.used_cores[:, rows],
-        )
+        memory = self.memory[:, rows]
+        used_memory = self.used_memory[:, rows]
+        used_cores = self.used_cores[:, rows]
         wanted = np.full_like(memory, need.memory) if need.memory else memory * need.percent // 100
         open_cards = (
             (self.shares[:, rows] > 0)

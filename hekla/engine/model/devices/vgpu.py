@@ -22,11 +22,9 @@ MODE, GROUP_POLICY = "volcano.sh/vgpu-mode", "volcano.sh/vgpu-podgroup-policy"
 USE_TYPE, NO_TYPE = "nvidia.com/use-gputype", "nvidia.com/nouse-gputype"
 USE_UUID, NO_UUID = "volcano.sh/vgpu-use-gpuuuid", "volcano.sh/vgpu-nouse-gpuuuid"
 IDS = "volcano.sh/vgpu-ids-new"
-NODE, TIME, TO_ALLOCATE = (
-    "volcano.sh/vgpu-node",
-    "volcano.sh/vgpu-time",
-    "volcano.sh/devices-to-allocate",
-)
+NODE = "volcano.sh/vgpu-node"
+TIME = "volcano.sh/vgpu-time"
+TO_ALLOCATE = "volcano.sh/devices-to-allocate"
 PHASE, BIND_TIME = "volcano.sh/bind-phase", "volcano.sh/bind-time"
 REFUSAL = "hami-vgpuDeviceSharing error"
 _ALL_CORES = 100

@@ -164,12 +164,10 @@ class Landing:
         from_row = task.row
         self.statement.evict(task, "shuffle")
         again = copy(task)
-        again.key, again.row, again.status, again.last = (
-            f"{task.key}+",
-            NOWHERE,
-            Status.PENDING,
-            None,
-        )
+        again.key = f"{task.key}+"
+        again.row = NOWHERE
+        again.status = Status.PENDING
+        again.last = None
         found = NOWHERE
         if not self.session.votes.prefilter(again):
             room = placer.filters.candidates(self.session, again)

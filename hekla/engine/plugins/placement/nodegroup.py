@@ -219,10 +219,8 @@ class NodeGroup(Plugin):
 
 
 def _affinity(tree: Tree) -> Affinity:
-    required, preferred = (
-        "requiredDuringSchedulingIgnoredDuringExecution",
-        "preferredDuringSchedulingIgnoredDuringExecution",
-    )
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    preferred = "preferredDuringSchedulingIgnoredDuringExecution"
     toward, away = tree.get("nodeGroupAffinity") or {}, tree.get("nodeGroupAntiAffinity") or {}
     return Affinity(
         tuple(toward.get(required) or ()),
