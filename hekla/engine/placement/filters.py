@@ -5,6 +5,7 @@ Reference: plugins-placement 0.5; scheduler-core 6.0.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -61,13 +62,7 @@ class Filters:
         nodes, pods = session.state.nodes, task.pods
 
         def compute() -> Bools:
-            mask = nodes.ready.copy()
-            view = NodeView(nodes)
-            for one in self.static:
-                passed = one.mask(pods, view, task)
-                if passed is not None:
-                    mask &= passed
-            return mask
+            return passing(self.static, nodes.ready.copy(), task, NodeView(nodes))
 
         return pods.static(("mask", id(self)), nodes, compute)
 
@@ -90,18 +85,12 @@ class Filters:
 
     def feasible(self, session: Session, task: Task, scope: Bools | None = None) -> Bools:
         """`[nodes]`: passes every filter; room is not asked."""
-        nodes, pods = session.state.nodes, task.pods
         mask = self.static_mask(session, task)
         if scope is not None:
             mask = mask & scope
         if session.shard_mode == "hard" and session.node_scope is not None:
             mask = mask & session.node_scope
-        view = NodeView(nodes)
-        for one in (*self.row, *self.cluster):
-            passed = one.mask(pods, view, task)
-            if passed is not None:
-                mask = mask & passed
-        return mask
+        return passing((*self.row, *self.cluster), mask, task, NodeView(session.state.nodes))
 
     def passes(
         self, session: Session, task: Task, row: int, unresolvable_only: bool = False
@@ -122,14 +111,8 @@ class Filters:
         mask = session.state.nodes.ready.copy()
         if session.shard_mode == "hard" and session.node_scope is not None:
             mask &= session.node_scope
-        view = NodeView(session.state.nodes)
-        for _, own in self.by_plugin:
-            for one in own:
-                if one.code is Code.UNRESOLVABLE:
-                    passed = one.mask(task.pods, view, task)
-                    if passed is not None:
-                        mask &= passed
-        return mask
+        final = (one for _, own in self.by_plugin for one in own if one.code is Code.UNRESOLVABLE)
+        return passing(final, mask, task, NodeView(session.state.nodes))
 
     def candidates(
         self, session: Session, task: Task, scope: Bools | None = None, now: bool = False
@@ -158,11 +141,8 @@ class Filters:
             allowed &= session.node_scope
         rows = np.flatnonzero(allowed)
         view = NodeView(session.state.nodes, rows)
-        mask = view.fits(task.request, future=True)
-        for one in (*self.row, *self.cluster):
-            passed = one.mask(task.pods, view, task)
-            if passed is not None:
-                mask = mask & passed
+        fits = view.fits(task.request, future=True)
+        mask = passing((*self.row, *self.cluster), fits, task, view)
         future = rows[mask]
         if not session.state.nodes.moving:
             return Candidates(future, future)
@@ -223,6 +203,15 @@ class Filters:
         text = "Too many pods until those that leave are gone"
         every = int(session.state.nodes.ready.sum())
         return FitErrors(every, [Reason(text, count, mask, "leaving")])
+
+
+def passing(filters: Iterable[Filter], mask: Bools, task: Task, view: NodeView) -> Bools:
+    """`[rows of the view]`: those of the mask that pass all of these filters."""
+    for one in filters:
+        passed = one.mask(task.pods, view, task)
+        if passed is not None:
+            mask = mask & passed
+    return mask
 
 
 def _note(errors: FitErrors, text: str, mask: Bools, name: str, free: Floats | None = None) -> None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from hekla.engine.model.arrays import Rows
 from hekla.engine.model.nodes import NodeView
 from hekla.engine.model.resources import Floats
+from hekla.engine.placement.filters import passing
 from hekla.engine.placement.scorer import Scorer
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class Merge:
     def _add_levels(self, which: Rows, count: int) -> None:
         """The next `count` levels of some open candidates, `[count x candidates]`, each candidate
         from its own depth."""
-        task, pods, nodes = self.task, self.task.pods, self.session.state.nodes
+        task, nodes = self.task, self.session.state.nodes
         shape = count, len(which)
         candidates = np.tile(which, count)
         depths = (self.depth[which] + np.arange(count)[:, None]).ravel()
@@ -116,10 +117,7 @@ class Merge:
         alive = view.fits(task.request, future=True)
         if not self.pipelining and nodes.moving:
             alive &= view.fits(task.request, future=False)
-        for one in self.placer.filters.row:
-            passed = one.mask(pods, view, task)
-            if passed is not None:
-                alive &= passed
+        alive = passing(self.placer.filters.row, alive, task, view)
         alive = np.logical_and.accumulate(alive.reshape(shape), axis=0).ravel()
         if not alive.all():
             self.open[which] = alive.reshape(shape)[-1]

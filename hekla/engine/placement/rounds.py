@@ -17,6 +17,7 @@ from hekla.engine.framework.plugin import Running
 from hekla.engine.model.arrays import Rows
 from hekla.engine.model.nodes import NodeView
 from hekla.engine.model.resources import Floats
+from hekla.engine.placement.filters import passing
 from hekla.engine.placement.scorer import Scorer
 
 if TYPE_CHECKING:
@@ -114,8 +115,5 @@ class Rounds:
         if not self.pipelining:
             alive &= view.fits(self.task.request, future=False)
         if level:
-            for one in self.placer.filters.row:
-                passed = one.mask(self.task.pods, view, self.task)
-                if passed is not None:
-                    alive &= passed
+            alive = passing(self.placer.filters.row, alive, self.task, view)
         scores[which] = np.where(alive, self.scorer.at(view, which), -np.inf)

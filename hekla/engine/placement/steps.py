@@ -15,7 +15,7 @@ from hekla.engine.framework.plugin import Depends, Normalise
 from hekla.engine.model.arrays import Bools, Rows
 from hekla.engine.model.nodes import NodeView
 from hekla.engine.model.resources import Floats
-from hekla.engine.placement.filters import Candidates
+from hekla.engine.placement.filters import Candidates, passing
 from hekla.engine.placement.scorer import normalised
 
 if TYPE_CHECKING:
@@ -86,10 +86,7 @@ class Steps:
     def _loaded(self, view: NodeView, allowed: Bools) -> Loaded:
         task, pods = self.task, self.task.pods
         future = allowed & view.fits(task.request, future=True)
-        for one in self.placer.filters.row:
-            passed = one.mask(pods, view, task)
-            if passed is not None:
-                future = future & passed
+        future = passing(self.placer.filters.row, future, task, view)
         raws = {at: score.raw(pods, view, task) for at, score in self.by_load.items()}
         owned = {at: np.array(raw, dtype=np.float64) for at, raw in raws.items() if raw is not None}
         return Loaded(future & view.fits(task.request, future=False), future, owned)
@@ -129,15 +126,8 @@ class Steps:
         """Nodes that pass every filter and have room, now or soon."""
         self._renew()
         view = NodeView(self.session.state.nodes)
-        passing: Bools | None = None
-        for one in self.placer.filters.cluster:
-            passed = one.mask(self.task.pods, view, self.task)
-            if passed is not None:
-                passing = passed if passing is None else passing & passed
-        idle, future = self.now.idle, self.now.future
-        if passing is None:
-            return Candidates(np.flatnonzero(idle), np.flatnonzero(future))
-        return Candidates(np.flatnonzero(idle & passing), np.flatnonzero(future & passing))
+        future = passing(self.placer.filters.cluster, self.now.future, self.task, view)
+        return Candidates(np.flatnonzero(self.now.idle & future), np.flatnonzero(future))
 
     def choose(self, task: Task, rows: Rows, pipelining: bool) -> int:
         """The best of the candidates that `candidates` gave, for this task of the class; what is
