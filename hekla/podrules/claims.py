@@ -31,10 +31,8 @@ def claim_spec(spec: Tree, path: str, found: Errors) -> None:
         found.required(f"{path}.accessModes", "at least 1 access mode is required")
     selector(spec.get("selector"), f"{path}.selector", found)
     access_modes(spec.get("accessModes"), f"{path}.accessModes", found)
-    requests, where = (
-        (spec.get("resources") or {}).get("requests") or {},
-        f"{path}.resources[storage]",
-    )
+    requests = (spec.get("resources") or {}).get("requests") or {}
+    where = f"{path}.resources[storage]"
     if "storage" not in requests:
         found.required(where)
     elif Quantity.parse(requests["storage"]) <= ZERO:

@@ -100,11 +100,9 @@ def _own_field(body: Tree, path: str, found: Errors) -> None:
 
 def own_field(body: Tree, allowed: tuple[str, ...], path: str, found: Errors) -> None:
     """Check a reference to a field of the pod itself."""
-    text, version, where = (
-        body.get("fieldPath") or "",
-        body.get("apiVersion") or "v1",
-        f"{path}.fieldPath",
-    )
+    text = body.get("fieldPath") or ""
+    version = body.get("apiVersion") or "v1"
+    where = f"{path}.fieldPath"
     subscript = _subscript(text)
     if not text:
         found.required(where)
@@ -218,10 +216,8 @@ def files(spec: Tree, path: str, found: Errors) -> None:
             line = (variable.get("valueFrom") or {}).get("fileKeyRef")
             if line is None:
                 continue
-            name, at = (
-                line.get("volumeName") or "",
-                f"{where}.env[{position}].valueFrom.fileKeyRef.volumeName",
-            )
+            name = line.get("volumeName") or ""
+            at = f"{where}.env[{position}].valueFrom.fileKeyRef.volumeName"
             volume = {volume.get("name") or "": volume for volume in spec.get("volumes") or ()}.get(
                 name
             )

@@ -34,11 +34,9 @@ def _mounts(
     seen: set[str] = set()
     others = _by_name(devices, "devicePath") if devices else {}
     for position, mount in enumerate(mounts):
-        where, name, target = (
-            f"{path}[{position}]",
-            mount.get("name") or "",
-            mount.get("mountPath") or "",
-        )
+        where = f"{path}[{position}]"
+        name = mount.get("name") or ""
+        target = mount.get("mountPath") or ""
         if not name:
             found.required(f"{where}.name")
         if name not in volumes:
@@ -106,11 +104,9 @@ def _devices(
     paths: set[str] = set()
     others = _by_name(mounts, "mountPath")
     for position, device in enumerate(devices):
-        where, name, target = (
-            f"{path}[{position}]",
-            device.get("name") or "",
-            device.get("devicePath") or "",
-        )
+        where = f"{path}[{position}]"
+        name = device.get("name") or ""
+        target = device.get("devicePath") or ""
         if not name:
             found.required(f"{where}.name")
         if name in names:

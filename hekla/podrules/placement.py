@@ -29,10 +29,8 @@ EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 OPERATORS = ("Equal", "Exists", "Lt", "Gt")
 UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
 INCLUSIONS = ("Honor", "Ignore")
-HARD, SOFT = (
-    "requiredDuringSchedulingIgnoredDuringExecution",
-    "preferredDuringSchedulingIgnoredDuringExecution",
-)
+HARD = "requiredDuringSchedulingIgnoredDuringExecution"
+SOFT = "preferredDuringSchedulingIgnoredDuringExecution"
 NO_SELECTOR = "must not be specified when labelSelector is not set"
 IN_BOTH = "exists in both matchLabelKeys and labelSelector"
 
@@ -72,11 +70,9 @@ def _node_term(term: Tree, path: str, found: Errors, *, values: bool = True) -> 
 
 
 def _node_labels(wanted: Tree, judged: bool, path: str, found: Errors) -> None:
-    key, operator, values = (
-        wanted.get("key") or "",
-        wanted.get("operator") or "",
-        wanted.get("values") or (),
-    )
+    key = wanted.get("key") or ""
+    operator = wanted.get("operator") or ""
+    values = wanted.get("values") or ()
     operator_fits(operator, values, path, found, numbers=True)
     found.malformed(f"{path}.key", key, label_key(key))
     for position, text in enumerate(values if judged else ()):
@@ -85,11 +81,9 @@ def _node_labels(wanted: Tree, judged: bool, path: str, found: Errors) -> None:
 
 def _node_fields(wanted: Tree, path: str, found: Errors) -> None:
     """Check field requirements; the only field of a node is its name."""
-    key, operator, values = (
-        wanted.get("key") or "",
-        wanted.get("operator") or "",
-        wanted.get("values") or (),
-    )
+    key = wanted.get("key") or ""
+    operator = wanted.get("operator") or ""
+    values = wanted.get("values") or ()
     if operator not in ("In", "NotIn"):
         found.invalid(f"{path}.operator", operator, "not a valid selector operator")
     elif len(values) != 1:
@@ -126,11 +120,9 @@ def _pod_term(term: Tree, path: str, found: Errors) -> None:
 def label_keys(term: Tree, path: str, found: Errors) -> None:
     """Check matchLabelKeys and mismatchLabelKeys, which add the pod's own label values to a
     selector."""
-    wanted, unwanted, given = (
-        term.get("matchLabelKeys") or [],
-        term.get("mismatchLabelKeys") or [],
-        term.get("labelSelector"),
-    )
+    wanted = term.get("matchLabelKeys") or []
+    unwanted = term.get("mismatchLabelKeys") or []
+    given = term.get("labelSelector")
     for field, keys in (("matchLabelKeys", wanted), ("mismatchLabelKeys", unwanted)):
         if keys and given is None:
             found.forbidden(f"{path}.{field}", NO_SELECTOR)
@@ -209,11 +201,9 @@ def topology_spread(values: list[Tree], path: str, options: Options, found: Erro
     }
     for position, constraint in enumerate(values):
         where = f"{path}[{position}]"
-        skew, key, action = (
-            constraint.get("maxSkew") or 0,
-            constraint.get("topologyKey") or "",
-            constraint.get("whenUnsatisfiable") or "",
-        )
+        skew = constraint.get("maxSkew") or 0
+        key = constraint.get("topologyKey") or ""
+        action = constraint.get("whenUnsatisfiable") or ""
         if skew <= 0:
             found.invalid(f"{where}.maxSkew", skew, "must be greater than zero")
         if not key:

@@ -13,10 +13,8 @@ from hekla.podrules.walking import containers_of
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 STATIC = "kubernetes.io/config.mirror"
 """Of a pod that a node runs by itself."""
-SECCOMP_POD, SECCOMP = (
-    "seccomp.security.alpha.kubernetes.io/pod",
-    "container.seccomp.security.alpha.kubernetes.io/",
-)
+SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
+SECCOMP = "container.seccomp.security.alpha.kubernetes.io/"
 APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
 LOCAL = "localhost/"
 DEFAULTS = ("runtime/default", "docker/default")

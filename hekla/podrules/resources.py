@@ -205,11 +205,9 @@ def _claims(wanted: Iterable[Tree], there: Collection[str], path: str, found: Er
     parts: Counter[str] = Counter()
     """How many requests of a claim are named."""
     for position, claim in enumerate(wanted):
-        where, name, request = (
-            f"{path}[{position}]",
-            claim.get("name") or "",
-            claim.get("request") or "",
-        )
+        where = f"{path}[{position}]"
+        name = claim.get("name") or ""
+        request = claim.get("request") or ""
         if not name:
             found.required(where)
             continue

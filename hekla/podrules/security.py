@@ -132,11 +132,9 @@ def _seccomp(profile: Tree, path: str, found: Errors) -> None:
 
 
 def _app_armor(profile: Tree, path: str, found: Errors) -> None:
-    kind, local, where = (
-        profile.get("type") or "",
-        profile.get("localhostProfile"),
-        f"{path}.localhostProfile",
-    )
+    kind = profile.get("type") or ""
+    local = profile.get("localhostProfile")
+    where = f"{path}.localhostProfile"
     if not kind:
         found.required(f"{path}.type", "type is required when appArmorProfile is set")
     elif kind not in PROFILES:

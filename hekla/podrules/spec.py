@@ -149,11 +149,9 @@ def _names(spec: Tree, path: str, found: Errors) -> None:
         placement.tolerations(spec["tolerations"], f"{path}.tolerations", found)
     if spec.get("hostAliases"):
         hosting.aliases(spec["hostAliases"], f"{path}.hostAliases", found)
-    rank, runtime, preemption = (
-        spec.get("priorityClassName"),
-        spec.get("runtimeClassName"),
-        spec.get("preemptionPolicy"),
-    )
+    rank = spec.get("priorityClassName")
+    runtime = spec.get("runtimeClassName")
+    preemption = spec.get("preemptionPolicy")
     if rank:
         found.malformed(f"{path}.priorityClassName", rank, _subdomain(rank))
     if runtime is not None:

@@ -89,11 +89,9 @@ def _windows(spec: Tree, path: str, found: Errors) -> None:
 
 
 def windows_options(options: Tree, path: str, found: Errors) -> None:
-    name, credentials, user = (
-        options.get("gmsaCredentialSpecName"),
-        options.get("gmsaCredentialSpec"),
-        options.get("runAsUserName"),
-    )
+    name = options.get("gmsaCredentialSpecName")
+    credentials = options.get("gmsaCredentialSpec")
+    user = options.get("runAsUserName")
     if name is not None:
         found.malformed(f"{path}.gmsaCredentialSpecName", name, dns_subdomain(name))
     if credentials is not None:

@@ -68,10 +68,8 @@ def made_for(pod: str, volumes: Iterable[Tree], path: str, found: Errors) -> Non
         if volume.get("ephemeral") is not None
     ]
     for position, volume in enumerate(volumes if pod and made else ()):
-        name, claim = (
-            volume.get("name") or "",
-            (volume.get("persistentVolumeClaim") or {}).get("claimName"),
-        )
+        name = volume.get("name") or ""
+        claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
         if volume.get("ephemeral") is not None and name:
             for reason in dns_subdomain(f"{pod}-{name}"):
                 found.invalid(
@@ -254,10 +252,8 @@ def _flexible(body: Tree, path: str, options: Options, found: Errors) -> None:
 
 
 def _azure_disk(body: Tree, path: str, options: Options, found: Errors) -> None:
-    address, kind = (
-        body.get("diskURI") or "",
-        "Shared" if body.get("kind") is None else body["kind"],
-    )
+    address = body.get("diskURI") or ""
+    kind = "Shared" if body.get("kind") is None else body["kind"]
     found += [
         required(f"{path}.{field}") for field in ("diskName", "diskURI") if not body.get(field)
     ]

@@ -21,13 +21,11 @@ log = logging.getLogger("members")
 
 PATIENCE = 8.0
 """Seconds between SIGTERM and SIGKILL."""
-SUPERVISOR, API_SERVER, LOG_WRITER, SPAWNER, NETWORK = (
-    "supervisor",
-    "apiserver",
-    "log writer",
-    "spawner",
-    "network",
-)
+SUPERVISOR = "supervisor"
+API_SERVER = "apiserver"
+LOG_WRITER = "log writer"
+SPAWNER = "spawner"
+NETWORK = "network"
 WRITERS = "hekla.local.apiserver."
 """Modules that the API server runs beside itself."""
 

@@ -35,11 +35,9 @@ CERTIFICATE_REQUESTS: Kind[Json] = Kind(
     False,
     dict[str, Any],
 )
-CLIENT, NODE_CLIENT, NODE_SERVING = (
-    "kubernetes.io/kube-apiserver-client",
-    "kubernetes.io/kube-apiserver-client-kubelet",
-    "kubernetes.io/kubelet-serving",
-)
+CLIENT = "kubernetes.io/kube-apiserver-client"
+NODE_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
+NODE_SERVING = "kubernetes.io/kubelet-serving"
 LONGEST = timedelta(days=365)
 SHORTEST = timedelta(minutes=10)
 BACKDATED = timedelta(minutes=5)

@@ -112,10 +112,8 @@ class Authority:
 
     def ensure(self, leaf: Leaf) -> None:
         """Makes the certificate and key of a leaf, unless good ones are there."""
-        certificate_file, key_file = (
-            self.directory / f"{leaf.name}.crt",
-            self.directory / f"{leaf.name}.key",
-        )
+        certificate_file = self.directory / f"{leaf.name}.crt"
+        key_file = self.directory / f"{leaf.name}.key"
         if certificate_file.exists() and key_file.exists():
             known = x509.load_pem_x509_certificate(certificate_file.read_bytes())
             fresh = known.not_valid_after_utc > datetime.now(UTC) + RENEW_BEFORE

@@ -201,10 +201,8 @@ def selinux(allowed: frozenset[str]) -> Check:
             return kind not in allowed or bool(user or role)
 
         kinds, barred = set[str](), set[str]()
-        pod, bad = (
-            wrong(spec),
-            [name_of(container) for container in containers(spec) if wrong(container)],
-        )
+        pod = wrong(spec)
+        bad = [name_of(container) for container in containers(spec) if wrong(container)]
         if not pod and not bad:
             return None
         what = [f"{plural('type', kinds)} {in_quotes(sorted(kinds))}"] if kinds else []
@@ -277,10 +275,8 @@ def host_process(metadata: Tree, spec: Tree) -> Finding | None:
     def wrong(thing: Tree) -> bool:
         return bool((context_of(thing).get("windowsOptions") or {}).get("hostProcess"))
 
-    pod, bad = (
-        wrong(spec),
-        [name_of(container) for container in containers(spec) if wrong(container)],
-    )
+    pod = wrong(spec)
+    bad = [name_of(container) for container in containers(spec) if wrong(container)]
     if not pod and not bad:
         return None
     return Finding(

@@ -108,10 +108,8 @@ def non_root(metadata: Tree, spec: Tree) -> Finding | None:
 
 
 def user(metadata: Tree, spec: Tree) -> Finding | None:
-    pod, bad = (
-        context_of(spec).get("runAsUser") == 0,
-        [name_of(one) for one in containers(spec) if context_of(one).get("runAsUser") == 0],
-    )
+    pod = context_of(spec).get("runAsUser") == 0
+    bad = [name_of(one) for one in containers(spec) if context_of(one).get("runAsUser") == 0]
     return (
         Finding("runAsUser=0", f"{setters(pod, bad)} must not set runAsUser=0")
         if pod or bad

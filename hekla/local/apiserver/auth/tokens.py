@@ -34,10 +34,8 @@ from hekla.local.apiserver.storage.store import encode
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 ACCOUNT_TOKEN = "kubernetes.io/service-account-token"
 """The type of Secrets with a token that does not expire."""
-ACCOUNT_NAME, ACCOUNT_UID = (
-    "kubernetes.io/service-account.name",
-    "kubernetes.io/service-account.uid",
-)
+ACCOUNT_NAME = "kubernetes.io/service-account.name"
+ACCOUNT_UID = "kubernetes.io/service-account.uid"
 INVALID_SINCE = "kubernetes.io/legacy-token-invalid-since"
 DELETION_MARK = b'"deletionTimestamp":'
 LEEWAY = 60.0
@@ -155,11 +153,9 @@ class Tokens:
 
     def _user(self, claims: Json) -> User:
         bound = claims["kubernetes.io"]
-        namespace, name, uid = (
-            bound["namespace"],
-            bound["serviceaccount"]["name"],
-            bound["serviceaccount"]["uid"],
-        )
+        namespace = bound["namespace"]
+        name = bound["serviceaccount"]["name"]
+        uid = bound["serviceaccount"]["uid"]
         extra = {"authentication.kubernetes.io/credential-id": (f"JTI={claims['jti']}",)}
         self._must_live("serviceaccounts", namespace, name, uid)
         if "pod" in bound:

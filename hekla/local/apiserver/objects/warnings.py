@@ -79,11 +79,9 @@ def name_warnings(tree: Json, what: str) -> Iterator[str]:
 
 def _has_no_warnings(spec: Json, metadata: Json) -> bool:
     """A quick check that finds nearly all pods without warnings."""
-    containers, annotations, selector = (
-        spec.get("containers") or [],
-        metadata.get("annotations"),
-        spec.get("nodeSelector"),
-    )
+    containers = spec.get("containers") or []
+    annotations = metadata.get("annotations")
+    selector = spec.get("nodeSelector")
     if selector and not DEPRECATED_LABELS.keys().isdisjoint(selector):
         return False
     if not FIELDS_TO_CHECK.isdisjoint(spec) or len(containers) != 1:
@@ -243,10 +241,8 @@ def _fractions(amounts: Json, at: str) -> Iterator[str]:
 
 def _affinity(affinity: Json, at: str) -> Iterator[str]:
     node = affinity.get("nodeAffinity") or {}
-    required, preferred = (
-        "requiredDuringSchedulingIgnoredDuringExecution",
-        "preferredDuringSchedulingIgnoredDuringExecution",
-    )
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    preferred = "preferredDuringSchedulingIgnoredDuringExecution"
     terms = [
         (f"{at}.nodeAffinity.{required}.nodeSelectorTerms[{position}]", term)
         for position, term in enumerate((node.get(required) or {}).get("nodeSelectorTerms") or ())
@@ -343,10 +339,8 @@ def _formats(tree: Json) -> list[str]:
     ]
 
 
-TEMPLATE, NAMED_TEMPLATE = (
-    template_at("spec", "template"),
-    template_at("spec", "template", named=True),
-)
+TEMPLATE = template_at("spec", "template")
+NAMED_TEMPLATE = template_at("spec", "template", named=True)
 
 
 def driver(tree: Json, old: Json | None) -> list[str]:

@@ -198,11 +198,9 @@ def _sums(database: sqlite3.Connection, ids: Sequence[int]) -> tuple[int, int, i
         some = ids[start : start + MAX_ROWS_PER_QUERY]
         query = f"SELECT COUNT(*), SUM(version), SUM(checksum) FROM objects WHERE id IN ({','.join('?' * len(some))})"
         count, version, check = database.execute(query, some).fetchone()
-        objects, versions, checksums = (
-            objects + count,
-            versions + (version or 0),
-            checksums + (check or 0),
-        )
+        objects += count
+        versions += version or 0
+        checksums += check or 0
     return objects, versions, checksums
 
 

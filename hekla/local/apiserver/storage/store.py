@@ -357,10 +357,8 @@ class Collection:
         metadata = tree.get("metadata")
         if metadata is None:
             assert old is not None
-            kept, labels = (
-                {**kept, "metadata": renumbered(kept["metadata"], old.version, version)},
-                old.labels,
-            )
+            kept = {**kept, "metadata": renumbered(kept["metadata"], old.version, version)}
+            labels = old.labels
         else:
             metadata["resourceVersion"] = str(version)
             labels = self.labels_of(metadata)
@@ -382,11 +380,9 @@ class Collection:
             )
         if old is None:
             metadata = tree["metadata"]
-            number, namespace, name = (
-                store.number(),
-                store.intern(metadata.get("namespace", "")),
-                metadata["name"],
-            )
+            number = store.number()
+            namespace = store.intern(metadata.get("namespace", ""))
+            name = metadata["name"]
             uid = metadata.get("uid", "")
         else:
             number, namespace, name, uid = old.id, old.namespace, old.name, old.uid

@@ -243,10 +243,8 @@ class CronJobController(Controller):
         try:
             return parse(spec["schedule"], spec.get("timeZone"))
         except ScheduleError as error:
-            reason, why = (
-                "UnparseableSchedule",
-                f'unparseable schedule: "{spec["schedule"]}" : {error}',
-            )
+            reason = "UnparseableSchedule"
+            why = f'unparseable schedule: "{spec["schedule"]}" : {error}'
             if spec.get("timeZone") and "time zone" in str(error):
                 reason, why = "UnknownTimeZone", f'invalid timeZone: "{spec["timeZone"]}" : {error}'
             self.recorder.event(cron, "Warning", reason, why)

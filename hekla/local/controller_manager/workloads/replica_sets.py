@@ -155,11 +155,9 @@ class ReplicaSetControl:
     async def scale(self, deployment: Json, replica_set: Json, size: int) -> bool:
         """Give a ReplicaSet its size, and note which size of the deployment it is for.  Gives whether
         its own size has changed."""
-        meta, before, note = (
-            replica_set["metadata"],
-            replicas_of(replica_set),
-            sized_for(deployment),
-        )
+        meta = replica_set["metadata"]
+        before = replicas_of(replica_set)
+        note = sized_for(deployment)
         if size == before and all(
             annotations_of(replica_set).get(name) == value for name, value in note.items()
         ):

@@ -249,10 +249,8 @@ class Prober:
         await asyncio.sleep(
             self.target.instance.started + probe.initial_delay_seconds - time.time()
         )
-        good_needed, bad_needed = (
-            max(1, probe.success_threshold),
-            max(1, probe.failure_threshold or 3),
-        )
+        good_needed = max(1, probe.success_threshold)
+        bad_needed = max(1, probe.failure_threshold or 3)
         run_of, length = True, 0
         told: bool | None = None
         while True:

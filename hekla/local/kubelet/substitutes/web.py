@@ -38,10 +38,8 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
         # Without the reverse look-up of the original, which may wait for a DNS server that is not
         # there.
         socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = (
-            str(self.server_address[0]),
-            int(self.server_address[1]),
-        )
+        self.server_name = str(self.server_address[0])
+        self.server_port = int(self.server_address[1])
 
 
 def main() -> None:

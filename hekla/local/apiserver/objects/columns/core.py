@@ -110,10 +110,8 @@ def _claim(volume: Json, _now: float) -> str:
 
 
 def _used(tree: Json, limits: bool) -> str:
-    hard, used = (
-        at(tree, "status", "hard") or at(tree, "spec", "hard") or {},
-        at(tree, "status", "used") or {},
-    )
+    hard = at(tree, "status", "hard") or at(tree, "spec", "hard") or {}
+    used = at(tree, "status", "used") or {}
     return ", ".join(
         f"{name}: {used.get(name, '0')}/{amount}"
         for name, amount in sorted(hard.items())

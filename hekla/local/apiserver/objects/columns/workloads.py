@@ -51,11 +51,9 @@ def _status_of_job(job: Json, _now: float) -> str:
 
 
 def _completions(job: Json, _now: float) -> str:
-    done, wanted, width = (
-        at(job, "status", "succeeded") or 0,
-        at(job, "spec", "completions"),
-        at(job, "spec", "parallelism") or 0,
-    )
+    done = at(job, "status", "succeeded") or 0
+    wanted = at(job, "spec", "completions")
+    width = at(job, "spec", "parallelism") or 0
     if wanted is not None:
         return f"{done}/{wanted}"
     return f"{done}/1 of {width}" if width > 1 else f"{done}/1"

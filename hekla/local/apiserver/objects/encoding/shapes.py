@@ -103,10 +103,8 @@ def _typed(section: str, field: fields.Field) -> tuple[Any, Any]:
     if field.type in _PLAIN:
         kind, default = _PLAIN[field.type]
     else:
-        kind, default = (
-            (shape(section, field.type) if fields.message(section, field.type) else Any),
-            None,
-        )
+        kind = shape(section, field.type) if fields.message(section, field.type) else Any
+        default = None
     if field.many == "list":
         return list.__class_getitem__(kind) | None, msgspec.field(default_factory=list)
     if field.many == "map":

@@ -117,10 +117,8 @@ def secret_update(new: Json, old: Json) -> Errors:
 
 def namespace_status(new: Json, old: Json) -> Errors:
     errors = metadata(new)
-    phase, going = (
-        (new.get("status") or {}).get("phase") or "",
-        "deletionTimestamp" in new["metadata"],
-    )
+    phase = (new.get("status") or {}).get("phase") or ""
+    going = "deletionTimestamp" in new["metadata"]
     if going and phase != "Terminating":
         errors.invalid(
             "status.Phase", phase, "may only be 'Terminating' if `deletionTimestamp` is not empty"
@@ -386,11 +384,9 @@ def _scope_selector(spec: Json, errors: Errors) -> None:
     wanted = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
     path = "spec.scopeSelector.matchExpressions"
     for term in wanted:
-        scope, operator, values = (
-            term.get("scopeName") or "",
-            term.get("operator") or "",
-            term.get("values") or (),
-        )
+        scope = term.get("scopeName") or ""
+        operator = term.get("operator") or ""
+        values = term.get("values") or ()
         if scope not in _SCOPED:
             errors.invalid(f"{path}.scopeName", scope, "unsupported scope")
         for resource in sorted(spec.get("hard") or {}):
@@ -430,10 +426,8 @@ def resource_quota_status(new: Json, old: Json) -> Errors:
 
 def resource_quota_update(new: Json, old: Json) -> Errors:
     errors = resource_quota(new)
-    scopes, before = (
-        (new.get("spec") or {}).get("scopes") or [],
-        (old.get("spec") or {}).get("scopes") or [],
-    )
+    scopes = (new.get("spec") or {}).get("scopes") or []
+    before = (old.get("spec") or {}).get("scopes") or []
     if set(scopes) != set(before):
         errors.invalid("spec.scopes", scopes or None, "field is immutable")
     return errors

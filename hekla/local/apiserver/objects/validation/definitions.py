@@ -85,10 +85,8 @@ def create(tree: Json) -> Errors:
 def _approved(annotation: str, errors: Errors) -> None:
     """A group of the Kubernetes project needs an annotation with a link to its API review, or one
     that begins with "unapproved"."""
-    place, where = (
-        f"metadata.annotations[{API_APPROVED}]",
-        "see https://github.com/kubernetes/enhancements/pull/1111",
-    )
+    place = f"metadata.annotations[{API_APPROVED}]"
+    where = "see https://github.com/kubernetes/enhancements/pull/1111"
     if not annotation:
         errors.required(
             place, f'protected groups must have approval annotation "{API_APPROVED}", {where}'
@@ -405,10 +403,8 @@ def update(new: Json, old: Json) -> Errors:
     )
     if established:
         immutable(spec.get("scope"), before.get("scope"), "spec.scope", errors)
-        kind, previous = (
-            (spec.get("names") or {}).get("kind"),
-            (before.get("names") or {}).get("kind"),
-        )
+        kind = (spec.get("names") or {}).get("kind")
+        previous = (before.get("names") or {}).get("kind")
         immutable(kind, previous, "spec.names.kind", errors)
     stored = (old.get("status") or {}).get("storedVersions") or ()
     known = {version.get("name") for version in spec.get("versions") or ()}

@@ -442,11 +442,9 @@ def _device(device: Json, path: str, placed: bool, errors: Errors) -> None:
                 f"{path}.capacity[{name}].requestPolicy", "allowMultipleAllocations must be true"
             )
     for position, taint in enumerate(device.get("taints") or ()):
-        where, key, effect = (
-            f"{path}.taints[{position}]",
-            taint.get("key") or "",
-            taint.get("effect") or "",
-        )
+        where = f"{path}.taints[{position}]"
+        key = taint.get("key") or ""
+        effect = taint.get("effect") or ""
         errors.malformed(f"{where}.key", key, label_key(key))
         if not effect:
             errors.required(f"{where}.effect")

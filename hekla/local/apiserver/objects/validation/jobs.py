@@ -41,11 +41,9 @@ def _job_spec(spec: Json, path: str, errors: Errors) -> None:
         "maxFailedIndexes",
     )
     counts(spec, amounts, errors, path)
-    mode, per_index, most_failed = (
-        spec.get("completionMode"),
-        spec.get("backoffLimitPerIndex"),
-        spec.get("maxFailedIndexes"),
-    )
+    mode = spec.get("completionMode")
+    per_index = spec.get("backoffLimitPerIndex")
+    most_failed = spec.get("maxFailedIndexes")
     if most_failed is not None and per_index is None:
         errors.required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified")
     if spec.get("managedBy") is not None:
@@ -79,10 +77,8 @@ def _job_spec(spec: Json, path: str, errors: Errors) -> None:
         errors.not_supported(f"{path}.podReplacementPolicy", replaced, ways)
     template = spec.get("template") or {}
     pods.template(template, f"{path}.template", errors)
-    policy, where = (
-        (template.get("spec") or {}).get("restartPolicy"),
-        f"{path}.template.spec.restartPolicy",
-    )
+    policy = (template.get("spec") or {}).get("restartPolicy")
+    where = f"{path}.template.spec.restartPolicy"
     if not policy or policy == "Always":
         errors.required(where, 'valid values: "OnFailure", "Never"')
     elif policy not in ("OnFailure", "Never"):
@@ -94,11 +90,9 @@ def _job_spec(spec: Json, path: str, errors: Errors) -> None:
 
 
 def _indexed(spec: Json, path: str, errors: Errors) -> None:
-    completions, parallelism, failed = (
-        spec.get("completions"),
-        spec.get("parallelism"),
-        spec.get("maxFailedIndexes"),
-    )
+    completions = spec.get("completions")
+    parallelism = spec.get("parallelism")
+    failed = spec.get("maxFailedIndexes")
     if completions is None:
         errors.required(f"{path}.completions", "when completion mode is Indexed")
     if parallelism is not None and parallelism > MAX_INDEXED_PARALLELISM:
@@ -182,11 +176,9 @@ def _failure_policy(spec: Json, path: str, errors: Errors) -> None:
 
 
 def _exit_codes(codes: Json, path: str, containers: set[str], errors: Errors) -> None:
-    operator, values, name = (
-        codes.get("operator") or "",
-        codes.get("values") or [],
-        codes.get("containerName"),
-    )
+    operator = codes.get("operator") or ""
+    values = codes.get("values") or []
+    name = codes.get("containerName")
     if not operator:
         errors.required(f"{path}.operator", _quoted(("In", "NotIn")))
     elif operator not in ("In", "NotIn"):
@@ -215,11 +207,9 @@ def _pod_conditions(conditions: Any, path: str, errors: Errors) -> None:
         errors.too_many(path, len(conditions), MAX_CONDITION_PATTERNS)
     states = ("False", "True", "Unknown")
     for position, pattern in enumerate(conditions):
-        where, kind, status = (
-            f"{path}[{position}]",
-            pattern.get("type") or "",
-            pattern.get("status") or "",
-        )
+        where = f"{path}[{position}]"
+        kind = pattern.get("type") or ""
+        status = pattern.get("status") or ""
         errors.malformed(f"{where}.type", kind, label_key(kind))
         if not status:
             errors.required(f"{where}.status", _quoted(states))
@@ -236,11 +226,9 @@ def _success_policy(spec: Json, path: str, errors: Errors) -> None:
     if len(rules) > MAX_SUCCESS_POLICY_RULES:
         errors.too_many(path, len(rules), MAX_SUCCESS_POLICY_RULES)
     for position, rule in enumerate(rules):
-        where, count, indexes = (
-            f"{path}[{position}]",
-            rule.get("succeededCount"),
-            rule.get("succeededIndexes"),
-        )
+        where = f"{path}[{position}]"
+        count = rule.get("succeededCount")
+        indexes = rule.get("succeededIndexes")
         if count is None and indexes is None:
             errors.required(
                 where, "at least one of succeededCount or succeededIndexes must be specified"

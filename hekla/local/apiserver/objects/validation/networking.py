@@ -352,10 +352,8 @@ def _cidrs(ranges: list[str], errors: Errors) -> None:
 
 def service_cidr_update(new: Json, old: Json) -> Errors:
     errors = metadata(new)
-    ranges, before = (
-        (new.get("spec") or {}).get("cidrs") or [],
-        (old.get("spec") or {}).get("cidrs") or [],
-    )
+    ranges = (new.get("spec") or {}).get("cidrs") or []
+    before = (old.get("spec") or {}).get("cidrs") or []
     if len(ranges) == len(before) or (len(before) == 1 and len(ranges) == 2):
         for position, text in enumerate(before):
             immutable(ranges[position], text, f"spec.cidrs[{position}]", errors)

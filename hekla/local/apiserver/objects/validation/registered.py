@@ -151,10 +151,8 @@ def flow_schema(tree: Json) -> Errors:
     if precedence == 1 and (tree.get("metadata") or {}).get("name") != "exempt":
         why = "only the schema named 'exempt' may have matchingPrecedence 1"
         errors.invalid("spec.matchingPrecedence", precedence, why)
-    path, level = (
-        "spec.priorityLevelConfiguration.name",
-        (spec.get("priorityLevelConfiguration") or {}).get("name") or "",
-    )
+    path = "spec.priorityLevelConfiguration.name"
+    level = (spec.get("priorityLevelConfiguration") or {}).get("name") or ""
     errors += (
         [invalid(path, level, reason) for reason in names.dns_subdomain(level)] if level else []
     )

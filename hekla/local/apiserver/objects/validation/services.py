@@ -167,10 +167,8 @@ def _duplicate_ports(kind: str, ports: Sequence[Json], errors: Errors) -> None:
     """No port and no node port may appear twice."""
     on_nodes: set[tuple[Any, Any]] = set()
     for position, port in enumerate(ports):
-        path, given = (
-            f"spec.ports[{position}].nodePort",
-            (port.get("protocol"), port.get("nodePort")),
-        )
+        path = f"spec.ports[{position}].nodePort"
+        given = (port.get("protocol"), port.get("nodePort"))
         if port.get("nodePort") and kind == "ClusterIP":
             errors.forbidden(path, "may not be used when `type` is 'ClusterIP'")
         if port.get("nodePort") and given in on_nodes:
@@ -188,11 +186,9 @@ def _duplicate_ports(kind: str, ports: Sequence[Json], errors: Errors) -> None:
 
 
 def _affinity(spec: Json, errors: Errors) -> None:
-    kind, config, path = (
-        spec.get("sessionAffinity"),
-        spec.get("sessionAffinityConfig"),
-        "spec.sessionAffinityConfig",
-    )
+    kind = spec.get("sessionAffinity")
+    config = spec.get("sessionAffinityConfig")
+    path = "spec.sessionAffinityConfig"
     one_of(kind, ("ClientIP", "None"), "spec.sessionAffinity", errors, needed=True)
     if kind == "None" and config is not None:
         errors.forbidden(path, "must not be set when session affinity is None")
@@ -213,11 +209,9 @@ def _affinity(spec: Json, errors: Errors) -> None:
 
 
 def _cluster_addresses(spec: Json, known: Collection[str], errors: Errors) -> None:
-    first, given, path = (
-        spec.get("clusterIP") or "",
-        spec.get("clusterIPs") or [],
-        "spec.clusterIPs",
-    )
+    first = spec.get("clusterIP") or ""
+    given = spec.get("clusterIPs") or []
+    path = "spec.clusterIPs"
     if first and not given:
         errors.required(path)
     elif first and given[0] != first:
@@ -269,10 +263,8 @@ def _source_ranges(spec: Json, notes: Json, before: Json, old: Json, errors: Err
     ranges, kind = spec.get("loadBalancerSourceRanges") or (), spec.get("type")
     rule = "may only be used when `type` is 'LoadBalancer'"
     if ranges:
-        path, known = (
-            "spec.LoadBalancerSourceRanges",
-            {text.strip() for text in before.get("loadBalancerSourceRanges") or ()},
-        )
+        path = "spec.LoadBalancerSourceRanges"
+        known = {text.strip() for text in before.get("loadBalancerSourceRanges") or ()}
         if kind != "LoadBalancer":
             errors.forbidden(path, rule)
         for position, text in enumerate(ranges):
@@ -338,11 +330,9 @@ def service_status(new: Json, old: Json) -> Errors:
     before = ((old.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
     known = {entry["ip"] for entry in before if entry.get("ip")}
     for position, entry in enumerate(entries):
-        path, address, mode = (
-            f"status.loadBalancer.ingress[{position}]",
-            entry.get("ip") or "",
-            entry.get("ipMode"),
-        )
+        path = f"status.loadBalancer.ingress[{position}]"
+        address = entry.get("ip") or ""
+        mode = entry.get("ipMode")
         if address:
             addresses.address(address, f"{path}.ip", errors, known)
         if mode is None and address:
@@ -456,11 +446,9 @@ def _slice_ports(ports: Sequence[Json], errors: Errors) -> None:
 
 
 def _slice_endpoints(tree: Json, errors: Errors) -> None:
-    entries, kind, about = (
-        tree.get("endpoints") or (),
-        tree.get("addressType"),
-        tree.get("metadata") or {},
-    )
+    entries = tree.get("endpoints") or ()
+    kind = tree.get("addressType")
+    about = tree.get("metadata") or {}
     own = (about.get("namespace"), about.get("name")) == ("default", "kubernetes")
     if len(entries) > MAX_ENDPOINTS:
         errors.too_many("endpoints", len(entries), MAX_ENDPOINTS)

@@ -356,11 +356,9 @@ def csi_driver(tree: Json) -> Errors:
     )
     audiences: set[str] = set()
     for position, asked in enumerate(spec.get("tokenRequests") or ()):
-        path, audience, seconds = (
-            f"spec.tokenRequests[{position}]",
-            asked.get("audience") or "",
-            asked.get("expirationSeconds"),
-        )
+        path = f"spec.tokenRequests[{position}]"
+        audience = asked.get("audience") or ""
+        seconds = asked.get("expirationSeconds")
         if audience in audiences:
             errors.duplicate(f"{path}.audience", audience)
             continue

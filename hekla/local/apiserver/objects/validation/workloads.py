@@ -266,10 +266,8 @@ def with_fixed_selector(check: Callable[[Json], Errors]) -> Callable[[Json, Json
 
     def update(new: Json, old: Json) -> Errors:
         errors = check(new)
-        wanted, before = (
-            (new.get("spec") or {}).get("selector"),
-            (old.get("spec") or {}).get("selector"),
-        )
+        wanted = (new.get("spec") or {}).get("selector")
+        before = (old.get("spec") or {}).get("selector")
         immutable(wanted, before, "spec.selector", errors)
         return errors
 

@@ -147,10 +147,8 @@ def update(
 ) -> None:
     """Add the steps of the rolling update: delete old pods that are not available, and of the
     others as many as may be unavailable."""
-    minimum, limit = (
-        float(spec.get("minReadySeconds", 0)),
-        limits(spec, sum(fit.run for fit in fits.values())),
-    )
+    minimum = float(spec.get("minReadySeconds", 0))
+    limit = limits(spec, sum(fit.run for fit in fits.values()))
     gone = {pod.metadata.uid for pod in made.delete}
     missing = over = 0
     replace: list[Pod] = []

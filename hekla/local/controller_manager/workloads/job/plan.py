@@ -132,10 +132,8 @@ def tally(job: Json, pods: list[Pod], *, failing: bool) -> Tally:
         if spec.get("backoffLimitPerIndex") is not None
         else set()
     )
-    succeeded, failed = (
-        status.get("succeeded", 0) + len(known_ok),
-        status.get("failed", 0) + len(known_bad),
-    )
+    succeeded = status.get("succeeded", 0) + len(known_ok)
+    failed = status.get("failed", 0) + len(known_bad)
     found = Tally(active, succeeded, failed, done, lost)
     for pod in pods:
         uid = pod.metadata.uid

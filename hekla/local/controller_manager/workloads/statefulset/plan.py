@@ -104,10 +104,8 @@ def revision_for(stateful_set: Json, ordinal: int, revisions: Revisions) -> str:
 def plan(stateful_set: Json, pods: list[Pod], revisions: Revisions, now: float) -> Plan:
     """The next steps."""
     spec = stateful_set["spec"]
-    minimum, ordered = (
-        minimum_ready(spec),
-        spec.get("podManagementPolicy", "OrderedReady") != "Parallel",
-    )
+    minimum = minimum_ready(spec)
+    ordered = spec.get("podManagementPolicy", "OrderedReady") != "Parallel"
     placed, beyond = split(stateful_set, pods)
     made = Plan(wait=wait_for([*placed.values(), *beyond], minimum, now))
     if ordered:
