@@ -103,10 +103,7 @@ def end_daemons(cluster: Cluster) -> int:
                     member.name,
                 )
             # These are not signalled: they end when the daemon that they serve has ended.
-            beside = step[0].name in (
-                LOG_WRITER,
-                SPAWNER,
-            )
+            beside = step[0].name in (LOG_WRITER, SPAWNER)
             if beside and not await_end([member.process for member in step], PATIENCE):
                 continue
             all_gone(cluster, end([member.process for member in step], 0.0 if beside else PATIENCE))

@@ -235,10 +235,7 @@ class Supervisor:
             self.cluster.status_file.unlink(missing_ok=True)
             self.cluster.remove_socket_directory()
             # The lock is released last: whoever waits for it takes the ports next.
-            for descriptor in [
-                *self.claims,
-                lock,
-            ]:
+            for descriptor in [*self.claims, lock]:
                 os.close(descriptor)
         return 0
 

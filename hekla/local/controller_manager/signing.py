@@ -78,12 +78,7 @@ class SigningController(Controller):
 
     name = "csr-signing"
 
-    def __init__(
-        self,
-        client: Client,
-        requests: Cache[Json],
-        authority: Authority | None,
-    ) -> None:
+    def __init__(self, client: Client, requests: Cache[Json], authority: Authority | None) -> None:
         """Without an authority nothing is signed."""
         super().__init__(requests)
         self.client = client

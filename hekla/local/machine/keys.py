@@ -28,10 +28,7 @@ def private_key(file: Path) -> PrivateKeyTypes:
     """The key of a PEM file.  Raises ValueError."""
     try:
         return serialization.load_pem_private_key(file.read_bytes(), None)
-    except (
-        TypeError,
-        UnsupportedAlgorithm,
-    ) as error:  # it has a passphrase, or an unknown type
+    except (TypeError, UnsupportedAlgorithm) as error:  # it has a passphrase, or an unknown type
         raise ValueError(str(error)) from error
 
 

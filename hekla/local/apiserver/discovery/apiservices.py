@@ -83,10 +83,7 @@ class ApiServices:
                 )
                 writer = self.definitions.writer
                 await writer.add(
-                    call,
-                    resource,
-                    "",
-                    entry(name, group, version, built_in, position),
+                    call, resource, "", entry(name, group, version, built_in, position)
                 )
         for name in sorted(there - wanted.keys()):
             call = Call(

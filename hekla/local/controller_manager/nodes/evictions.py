@@ -53,11 +53,7 @@ class TaintEvictionController(Controller):
     workers = 8
 
     def __init__(
-        self,
-        client: Client,
-        nodes: Cache[Node],
-        pods: Cache[Pod],
-        recorder: Recorder,
+        self, client: Client, nodes: Cache[Node], pods: Cache[Pod], recorder: Recorder
     ) -> None:
         super().__init__(nodes, pods)
         self.client = client

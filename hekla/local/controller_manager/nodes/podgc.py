@@ -30,12 +30,7 @@ class PodCollector(Controller):
 
     name = "podgc"
 
-    def __init__(
-        self,
-        client: Client,
-        nodes: Cache[Node],
-        pods: Cache[Pod],
-    ) -> None:
+    def __init__(self, client: Client, nodes: Cache[Node], pods: Cache[Pod]) -> None:
         super().__init__(nodes, pods)
         self.client = client
         self.nodes = nodes

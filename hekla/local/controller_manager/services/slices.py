@@ -47,14 +47,12 @@ def port_key(ports: Iterable[Json] | None) -> tuple[tuple[object, ...], ...]:
     return tuple(
         sorted(
             (
-                (
-                    p.get("name") or "",
-                    p.get("port") or 0,
-                    p.get("protocol") or "TCP",
-                    p.get("appProtocol") or "",
-                )
-                for p in ports or ()
-            ),
+                p.get("name") or "",
+                p.get("port") or 0,
+                p.get("protocol") or "TCP",
+                p.get("appProtocol") or "",
+            )
+            for p in ports or ()
         )
     )
 

@@ -258,10 +258,7 @@ def new_replica_set(deployment: Json, sets: list[Json], size: int) -> Json:
     digest = template_hash(spec["template"], collisions)
     template = dict(spec["template"])
     template["metadata"] = dict(template.get("metadata") or {})
-    template["metadata"]["labels"] = {
-        **(template["metadata"].get("labels") or {}),
-        HASH: digest,
-    }
+    template["metadata"]["labels"] = {**(template["metadata"].get("labels") or {}), HASH: digest}
     selector = dict(spec["selector"])
     selector["matchLabels"] = {**(selector.get("matchLabels") or {}), HASH: digest}
     revision = max(map(revision_of, sets), default=0) + 1

@@ -21,11 +21,7 @@ class Probing:
         """Where each volume is, by its name."""
 
     async def run_hook(
-        self,
-        container: Container,
-        hook: core.LifecycleHandler,
-        timeout: float,
-        name: str,
+        self, container: Container, hook: core.LifecycleHandler, timeout: float, name: str
     ) -> bool:
         """Run a hook (`name` is PostStart or PreStop) for so many seconds at most; False where it
         failed, which an event tells."""

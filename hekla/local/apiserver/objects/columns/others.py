@@ -336,10 +336,7 @@ COLUMNS = {
         column("DriverName", cell("driverName")),
         AGE,
     ),
-    ("storage.k8s.io", "CSIStorageCapacity"): (
-        NAME,
-        CREATED,
-    ),
+    ("storage.k8s.io", "CSIStorageCapacity"): (NAME, CREATED),
     ("storage.k8s.io", "CSIDriver"): (
         NAME,
         column("AttachRequired", _truth("spec", "attachRequired"), type="boolean"),

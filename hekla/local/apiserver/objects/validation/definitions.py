@@ -76,8 +76,7 @@ def create(tree: Json) -> Errors:
             left.discard(version.get("name"))
     if is_protected_group(group):
         _approved(
-            ((tree.get("metadata") or {}).get("annotations") or {}).get(API_APPROVED) or "",
-            errors,
+            ((tree.get("metadata") or {}).get("annotations") or {}).get(API_APPROVED) or "", errors
         )
     return errors
 

@@ -218,6 +218,4 @@ UPDATE = {
     ("node.k8s.io", "RuntimeClass"): runtime_class_update,
     ("apps", "ControllerRevision"): controller_revision_update,
 }
-STATUS = {
-    ("certificates.k8s.io", "CertificateSigningRequest"): certificate_request_status,
-}
+STATUS = {("certificates.k8s.io", "CertificateSigningRequest"): certificate_request_status}

@@ -53,11 +53,7 @@ class JobController(Controller):
     workers = 5
 
     def __init__(
-        self,
-        client: Client,
-        jobs: Cache[Json],
-        pods: Cache[Pod],
-        recorder: Recorder,
+        self, client: Client, jobs: Cache[Json], pods: Cache[Pod], recorder: Recorder
     ) -> None:
         super().__init__(jobs, pods)
         self.client = client

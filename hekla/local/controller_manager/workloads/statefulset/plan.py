@@ -228,10 +228,8 @@ def status_of(stateful_set: Json, pods: list[Pod], revisions: Revisions, now: fl
     rolling = (spec.get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate"
     if rolling and counts["updatedReplicas"] == replicas == counts["readyReplicas"] == wanted:
         # The update is complete.
-        current, counts["currentReplicas"] = (
-            revisions.update,
-            counts["updatedReplicas"],
-        )
+        current = revisions.update
+        counts["currentReplicas"] = counts["updatedReplicas"]
     status: Json = {
         "observedGeneration": stateful_set["metadata"].get("generation", 0),
         "replicas": replicas,
