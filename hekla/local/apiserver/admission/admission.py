@@ -153,13 +153,12 @@ class Admission:
         """Whether the rules of a webhook or policy match such writes, whatever the object holds."""
         if self.webhooks is None:
             return False
-        rooms = (
-            self.webhooks.mutating,
-            self.policies.mutating.catalog,
-            self.webhooks.validating,
-            self.policies.validating.catalog,
+        return bool(
+            self.webhooks.mutating.by_rule(attributes)
+            or self.policies.mutating.catalog.by_rule(attributes)
+            or self.webhooks.validating.by_rule(attributes)
+            or self.policies.validating.catalog.by_rule(attributes)
         )
-        return any(room.by_rule(attributes) for room in rooms)
 
     def wanted(self, attributes: Attributes) -> bool:
         """Whether a webhook or policy has to see this write."""

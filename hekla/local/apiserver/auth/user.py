@@ -22,6 +22,8 @@ class User:
     node: str | None = field(init=False, compare=False)
     """The name of the node that it is; empty for one that does not say which, None for any other
     user.  Each write asks for it."""
+    master: bool = field(init=False, compare=False)
+    """Whether it may do everything.  Each request asks for it."""
 
     def __post_init__(self) -> None:
         node = (
@@ -30,10 +32,7 @@ class User:
             else None
         )
         object.__setattr__(self, "node", node)
-
-    @property
-    def master(self) -> bool:
-        return MASTERS in self.groups
+        object.__setattr__(self, "master", MASTERS in self.groups)
 
     def tree(self) -> dict[str, Any]:
         """As reviews and webhooks are told it."""

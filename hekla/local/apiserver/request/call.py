@@ -15,7 +15,6 @@ from hekla.local.apiserver.objects.kind import Decoded, FieldError, Kind
 from hekla.local.apiserver.request.forms import wanted
 from hekla.local.apiserver.request.route import Route
 from hekla.local.apiserver.request.status import Refusal, bad_request, invalid_option
-from hekla.local.apiserver.storage.registry import Resource
 from hekla.local.apiserver.storage.store import Row, encode
 
 Reader = Callable[[bytes, str, str], Decoded]
@@ -40,6 +39,7 @@ class Call:
         "field_manager",
         "field_validation",
         "request",
+        "resource",
         "route",
         "user",
         "verb",
@@ -49,6 +49,7 @@ class Call:
     def __init__(self, request: Request, route: Route, user: User, verb: str) -> None:
         self.request = request
         self.route = route
+        self.resource = route.resource
         self.user = user
         self.verb = verb
         self.warnings: dict[str, None] = {}
@@ -106,10 +107,6 @@ class Call:
             ]
         if errors:
             raise invalid_option(OPTIONS_KIND.get(request.method, "Options"), errors)
-
-    @property
-    def resource(self) -> Resource:
-        return self.route.resource
 
     @property
     def manager(self) -> str:

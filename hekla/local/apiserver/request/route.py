@@ -4,27 +4,34 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hekla.local.apiserver.objects.kind import Kind
 from hekla.local.apiserver.storage.registry import Registry, Resource
 
 NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
 
-class Route(NamedTuple):
+class Route:
     """The target of a request on a resource."""
 
-    resource: Resource
-    namespace: str
-    name: str
-    subresource: str
-    rest: str = ""
-    """What follows the subresource (proxy paths)."""
-    watch: bool = False
-    """The old form of a watch: /api/v1/watch/..."""
+    __slots__ = ("kind", "name", "namespace", "resource", "rest", "subresource", "watch")
 
-    @property
-    def kind(self) -> Kind:
-        return self.resource.kind
+    def __init__(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        subresource: str,
+        rest: str = "",
+        watch: bool = False,
+    ) -> None:
+        self.resource = resource
+        self.kind = resource.kind
+        self.namespace = namespace
+        self.name = name
+        self.subresource = subresource
+        self.rest = rest
+        """What follows the subresource (proxy paths)."""
+        self.watch = watch
+        """The old form of a watch: /api/v1/watch/..."""
 
     @property
     def key(self) -> str:

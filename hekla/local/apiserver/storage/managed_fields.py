@@ -90,10 +90,13 @@ class Entry:
 class Owners:
     """The entries of managedFields without their times, in order, shared between objects."""
 
-    __slots__ = ("__weakref__", "entries", "times")
+    __slots__ = ("__weakref__", "_rendered", "_stamps", "entries", "times")
 
     def __init__(self, entries: tuple[Entry, ...]) -> None:
         self.entries = entries
+        self._stamps, self._rendered = b"", b"[]"
+        """The stamps that were rendered last, and the result.  A write renders them for the disk and
+        for its response, and the next object of the template often has the same."""
         self.times = (
             _LENGTHS[len(entries)]
             if len(entries) < len(_LENGTHS)
@@ -107,6 +110,8 @@ class Owners:
 
     def render(self, stamps: bytes) -> bytes:
         """managedFields as JSON."""
+        if stamps == self._stamps:
+            return self._rendered
         pieces: list[bytes] = []
         values = None
         for entry, moment in zip(self.entries, self.times.unpack_from(stamps), strict=True):
@@ -116,7 +121,8 @@ class Owners:
                     values = stamps[self.times.size :].split(b"\0")
                 after = entry.with_keys(values)
             pieces.append(b"%b%b%b" % (entry.before, _time(moment), after))
-        return b"[" + b",".join(pieces) + b"]"
+        self._stamps, self._rendered = stamps, b"[" + b",".join(pieces) + b"]"
+        return self._rendered
 
     def shares(self, stamps: bytes) -> Shares:
         values = self.values(stamps)

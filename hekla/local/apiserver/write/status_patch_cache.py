@@ -223,8 +223,10 @@ def take_result(update: CachedStatusUpdate) -> None:
     update.counts = cached.counts
     update.kept = {**patch.pieces, "status": msgspec.Raw(filled(cached.status, texts))}
     update.fields = tuple(
-        before if value is None else texts[value].decode() if type(value) is int else value
-        for value, before in zip(cached.fields, row.fields, strict=True)
+        [  # a list because that is faster than a generator
+            before if value is None else texts[value].decode() if type(value) is int else value
+            for value, before in zip(cached.fields, row.fields, strict=True)
+        ]
     )
 
 
