@@ -161,6 +161,15 @@ Ownership = tuple[Owners | None, bytes]
 NOBODY: Ownership = (None, b"")
 
 
+def with_managed_fields(tree: Json, held: Ownership) -> Json:
+    """The object with its managedFields, as a dry run shows it."""
+    owners, stamps = held
+    if owners is None:
+        return tree
+    shown = msgspec.json.decode(owners.render(stamps))
+    return {**tree, "metadata": {**tree["metadata"], "managedFields": shown}}
+
+
 class _Clock:
     """The current time as the stamp of an object with one owner; packed once a second."""
 

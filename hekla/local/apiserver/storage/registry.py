@@ -12,6 +12,7 @@ from hekla.local.apiserver.objects.encoding import fields
 from hekla.local.apiserver.objects.kind import Kind
 from hekla.local.apiserver.objects.merging import topology
 from hekla.local.apiserver.objects.merging.ownership import Scope
+from hekla.local.apiserver.objects.merging.reset_fields import reset_fields, reset_metadata
 from hekla.local.apiserver.objects.merging.topology import Node
 from hekla.local.apiserver.storage.store import ADDED, DELETED, MODIFIED, Collection, Store
 
@@ -19,8 +20,9 @@ from hekla.local.apiserver.storage.store import ADDED, DELETED, MODIFIED, Collec
 class Resource:
     """A served kind with its collection."""
 
-    def __init__(self, kind: Kind, collection: Collection) -> None:
+    def __init__(self, kind: Kind, collection: Collection, registry: Registry) -> None:
         self.kind = kind
+        self._registry = registry
         self.collection = collection
         self.prefix = f'{{"kind":{json.dumps(kind.kind)},"apiVersion":{json.dumps(kind.api_version)},'.encode()
         """Replaces the opening brace of stored bytes."""
@@ -30,8 +32,7 @@ class Resource:
             type: b'{"type":"' + type.encode() + b'","object":' + self.prefix
             for type in (ADDED, MODIFIED, DELETED)
         }
-        self.scopes: dict[str, Scope] = {}
-        """Scopes of managed fields by subresource; built at the first write."""
+        self._scopes: dict[str, Scope] = {}
         self.token = object()
         """Identifies wire forms of this resource in an event's cache."""
 
@@ -46,6 +47,33 @@ class Resource:
         if described is None:
             return topology.GUESSED
         return topology.of_kind(described.section, described.name)
+
+    def scope(self, subresource: str = "") -> Scope:
+        """How objects merge at an endpoint, and what it resets; built at the first write."""
+        scope = self._scopes.get(subresource)
+        if scope is None:
+            kind = self.kind
+            scope = self._scopes[subresource] = Scope(
+                self.node,
+                kind.api_version,
+                reset_fields(kind, subresource),
+                self._in_version,
+                reset_metadata(kind, subresource),
+            )
+        return scope
+
+    def _in_version(self, version: str, tree: Json) -> tuple[Node, Json] | None:
+        """An object in another served version, with the schema of that version.  None if the
+        version is not served."""
+        if self.kind.conversion is not None:
+            # A webhook is not asked for names of fields; most versions share them.
+            return self.node, tree
+        for other in self._registry.resources.values():
+            if other.collection is self.collection and other.kind.api_version == version:
+                stored = self.kind.keep(tree) if self.kind.keep is not None else tree
+                present = other.kind.present
+                return other.node, present(stored) if present is not None else stored
+        return None
 
     def field_position(self, field: str) -> int:
         """The index of a selectable field in `Row.fields`."""
@@ -105,7 +133,7 @@ class Registry:
         collection = self.store.collection(storage_name(kind), kind.selectable)
         if not kind.custom:
             collection.measure = partial(protobuf_size, kind)
-        self.resources[kind.group, kind.version, kind.plural] = Resource(kind, collection)
+        self.resources[kind.group, kind.version, kind.plural] = Resource(kind, collection, self)
         self.generation += 1
         return kind.group
 

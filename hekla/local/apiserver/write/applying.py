@@ -25,7 +25,6 @@ from hekla.local.apiserver.request.status import (
 )
 from hekla.local.apiserver.request.subresources import Subresources, at, put_at
 from hekla.local.apiserver.storage.managed_fields import Ownership
-from hekla.local.apiserver.write.field_owners import scope_of
 from hekla.local.apiserver.write.updating import WITHOUT_RESPONSE, run_update
 from hekla.local.apiserver.write.writing import Writer, update_of
 
@@ -74,7 +73,7 @@ class Application:
         self.configuration = configuration
         self.force = call.request.flag("force")
         self.scale = call.route.subresource == "scale"
-        self.scope: Scope = scope_of(writer.registry, call.resource, call.route.subresource)
+        self.scope: Scope = call.resource.scope(call.route.subresource)
         self.owner = Owner(call.field_manager, ownership.APPLY, call.route.subresource)
 
     async def run(self) -> Response:

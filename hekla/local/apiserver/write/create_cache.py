@@ -32,8 +32,7 @@ from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.storage.registry import Resource
 from hekla.local.apiserver.storage.store import Collection, decode, encode, split
 from hekla.local.apiserver.write import creating
-from hekla.local.apiserver.write.creating import CREATE, FROM_BODY, NewObject
-from hekla.local.apiserver.write.field_owners import owner_of
+from hekla.local.apiserver.write.creating import CREATE, FROM_BODY, NewObject, creator_of
 from hekla.local.apiserver.write.stages import Backend, NeedsFullPath, On, Step, remaining
 
 if TYPE_CHECKING:
@@ -181,9 +180,8 @@ def decode_metadata(new: KnownObject) -> None:
 
 def own_by_shape(new: KnownObject) -> None:
     """Look the owners up by the shape of the spec and of metadata."""
-    owner, scope = owner_of(new.backend.registry, new.call, new.resource, "")
     found = new.backend.store.managed_fields.created_alike(
-        scope, new.tree["metadata"], new.cached.shape, owner
+        new.resource.scope(), new.tree["metadata"], new.cached.shape, creator_of(new)
     )
     if found is None:
         raise NeedsFullPath
@@ -278,8 +276,7 @@ class Observer:
 
     def owned(self, new: NewObject) -> None:
         """Note the object as it is before admission, and which webhooks may change it."""
-        _, scope = owner_of(new.backend.registry, new.call, new.resource, "")
-        self._shape = new.backend.store.managed_fields.shape_of(scope, new.tree)
+        self._shape = new.backend.store.managed_fields.shape_of(new.resource.scope(), new.tree)
         self._metadata = new.tree["metadata"]
         self._before = encode(self._metadata)
         self._hooks = cacheable_webhooks(new.backend, creating.attributes_of(new))

@@ -16,14 +16,14 @@ from hekla.local.apiserver.admission.attributes import Attributes
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.encoding.go_text import quoted
 from hekla.local.apiserver.objects.kind import FieldError, Kind
-from hekla.local.apiserver.objects.merging.ownership import Shares
+from hekla.local.apiserver.objects.merging import ownership
+from hekla.local.apiserver.objects.merging.ownership import Owner, Shares
 from hekla.local.apiserver.objects.new_objects import generated_name, new_uid, now
 from hekla.local.apiserver.request.call import Call, read_body
 from hekla.local.apiserver.request.status import Refusal, already_exists, bad_request, invalid
-from hekla.local.apiserver.storage.managed_fields import Ownership
+from hekla.local.apiserver.storage.managed_fields import Ownership, with_managed_fields
 from hekla.local.apiserver.storage.registry import Resource
 from hekla.local.apiserver.storage.store import Row
-from hekla.local.apiserver.write.field_owners import owner_of, with_managed_fields
 from hekla.local.apiserver.write.stages import Backend, On, Stage, steps
 
 NAMELESS = FieldError(
@@ -110,9 +110,8 @@ def own(new: NewObject) -> None:
     managed_fields = new.backend.store.managed_fields
     if new.shares is not None:
         new.ownership = managed_fields.compact(new.shares)
-        return
-    owner, scope = owner_of(new.backend.registry, new.call, new.resource, "")
-    new.ownership = managed_fields.created(scope, new.tree, owner)
+    else:
+        new.ownership = managed_fields.created(new.resource.scope(), new.tree, creator_of(new))
 
 
 def mutate(new: NewObject) -> Awaitable[None] | None:
@@ -238,6 +237,11 @@ FROM_TREE = FROM_BODY[1:]
 """For an object that was decoded before: a PUT that creates, a server-side apply."""
 WITHOUT_RESPONSE = FROM_TREE[:-1]
 """For objects that the server itself creates."""
+
+
+def creator_of(new: NewObject) -> Owner:
+    """Under which name managedFields record a create."""
+    return Owner(new.call.manager, ownership.UPDATE, "", new.resource.kind.api_version)
 
 
 def attributes_of(new: NewObject) -> Attributes:

@@ -286,7 +286,7 @@ def result_of(update: Update, patch: StatusPatch, new: Row) -> StatusResult | No
     numbers = {text: number for number, text in enumerate(patch.texts)}
     status = cut(texts, bytes(split(new.data).get("status", b"{}")), numbers)
     keys = [numbers.get(text.encode(), -1) for text in new.owners.values(new.stamps)]
-    entries = entry_times(old.owners, old.stamps, new.owners, new.stamps, updater_of(update)[0])
+    entries = entry_times(old.owners, old.stamps, new.owners, new.stamps, updater_of(update))
     if len(numbers) != len(patch.texts) or entries is None or -1 in keys:
         return None  # some of it the server has made up
     # The same with the numbers in the place of the texts shows which of them are selectable.

@@ -22,10 +22,9 @@ from hekla.local.apiserver.objects.merging import ownership
 from hekla.local.apiserver.objects.merging.ownership import Owner, Shares
 from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.request.status import bad_request, conflict, invalid, not_found
-from hekla.local.apiserver.storage.managed_fields import NOBODY, Ownership
+from hekla.local.apiserver.storage.managed_fields import NOBODY, Ownership, with_managed_fields
 from hekla.local.apiserver.storage.registry import Resource
 from hekla.local.apiserver.storage.store import NOTHING_KEPT, Row
-from hekla.local.apiserver.write.field_owners import owner_of, with_managed_fields
 from hekla.local.apiserver.write.stages import Backend, On, Stage, Step, run, steps
 from hekla.local.apiserver.write.subresource_strategies import NARROW
 
@@ -370,17 +369,18 @@ def may_go(collection: str, tree: Json) -> bool:
     return not metadata.get("deletionGracePeriodSeconds")
 
 
-def updater_of(update: Update) -> tuple[Owner, ownership.Scope]:
-    """Under which name the change is booked, and how objects merge at its endpoint."""
-    subresource = update.subresource
-    endpoint = update.call.route.subresource or ("status" if subresource == SERVER else "")
-    return owner_of(update.backend.registry, update.call, update.resource, endpoint)
+def updater_of(update: Update) -> Owner:
+    """Under which name managedFields record a change."""
+    call = update.call
+    endpoint = call.route.subresource or ("status" if update.subresource == SERVER else "")
+    return Owner(call.manager, ownership.UPDATE, endpoint, update.resource.kind.api_version)
 
 
 def owned(update: Update, sent: Any) -> Ownership:
     """Who owns what after a change that is no apply; `sent` are the managedFields of the client."""
     managed_fields, held = update.backend.store.managed_fields, update.row.held
-    owner, scope = updater_of(update)
+    owner = updater_of(update)
+    scope = update.resource.scope(owner.subresource)
     if sent is not None and not owner.subresource:
         if ownership.is_reset(sent):
             held = NOBODY
