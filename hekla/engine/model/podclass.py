@@ -9,7 +9,7 @@ jobs that differ in their names only are one class.  What other pods' terms sele
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
@@ -167,69 +167,41 @@ class ContainerAmounts:
     sidecar: bool = False
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PodClass:
     """All pods that scheduling cannot tell apart."""
 
-    __slots__ = (
-        "affinity",
-        "annotations",
-        "anti_affinity",
-        "cache",
-        "claims",
-        "containers",
-        "extended",
-        "images",
-        "init_containers",
-        "label_set",
-        "limits",
-        "node_preferences",
-        "node_selector",
-        "node_terms",
-        "number",
-        "plain",
-        "ports",
-        "preemption_policy",
-        "preferences",
-        "request",
-        "spreads",
-        "states_spread",
-        "tolerations",
-        "volumes",
-        "without_init",
-    )  # fmt: skip
-
-    def __init__(self, number: int, request: Request) -> None:
-        self.number = number
-        self.request = request
-        self.limits: Amounts = {}
-        self.containers: tuple[ContainerAmounts, ...] = ()
-        self.init_containers: tuple[ContainerAmounts, ...] = ()
-        self.node_selector: tuple[Requirement, ...] = ()
-        self.node_terms: tuple[NodeTerm, ...] | None = None
-        self.node_preferences: tuple[tuple[float, NodeTerm], ...] = ()
-        self.tolerations: tuple[Toleration, ...] = ()
-        self.ports: tuple[tuple[str, str, int], ...] = ()
-        self.images: tuple[str, ...] = ()
-        self.without_init = 0
-        self.annotations: dict[str, str] = {}
-        self.preemption_policy = ""
-        self.label_set: LabelSet | None = None
-        """Set only for a pod with inter-pod terms of its own, whose labels are part of the class.
-        """
-        self.affinity: tuple[PodTerm, ...] = ()
-        self.anti_affinity: tuple[PodTerm, ...] = ()
-        self.preferences: tuple[tuple[float, PodTerm], ...] = ()
-        self.spreads: tuple[Spread, ...] = ()
-        self.states_spread = False
-        self.volumes: tuple[str, ...] = ()
-        self.claims: tuple[str, ...] = ()
-        """Names, within the pod; with one more where a device class backs some of `extended`."""
-        self.extended: tuple[str, ...] = ()
-        """Extended resources, which a device class may back."""
-        self.plain = False
-        """Nothing but room, nodes and load decides about such a pod: no inter-pod terms, volumes,
-        claims or host ports."""
-        self.cache: dict[Hashable, tuple[int, object]] = {}
+    number: int
+    request: Request
+    limits: Amounts = field(default_factory=dict)
+    containers: tuple[ContainerAmounts, ...] = ()
+    init_containers: tuple[ContainerAmounts, ...] = ()
+    node_selector: tuple[Requirement, ...] = ()
+    node_terms: tuple[NodeTerm, ...] | None = None
+    node_preferences: tuple[tuple[float, NodeTerm], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    ports: tuple[tuple[str, str, int], ...] = ()
+    images: tuple[str, ...] = ()
+    without_init: int = 0
+    annotations: dict[str, str] = field(default_factory=dict)
+    preemption_policy: str = ""
+    label_set: LabelSet | None = None
+    """Set only for a pod with inter-pod terms of its own, whose labels are part of the class.
+    """
+    affinity: tuple[PodTerm, ...] = ()
+    anti_affinity: tuple[PodTerm, ...] = ()
+    preferences: tuple[tuple[float, PodTerm], ...] = ()
+    spreads: tuple[Spread, ...] = ()
+    states_spread: bool = False
+    volumes: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
+    """Names, within the pod; with one more where a device class backs some of `extended`."""
+    extended: tuple[str, ...] = ()
+    """Extended resources, which a device class may back."""
+    plain: bool = False
+    """Nothing but room, nodes and load decides about such a pod: no inter-pod terms, volumes,
+    claims or host ports."""
+    cache: dict[Hashable, tuple[int, object]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"<PodClass {self.number} {self.request.amounts}>"

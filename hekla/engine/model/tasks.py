@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from hekla.api.trees import Json
@@ -71,91 +71,54 @@ def is_allocated(status: Status) -> bool:
     return status in _ALLOCATED_SET
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Task:
     """One pod, as the scheduler sees it."""
 
-    __slots__ = (
-        "allocated_domain",
-        "annotations",
-        "claims",
-        "condition",
-        "creation",
-        "disrupted",
-        "evicted_for",
-        "gated",
-        "index",
-        "job",
-        "key",
-        "labels",
-        "last",
-        "name",
-        "namespace",
-        "nominated",
-        "pod_priority",
-        "pods",
-        "preemptable",
-        "priority",
-        "priority_class",
-        "revocable_zone",
-        "role",
-        "row",
-        "scheduled",
-        "start",
-        "stated",
-        "status",
-        "subjob",
-        "terminating",
-        "uid",
-        "unmade",
-    )
-
-    def __init__(
-        self, key: str, namespace: str, name: str, uid: str, pods: PodClass, labels: LabelSet
-    ) -> None:
-        self.key = key
-        self.namespace = namespace
-        self.name = name
-        self.uid = uid
-        self.pods = pods
-        self.labels = labels
-        self.annotations: dict[str, str] = {}
-        self.job: Job | None = None
-        self.subjob: SubJob | None = None
-        self.role = ""
-        self.priority = 1
-        self.priority_class = ""
-        self.preemptable = True
-        self.revocable_zone = ""
-        self.creation = 0.0
-        self.index: int | None = None
-        self.status = Status.PENDING
-        self.row = NOWHERE
-        self.nominated = ""
-        self.gated: tuple[str, ...] = ()
-        self.claims: tuple[str, ...] = ()
-        """Keys of the ResourceClaims that it uses, as far as they are known by name."""
-        self.unmade: tuple[str, ...] = ()
-        """Names, within the pod, of claims that are yet to be made for it."""
-        self.terminating = False
-        self.evicted_for = False
-        """Room for this task was made by evicting others in this cycle."""
-        self.last: tuple[Status, int, bool] | None = None
-        """Status, node row and `evicted_for` that a discarded statement had given this task."""
-        self.condition: tuple[str, str, str] | None = None
-        """Reason, message and nominated node that the pod's condition carries already."""
-        self.start = 0.0
-        self.scheduled = 0.0
-        """When it was bound, by its condition PodScheduled."""
-        self.allocated_domain = ""
-        """The domain that its sub-job had taken when this task was looked at."""
-        self.disrupted = False
-        """Terminating because this scheduler preempted it."""
-        self.stated = b""
-        """Digest of what the pod says but for where it is and how far it has come; empty where
-        nothing is known of it."""
-        self.pod_priority = 0
-        """As the pod's spec says it, 0 without: what nodes are compared by when their victims are
-        weighed."""
+    key: str
+    namespace: str
+    name: str
+    uid: str
+    pods: PodClass
+    labels: LabelSet
+    annotations: dict[str, str] = field(default_factory=dict)
+    job: Job | None = None
+    subjob: SubJob | None = None
+    role: str = ""
+    priority: int = 1
+    priority_class: str = ""
+    preemptable: bool = True
+    revocable_zone: str = ""
+    creation: float = 0.0
+    index: int | None = None
+    status: Status = Status.PENDING
+    row: int = NOWHERE
+    nominated: str = ""
+    gated: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
+    """Keys of the ResourceClaims that it uses, as far as they are known by name."""
+    unmade: tuple[str, ...] = ()
+    """Names, within the pod, of claims that are yet to be made for it."""
+    terminating: bool = False
+    evicted_for: bool = False
+    """Room for this task was made by evicting others in this cycle."""
+    last: tuple[Status, int, bool] | None = None
+    """Status, node row and `evicted_for` that a discarded statement had given this task."""
+    condition: tuple[str, str, str] | None = None
+    """Reason, message and nominated node that the pod's condition carries already."""
+    start: float = 0.0
+    scheduled: float = 0.0
+    """When it was bound, by its condition PodScheduled."""
+    allocated_domain: str = ""
+    """The domain that its sub-job had taken when this task was looked at."""
+    disrupted: bool = False
+    """Terminating because this scheduler preempted it."""
+    stated: bytes = b""
+    """Digest of what the pod says but for where it is and how far it has come; empty where
+    nothing is known of it."""
+    pod_priority: int = 0
+    """As the pod's spec says it, 0 without: what nodes are compared by when their victims are
+    weighed."""
 
     def __repr__(self) -> str:
         return f"<Task {self.key} {self.status.value}>"
@@ -251,32 +214,21 @@ class Counts:
         return self.ready + self.waiting + len(self.statuses[Status.PENDING])
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Group:
     """What a job and a sub-group of it have in common: tasks, a minimum, and the questions about
     both."""
 
-    __slots__ = (
-        "allocated_domain",
-        "counts",
-        "effective",
-        "min_available",
-        "tasks",
-        "topology",
-        "uid",
-    )
-
-    def __init__(self, uid: str, min_available: int = 0, shared: Group | None = None) -> None:
-        """`shared`: whose tasks these are."""
-        self.uid = uid
-        self.min_available = min_available
-        self.tasks: dict[str, Task] = {} if shared is None else shared.tasks
-        self.counts: Counts = Counts() if shared is None else shared.counts
-        self.topology: Topology | None = None
-        """As its owner wrote it."""
-        self.effective: Topology | None = None
-        """As this cycle understands it."""
-        self.allocated_domain = ""
-        """The smallest domain that holds what it has placed."""
+    uid: str
+    min_available: int = 0
+    tasks: dict[str, Task] = field(default_factory=dict)
+    counts: Counts = field(default_factory=Counts)
+    topology: Topology | None = None
+    """As its owner wrote it."""
+    effective: Topology | None = None
+    """As this cycle understands it."""
+    allocated_domain: str = ""
+    """The smallest domain that holds what it has placed."""
 
     def is_ready(self) -> bool:
         return self.counts.ready + self.counts.pending_best_effort >= self.min_available
@@ -337,21 +289,16 @@ class SubGroupPolicy:
         return joined if len(joined.encode()) <= 128 else short_hash(joined)
 
 
+@dataclass(slots=True, eq=False, repr=False, kw_only=True)
 class SubJob(Group):
     """A partition of a job's tasks.  The default one of a job without policies shares the job's own
     counts."""
 
-    __slots__ = ("group", "job", "match_index", "nominated_domain")
-
-    def __init__(
-        self, job: Job, uid: str, group: str, min_available: int, shared: Group | None = None
-    ) -> None:
-        super().__init__(uid, min_available, shared)
-        self.job = job
-        self.group = group
-        self.match_index = 0
-        self.nominated_domain = ""
-        """Where an eviction made room for it, within this cycle."""
+    job: Job
+    group: str
+    match_index: int = 0
+    nominated_domain: str = ""
+    """Where an eviction made room for it, within this cycle."""
 
     @property
     def priority(self) -> int:
@@ -362,111 +309,70 @@ class SubJob(Group):
         return requests_of(self.pending())
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Job(Group):
     """One PodGroup with its tasks."""
 
-    __slots__ = (
-        "allocated",
-        "annotations",
-        "conditions",
-        "contribution",
-        "creation",
-        "dirty",
-        "enqueue_block",
-        "fit_errors",
-        "fit_message",
-        "has_group",
-        "key",
-        "last_event",
-        "last_refusal",
-        "lineage",
-        "min_quantities",
-        "min_resources",
-        "min_sub_jobs",
-        "name",
-        "namespace",
-        "pg_uid",
-        "phase",
-        "plugin_state",
-        "policies",
-        "preemptable",
-        "priority",
-        "priority_class",
-        "queue",
-        "rests_until",
-        "revocable_zone",
-        "role_minimums",
-        "role_total",
-        "shadow",
-        "short_of_quota",
-        "shortages",
-        "stated",
-        "stated_preemptable",
-        "status_sent",
-        "status_time",
-        "sub_jobs",
-        "title",
-        "total_request",
-        "waiting_time",
-    )  # fmt: skip
+    key: str = field(init=False)
+    namespace: str = field(init=False)
+    name: str = field(init=False)
+    title: str = field(init=False)
+    """What people call it: as its PodGroup's owner is called."""
+    lineage: str = field(init=False)
+    """What it stays when it is made anew: a pod by itself is its owner's, and the next one is
+    so too."""
+    has_group: bool = False
+    shadow: bool = False
+    pg_uid: str = ""
+    queue: str = ""
+    creation: float = 0.0
+    priority: int = 0
+    priority_class: str = ""
+    phase: str = ""
+    annotations: dict[str, str] = field(default_factory=dict)
+    conditions: list[Json] = field(default_factory=list)
+    min_resources: Amounts | None = None
+    min_quantities: Json = field(default_factory=dict)
+    """The same as written."""
+    role_minimums: dict[str, int] = field(default_factory=dict)
+    role_total: int = 0
+    min_sub_jobs: dict[str, int] = field(default_factory=dict)
+    policies: tuple[SubGroupPolicy, ...] = ()
+    sub_jobs: dict[str, SubJob] = field(default_factory=dict)
+    preemptable: bool = False
+    stated_preemptable: bool = True
+    """As `preemptable`, but true where nothing is stated: what the gang evictions ask."""
+    revocable_zone: str = ""
+    waiting_time: float | None = None
+    allocated: Amounts = field(default_factory=empty)
+    total_request: Amounts = field(default_factory=empty)
+    fit_errors: dict[str, FitErrors] = field(default_factory=dict)
+    """Task key -> why it did not fit, of this cycle."""
+    fit_message: str = ""
+    short_of_quota: Task | None = None
+    """A task that its queue may not take now."""
+    enqueue_block: str = ""
+    """Why the job was not let in, in this cycle's words."""
+    shortages: tuple[Shortage, ...] = ()
+    """How short of what it is, where `enqueue_block` speaks of amounts."""
+    last_event: str = ""
+    last_refusal: str = ""
+    status_sent: SentStatus | None = None
+    status_time: float = -1.0
+    rests_until: float = -math.inf
+    """What is to be told of the job waits until then (engine time), unless the job changes
+    before."""
+    stated: bytes = b""
+    """Digest of all that its PodGroup says but for its status; empty where nothing is known of
+    it."""
+    contribution: Contribution | None = None
+    """What this job adds to its queue's sums, as last counted."""
+    plugin_state: Json = field(default_factory=dict)
 
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
-        self.key = key
-        self.namespace, _, self.name = key.rpartition("/")
+    def __post_init__(self) -> None:
+        self.key = self.lineage = self.uid
+        self.namespace, _, self.name = self.key.rpartition("/")
         self.title = self.name
-        """What people call it: as its PodGroup's owner is called."""
-        self.lineage = key
-        """What it stays when it is made anew: a pod by itself is its owner's, and the next one is
-        so too."""
-        self.has_group = False
-        self.shadow = False
-        self.pg_uid = ""
-        self.queue = ""
-        self.creation = 0.0
-        self.priority = 0
-        self.priority_class = ""
-        self.phase = ""
-        self.annotations: dict[str, str] = {}
-        self.conditions: list[Json] = []
-        self.min_resources: Amounts | None = None
-        self.min_quantities: Json = {}
-        """The same as written."""
-        self.role_minimums: dict[str, int] = {}
-        self.role_total = 0
-        self.min_sub_jobs: dict[str, int] = {}
-        self.policies: tuple[SubGroupPolicy, ...] = ()
-        self.sub_jobs: dict[str, SubJob] = {}
-        self.preemptable = False
-        self.stated_preemptable = True
-        """As `preemptable`, but true where nothing is stated: what the gang evictions ask."""
-        self.revocable_zone = ""
-        self.waiting_time: float | None = None
-        self.allocated: Amounts = empty()
-        self.total_request: Amounts = empty()
-        self.fit_errors: dict[str, FitErrors] = {}
-        """Task key -> why it did not fit, of this cycle."""
-        self.fit_message = ""
-        self.short_of_quota: Task | None = None
-        """A task that its queue may not take now."""
-        self.enqueue_block = ""
-        """Why the job was not let in, in this cycle's words."""
-        self.shortages: tuple[Shortage, ...] = ()
-        """How short of what it is, where `enqueue_block` speaks of amounts."""
-        self.last_event = ""
-        self.last_refusal = ""
-        self.status_sent: SentStatus | None = None
-        self.status_time = -1.0
-        self.rests_until = -math.inf
-        """What is to be told of the job waits until then (engine time), unless the job changes
-        before."""
-        self.stated = b""
-        """Digest of all that its PodGroup says but for its status; empty where nothing is known of
-        it."""
-        self.contribution: Contribution | None = None
-        """What this job adds to its queue's sums, as last counted."""
-        self.plugin_state: Json = {}
-        self.dirty = True
 
     def __repr__(self) -> str:
         return f"<Job {self.key}>"
@@ -485,11 +391,11 @@ class Job(Group):
         """The one sub-job of a job without policies."""
         found = self.sub_jobs.get(self.key)
         if found is None:
-            found = (
-                SubJob(self, self.key, self.key, 1, None)
-                if self.policies
-                else SubJob(self, self.key, self.key, self.min_available, self)
-            )
+            if self.policies:
+                found = SubJob(self.key, 1, job=self, group=self.key)
+            else:
+                shared = self.tasks, self.counts
+                found = SubJob(self.key, self.min_available, *shared, job=self, group=self.key)
             found.topology = self.topology
             self.sub_jobs[self.key] = found
         return found
@@ -523,7 +429,7 @@ class Job(Group):
             uid = f"{group}-{policy.join(values)}"
             found = self.sub_jobs.get(uid)
             if found is None:
-                found = SubJob(self, uid, group, policy.size)
+                found = SubJob(uid, policy.size, job=self, group=group)
                 found.match_index = (
                     int(values[0]) if values and values[0].lstrip("-").isdigit() else 0
                 )
