@@ -90,7 +90,7 @@ class Admission:
         ):
             strategy = attributes.resource.kind.strategy
             # What webhooks and policies made was read again.
-            (strategy.fill or strategy.default)(attributes.object)
+            (strategy.default_decoded or strategy.default)(attributes.object)
 
     def call_validating(self, attributes: Attributes) -> Awaitable[None] | None:
         """Ask the policies and webhooks that may refuse the write.  None where none of them wants

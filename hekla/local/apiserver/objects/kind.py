@@ -134,7 +134,7 @@ class Strategy:
     """None: every update needs the whole object."""
     known_spec: KnownSpec | None = None
     """None: objects of this kind do not use the create cache."""
-    fill: Callable[[Json], None] | None = None
+    default_decoded: Callable[[Json], None] | None = None
     """`default` for a tree that was just decoded, and so has no unknown fields; None if that makes
     no difference."""
     name_rule: Callable[[str], str | None] | None = None

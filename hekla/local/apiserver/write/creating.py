@@ -1,5 +1,8 @@
 """The stages of a create, in their order (`CREATE`).
 
+What a kind does at a stage (`decode`, `default`, `validate_create`) is in objects/builtin.py, and for
+custom kinds, such as Job, in objects/custom/custom.py.
+
 Everything up to `admit` can be thrown away and done again.  Between the last look at the newest
 state in `admit` and the moment in which `store` accepts the object there is no await, so what that
 look found still holds.
@@ -100,8 +103,8 @@ def place(new: NewObject) -> None:
 def default(new: NewObject) -> None:
     """Fill in the defaults of the kind."""
     strategy = new.resource.kind.strategy
-    fill = strategy.fill if new.decoded else None
-    (fill or strategy.default)(new.tree)
+    default_decoded = strategy.default_decoded if new.decoded else None
+    (default_decoded or strategy.default)(new.tree)
 
 
 def own(new: NewObject) -> None:

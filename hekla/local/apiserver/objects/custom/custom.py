@@ -88,7 +88,7 @@ def _kind(spec: Json, version: Json, stored: str) -> Kind:
         ),
         strategy=Strategy(
             default=behaviour.default,
-            fill=behaviour.fill,
+            default_decoded=behaviour.fill,
             prepare_create=_drop_status if has_status else do_nothing,
             validate_create=behaviour.validate_create,
             prepare_update=keep_status if has_status else do_nothing,
