@@ -21,6 +21,7 @@ from hekla.engine.model.claims.extended import ANNOTATION
 from hekla.kube.client import Client
 from hekla.kube.errors import ApiError, Conflict, NotFound
 from hekla.kube.http.client import TransportError
+from hekla.scheduler.claim_waiters import ClaimWaiters
 
 log = logging.getLogger(__name__)
 
@@ -38,24 +39,16 @@ class ClaimError(Exception):
     """A claim cannot be allocated as the engine decided; the text says why."""
 
 
-class ClaimBinder:
-    """Allocates and reserves claims.  `claim_changed` is a listener of the cache of claims."""
+class ClaimBinder(ClaimWaiters):
+    """Allocates and reserves claims."""
 
     def __init__(self, client: Client) -> None:
+        super().__init__()
         self.client = client
         self.locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self.waiting: dict[str, set[asyncio.Event]] = defaultdict(set)
         self.made: dict[str, tuple[str, Tree]] = {}
         """UID of a pod that is being bound -> the claim that was created for its extended
         resources, and its allocation."""
-
-    def claim_changed(self, old: Tree | None, new: Tree | None) -> None:
-        """Wake the binds that wait for this claim."""
-        claim = new if new is not None else old
-        if self.waiting and claim is not None:
-            metadata = claim["metadata"]
-            for event in self.waiting.get(f"{metadata['namespace']}/{metadata['name']}", ()):
-                event.set()
 
     async def bind(self, given: Mapping[str, Tree], pod: str, uid: str) -> None:
         """Returns once all claims are allocated and reserved for the pod.  Raises ClaimError, and
@@ -135,9 +128,7 @@ class ClaimBinder:
         ]
         if not wanted:
             return
-        changed = asyncio.Event()
-        self.waiting[key].add(changed)
-        try:
+        with self.changes(key) as changed:
             while True:
                 changed.clear()
                 claim = await self.read(key)
@@ -145,10 +136,6 @@ class ClaimBinder:
                 if all(fulfilled(one, listed) for one in wanted):
                     return
                 await changed.wait()
-        finally:
-            self.waiting[key].discard(changed)
-            if not self.waiting[key]:
-                del self.waiting[key]
 
     async def give_back(self, given: Mapping[str, Tree], uid: str) -> None:
         """Remove the pod from its claims.  If a write fails, the controller of claims repairs that

@@ -23,19 +23,16 @@ DEFAULT_MAP = ("kube-system", "volcano-vgpu-device-config")
 
 def device_map(policy: Policy) -> tuple[str, str]:
     """Namespace and name of the ConfigMap that says how devices are shared and partitioned."""
-    for tier in policy.tiers:
-        for option in tier:
-            if option.name == "deviceshare":
-                return option.arguments.map_namespace, option.arguments.map_name
+    for stated in policy.arguments_of("deviceshare"):
+        return stated.map_namespace, stated.map_name
     return DEFAULT_MAP
 
 
 def volume_patience(policy: Policy) -> float:
     """Seconds that a volume may take to be bound."""
-    for tier in policy.tiers:
-        for option in tier:
-            if option.name == "predicates" and option.arguments.volume_binding_timeout > 0:
-                return float(option.arguments.volume_binding_timeout)
+    for stated in policy.arguments_of("predicates"):
+        if stated.volume_binding_timeout > 0:
+            return float(stated.volume_binding_timeout)
     return PATIENCE
 
 
@@ -56,14 +53,11 @@ class LockError(Exception):
 
 def locks_of(policy: Policy) -> frozenset[str]:
     """The locks that binds under this policy need.  Whole GPUs need none."""
-    for tier in policy.tiers:
-        for option in tier:
-            if option.name == "deviceshare" and option.arguments.node_lock:
-                return frozenset(
-                    lock
-                    for lock in _LOCKS.values()
-                    if lock != "gpu" or option.arguments.gpu_sharing
-                )
+    for stated in policy.arguments_of("deviceshare"):
+        if stated.node_lock:
+            return frozenset(
+                lock for lock in _LOCKS.values() if lock != "gpu" or stated.gpu_sharing
+            )
     return frozenset()
 
 

@@ -8,14 +8,13 @@ cluster's volume controllers do the rest.  Reference: local-cluster 10.12, 10.14
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
 
 from hekla.api.kubernetes import claims
 from hekla.engine.model.state import State
 from hekla.engine.model.volumes import CLAIM, SELECTED_NODE, VOLUME
 from hekla.kube.client import Client
+from hekla.scheduler.claim_waiters import ClaimWaiters, Tree
 
 PATIENCE = 600.0
 """Seconds that a claim may take to be bound (`volumebinding.bindTimeoutSeconds`); after them the
@@ -23,29 +22,19 @@ bind fails and the pod is scheduled again."""
 BOUND_BY_US = "pv.kubernetes.io/bound-by-controller"
 COMPLETED = "pv.kubernetes.io/bind-completed"
 
-Tree = Mapping[str, Any]
-
 
 class VolumeError(Exception):
     """A claim could not be bound; the text says why."""
 
 
-class VolumeBinder:
-    """Binds claims to volumes.  `claim_changed` is a listener of the cache of claims."""
+class VolumeBinder(ClaimWaiters):
+    """Binds claims to volumes."""
 
     def __init__(self, client: Client, state: State) -> None:
+        super().__init__()
         self.client = client
         self.state = state
-        self.waiting: dict[str, set[asyncio.Event]] = defaultdict(set)
         self.patience = PATIENCE
-
-    def claim_changed(self, old: Tree | None, new: Tree | None) -> None:
-        """Wake the binds that wait for this claim."""
-        claim = new if new is not None else old
-        if self.waiting and claim is not None:
-            metadata = claim["metadata"]
-            for event in self.waiting.get(f"{metadata['namespace']}/{metadata['name']}", ()):
-                event.set()
 
     async def bind(self, promised: Mapping[str, str], node: str) -> None:
         """Returns once all claims are bound.  Raises VolumeError, and what the client raises."""
@@ -102,10 +91,8 @@ class VolumeBinder:
     async def bound(self, key: str, node: str, *, chosen: bool) -> None:
         """Wait until one claim is bound.  A provisioner that cannot use the node removes the
         annotation again.  Raises VolumeError."""
-        changed = asyncio.Event()
-        self.waiting[key].add(changed)
         seen = False
-        try:
+        with self.changes(key) as changed:
             while True:
                 changed.clear()
                 claim = self.of(CLAIM, key)
@@ -117,7 +104,3 @@ class VolumeBinder:
                     raise VolumeError(f"the provisioner of {key} refused node {node}")
                 seen = seen or there
                 await changed.wait()
-        finally:
-            self.waiting[key].discard(changed)
-            if not self.waiting[key]:
-                del self.waiting[key]

@@ -76,6 +76,10 @@ class Policy:
     """0: ties go to the node that was there first.  Anything else: to a fixed shuffle of the nodes.
     """
 
+    def arguments_of(self, plugin: str) -> list[Any]:
+        """The arguments of a plugin, once for each time that the policy lists it."""
+        return [one.arguments for tier in self.tiers for one in tier if one.name == plugin]
+
 
 DEFAULT: Tree = {
     "actions": "enqueue, allocate, backfill",
