@@ -20,11 +20,10 @@ from hekla.engine.explain.upstream_texts import job_text, scheduling_reason
 from hekla.engine.framework.joborder import report_unknown_orders
 from hekla.engine.model.conditions import UNSCHEDULABLE, drop_condition, set_condition
 from hekla.engine.model.decisions import Event, Pipelined, PodCondition, PodGroupStatus, QueueStatus
-from hekla.engine.model.explanations import Explanation
 from hekla.engine.model.queues import devicequota
 from hekla.engine.model.queues.devicequota import Claimed
 from hekla.engine.model.queues.queues import ROOT, Queue
-from hekla.engine.model.resources import Amounts, add, empty, quantities
+from hekla.engine.model.resources import Amounts, add, empty, present, quantities
 from hekla.engine.model.tasks import Job, SentStatus, Status, Task
 
 if TYPE_CHECKING:
@@ -103,8 +102,11 @@ def _report_job(session: Session, job: Job) -> None:
         session.decisions.explanations[job.key] = explained
     _tell_ignored(session, job)
     if not job.shadow:
-        _set_waiting(job, session.uid, explained if job.phase in _WAITING or pending else None)
-    if not job.shadow:
+        if explained is not None and (job.phase in _WAITING or pending):
+            reason = explained.constraint.capitalize()
+            set_condition(job, session.uid, WAITING, reason, explained.text)
+        else:
+            drop_condition(job, WAITING)
         sent = (
             job.phase,
             len(statuses[Status.RUNNING]),
@@ -180,14 +182,6 @@ def _tell_ignored(session: Session, job: Job) -> None:
         session.decisions.events.append(Event("Pod", task.key, task.uid, "Warning", IGNORED, text))
 
 
-def _set_waiting(job: Job, session_uid: str, explained: Explanation | None) -> None:
-    """The explanation as a condition, for as long as the job waits."""
-    if explained is not None:
-        set_condition(job, session_uid, WAITING, explained.constraint.capitalize(), explained.text)
-        return
-    drop_condition(job, WAITING)
-
-
 def _patience(now: SentStatus, before: SentStatus | None) -> float:
     """Seconds that must have passed since the last write: none, unless only counts or the
     explanation's words differ."""
@@ -238,9 +232,7 @@ def report_queues(session: Session) -> None:
         own = _with_descendants(queues)
         claims = _claims_with_descendants(queues, claims)
     for name, allocated in own.items():
-        written = quantities(
-            {key: value for key, value in allocated.items() if value or key in ("cpu", "memory")}
-        )
+        written = quantities(present(allocated))
         if name in claims:
             written |= devicequota.written(devicequota.total(claims[name]))
         queue = queues[name]

@@ -25,7 +25,6 @@ from hekla.engine.model.annotations import (
     TYPE_ANNOTATION,
     WEIGHT_ANNOTATION,
 )
-from hekla.engine.model.decisions import Event
 from hekla.engine.model.devices import gpushare, vgpu
 from hekla.engine.model.queues.queues import ROOT, Queue
 from hekla.engine.model.tasks import Job, Task
@@ -226,21 +225,11 @@ def _said(fields: Iterable[Field[Job] | Field[Task] | Field[Queue]]) -> str:
 def report_unanswered(session: Session) -> None:
     """An event on each queue and budget that asks for what nothing answers, once for the same
     words."""
-    unanswered, told = session.hooks.part(Unanswered), session.hooks.told
+    unanswered = session.hooks.part(Unanswered)
     if unanswered.of_queues:
         for name, queue in session.state.queues.items():
-            _tell(session, told, "Queue", name, unanswered.of_queue(queue))
+            session.warn_once("Queue", name, IGNORED, unanswered.of_queue(queue))
     if unanswered.budgets:
         text = f"The scheduler ignores it when it evicts for {', '.join(EVICTING)}: its policy has no plugin pdb."
         for key in session.state.others.get("PodDisruptionBudget", {}):
-            _tell(session, told, "PodDisruptionBudget", key, text)
-
-
-def _tell(session: Session, told: dict[str, str], kind: str, key: str, text: str) -> None:
-    known = f"{IGNORED} {kind} {key}"
-    if text and told.get(known) != text:
-        session.decisions.events.append(Event(kind, key, "", "Warning", IGNORED, text))
-    if text:
-        told[known] = text
-    elif told:
-        told.pop(known, None)
+            session.warn_once("PodDisruptionBudget", key, IGNORED, text)

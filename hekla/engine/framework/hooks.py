@@ -60,8 +60,8 @@ class Hooks:
             plugin.reads.queue_order is Source.OWN_JOBS for plugin in self.flat["queue_order"]
         )
         """Whether serving one queue does not change where another stands."""
-        self.told: dict[str, str] = {}
-        """Queue -> what was said last about its annotations."""
+        self.told: dict[tuple[str, str, str], str] = {}
+        """Kind and key of an object, and a reason -> what was said last of it."""
         self._parts: dict[Callable[[Hooks], object], object] = {}
 
     def __call__(self, hook: str) -> list[Plugin]:

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from hekla.engine.framework.heap import OrderKey
-from hekla.engine.model.decisions import Event
 from hekla.engine.model.durations import seconds
 from hekla.engine.model.queues.queues import Queue
 from hekla.engine.model.resources import dominant_share
@@ -138,17 +137,8 @@ def _stands(job: Job, entering: bool) -> bool:
 
 def report_unknown_orders(session: Session) -> None:
     """An event on each queue whose annotation means nothing, once for the same words."""
-    told = session.hooks.told
     for name, queue in session.state.queues.items():
-        problem = problem_of(queue)
-        if problem and told.get(name) != problem:
-            session.decisions.events.append(
-                Event("Queue", name, "", "Warning", "UnknownJobOrder", problem)
-            )
-        if problem:
-            told[name] = problem
-        else:
-            told.pop(name, None)
+        session.warn_once("Queue", name, "UnknownJobOrder", problem_of(queue))
 
 
 def _age(job: Job) -> tuple[float, str]:

@@ -21,6 +21,7 @@ from hekla.engine.framework.statement import Statement
 from hekla.engine.framework.view import CycleView
 from hekla.engine.framework.votes import Votes
 from hekla.engine.model.arrays import Rows
+from hekla.engine.model.decisions import Event
 from hekla.engine.model.resources import Amounts
 from hekla.engine.model.tasks import Job, Task
 from hekla.engine.model.transfers import IN_VAIN, OTHERS
@@ -169,6 +170,15 @@ class Session(CycleView):
                 self.event(
                     job, "Normal", "EvictionHeldBack", f"{action} evicts nobody for it: {gave}"
                 )
+
+    def warn_once(self, kind: str, key: str, reason: str, problem: str) -> None:
+        """An event on an object, once for the same words; without words it has no such problem."""
+        told, known = self.hooks.told, (kind, key, reason)
+        if not problem:
+            told.pop(known, None)
+        elif told.get(known) != problem:
+            told[known] = problem
+            self.decisions.events.append(Event(kind, key, "", "Warning", reason, problem))
 
     def step(self, name: str) -> None:
         """A step of an action begins (`Predicate`, `Scoring`), or the last one has ended."""
