@@ -4,7 +4,7 @@ plugins-placement 3."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import msgspec
 import numpy as np
@@ -26,28 +26,41 @@ if TYPE_CHECKING:
     from hekla.engine.model.podclass import PodClass
     from hekla.engine.model.tasks import Task
 
-_FAMILY = "binpack.resources."
 
+class ResourceWeights(Arguments, frozen=True):
+    """A weight for cpu, for memory, and for each of the resources that are listed: its key is the
+    family and the name of the resource."""
 
-class BinPackArguments(Arguments, frozen=True):
-    weight: int = msgspec.field(default=1, name="binpack.weight")
-    cpu: int = msgspec.field(default=1, name="binpack.cpu")
-    memory: int = msgspec.field(default=1, name="binpack.memory")
-    resources: str = msgspec.field(default="", name="binpack.resources")
+    family: ClassVar[str]
     made: ClassVar[frozenset[str]] = frozenset({"others"})
     others: dict[str, int] = {}
 
     @classmethod
     def accepts(cls, key: str) -> bool:
-        return key.startswith(_FAMILY)
+        return key.startswith(cls.family)
 
-    def extended(self, rest: Tree) -> BinPackArguments:
+    def extended(self, rest: Tree) -> Self:
         for key, value in rest.items():
             if type(value) is not int or value < 0:
                 raise ValueError(f"{key} = {value!r}: a weight is a whole number from 0 up")
-        return msgspec.structs.replace(
-            self, others={key.removeprefix(_FAMILY): value for key, value in rest.items()}
-        )
+        others = {key.removeprefix(self.family): value for key, value in rest.items()}
+        return msgspec.structs.replace(self, others=others)
+
+    def by_resource(self, listed: str, cpu: int, memory: int) -> dict[str, int]:
+        """Resource -> weight: 1 where none is stated."""
+        names = [name.strip() for name in listed.split(",") if name.strip()]
+        weights = {name: self.others.get(name, 1) for name in names}
+        weights[CPU] = cpu if cpu >= 0 else 1
+        weights[MEMORY] = memory if memory >= 0 else 1
+        return weights
+
+
+class BinPackArguments(ResourceWeights, frozen=True):
+    family: ClassVar[str] = "binpack.resources."
+    weight: int = msgspec.field(default=1, name="binpack.weight")
+    cpu: int = msgspec.field(default=1, name="binpack.cpu")
+    memory: int = msgspec.field(default=1, name="binpack.memory")
+    resources: str = msgspec.field(default="", name="binpack.resources")
 
 
 class BinPack(Plugin):
@@ -60,10 +73,7 @@ class BinPack(Plugin):
 
     def __init__(self, arguments: BinPackArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
-        listed = [name.strip() for name in arguments.resources.split(",") if name.strip()]
-        self.weights: dict[str, int] = {name: arguments.others.get(name, 1) for name in listed}
-        self.weights[CPU] = arguments.cpu if arguments.cpu >= 0 else 1
-        self.weights[MEMORY] = arguments.memory if arguments.memory >= 0 else 1
+        self.weights = arguments.by_resource(arguments.resources, arguments.cpu, arguments.memory)
 
     def scores(self) -> Iterable[Score]:
         if self.arguments.weight:

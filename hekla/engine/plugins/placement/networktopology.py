@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 import numpy as np
 
-from hekla.api.trees import Tree
 from hekla.engine.framework.plugin import (
     MAX_SCORE,
-    Arguments,
     Depends,
     Plugin,
     Reads,
@@ -23,18 +21,19 @@ from hekla.engine.framework.plugin import (
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.hypernodes import ROOT, HyperTree
 from hekla.engine.model.nodes import NodeView
-from hekla.engine.model.resources import CPU, EPSILON, MEMORY, Amounts, Floats
+from hekla.engine.model.resources import EPSILON, Amounts, Floats
 from hekla.engine.model.tasks import Group, Job, Status, SubJob, Task, requests_of
+from hekla.engine.plugins.placement.binpack import ResourceWeights
 
 if TYPE_CHECKING:
     from hekla.engine.framework.view import CycleView
     from hekla.engine.model.podclass import PodClass
 
-_FAMILY = "hypernode.binpack.resources."
 MOST_DOMAINS = 8
 
 
-class NetworkTopologyArguments(Arguments, frozen=True):
+class NetworkTopologyArguments(ResourceWeights, frozen=True):
+    family: ClassVar[str] = "hypernode.binpack.resources."
     weight: int = 1
     cpu: int = msgspec.field(default=1, name="hypernode.binpack.cpu")
     memory: int = msgspec.field(default=1, name="hypernode.binpack.memory")
@@ -44,20 +43,6 @@ class NetworkTopologyArguments(Arguments, frozen=True):
     most_domains: int = msgspec.field(
         default=MOST_DOMAINS, name="hypernode.gradient.evict.max-hypernodes"
     )
-    made: ClassVar[frozenset[str]] = frozenset({"others"})
-    others: dict[str, int] = {}
-
-    @classmethod
-    def accepts(cls, key: str) -> bool:
-        return key.startswith(_FAMILY)
-
-    def extended(self, rest: Tree) -> NetworkTopologyArguments:
-        for key, value in rest.items():
-            if type(value) is not int or value < 0:
-                raise ValueError(f"{key} = {value!r}: a weight is a whole number from 0 up")
-        return msgspec.structs.replace(
-            self, others={key.removeprefix(_FAMILY): value for key, value in rest.items()}
-        )
 
 
 class NetworkTopologyAware(Plugin):
@@ -72,10 +57,7 @@ class NetworkTopologyAware(Plugin):
         super().__init__(arguments, flags)
         if not arguments.normal_pods:  # It has no say then on pods without a topology.
             self.reads = replace(self.reads, nodes=Source.NODES)
-        listed = [name.strip() for name in arguments.resources.split(",") if name.strip()]
-        self.weights: dict[str, int] = {name: arguments.others.get(name, 1) for name in listed}
-        self.weights[CPU] = arguments.cpu if arguments.cpu >= 0 else 1
-        self.weights[MEMORY] = arguments.memory if arguments.memory >= 0 else 1
+        self.weights = arguments.by_resource(arguments.resources, arguments.cpu, arguments.memory)
         self.weight = arguments.weight if arguments.weight >= 0 else 1
         self.fading = arguments.fading if arguments.fading >= 0 else 0.8
 
