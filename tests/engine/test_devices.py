@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hekla.engine.framework.policy import PolicyError
-from hekla.engine.model.devices import ascend, gpushare, mig, mindcluster, vgpu
+from hekla.engine.model.devices import ascend, card_score, gpushare, mig, mindcluster, vgpu
 from hekla.engine.model.podclass import PodClasses, TermTable
 from hekla.engine.model.resources import ResourceSpace
 from hekla.engine.plugins.placement.deviceshare import matching_rules
@@ -439,7 +439,7 @@ def test_recorded_scores_of_cards() -> None:
         card = vgpu.Card(
             "", 1, device["Memory"], "", device.get("UsedNum", 0), device.get("UsedMem", 0)
         )
-        assert vgpu.gpu_score(card, case["input"].get("policy", "")) == case["expect"]["want"]
+        assert card_score(card, case["input"].get("policy", "")) == case["expect"]["want"]
     for case in rows(f"{HAMI}/TestCalScore.json"):
         usage = case["input"]["usage"]
         one = ascend.Card(
@@ -452,7 +452,7 @@ def test_recorded_scores_of_cards() -> None:
             usage.get("Used", 0),
             usage.get("Usedmem", 0),
         )
-        assert ascend.card_score(one, case["input"].get("policy", "")) == case["expect"]["want"]
+        assert card_score(one, case["input"].get("policy", "")) == case["expect"]["want"]
 
 
 @pytest.mark.scenario("plugins-placement", 41)

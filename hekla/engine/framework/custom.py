@@ -34,6 +34,8 @@ from hekla.engine.framework.plugin import (
     Reads,
     Score,
     Victims,
+    filter_of_predicate,
+    score_of,
 )
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.nodes import NodeTable, NodeView
@@ -279,8 +281,8 @@ class _Simple(Plugin):
         if known is None or len(known.answers) != len(table):
             known = kept[key] = _Kept(
                 [
-                    question(pod, Node(table, row)) if alive else False
-                    for row, alive in _alive(table)
+                    False if facts is None else question(pod, Node(table, row))
+                    for row, facts in enumerate(table.facts)
                 ]
             )
         else:
@@ -297,10 +299,6 @@ class _Simple(Plugin):
 def _key(task: Task) -> Hashable:
     """What pods have in common that are asked about together."""
     return task.job.key if task.job is not None else task.key, task.role, task.pods
-
-
-def _alive(table: NodeTable) -> Iterator[tuple[int, bool]]:
-    return ((row, facts is not None) for row, facts in enumerate(table.facts))
 
 
 class _Kept:
@@ -328,10 +326,6 @@ def _yes_no(value: object) -> bool:
     return isinstance(value, bool | np.bool_)
 
 
-def _anything(value: object) -> bool:
-    return True
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Hook:
     """What a hook may answer, and what it counts as saying when it fails."""
@@ -339,26 +333,6 @@ class _Hook:
     valid: Callable[[object], bool]
     wanted: str
     harmless: Callable[..., Any]
-
-
-def _order() -> _Hook:
-    return _Hook(_number, "a number", lambda *given: 0)
-
-
-def _verdict(harmless: bool) -> _Hook:
-    return _Hook(_yes_no, "True or False", lambda *given: harmless)
-
-
-def _voting() -> _Hook:
-    return _Hook(_vote, "PERMIT, ABSTAIN or REJECT", lambda *given: ABSTAIN)
-
-
-def _nobody() -> _Hook:
-    return _Hook(
-        lambda value: isinstance(value, Victims) and _tasks(value.tasks),
-        "a Victims of tasks",
-        lambda *given: Victims(),
-    )
 
 
 def _tasks(value: object) -> bool:
@@ -375,25 +349,33 @@ def _domains(value: object) -> bool:
     )
 
 
-def _nothing() -> _Hook:
-    return _Hook(_anything, "", lambda *given: None)
+def _verdict(harmless: bool) -> _Hook:
+    return _Hook(_yes_no, "True or False", lambda *given: harmless)
 
 
+_ORDER = _Hook(_number, "a number", lambda *given: 0)
+_VOTE = _Hook(_vote, "PERMIT, ABSTAIN or REJECT", lambda *given: ABSTAIN)
+_VICTIMS = _Hook(
+    lambda value: isinstance(value, Victims) and _tasks(value.tasks),
+    "a Victims of tasks",
+    lambda *given: Victims(),
+)
+_TOLD = _Hook(lambda value: True, "", lambda *given: None)
 HOOKS: Mapping[str, _Hook] = {
-    "job_order": _order(), "queue_order": _order(), "task_order": _order(), "sub_job_order": _order(),
-    "victim_queue_order": _order(), "job_valid": _Hook(lambda value: value is None or isinstance(value, Answer), "None or an Answer",
+    "job_order": _ORDER, "queue_order": _ORDER, "task_order": _ORDER, "sub_job_order": _ORDER,
+    "victim_queue_order": _ORDER, "job_valid": _Hook(lambda value: value is None or isinstance(value, Answer), "None or an Answer",
                                                       lambda *given: None),
     "job_ready": _verdict(True), "sub_job_ready": _verdict(True), "job_starving": _verdict(True), "overused": _verdict(False),
     "allocatable": _verdict(True), "preemptive": _verdict(True),
-    "job_pipelined": _voting(), "sub_job_pipelined": _voting(), "job_enqueueable": _voting(),
+    "job_pipelined": _VOTE, "sub_job_pipelined": _VOTE, "job_enqueueable": _VOTE,
     "tasks_until_ready": _Hook(_number, "a number", lambda *given: 1),
     "allocatable_count": _Hook(_number, "a number", lambda queue, task, limit: limit),
-    "preemptable": _nobody(), "reclaimable": _nobody(), "evictable": _nobody(),
+    "preemptable": _VICTIMS, "reclaimable": _VICTIMS, "evictable": _VICTIMS,
     "victim_tasks": _Hook(_tasks, "a list of tasks", lambda *given: []),
     "prefilter": _Hook(lambda value: isinstance(value, str), "a text, empty where nothing is wrong", lambda *given: "a plugin failed"),
     "hyper_node_gradient": _Hook(_domains, "lists of domains", lambda group, domain, purpose: [[domain]]),
     "hyper_node_order": _Hook(_scores, "domain -> score", lambda *given: {}),
-    "job_enqueued": _nothing(), "allocated": _nothing(), "deallocated": _nothing(),
+    "job_enqueued": _TOLD, "allocated": _TOLD, "deallocated": _TOLD,
 }  # fmt: skip
 VECTOR_HOOKS = ("filters", "scores", "predicate", "score")
 _KNOWN = (*HOOKS, *VECTOR_HOOKS, "open", "close")
@@ -492,27 +474,9 @@ class Guarded(Plugin):
             text = self._fault(hook, error)
             made = [] if hook == "scores" else list(_Unmade(text).filters())
         if hook == "filters" and callable(getattr(inner, "predicate", None)):
-            made.append(
-                Filter(
-                    self.name,
-                    getattr(inner, "predicate_reason", f"node(s) refused by {self.name}"),
-                    getattr(inner, "predicate_code", Code.UNSCHEDULABLE),
-                    getattr(inner, "predicate_depends_on", Depends.CLUSTER),
-                    lambda pods, nodes, task: inner.predicate(pods, nodes),
-                    self.name,
-                )
-            )
+            made.append(filter_of_predicate(inner, self.name, f"node(s) refused by {self.name}"))
         if hook == "scores" and callable(getattr(inner, "score", None)):
-            depends = getattr(inner, "score_depends_on", Depends.CLUSTER)
-            made.append(
-                Score(
-                    self.name,
-                    1.0,
-                    depends,
-                    lambda pods, nodes, task: inner.score(pods, nodes),
-                    batch=False,
-                )
-            )
+            made.append(score_of(inner, self.name))
         return made
 
     def _guard_filter(self, one: Filter) -> Filter:

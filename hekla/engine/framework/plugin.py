@@ -472,3 +472,29 @@ class Plugin:
 def defines(plugin: Plugin, hook: str) -> bool:
     """Whether the plugin fills a hook."""
     return callable(getattr(plugin, hook, None))
+
+
+def filter_of_predicate(plugin: Plugin, name: str, refusal: str) -> Filter:
+    """The filter of a plugin with a plain `predicate(pods, nodes) -> mask`; `refusal` is its reason
+    where the plugin names none."""
+
+    def mask(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
+        return plugin.predicate(pods, nodes)
+
+    return Filter(
+        name=name,
+        reason=getattr(plugin, "predicate_reason", refusal),
+        code=getattr(plugin, "predicate_code", Code.UNSCHEDULABLE),
+        depends_on=getattr(plugin, "predicate_depends_on", Depends.CLUSTER),
+        mask=mask,
+        plugin=name,
+    )
+
+
+def score_of(plugin: Plugin, name: str) -> Score:
+    """The score of a plugin with a plain `score(pods, nodes) -> [nodes]`."""
+
+    def raw(pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
+        return plugin.score(pods, nodes)
+
+    return Score(name, 1.0, getattr(plugin, "score_depends_on", Depends.CLUSTER), raw, batch=False)

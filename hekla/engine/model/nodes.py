@@ -288,7 +288,7 @@ class NodeTable:
         self.log.append(~row)
         old = self.facts[row]
         vector = self.space.dense(facts.allocatable)
-        self._widen()
+        self.widen()
         self._allocatable[:, row] = 0.0
         self._allocatable[: len(vector), row] = vector
         for endless in self.unbounded:
@@ -319,7 +319,7 @@ class NodeTable:
     def unbound(self, resource: str) -> None:
         """From now on no node runs out of this resource."""
         self.unbounded.add(self.space.column(resource))
-        self._widen()
+        self.widen()
         self._allocatable[self.space.column(resource), : len(self.names)][self.ready] = ENDLESS
         self.log.extend(~row for row in range(len(self.names)))
         self.version += 1
@@ -328,7 +328,7 @@ class NodeTable:
         """From now on nodes that say nothing of a resource have this much of it."""
         lent = self.lent[resource] = Lent(amounts)
         self.space.column(resource)
-        self._widen()
+        self.widen()
         for row, facts in enumerate(self.facts):
             if facts is not None:
                 self._lend(resource, lent, row, facts)
@@ -440,7 +440,7 @@ class NodeTable:
         self._show_many(tasks, rows, -1)
 
     def _account(self, row: int, request: Request, status: Status, sign: float) -> None:
-        self._widen()
+        self.widen()
         self.version += 1
         target = self._pipelined if status is Status.PIPELINED else self._used
         for column, value in request:
@@ -449,7 +449,7 @@ class NodeTable:
                 self._releasing[column, row] += value * sign
 
     def _account_many(self, request: Request, rows: Rows, status: Status, sign: float) -> None:
-        self._widen()
+        self.widen()
         self.version += 1
         counts = np.bincount(rows, minlength=len(self.names)).astype(np.float64) * sign
         count = len(self.names)
@@ -505,7 +505,8 @@ class NodeTable:
 
     # --------------------------------------------------------------------------------------- growth
 
-    def _widen(self) -> None:
+    def widen(self) -> None:
+        """Make room for resources that appeared since."""
         if len(self.space) <= self._width:
             return
         width = max(len(self.space), self._width * 2)
@@ -576,10 +577,6 @@ class NodeTable:
         self.version += 1
         return moved
 
-    def widen(self) -> None:
-        """Make room for resources that appeared since; called once before a cycle reads the table."""
-        self._widen()
-
 
 class NodeView:
     """Some rows of the table, as they would be after `extra` more pods of one class were placed on
@@ -591,7 +588,7 @@ class NodeView:
     nobody has made yet.
     """
 
-    __slots__ = ("_extra", "_imagines", "_pipelining", "_request", "_taken", "rows", "table")
+    __slots__ = ("_imagines", "_pipelining", "_request", "_taken", "extra", "rows", "table")
 
     def __init__(
         self,
@@ -604,18 +601,14 @@ class NodeView:
         self.table = table
         self.rows = rows
         self._request = request
-        self._extra = extra
+        self.extra = extra
+        """How many pods of the class are imagined on every row, or on each."""
         self._imagines = not isinstance(extra, int) or extra > 0
         self._pipelining = pipelining
         self._taken: dict[tuple[str, int], Floats] = {}
 
     def __len__(self) -> int:
         return len(self.table) if self.rows is None else len(self.rows)
-
-    @property
-    def extra(self) -> int | Rows:
-        """How many pods of the class are imagined on every row, or on each."""
-        return self._extra
 
     def take(self, column: NDArray[Scalar]) -> NDArray[Scalar]:
         """The rows of this view out of a column over all nodes."""
@@ -640,27 +633,27 @@ class NodeView:
         """`[rows]` of one resource: held now, plus the imagined pods unless they are only promised."""
         base = self._once("used", self.table.used, column)
         if self._imagines and not self._pipelining:
-            base = base + self._value(column) * self._extra
+            base = base + self._value(column) * self.extra
         return base
 
     def requested(self, column: int) -> Floats:
         """`[rows]` of one resource: held or promised, as Kubernetes' own scores count it."""
         base = self._once("requested", self.table.requested, column)
         if self._imagines:
-            base = base + self._value(column) * self._extra
+            base = base + self._value(column) * self.extra
         return base
 
     def nonzero(self, which: int) -> Floats:
         """`[rows]`: cpu (0) or memory (1) with the small default for containers that name none."""
         base = self.take(self.table.nonzero[which])
         if self._imagines and self._request is not None:
-            base = base + self._request.nonzero[which] * self._extra
+            base = base + self._request.nonzero[which] * self.extra
         return base
 
     def pods(self) -> NDArray[np.int64]:
         """`[rows]`: how many pods are there."""
         base: NDArray[np.int64] = self.take(self.table.pods)
-        return base + self._extra if self._imagines else base
+        return base + self.extra if self._imagines else base
 
     def fits(self, request: Request, future: bool) -> Bools:
         """`[rows]`: room for one more request, now or once the releasing have gone."""
@@ -675,7 +668,7 @@ class NodeView:
                     - self._once("pipelined", table.pipelined, column)
                 )
             if self._imagines and (future or not self._pipelining):
-                free = free - self._value(column) * self._extra
+                free = free - self._value(column) * self.extra
             fits = value < free + EPSILON
             result = fits if result is None else result & fits
         return np.ones(len(self), dtype=np.bool_) if result is None else result
@@ -696,8 +689,3 @@ def _same_static(old: NodeFacts, new: NodeFacts) -> bool:
         and old.images == new.images
         and old.annotations == new.annotations
     )
-
-
-def rows_of(mask: Bools) -> Rows:
-    """The row numbers of a mask."""
-    return np.flatnonzero(mask)

@@ -31,8 +31,10 @@ from hekla.engine.model.resources import (
     ResourceSpace,
     add,
     amounts,
+    empty,
     is_extended,
     maximum,
+    plus,
 )
 from hekla.engine.model.spread_peers import SpreadPeers, SpreadPeersIndex
 
@@ -546,52 +548,48 @@ def _host_ports(containers: Sequence[Tree]) -> tuple[tuple[str, str, int], ...]:
     return tuple(sorted(found))
 
 
-def _of(container: Tree) -> Amounts:
-    return amounts((container.get("resources") or {}).get("requests"))
-
-
 def _requests(spec: Tree) -> tuple[Amounts, tuple[float, float]]:
     """What a pod asks for in all, and its cpu and memory as load scores count them.
 
     Reference: scheduler-core 2.6.1, plugins-placement 2.2.
     """
-    total: Amounts = {CPU: 0.0, MEMORY: 0.0}
-    nonzero: Amounts = {CPU: 0.0, MEMORY: 0.0}
-    for container in spec.get("containers") or ():
-        asked = _of(container)
-        add(total, asked)
-        add(nonzero, _at_least_default(container, asked))
-    beside: Amounts = {CPU: 0.0, MEMORY: 0.0}
-    beside_nonzero: Amounts = {CPU: 0.0, MEMORY: 0.0}
-    peak: Amounts = {CPU: 0.0, MEMORY: 0.0}
-    peak_nonzero: Amounts = {CPU: 0.0, MEMORY: 0.0}
-    for container in spec.get("initContainers") or ():
-        asked = _of(container)
-        least = _at_least_default(container, asked)
-        if container.get("restartPolicy") == "Always":
-            add(total, asked)
-            add(nonzero, least)
-            add(beside, asked)
-            add(beside_nonzero, least)
-            peak, peak_nonzero = maximum(peak, beside), maximum(peak_nonzero, beside_nonzero)
-        else:
-            moment, moment_nonzero = dict(asked), dict(least)
-            add(moment, beside)
-            add(moment_nonzero, beside_nonzero)
-            peak, peak_nonzero = maximum(peak, moment), maximum(peak_nonzero, moment_nonzero)
-    total, nonzero = maximum(total, peak), maximum(nonzero, peak_nonzero)
-    whole_pod = amounts((spec.get("resources") or {}).get("requests"))
-    stated = (spec.get("resources") or {}).get("requests") or {}
-    for name in stated:
-        if name in (CPU, MEMORY) or name.startswith("hugepages-"):
-            total[name] = whole_pod[name]
-            if name in nonzero:
-                nonzero[name] = whole_pod[name]
+    total = _at_one_time(spec, _requests_of)
+    nonzero = _at_one_time(spec, _at_least_default)
+    stated = _stated_for_all(spec, "requests")
+    total.update(stated)
+    nonzero.update({name: value for name, value in stated.items() if name in nonzero})
     overhead = amounts(spec.get("overhead"))
     add(total, overhead)
     add(nonzero, overhead)
     total[PODS] = total.get(PODS, 0.0) + 1.0
     return total, (nonzero[CPU], nonzero[MEMORY])
+
+
+def _at_one_time(spec: Tree, of: Callable[[Tree], Amounts]) -> Amounts:
+    """The most that the containers of a pod come to at one time, each by what `of` says of it."""
+    total = empty()
+    for container in spec.get("containers") or ():
+        add(total, of(container))
+    sidecars, peak = empty(), empty()
+    for container in spec.get("initContainers") or ():
+        own = of(container)
+        if container.get("restartPolicy") == "Always":
+            add(total, own)
+            add(sidecars, own)
+            peak = maximum(peak, sidecars)
+        else:
+            peak = maximum(peak, plus(own, sidecars))
+    return maximum(total, peak)
+
+
+def _stated_for_all(spec: Tree, which: str) -> Amounts:
+    """What a pod states for all its containers together."""
+    stated = (spec.get("resources") or {}).get(which) or {}
+    return {
+        name: value
+        for name, value in amounts(stated).items()
+        if name in stated and (name in (CPU, MEMORY) or name.startswith("hugepages-"))
+    }
 
 
 def _container_amounts(container: Tree) -> ContainerAmounts:
@@ -605,30 +603,8 @@ def _container_amounts(container: Tree) -> ContainerAmounts:
 def _limits(spec: Tree) -> Amounts:
     """What a pod may use in all; overhead counts only where something limits it.  Reference:
     scheduler-core 2.6.2."""
-    total: Amounts = {CPU: 0.0, MEMORY: 0.0}
-    for container in spec.get("containers") or ():
-        add(total, _limits_of(container))
-    beside: Amounts = {CPU: 0.0, MEMORY: 0.0}
-    peak: Amounts = {CPU: 0.0, MEMORY: 0.0}
-    for container in spec.get("initContainers") or ():
-        own = _limits_of(container)
-        if container.get("restartPolicy") == "Always":
-            add(total, own)
-            add(beside, own)
-            peak = maximum(peak, beside)
-        else:
-            add(own, beside)
-            peak = maximum(peak, own)
-    total = maximum(total, peak)
-    whole_pod = (spec.get("resources") or {}).get("limits") or {}
-    stated = amounts(whole_pod)
-    total.update(
-        {
-            name: stated[name]
-            for name in whole_pod
-            if name in (CPU, MEMORY) or name.startswith("hugepages-")
-        }
-    )
+    total = _at_one_time(spec, _limits_of)
+    total.update(_stated_for_all(spec, "limits"))
     add(
         total,
         {name: value for name, value in amounts(spec.get("overhead")).items() if total.get(name)},
@@ -636,12 +612,17 @@ def _limits(spec: Tree) -> Amounts:
     return total
 
 
+def _requests_of(container: Tree) -> Amounts:
+    return amounts((container.get("resources") or {}).get("requests"))
+
+
 def _limits_of(container: Tree) -> Amounts:
     return amounts((container.get("resources") or {}).get("limits"))
 
 
-def _at_least_default(container: Tree, asked: Amounts) -> Amounts:
+def _at_least_default(container: Tree) -> Amounts:
     stated = (container.get("resources") or {}).get("requests") or {}
+    asked = amounts(stated)
     return {
         CPU: asked[CPU] if CPU in stated else DEFAULT_MILLICPU,
         MEMORY: asked[MEMORY] if MEMORY in stated else DEFAULT_MEMORY,

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hekla.engine.framework.plugin import Code, Depends, Filter, Plugin, defines
+from hekla.engine.framework.plugin import (
+    Code,
+    Depends,
+    Filter,
+    Plugin,
+    defines,
+    filter_of_predicate,
+)
 from hekla.engine.model.arrays import Bools, Rows
 from hekla.engine.model.nodes import NodeView
 from hekla.engine.model.reasons import FitErrors, Reason
@@ -46,7 +53,8 @@ class Filters:
                 continue
             own = list(plugin.filters()) if defines(plugin, "filters") else []
             if defines(plugin, "predicate"):
-                own.append(_simple_filter(plugin))
+                refusal = f"node(s) rejected by {plugin.name}"
+                own.append(filter_of_predicate(plugin, plugin.name, refusal))
             if own:
                 self.by_plugin.append((plugin, own))
         every = [one for _, own in self.by_plugin for one in own]
@@ -232,19 +240,3 @@ def _note_each(errors: FitErrors, one: Filter, pods: PodClass, mask: Bools) -> N
         part = np.zeros(len(mask), dtype=np.bool_)
         part[rows] = True
         _note(errors, text, part, one.name)
-
-
-def _simple_filter(plugin: Plugin) -> Filter:
-    """A plugin with a plain `predicate(pods, nodes) -> mask`."""
-
-    def mask(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
-        return plugin.predicate(pods, nodes)
-
-    return Filter(
-        name=plugin.name,
-        reason=getattr(plugin, "predicate_reason", f"node(s) rejected by {plugin.name}"),
-        code=getattr(plugin, "predicate_code", Code.UNSCHEDULABLE),
-        depends_on=getattr(plugin, "predicate_depends_on", Depends.CLUSTER),
-        mask=mask,
-        plugin=plugin.name,
-    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hekla.engine.framework.plugin import Depends, Plugin, Score, defines
+from hekla.engine.framework.plugin import Depends, Plugin, Score, defines, score_of
 from hekla.engine.model.arrays import Rows
 from hekla.engine.model.nodes import NodeView
 from hekla.engine.model.resources import Floats
@@ -19,7 +19,6 @@ from hekla.engine.placement.scorer import Scorer
 if TYPE_CHECKING:
     from hekla.engine.framework.hooks import Hooks
     from hekla.engine.framework.session import Session
-    from hekla.engine.model.podclass import PodClass
     from hekla.engine.model.tasks import Task
 
 _NONE: Rows = np.zeros(0, dtype=np.intp)
@@ -35,7 +34,7 @@ class Scores:
                 continue
             listed = list(plugin.scores()) if defines(plugin, "scores") else []
             if defines(plugin, "score"):
-                listed.append(_simple_score(plugin))
+                listed.append(score_of(plugin, plugin.name))
             self.by_plugin.extend((plugin, score) for score in listed if score.weight)
         self.of_peers = [one for _, one in self.by_plugin if one.depends_on is Depends.PEERS]
         """Scores that the pod's spread peers decide."""
@@ -71,14 +70,3 @@ class Scores:
             return rows
         total = self.total(session, task, rows)
         return rows[np.argsort(-total, kind="stable")] if total.max() > -np.inf else _NONE
-
-
-def _simple_score(plugin: Plugin) -> Score:
-    """A plugin with a plain `score(pods, nodes) -> [nodes]`."""
-
-    def raw(pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
-        return plugin.score(pods, nodes)
-
-    return Score(
-        plugin.name, 1.0, getattr(plugin, "score_depends_on", Depends.CLUSTER), raw, batch=False
-    )

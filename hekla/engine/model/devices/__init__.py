@@ -90,6 +90,21 @@ class Device(Protocol):
         """What the pod has to carry to its node."""
 
 
+class Shared(Protocol):
+    """A card of which pods hold shares."""
+
+    memory: int
+    used: int
+    used_memory: int
+
+
+def card_score(card: Shared, policy: str) -> float:
+    """How much the policy likes this card, as it is now."""
+    if policy == BINPACK:
+        return 100.0 * card.used_memory / card.memory if card.memory else 0.0
+    return 100.0 if policy == SPREAD and not card.used else 0.0
+
+
 def whole(of: Amounts, name: str) -> int:
     """An amount of a device resource in whole units."""
     return int(of.get(name, 0.0) // 1000)

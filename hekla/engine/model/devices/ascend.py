@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 from hekla.api.trees import Tree
-from hekla.engine.model.devices import BINPACK, SPREAD, Asker, Fit, Holder, Kind, whole
+from hekla.engine.model.devices import Asker, Fit, Holder, Kind, card_score, whole
 from hekla.engine.model.nodes import NodeFacts
 from hekla.engine.model.podclass import PodClass
 
@@ -260,12 +260,6 @@ def fits(card: Card, memory: int, cores: int, in_core_mode: bool = False) -> boo
     if total == _ALL_CORES and cores == _ALL_CORES and card.used:
         return False
     return not (total and card.used_cores == total and not cores)
-
-
-def card_score(card: Card, policy: str) -> float:
-    if policy == BINPACK:
-        return 100.0 * card.used_memory / card.memory if card.memory else 0.0
-    return 100.0 if policy == SPREAD and not card.used else 0.0
 
 
 def _card(tree: Tree, word: str) -> Card:

@@ -10,7 +10,17 @@ import numpy as np
 
 from hekla.api.trees import Tree
 from hekla.engine.model.arrays import Bools, Rows
-from hekla.engine.model.devices import BINPACK, SPREAD, Asker, Fit, Holder, Kind, mig, whole
+from hekla.engine.model.devices import (
+    BINPACK,
+    SPREAD,
+    Asker,
+    Fit,
+    Holder,
+    Kind,
+    card_score,
+    mig,
+    whole,
+)
 from hekla.engine.model.devices.cardtable import CardTable
 from hekla.engine.model.nodes import NodeFacts
 from hekla.engine.model.podclass import PodClass
@@ -280,7 +290,7 @@ class VirtualGpu:
                 chosen.append(
                     Record(identity, card.type, card.users[f"{number}"].memory, need.cores)
                 )
-                score += gpu_score(card, policy)
+                score += card_score(card, policy)  # with the pod on it
             if len(chosen) < need.number:
                 return Fit(REFUSAL)
             containers.append(chosen)
@@ -318,14 +328,6 @@ class VirtualGpu:
             PHASE: "allocating",
             BIND_TIME: seconds,
         }
-
-
-def gpu_score(card: Card, policy: str) -> float:
-    """How much the policy likes this card; the pod itself is on it already where it is asked for a
-    placement."""
-    if policy == BINPACK:
-        return 100.0 * card.used_memory / card.memory if card.memory else 0.0
-    return 100.0 if policy == SPREAD and not card.used else 0.0
 
 
 def _in_trial_order(cards: list[Card], policy: str) -> list[Card]:
