@@ -280,15 +280,7 @@ class BudgetController(Controller):
             left = instant(since) + PATIENCE - time.time()
             if left <= 0:
                 self.recorder.event(
-                    {
-                        "apiVersion": "v1",
-                        "kind": "Pod",
-                        "metadata": {
-                            "name": name,
-                            "namespace": pod.metadata.namespace,
-                            "uid": pod.metadata.uid,
-                        },
-                    },
+                    pod.reference(),
                     "Warning",
                     "NotDeleted",
                     f"Pod was expected by PDB {pod.metadata.namespace}/{budget['metadata']['name']} to be deleted but it wasn't",

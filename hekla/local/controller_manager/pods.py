@@ -19,6 +19,7 @@ from hekla.api.kubernetes.core import POD
 from hekla.api.meta import OwnerReference
 from hekla.api.text.times import instant
 from hekla.api.trees import Json
+from hekla.kube.client import Client
 
 T = TypeVar("T", bound=Hashable)
 
@@ -258,6 +259,15 @@ class Pod(msgspec.Struct, gc=False):
     def key(self) -> str:
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
+    def reference(self) -> Json:
+        """The pod as events refer to it."""
+        meta = self.metadata
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
+        }
+
     @property
     def finished(self) -> bool:
         return self.status.phase in ("Succeeded", "Failed")
@@ -353,6 +363,16 @@ def holder(pod: Pod) -> tuple[str, ...]:
     found = pod.controller()
     return (
         (found.uid,) if found is not None and (found.api_version, found.kind) in WORKLOADS else ()
+    )
+
+
+async def patch_status(client: Client, pod: Pod, status: Json) -> None:
+    """Merge a patch into the status of a pod.  Raises NotFound or Conflict when the pod is gone or
+    another of its name."""
+    meta = pod.metadata
+    patch = {"metadata": {"uid": meta.uid}, "status": status}
+    await client.patch(
+        POD.untyped, meta.name, patch, meta.namespace, type="strategic", subresource="status"
     )
 
 

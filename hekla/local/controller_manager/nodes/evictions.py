@@ -15,7 +15,7 @@ from hekla.kube.controller import Controller
 from hekla.kube.errors import Conflict, NotFound
 from hekla.kube.events import Recorder
 from hekla.local.controller_manager.nodes.nodes import Node, Taint
-from hekla.local.controller_manager.pods import Pod, Toleration
+from hekla.local.controller_manager.pods import Pod, Toleration, patch_status
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -105,23 +105,15 @@ class TaintEvictionController(Controller):
             left = since + allowed - time.time()
             if left > 0:
                 return left
-        await self.evict(pod)
-        return None
-
-    async def evict(self, pod: Pod) -> None:
         await evict(self.client, self.recorder, pod, "Taint manager", time.time())
+        return None
 
 
 async def evict(client: Client, recorder: Recorder, pod: Pod, manager: str, now: float) -> None:
     """Deletes a pod for a taint, and says on whose behalf: "Taint manager" or the like."""
-    meta = pod.metadata
     who = manager.title().replace(" ", "")
-    target = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
-    }
-    recorder.event(target, "Normal", f"{who}Eviction", f"Marking for deletion Pod {pod.key}")
+    why = f"Marking for deletion Pod {pod.key}"
+    recorder.event(pod.reference(), "Normal", f"{who}Eviction", why)
     condition = {
         "type": "DisruptionTarget",
         "status": "True",
@@ -136,10 +128,7 @@ async def disrupt(client: Client, pod: Pod, status: Json, grace: int | None = No
     """Write why a pod is deleted into its status, then delete it, if it is still the same pod."""
     meta = pod.metadata
     try:
-        patch = {"metadata": {"uid": meta.uid}, "status": status}
-        await client.patch(
-            POD.untyped, meta.name, patch, meta.namespace, type="strategic", subresource="status"
-        )
+        await patch_status(client, pod, status)
         await client.delete(POD, meta.name, meta.namespace, grace=grace, uid=meta.uid)
     except (NotFound, Conflict):
         return

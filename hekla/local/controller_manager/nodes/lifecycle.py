@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from contextlib import suppress
 
-from hekla.api.kubernetes.core import NODE, POD
+from hekla.api.kubernetes.core import NODE
 from hekla.api.text.times import stamp
 from hekla.api.trees import Json
 from hekla.kube.cache import Cache
@@ -22,7 +22,7 @@ from hekla.kube.errors import ApiError, NotFound
 from hekla.kube.events import Recorder
 from hekla.kube.http.client import TransportError
 from hekla.local.controller_manager.nodes.nodes import LEASES, TTL, Node, Taint, as_json
-from hekla.local.controller_manager.pods import Pod
+from hekla.local.controller_manager.pods import Pod, patch_status
 
 GRACE = 50.0
 """Seconds of silence after which a node is unknown."""
@@ -216,10 +216,8 @@ class NodeLifecycleController(Controller):
         if not node.metadata.has_ttl:
             patch["metadata"]["annotations"] = {TTL: "0"}
         if len(patch) > 1 or len(patch["metadata"]) > 1:
-            try:
+            with suppress(NotFound):
                 await self.client.patch(NODE.untyped, key, patch)
-            except NotFound:
-                return None
         return None
 
     def weigh(self) -> None:
@@ -273,29 +271,13 @@ class NodeLifecycleController(Controller):
 
     async def mark_pods(self, node: Node) -> None:
         """Set the pods of a node that is not ready to not ready."""
-        await asyncio.gather(*(self.mark(pod) for pod in self.ready_pods(node)))
-
-    def ready_pods(self, node: Node) -> Iterable[Pod]:
-        return [pod for pod in self.pods.by("node", node.name) if pod.ready]
+        pods = [pod for pod in self.pods.by("node", node.name) if pod.ready]
+        await asyncio.gather(*(self.mark(pod) for pod in pods))
 
     async def mark(self, pod: Pod) -> None:
-        meta = pod.metadata
         condition = {"type": "Ready", "status": "False", "lastTransitionTime": stamp(time.time())}
-        patch = {"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}}
         try:
-            await self.client.patch(
-                POD.untyped,
-                meta.name,
-                patch,
-                meta.namespace,
-                type="strategic",
-                subresource="status",
-            )
+            await patch_status(self.client, pod, {"conditions": [condition]})
         except NotFound:
             return
-        target = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
-        }
-        self.recorder.event(target, "Warning", "NodeNotReady", "Node is not ready")
+        self.recorder.event(pod.reference(), "Warning", "NodeNotReady", "Node is not ready")

@@ -19,7 +19,7 @@ from hekla.kube.controller import Controller
 from hekla.kube.errors import AlreadyExists, NotFound
 from hekla.kube.events import Recorder
 from hekla.kube.expectations import DEADLINE
-from hekla.local.controller_manager.pods import DEVICES, VOLUMES, Pod, concerns
+from hekla.local.controller_manager.pods import DEVICES, VOLUMES, Pod, concerns, patch_status
 
 POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
 EXTENDED = "resource.kubernetes.io/extended-resource-claim"
@@ -35,15 +35,6 @@ def owner_of(pod: Pod) -> Json:
         "uid": meta.uid,
         "controller": True,
         "blockOwnerDeletion": True,
-    }
-
-
-def target(pod: Pod) -> Json:
-    meta = pod.metadata
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
     }
 
 
@@ -100,7 +91,7 @@ class EphemeralVolumeController(Controller):
                     f"PVC {meta.namespace}/{name} was not created for pod {key} (pod is not owner)"
                 )
                 self.recorder.event(
-                    target(pod),
+                    pod.reference(),
                     "Warning",
                     "EphemeralVolumeFailed",
                     f"ephemeral volume {volume.name}: {message}",
@@ -248,16 +239,8 @@ class ResourceClaimController(Controller):
         if not made:
             return
         statuses = [{"name": name, "resourceClaimName": claim} for name, claim in made.items()]
-        patch = {"metadata": {"uid": meta.uid}, "status": {"resourceClaimStatuses": statuses}}
         try:
-            await self.client.patch(
-                POD.untyped,
-                meta.name,
-                patch,
-                meta.namespace,
-                type="strategic",
-                subresource="status",
-            )
+            await patch_status(self.client, pod, {"resourceClaimStatuses": statuses})
         except NotFound:
             return
 
@@ -285,7 +268,7 @@ class ResourceClaimController(Controller):
         if tree is None:
             self.waiting.setdefault(key, set()).add(pod.key)
             self.recorder.event(
-                target(pod),
+                pod.reference(),
                 "Warning",
                 "FailedResourceClaimCreation",
                 f'PodResourceClaim {name}: resource claim template "{template}": '
