@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -324,12 +325,10 @@ class BudgetController(Controller):
         status["conditions"] = [*others, *status["conditions"]]
         if bare(before) == bare(status):
             return
-        try:
+        with suppress(NotFound):
             await self.client.update_status(
                 POD_DISRUPTION_BUDGET.untyped, {**with_kind(budget), "status": status}
             )
-        except NotFound:
-            return
 
 
 def bare(status: Json) -> Json:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -305,7 +306,7 @@ class GarbageCollector(Controller):
             propagation = "Orphan"
         elif FOREGROUND in record.finalizers:
             propagation = "Foreground"
-        try:
+        with suppress(NotFound, Conflict):
             await self.client.delete(
                 record.resource.typed(Owned),
                 record.name,
@@ -313,8 +314,6 @@ class GarbageCollector(Controller):
                 propagation=propagation,
                 uid=record.uid,
             )
-        except (NotFound, Conflict):
-            return
 
     async def drop_owners(self, record: Record, uids: set[str]) -> None:
         kept = [owner for owner in record.owners if owner.uid not in uids]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import Any
 
 from hekla.api.kinds import Kind
@@ -91,10 +92,8 @@ class NamespaceController(Controller):
             "kind": "Namespace",
             "spec": {**namespace["spec"], "finalizers": rest},
         }
-        try:
+        with suppress(NotFound, Conflict):
             await self.client.request("PUT", f"/api/v1/namespaces/{name}/finalize", body=body)
-        except (NotFound, Conflict):
-            return
 
     async def explain(self, namespace: Json, left: dict[str, list[Json]]) -> None:
         """The conditions that say what still keeps the namespace."""
@@ -150,13 +149,11 @@ class NamespaceController(Controller):
         }
         if before == {c["type"]: (c["status"], c["message"]) for c in conditions}:
             return
-        try:
+        with suppress(NotFound, Conflict):
             patch = {"status": {"conditions": conditions}}
             await self.client.patch(
                 NAMESPACE, namespace["metadata"]["name"], patch, subresource="status"
             )
-        except (NotFound, Conflict):
-            return
 
 
 def condition(kind: str, holds: bool, reason: str, message: str) -> Json:

@@ -7,6 +7,7 @@ of a StatefulSet.  Reference: local-cluster 10.1.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from hekla.api.kinds import Kind
@@ -94,7 +95,7 @@ async def release(
 ) -> None:
     """Remove the reference to an owner from a child; `more` goes into its metadata."""
     gone = {"$patch": "delete", "uid": owner_uid}
-    try:
+    with suppress(NotFound, Invalid):  # it went, or the reference did, which is what was wanted
         await client.patch(
             child,
             name,
@@ -102,8 +103,6 @@ async def release(
             namespace,
             type="strategic",
         )
-    except (NotFound, Invalid):
-        pass  # it went, or the reference did, which is what was wanted
 
 
 async def claim(

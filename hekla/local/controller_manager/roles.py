@@ -7,6 +7,7 @@ of the role see. Reference: local-cluster 7.2, 10.11.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from hekla.api.kinds import Kind
@@ -47,10 +48,8 @@ class AggregationController(Controller):
         rules = aggregated(role, self.roles.all())
         if rules == (role.get("rules") or []):
             return None
-        try:
+        with suppress(NotFound, Conflict):
             await self.client.patch(CLUSTER_ROLES, key, {"rules": rules}, type="merge")
-        except (NotFound, Conflict):
-            pass
         return None
 
 

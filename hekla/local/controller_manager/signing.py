@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -178,12 +179,10 @@ class SigningController(Controller):
         }
         status = dict(request.get("status") or {})
         status["conditions"] = [*(status.get("conditions") or ()), condition]
-        try:
+        with suppress(Invalid):  # somebody else has decided the opposite meanwhile
             await self.client.update(
                 CERTIFICATE_REQUESTS, {**request, "status": status}, subresource=subresource
             )
-        except Invalid:
-            return  # somebody else has decided the opposite meanwhile
 
 
 _REVIEWS: Kind[Json] = Kind(

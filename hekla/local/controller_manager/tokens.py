@@ -7,6 +7,8 @@ this clears the rest away.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import msgspec
 
 from hekla.api.kinds import Kind
@@ -78,7 +80,7 @@ class TokenSecretController(Controller):
             ACCOUNT_UID, account.metadata.uid
         ):
             return None
-        try:
+        with suppress(NotFound):
             fresh = await self.client.get(
                 SERVICE_ACCOUNT.untyped, meta.annotations.get(ACCOUNT, ""), meta.namespace
             )
@@ -86,10 +88,6 @@ class TokenSecretController(Controller):
                 ACCOUNT_UID, fresh["metadata"]["uid"]
             ):
                 return None  # the account exists; the cache was late
-        except NotFound:
-            pass
-        try:
+        with suppress(NotFound, Conflict):
             await self.client.delete(SECRET, meta.name, meta.namespace, uid=meta.uid)
-        except (NotFound, Conflict):
-            pass
         return None

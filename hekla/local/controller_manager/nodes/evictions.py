@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 from hekla.api.kubernetes.core import POD
 from hekla.api.text.times import instant, stamp
@@ -127,11 +128,9 @@ async def evict(client: Client, recorder: Recorder, pod: Pod, manager: str, now:
 async def disrupt(client: Client, pod: Pod, status: Json, grace: int | None = None) -> None:
     """Write why a pod is deleted into its status, then delete it, if it is still the same pod."""
     meta = pod.metadata
-    try:
+    with suppress(NotFound, Conflict):
         await patch_status(client, pod, status)
         await client.delete(POD, meta.name, meta.namespace, grace=grace, uid=meta.uid)
-    except (NotFound, Conflict):
-        return
 
 
 def evicting(node: Node) -> tuple[Taint, ...]:

@@ -4,6 +4,7 @@ node, and finished pods beyond a number.  Reference: local-cluster 10.11."""
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from hekla.api.kubernetes.core import NODE, POD
 from hekla.api.text.times import stamp
@@ -100,11 +101,9 @@ class PodCollector(Controller):
                     if pod.deleting:
                         await self.remove(pod)
             return
-        try:
+        with suppress(NotFound):
             await self.client.get(NODE.untyped, name)
             return  # it exists; the cache is late
-        except NotFound:
-            pass
         for pod in self.pods.by("node", name):
             await self.remove(pod, "PodGC: node no longer exists")
 

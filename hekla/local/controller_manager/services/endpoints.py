@@ -6,6 +6,7 @@ Both are a pure function of the service and its pods; the controller writes the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from hekla.api.kubernetes.core import ENDPOINTS
@@ -256,12 +257,10 @@ class Slices:
             await self.drop(piece)
 
     async def drop(self, piece: Json) -> None:
-        try:
+        with suppress(NotFound):
             await self.client.delete(
                 ENDPOINT_SLICE, piece["metadata"]["name"], piece["metadata"]["namespace"]
             )
-        except NotFound:
-            return
 
 
 class EndpointsController(Controller):
@@ -363,10 +362,8 @@ class EndpointsController(Controller):
     async def remove_endpoints(self, namespace: str, name: str) -> None:
         """Endpoints have no owner reference on the wire, so they are removed by name; slices are
         the collector's."""
-        try:
+        with suppress(NotFound):
             await self.client.delete(ENDPOINTS, name, namespace)
-        except NotFound:
-            pass
 
     def queue_services(self, old: Pod | None, new: Pod | None) -> None:
         """Queues the services whose endpoints a change of a pod touches.

@@ -8,6 +8,7 @@ is left that it is reserved for.  Reference: local-cluster 8.8, 10.13.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from hekla.api.kubernetes.claims import PERSISTENT_VOLUME_CLAIM
 from hekla.api.kubernetes.core import POD
@@ -123,10 +124,8 @@ class EphemeralVolumeController(Controller):
                 "ownerReferences": [owner_of(pod)],
             },
         }
-        try:
+        with suppress(AlreadyExists):
             await self.client.create(PERSISTENT_VOLUME_CLAIM.untyped, body, meta.namespace)
-        except AlreadyExists:
-            return
 
 
 class ResourceClaimController(Controller):
@@ -239,10 +238,8 @@ class ResourceClaimController(Controller):
         if not made:
             return
         statuses = [{"name": name, "resourceClaimName": claim} for name, claim in made.items()]
-        try:
+        with suppress(NotFound):
             await patch_status(self.client, pod, {"resourceClaimStatuses": statuses})
-        except NotFound:
-            return
 
     def generated(self, pod: Pod, name: str) -> str:
         """A claim that an earlier instance of this controller created for the pod without living to

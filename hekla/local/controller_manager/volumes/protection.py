@@ -3,6 +3,8 @@ Reference: local-cluster 5.9, 10.12."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from hekla.api.kubernetes.claims import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from hekla.api.trees import Json
 from hekla.kube.cache import Cache
@@ -75,7 +77,5 @@ class ProtectionController(Controller):
         kind = (
             PERSISTENT_VOLUME_CLAIM.untyped if meta.get("namespace") else PERSISTENT_VOLUME.untyped
         )
-        try:
+        with suppress(NotFound):
             await self.client.patch(kind, meta["name"], patch, meta.get("namespace"))
-        except NotFound:
-            return

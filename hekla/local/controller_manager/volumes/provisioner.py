@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from hekla.api.kubernetes.claims import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
@@ -92,10 +93,8 @@ class Provisioner(Controller):
             "volumeBindingMode": "WaitForFirstConsumer",
             "allowVolumeExpansion": True,
         }
-        try:
+        with suppress(AlreadyExists):
             await self.client.create(STORAGE_CLASS.untyped, body)
-        except AlreadyExists:
-            return
 
     async def reconcile(self, key: str) -> float | None:
         """Reconcile a claim that may need a volume, or at a volume that may have lost its claim."""
@@ -221,10 +220,8 @@ class Provisioner(Controller):
                     there, "Warning", "VolumeFailedDelete", f"{error.filename}: {error.strerror}"
                 )
                 raise
-        try:
+        with suppress(NotFound, Conflict):
             await self.client.delete(PERSISTENT_VOLUME, name, uid=volume["metadata"]["uid"])
-        except (NotFound, Conflict):
-            return
 
 
 def is_ours(volume: Json) -> bool:

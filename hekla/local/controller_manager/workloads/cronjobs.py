@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC
 
 from hekla.api.kubernetes.batch import CRON_JOB, JOB
@@ -133,10 +134,8 @@ class CronJobController(Controller):
             again = await self.start_due(cron, status)
         finally:
             if status != (cron.get("status") or {}):
-                try:
+                with suppress(NotFound):
                     await self.client.update_status(KIND, {**cron, "status": status})
-                except NotFound:
-                    pass
         return again
 
     async def bookkeep(self, cron: Json, owned: list[Json]) -> Json:

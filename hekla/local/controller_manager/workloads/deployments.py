@@ -4,6 +4,7 @@ next.  Reference: local-cluster 10.4."""
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from hekla.api.kubernetes.apps import DEPLOYMENT, REPLICA_SET
 from hekla.api.trees import Json
@@ -203,13 +204,11 @@ class DeploymentController(Controller):
 
     async def patch_status(self, deployment: Json, status: Json) -> None:
         meta = deployment["metadata"]
-        try:
+        with suppress(NotFound, Conflict):
             patch = {"metadata": {"uid": meta["uid"]}, "status": status}
             await self.client.patch(
                 DEPLOYMENT.untyped, meta["name"], patch, meta["namespace"], subresource="status"
             )
-        except (NotFound, Conflict):
-            pass
 
     # --- event handlers ---------------------------------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from hekla.api.kubernetes.apps import DEPLOYMENT, REPLICA_SET
 from hekla.api.trees import Json
 from hekla.kube.cache import Cache
@@ -206,10 +208,8 @@ class ReplicaSetControl:
         if annotations_of(deployment).get(REVISION) != str(revision):
             meta = deployment["metadata"]
             patch = {"metadata": {"uid": meta["uid"], "annotations": {REVISION: str(revision)}}}
-            try:
+            with suppress(NotFound):  # it was deleted meanwhile
                 await self._client.patch(DEPLOYMENT.untyped, meta["name"], patch, meta["namespace"])
-            except NotFound:
-                pass  # it was deleted meanwhile
 
     async def forget_old(self, deployment: Json, new: Json | None, sets: list[Json]) -> None:
         """Delete empty old ReplicaSets beyond the revision history limit."""

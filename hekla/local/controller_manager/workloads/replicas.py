@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from hekla.api.kinds import Kind
@@ -217,7 +218,6 @@ class ReplicasController(Controller):
             "spec": owner["spec"],
             "status": status,
         }
-        try:
+        # the watch shows what changed, which queues another reconcile
+        with suppress(NotFound, Conflict):
             await self.client.update_status(self.kind, body)
-        except (NotFound, Conflict):
-            pass  # the watch shows what changed, which queues another reconcile

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 
 from hekla.api.kubernetes import core
 from hekla.api.kubernetes.batch import JOB
@@ -149,10 +150,8 @@ class JobController(Controller):
     async def release_one(self, pod: Pod) -> None:
         meta = pod.metadata
         patch = {"metadata": {"uid": meta.uid, "$deleteFromPrimitiveList/finalizers": [TRACKING]}}
-        try:
+        with suppress(NotFound, Conflict):
             await self.client.patch(core.POD, meta.name, patch, meta.namespace, type="strategic")
-        except (NotFound, Conflict):
-            return
 
     async def expire(self, job: Json) -> float | None:
         """Delete a finished Job when its time to live is over.  Gives the seconds until then."""
@@ -164,12 +163,10 @@ class JobController(Controller):
             return left
         meta = job["metadata"]
         precise = {"uid": meta["uid"], "resource_version": meta["resourceVersion"]}
-        try:
+        with suppress(NotFound):
             await self.client.delete(
                 JOB, meta["name"], meta["namespace"], propagation="Foreground", **precise
             )
-        except NotFound:
-            pass
         return None
 
     # pods that no job counts any more

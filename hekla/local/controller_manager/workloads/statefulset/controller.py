@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 
 from hekla.api.kubernetes import core
 from hekla.api.kubernetes.apps import STATEFUL_SET
@@ -198,12 +199,10 @@ class StatefulSetController(Controller):
         meta, wanted = pod.metadata, labels_of(pod.metadata.name, ordinal)
         if pod.deleting or all(meta.labels.get(name) == value for name, value in wanted.items()):
             return
-        try:
+        with suppress(NotFound):
             await self.client.patch(
                 core.POD,
                 meta.name,
                 {"metadata": {"uid": meta.uid, "labels": wanted}},
                 meta.namespace,
             )
-        except NotFound:
-            return
