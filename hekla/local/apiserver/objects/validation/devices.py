@@ -12,7 +12,12 @@ from hekla.api.text.fieldrules import Errors, label_key, named
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.validation import policies
-from hekla.local.apiserver.objects.validation.metadata import fixed_text, immutable, metadata
+from hekla.local.apiserver.objects.validation.metadata import (
+    fixed_text,
+    immutable,
+    metadata,
+    with_fixed,
+)
 from hekla.podrules.drivers import driver_name
 from hekla.podrules.placement import node_selector
 from hekla.podrules.resources import is_extended
@@ -59,18 +64,6 @@ def resource_claim_template(tree: Json) -> Errors:
         "spec.spec.devices",
         errors,
     )
-    return errors
-
-
-def resource_claim_update(new: Json, old: Json) -> Errors:
-    errors = metadata(new)
-    immutable(new.get("spec"), old.get("spec"), "spec", errors)
-    return errors
-
-
-def resource_claim_template_update(new: Json, old: Json) -> Errors:
-    errors = resource_claim_template(new)
-    immutable(new.get("spec"), old.get("spec"), "spec", errors)
     return errors
 
 
@@ -485,8 +478,8 @@ CREATE = {
     ("resource.k8s.io", "ResourceSlice"): resource_slice,
 }
 UPDATE = {
-    ("resource.k8s.io", "ResourceClaim"): resource_claim_update,
-    ("resource.k8s.io", "ResourceClaimTemplate"): resource_claim_template_update,
+    ("resource.k8s.io", "ResourceClaim"): with_fixed(metadata, "spec"),
+    ("resource.k8s.io", "ResourceClaimTemplate"): with_fixed(resource_claim_template, "spec"),
     ("resource.k8s.io", "ResourceSlice"): resource_slice_update,
 }
 STATUS = {("resource.k8s.io", "ResourceClaim"): resource_claim_status}

@@ -14,7 +14,13 @@ from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.kind import FieldError
 from hekla.local.apiserver.objects.validation import pod as pods
-from hekla.local.apiserver.objects.validation.metadata import counts, immutable, matches, metadata
+from hekla.local.apiserver.objects.validation.metadata import (
+    counts,
+    immutable,
+    matches,
+    metadata,
+    status_counts,
+)
 from hekla.local.apiserver.objects.validation.workloads import unmatched
 
 ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
@@ -394,14 +400,6 @@ def _template_change(new: Json, old: Json, errors: Errors) -> None:
     immutable(template, before, "spec.template", errors)
 
 
-def job_status(new: Json, old: Json) -> Errors:
-    errors = metadata(new)
-    counts(
-        new.get("status") or {}, ("active", "succeeded", "failed", "ready", "terminating"), errors
-    )
-    return errors
-
-
 # --- cron jobs ------------------------------------------------------------------------------------
 
 _CRON_FIELD = re.compile(
@@ -505,4 +503,6 @@ UPDATE: dict[tuple[str, str], Callable[[Json, Json], Errors]] = {
     ("batch", "Job"): job_update,
     ("batch", "CronJob"): cron_job,
 }
-STATUS = {("batch", "Job"): job_status}
+STATUS = {
+    ("batch", "Job"): status_counts("active", "succeeded", "failed", "ready", "terminating"),
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hekla.api.text.fieldrules import Errors, check_annotations, label_key, labels, not_negative
@@ -114,6 +114,39 @@ def immutable(new: Any, old: Any, path: str, errors: Errors) -> None:
 def fixed_text(new: Json, old: Json, name: str, path: str, errors: Errors) -> None:
     """A text field that never changes; an absent field counts as empty."""
     immutable(new.get(name) or "", old.get(name) or "", path, errors)
+
+
+def with_fixed(
+    check: Callable[[Json], Errors], *fields: str, texts: Sequence[str] = ()
+) -> Callable[[Json, Json], Errors]:
+    """The rules of updates of a kind: those of `check`, and that these fields never change. They
+    are at the top or one level below it; one of `texts` counts as empty when it is absent."""
+
+    def update(new: Json, old: Json) -> Errors:
+        errors = check(new)
+        for path in fields:
+            part, _, name = path.rpartition(".")
+            after, before = new, old
+            if part:
+                after, before = new.get(part) or {}, old.get(part) or {}
+            if path in texts:
+                fixed_text(after, before, name, path, errors)
+            else:
+                immutable(after.get(name), before.get(name), path, errors)
+        return errors
+
+    return update
+
+
+def status_counts(*names: str) -> Callable[[Json, Json], Errors]:
+    """The rules of status updates of a kind whose status is checked for negative numbers alone."""
+
+    def status(new: Json, old: Json) -> Errors:
+        errors = metadata(new)
+        counts(new.get("status") or {}, names, errors)
+        return errors
+
+    return status
 
 
 def percent(value: Any) -> int:

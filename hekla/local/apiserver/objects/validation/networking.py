@@ -10,7 +10,7 @@ from hekla.api.text.fielderrors import invalid
 from hekla.api.text.fieldrules import Errors, named, selector
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
-from hekla.local.apiserver.objects.validation.metadata import fixed_text, immutable, metadata
+from hekla.local.apiserver.objects.validation.metadata import immutable, metadata, with_fixed
 
 MAX_CONTROLLER_LENGTH = 250
 _WILDCARD = r"\*\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
@@ -288,14 +288,6 @@ def ingress_class(tree: Json) -> Errors:
     return errors
 
 
-def ingress_class_update(new: Json, old: Json) -> Errors:
-    errors = ingress_class(new)
-    fixed_text(
-        new.get("spec") or {}, old.get("spec") or {}, "controller", "spec.controller", errors
-    )
-    return errors
-
-
 # --- registers of addresses -----------------------------------------------------------------------
 
 
@@ -313,13 +305,6 @@ def ip_address(tree: Json) -> Errors:
             errors.malformed(f"{path}.{name}", parent[name], names.path_segment(parent[name]))
         elif name != "namespace":
             errors.required(f"{path}.{name}")
-    return errors
-
-
-def ip_address_update(new: Json, old: Json) -> Errors:
-    errors = metadata(new)
-    spec, before = new.get("spec") or {}, old.get("spec") or {}
-    immutable(spec.get("parentRef"), before.get("parentRef"), "spec.parentRef", errors)
     return errors
 
 
@@ -374,8 +359,10 @@ CREATE = {
 UPDATE = {
     ("networking.k8s.io", "NetworkPolicy"): network_policy_update,
     ("networking.k8s.io", "Ingress"): lambda new, old: ingress(new),
-    ("networking.k8s.io", "IngressClass"): ingress_class_update,
-    ("networking.k8s.io", "IPAddress"): ip_address_update,
+    ("networking.k8s.io", "IngressClass"): with_fixed(
+        ingress_class, "spec.controller", texts=("spec.controller",)
+    ),
+    ("networking.k8s.io", "IPAddress"): with_fixed(metadata, "spec.parentRef"),
     ("networking.k8s.io", "ServiceCIDR"): service_cidr_update,
 }
 STATUS = {("networking.k8s.io", "Ingress"): ingress_status}

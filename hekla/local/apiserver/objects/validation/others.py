@@ -9,7 +9,7 @@ from hekla.api.text.fieldrules import Errors, named, one_of, selector
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.validation import policies
-from hekla.local.apiserver.objects.validation.metadata import immutable, metadata
+from hekla.local.apiserver.objects.validation.metadata import immutable, metadata, with_fixed
 
 RBAC = "rbac.authorization.k8s.io"
 HIGHEST_USER_DEFINABLE_PRIORITY = 1_000_000_000
@@ -260,12 +260,6 @@ def _url(text: str, path: str, errors: Errors) -> None:
 # --- devices --------------------------------------------------------------------------------------
 
 
-def certificate_request_update(new: Json, old: Json) -> Errors:
-    errors = metadata(new)
-    immutable(new.get("spec"), old.get("spec"), "spec", errors)
-    return errors
-
-
 CREATE = {
     ("scheduling.k8s.io", "PriorityClass"): priority_class,
     (RBAC, "Role"): namespaced_role,
@@ -279,5 +273,5 @@ UPDATE = {
     ("scheduling.k8s.io", "PriorityClass"): priority_class_update,
     (RBAC, "RoleBinding"): binding_update(role_binding),
     (RBAC, "ClusterRoleBinding"): binding_update(cluster_role_binding),
-    ("certificates.k8s.io", "CertificateSigningRequest"): certificate_request_update,
+    ("certificates.k8s.io", "CertificateSigningRequest"): with_fixed(metadata, "spec"),
 }

@@ -12,15 +12,9 @@ from hekla.api.text.fieldrules import Errors, named, one_of
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.merging.patch import same
-from hekla.local.apiserver.objects.validation.metadata import fixed_text, metadata
+from hekla.local.apiserver.objects.validation.metadata import metadata, with_fixed
 from hekla.local.apiserver.objects.validation.resources import amounts
 from hekla.podrules.signers import signer_name
-
-# --- networking -----------------------------------------------------------------------------------
-
-
-# --- storage --------------------------------------------------------------------------------------
-
 
 # --- runtimes, registrations ----------------------------------------------------------------------
 
@@ -30,12 +24,6 @@ def runtime_class(tree: Json) -> Errors:
     handler = tree.get("handler") or ""
     named(handler, names.dns_label, "handler", errors)
     amounts((tree.get("overhead") or {}).get("podFixed"), "overhead.podFixed", errors)
-    return errors
-
-
-def runtime_class_update(new: Json, old: Json) -> Errors:
-    errors = runtime_class(new)
-    fixed_text(new, old, "handler", "handler", errors)
     return errors
 
 
@@ -215,7 +203,7 @@ CREATE = {
     ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): priority_level,
 }
 UPDATE = {
-    ("node.k8s.io", "RuntimeClass"): runtime_class_update,
+    ("node.k8s.io", "RuntimeClass"): with_fixed(runtime_class, "handler", texts=("handler",)),
     ("apps", "ControllerRevision"): controller_revision_update,
 }
 STATUS = {("certificates.k8s.io", "CertificateSigningRequest"): certificate_request_status}

@@ -7,7 +7,7 @@ from hekla.api.text.fieldrules import Errors, named
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.amounts import amount
-from hekla.local.apiserver.objects.validation.metadata import counts, metadata
+from hekla.local.apiserver.objects.validation.metadata import metadata, status_counts
 
 METRIC_SOURCE_FIELDS = {
     "Object": "object",
@@ -43,12 +43,6 @@ def autoscaler(tree: Json) -> Errors:
         rules = (spec.get("behavior") or {}).get(way)
         if rules is not None:
             _scaling_rules(rules, f"spec.behavior.{way}", errors)
-    return errors
-
-
-def autoscaler_status(new: Json, old: Json) -> Errors:
-    errors = metadata(new)
-    counts(new.get("status") or {}, ("currentReplicas", "desiredReplicas"), errors)
     return errors
 
 
@@ -188,4 +182,6 @@ def _scaling_rules(rules: Json, path: str, errors: Errors) -> None:
 
 
 CREATE = {("autoscaling", "HorizontalPodAutoscaler"): autoscaler}
-STATUS = {("autoscaling", "HorizontalPodAutoscaler"): autoscaler_status}
+STATUS = {
+    ("autoscaling", "HorizontalPodAutoscaler"): status_counts("currentReplicas", "desiredReplicas")
+}

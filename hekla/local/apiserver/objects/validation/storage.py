@@ -8,7 +8,7 @@ from hekla.api.text.fieldrules import Errors, label_key, not_negative, one_of, s
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.amounts import amount
-from hekla.local.apiserver.objects.validation.metadata import fixed_text, immutable, metadata
+from hekla.local.apiserver.objects.validation.metadata import immutable, metadata, with_fixed
 from hekla.podrules.claims import access_modes, claim_spec
 from hekla.podrules.drivers import driver_name
 from hekla.podrules.placement import node_selector
@@ -260,15 +260,6 @@ def _topology(term: Json, path: str, errors: Errors) -> None:
         seen.add(key)
 
 
-def storage_class_update(new: Json, old: Json) -> Errors:
-    errors = storage_class(new)
-    immutable(new.get("parameters"), old.get("parameters"), "parameters", errors)
-    fixed_text(new, old, "provisioner", "provisioner", errors)
-    for name in ("reclaimPolicy", "volumeBindingMode"):
-        immutable(new.get(name), old.get(name), name, errors)
-    return errors
-
-
 def attributes_class(tree: Json) -> Errors:
     errors = metadata(tree)
     _provisioner(tree.get("driverName") or "", "driverName", errors)
@@ -416,13 +407,6 @@ def csi_storage_capacity(tree: Json) -> Errors:
     return errors
 
 
-def csi_storage_capacity_update(new: Json, old: Json) -> Errors:
-    errors = csi_storage_capacity(new)
-    immutable(new.get("nodeTopology"), old.get("nodeTopology"), "nodeTopology", errors)
-    fixed_text(new, old, "storageClassName", "storageClassName", errors)
-    return errors
-
-
 def volume_attachment(tree: Json) -> Errors:
     errors = metadata(tree)
     spec = tree.get("spec") or {}
@@ -447,12 +431,6 @@ def volume_attachment(tree: Json) -> Errors:
     return errors
 
 
-def volume_attachment_update(new: Json, old: Json) -> Errors:
-    errors = volume_attachment(new)
-    immutable(new.get("spec"), old.get("spec"), "spec", errors)
-    return errors
-
-
 CREATE = {
     ("", "PersistentVolume"): persistent_volume,
     ("", "PersistentVolumeClaim"): persistent_volume_claim,
@@ -466,11 +444,20 @@ CREATE = {
 UPDATE = {
     ("", "PersistentVolume"): persistent_volume_update,
     ("", "PersistentVolumeClaim"): persistent_volume_claim_update,
-    ("storage.k8s.io", "StorageClass"): storage_class_update,
+    ("storage.k8s.io", "StorageClass"): with_fixed(
+        storage_class,
+        "parameters",
+        "provisioner",
+        "reclaimPolicy",
+        "volumeBindingMode",
+        texts=("provisioner",),
+    ),
     ("storage.k8s.io", "VolumeAttributesClass"): attributes_class_update,
     ("storage.k8s.io", "CSINode"): csi_node_update,
     ("storage.k8s.io", "CSIDriver"): csi_driver_update,
-    ("storage.k8s.io", "CSIStorageCapacity"): csi_storage_capacity_update,
-    ("storage.k8s.io", "VolumeAttachment"): volume_attachment_update,
+    ("storage.k8s.io", "CSIStorageCapacity"): with_fixed(
+        csi_storage_capacity, "nodeTopology", "storageClassName", texts=("storageClassName",)
+    ),
+    ("storage.k8s.io", "VolumeAttachment"): with_fixed(volume_attachment, "spec"),
 }
 STATUS = {("", "PersistentVolumeClaim"): persistent_volume_claim_status}

@@ -19,6 +19,7 @@ from hekla.local.apiserver.objects.validation.metadata import (
     matches,
     metadata,
     percent,
+    status_counts,
 )
 from hekla.podrules.claims import claim_spec
 
@@ -392,16 +393,6 @@ def daemon_set_status(new: Json, old: Json) -> Errors:
     return errors
 
 
-def pod_disruption_budget_status(new: Json, old: Json) -> Errors:
-    errors = metadata(new)
-    counts(
-        new.get("status") or {},
-        ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"),
-        errors,
-    )
-    return errors
-
-
 CREATE = {
     ("apps", "Deployment"): deployment,
     ("apps", "ReplicaSet"): replica_set,
@@ -423,5 +414,7 @@ STATUS = {
     ("", "ReplicationController"): replica_set_status,
     ("apps", "StatefulSet"): stateful_set_status,
     ("apps", "DaemonSet"): daemon_set_status,
-    ("policy", "PodDisruptionBudget"): pod_disruption_budget_status,
+    ("policy", "PodDisruptionBudget"): status_counts(
+        "disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"
+    ),
 }
