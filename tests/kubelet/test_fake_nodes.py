@@ -81,7 +81,7 @@ async def test_few_pods_are_reported_at_a_time_while_the_server_is_busy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     client: Any = SimpleNamespace(debounce=SimpleNamespace(busy=True))
-    fakes = FakePods(client, {"n1"}, time.time)
+    fakes = FakePods(client, {"n1"})
     fakes.cache = Cache(client, FAKE_POD)
     fakes.cache.on_change(fakes._pod_changed)
     waiting: deque[asyncio.Future[None]] = deque()

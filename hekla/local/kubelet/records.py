@@ -229,14 +229,13 @@ class Slot:
             return Exit(code, finished)
         return Exit(code, finished, error.reason, error.message)
 
-    def give_up(self, reason: str, message: str, code: int = UNKNOWN_EXIT) -> Exit:
+    def give_up(self, reason: str, message: str) -> Exit:
         """Writes down an end that no shim reported; an exit code that is there already wins."""
         if (known := self.exit()) is not None:
             return known
-        write_atomically(
-            self.directory / "error", msgspec.json.encode(StartError(reason, message, code))
-        )
-        write_atomically(self.directory / "exit", b"%d\n" % code)
+        error = StartError(reason, message, UNKNOWN_EXIT)
+        write_atomically(self.directory / "error", msgspec.json.encode(error))
+        write_atomically(self.directory / "exit", b"%d\n" % UNKNOWN_EXIT)
         known = self.exit()
         assert known is not None
         return known

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import errno
 import os
 import socket
 import struct
@@ -268,13 +267,3 @@ def redirect(inside: Sequence[tuple[str, int]], port: int) -> None:
         netfilter.wait_for_answers(3)
     finally:
         netfilter.close()
-
-
-def is_unsupported(error: OSError) -> bool:
-    """Whether an error means that the kernel lacks a feature, not that it refused."""
-    return error.errno in (
-        errno.EOPNOTSUPP,
-        errno.EAFNOSUPPORT,
-        errno.EPROTONOSUPPORT,
-        errno.ENOENT,
-    )

@@ -11,7 +11,6 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 from hekla.api.kubernetes import apps, core
@@ -47,14 +46,13 @@ TICK = 0.25
 class FakeNodes:
     """All fake nodes and the pods on them."""
 
-    def __init__(self, client: Client, size: Size, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, client: Client, size: Size) -> None:
         self._client = client
         self._size = size
-        self._clock = clock
         self.nodes: Cache[FakeNode] = Cache(client, NODE)
         self._managed: dict[str, str] = {}
         """Names of the nodes that are ours, with their uids."""
-        self.pods = FakePods(client, self._managed, clock)
+        self.pods = FakePods(client, self._managed)
         self._tasks = BackgroundTasks()
         self.others: Cache[dict[str, Any]] = Cache(
             client,
@@ -112,7 +110,7 @@ class FakeNodes:
         missing = deque(
             n for n in range(self._size.count) if f"{self._size.name}-{n}" not in self.nodes
         )
-        now = stamp(self._clock())
+        now = stamp(time.time())
 
         async def make() -> None:
             while missing:
@@ -145,7 +143,7 @@ class FakeNodes:
     async def _make_ready(self, node: FakeNode) -> None:
         """The stage node-initialize: a node that somebody else made, or whose heartbeat was missed."""
         name = node.metadata.name
-        status = node_ready(name, stamp(self._clock()))
+        status = node_ready(name, stamp(time.time()))
         if not node.status.allocatable:
             status |= {
                 part: {"cpu": "1k", "memory": "1Ti", "pods": "1M"}
@@ -162,7 +160,7 @@ class FakeNodes:
     async def _renew_for_ever(self) -> None:
         """Renews every lease once in RENEW_EVERY seconds, evenly spread."""
         while True:
-            began = self._clock()
+            began = time.time()
             due = list(self._managed.items()) if not self.pods.paused else []
             for at, (name, uid) in enumerate(due):
                 try:
@@ -170,10 +168,10 @@ class FakeNodes:
                 except (ApiError, TransportError) as error:
                     log.info("fake node %s: lease not renewed: %s", name, error)
                     await asyncio.sleep(RETRY)
-                ahead = began + RENEW_EVERY * (at + 1) / len(due) - self._clock()
+                ahead = began + RENEW_EVERY * (at + 1) / len(due) - time.time()
                 if ahead > TICK:
                     await asyncio.sleep(ahead)
-            if (rest := began + RENEW_EVERY - self._clock()) > 0:
+            if (rest := began + RENEW_EVERY - time.time()) > 0:
                 await asyncio.sleep(min(rest, 1.0) if not due else rest)
 
     async def _renew(self, name: str, uid: str) -> None:

@@ -11,8 +11,9 @@ import asyncio
 import heapq
 import logging
 import socket
+import time
 from collections import deque
-from collections.abc import Callable, Container
+from collections.abc import Container
 
 from hekla.api.meta import key
 from hekla.api.text.times import instant, stamp
@@ -51,11 +52,10 @@ ADDRESSES = (1 << 23) - 2
 class FakePods:
     """All pods on fake nodes."""
 
-    def __init__(self, client: Client, nodes: Container[str], clock: Callable[[], float]) -> None:
+    def __init__(self, client: Client, nodes: Container[str]) -> None:
         """`nodes` has the names of the fake nodes, and changes with them."""
         self._client = client
         self._nodes = nodes
-        self._clock = clock
         self.cache: Cache[FakePod] | None = None
         """Of bound pods; None before there is a fake node to have some."""
         self.paused = False
@@ -129,7 +129,7 @@ class FakePods:
         due = self._due(pod)
         if due is None:
             return
-        if due <= self._clock():
+        if due <= time.time():
             self._enqueue(key(pod), pod.metadata.uid)
             return
         self._numbers += 1
@@ -140,7 +140,7 @@ class FakePods:
         """When something is to be done with the pod; None for never."""
         if pod.metadata.deletion_timestamp:
             stays = duration((pod.metadata.annotations or {}).get(GOING_DELAY, ""))
-            return self._going.setdefault(pod.metadata.uid, self._clock() + stays) if stays else 0.0
+            return self._going.setdefault(pod.metadata.uid, time.time() + stays) if stays else 0.0
         phase = pod.status.phase
         if phase in ("Succeeded", "Failed"):
             return None
@@ -148,7 +148,7 @@ class FakePods:
         times = []
         if phase != "Running":
             times.append(
-                self._delayed.setdefault(pod.metadata.uid, self._clock() + life.delay)
+                self._delayed.setdefault(pod.metadata.uid, time.time() + life.delay)
                 if life.delay
                 else 0.0
             )
@@ -171,7 +171,7 @@ class FakePods:
         """Sets the one timer to the earliest due time."""
         if not self._timers:
             return
-        ahead = max(0.0, self._timers[0][0] - self._clock())
+        ahead = max(0.0, self._timers[0][0] - time.time())
         loop = asyncio.get_running_loop()
         if self._timer is not None:
             if self._timer.when() <= loop.time() + ahead:
@@ -181,7 +181,7 @@ class FakePods:
 
     def _fall_due(self) -> None:
         self._timer = None
-        now = self._clock()
+        now = time.time()
         while self._timers and self._timers[0][0] <= now:
             _, _, name, uid = heapq.heappop(self._timers)
             pod = self.cache.get(name) if self.cache is not None else None
@@ -230,7 +230,7 @@ class FakePods:
         except (ApiError, TransportError) as error:
             log.info("fake pod %s: %s; again in %g s", name, error, RETRY)
             self._numbers += 1
-            heapq.heappush(self._timers, (self._clock() + RETRY, self._numbers, name, uid))
+            heapq.heappush(self._timers, (time.time() + RETRY, self._numbers, name, uid))
             self._set_timer()
         finally:
             self._queued.discard(uid)
@@ -240,7 +240,7 @@ class FakePods:
 
     async def _advance(self, pod: FakePod) -> None:
         """Does with a pod what it is due for."""
-        meta, now = pod.metadata, self._clock()
+        meta, now = pod.metadata, time.time()
         if meta.deletion_timestamp:
             await self._client.delete(POD, meta.name, meta.namespace, grace=0, uid=meta.uid)
             return

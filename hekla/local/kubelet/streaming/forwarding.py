@@ -263,7 +263,7 @@ class ChannelForward(Wire):
     """WebSocket channels: two for each port, and one connection to each port; used by the Python
     client."""
 
-    def __init__(self, ports: Ports, protocol: str, wanted: list[int]) -> None:
+    def __init__(self, ports: Ports, wanted: list[int]) -> None:
         super().__init__(WebSocket(server=True))
         self.ports = ports
         self.wanted = wanted

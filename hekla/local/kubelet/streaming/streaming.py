@@ -192,7 +192,7 @@ class Streaming:
         headers = websocket.answer_headers(request.headers, protocol)
         if protocol in TUNNEL_PROTOCOLS:
             return Upgrade(SpdyForward(ports, WebSocket(server=True)).take, headers)
-        channels = ChannelForward(ports, protocol, wanted_ports(request))
+        channels = ChannelForward(ports, wanted_ports(request))
 
         def take(transport: asyncio.Transport, rest: bytes) -> asyncio.BaseProtocol:
             channels.take(transport, rest)
